@@ -1,0 +1,61 @@
+"""What every command does alike: logs, exit codes, errors as one sentence."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+
+from keras_transformer.config import UserError
+
+DONE, FAILED, WRONG = 0, 1, 2
+
+
+def run(command: Callable[[], int | None]) -> int:
+    """Run a command and turn its errors into a sentence and an exit code.
+
+    Logs go to standard error, results are the command's to print on standard
+    output.
+
+    Args:
+        command: Does the work; returns an exit code, or None for 0.
+
+    Returns:
+        0 done, 1 the job failed, 2 wrong arguments or input, 130 interrupted.
+    """
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(message)s",
+        datefmt="%H:%M:%S",
+        stream=sys.stderr,
+    )
+    try:
+        code = command()
+        sys.stdout.flush()
+        return DONE if code is None else code
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return WRONG
+    except BrokenPipeError:
+        # The reader of a pipe has gone: nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        reason = " ".join(str(error.strerror or error).split())
+        where = f"{error.filename}: " if error.filename else ""
+        print(
+            f"error: {where}{reason}; free space or choose a place that can "
+            "be written, then run the same command again.",
+            file=sys.stderr,
+        )
+        return WRONG
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def quiet_tensorflow() -> None:
+    """Keep TensorFlow's start-up notices off standard error.
+
+    Call before TensorFlow is first imported.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

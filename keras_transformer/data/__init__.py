@@ -1,0 +1,1 @@
+"""The data wing: text, tokens and batches. It knows nothing of the model."""

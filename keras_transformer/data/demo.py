@@ -1,0 +1,200 @@
+"""The built-in corpus: numbers, dates, times and amounts in two languages.
+
+Nothing is downloaded or copied: `num2words` spells, `Babel` knows the names
+and formats of either country, and a fixed seed draws the values. Each English
+phrase has exactly one German counterpart, and the other way round.
+"""
+
+import datetime
+import functools
+import random
+
+from babel import dates, numbers
+from num2words import num2words
+
+from keras_transformer import config
+
+Pair = tuple[str, str]
+
+LANGUAGES = ("en", "de")
+SPLIT_SIZES = {"train": 20_000, "val": 500, "test": 500}
+SEED = 1
+CURRENCIES = {
+    # code: English singular and plural, German for both.
+    "EUR": ("euro", "euros", "Euro"),
+    "USD": ("dollar", "dollars", "Dollar"),
+    "GBP": ("pound", "pounds", "Pfund"),
+}
+GOODS = (
+    ("The book", "Das Buch"),
+    ("The lamp", "Die Lampe"),
+    ("The table", "Der Tisch"),
+    ("The bicycle", "Das Fahrrad"),
+    ("The coat", "Der Mantel"),
+    ("The clock", "Die Uhr"),
+)
+EVENTS = (
+    ("The train leaves at", "Der Zug fährt um"),
+    ("The film starts at", "Der Film beginnt um"),
+    ("The shop opens at", "Der Laden öffnet um"),
+    ("We will meet at", "Wir treffen uns um"),
+)
+
+
+def demo_pairs(split: str, source_lang: str, target_lang: str) -> list[Pair]:
+    """Generate a split: 20,000 pairs for `train`, 500 for `val` and `test`.
+
+    No text of either side occurs in two splits, nor twice in one.
+
+    Args:
+        split: `train`, `val` or `test`.
+        source_lang: `en` or `de`.
+        target_lang: The other one.
+
+    Returns:
+        Source and target texts, the same in every process.
+
+    Raises:
+        UserError: If the split or the languages are none of these.
+    """
+    check_languages(source_lang, target_lang)
+    if split not in SPLIT_SIZES:
+        raise config.UserError(
+            f"Expected a split of the demo corpus, received {split}; it has: "
+            f"{', '.join(SPLIT_SIZES)}."
+        )
+    pairs = _all_splits()[split]
+    if source_lang == "en":
+        return list(pairs)
+    return [(german, english) for english, german in pairs]
+
+
+def check_languages(source_lang: str, target_lang: str) -> None:
+    """Refuse all but English and German.
+
+    Raises:
+        UserError: If the two are not `en` and `de`, in either order.
+    """
+    if {source_lang, target_lang} != set(LANGUAGES):
+        raise config.UserError(
+            "Expected the languages en and de, in either order, for the demo "
+            f"corpus, received {source_lang} and {target_lang}; pass them, or "
+            "another corpus."
+        )
+
+
+@functools.cache
+def _all_splits() -> dict[str, list[Pair]]:
+    """Draw all pairs at once, so that no text can end up in two splits."""
+    draw = random.Random(SEED)
+    kinds = draw.choices(
+        (_number, _spelled_date, _date, _time, _spelled_amount, _amount),
+        weights=(30, 20, 15, 10, 15, 10),
+        # More than needed, since repetitions go.
+        k=2 * sum(SPLIT_SIZES.values()),
+    )
+    to_german: dict[str, str] = {}
+    german_seen: set[str] = set()
+    for kind in kinds:
+        if len(to_german) == sum(SPLIT_SIZES.values()):
+            break
+        english, german = kind(draw)
+        if english not in to_german and german not in german_seen:
+            to_german[english] = german
+            german_seen.add(german)
+    # In the order drawn, which is random already.
+    pairs = iter(to_german.items())
+    return {
+        split: [next(pairs) for _ in range(size)]
+        for split, size in SPLIT_SIZES.items()
+    }
+
+
+@functools.cache
+def _spell(value: int, language: str, form: str = "cardinal") -> str:
+    return num2words(value, lang=language, to=form)
+
+
+def _number(draw: random.Random) -> Pair:
+    """Three hundred and two, dreihundertzwei."""
+    digits = draw.randint(1, 6)
+    value = draw.randrange(10**digits)
+    if value > 1999 and value // 1000 % 100 == 1:
+        # num2words spells 101,000 "einhunderteinstausend": one s too many.
+        value += 1000
+    return _spell(value, "en"), _spell(value, "de")
+
+
+def _day(draw: random.Random) -> datetime.date:
+    first = datetime.date(1900, 1, 1)
+    last = datetime.date(2099, 12, 31)
+    return first + datetime.timedelta(draw.randint(0, (last - first).days))
+
+
+def _spelled_date(draw: random.Random) -> Pair:
+    """Friday, the third of May, and the year; Freitag, der dritte Mai."""
+    day = _day(draw)
+
+    def part(pattern: str, language: str) -> str:
+        return dates.format_date(day, pattern, locale=language)
+
+    english = (
+        f"{part('EEEE', 'en')}, the {_spell(day.day, 'en', 'ordinal')} of "
+        f"{part('MMMM', 'en')}, {_spell(day.year, 'en', 'year')}"
+    )
+    german = (
+        f"{part('EEEE', 'de')}, der {_spell(day.day, 'de', 'ordinal')} "
+        f"{part('MMMM', 'de')} {_spell(day.year, 'de', 'year')}"
+    )
+    return english, german
+
+
+def _date(draw: random.Random) -> Pair:
+    """Friday, May 3, 1996, Freitag, 3. Mai 1996; or without weekday."""
+    day = _day(draw)
+    style = draw.choice(("full", "long"))
+    english, german = (
+        dates.format_date(day, style, locale=language) for language in LANGUAGES
+    )
+    return english, german
+
+
+def _time(draw: random.Random) -> Pair:
+    """The train leaves at 3:05 PM. Der Zug fährt um 15:05 Uhr."""
+    time = datetime.time(draw.randrange(24), draw.randrange(60))
+    english, german = draw.choice(EVENTS)
+    # Written out, since the default has a no-break space before PM.
+    clock = dates.format_time(time, "h:mm a", locale="en")
+    uhr = dates.format_time(time, "short", locale="de")
+    return f"{english} {clock}.", f"{german} {uhr} Uhr."
+
+
+def _spelled_amount(draw: random.Random) -> Pair:
+    """The book costs two euros and ten cents."""
+    whole, cents = draw.randint(1, 999), draw.randint(2, 99)
+    one, many, german_unit = CURRENCIES[draw.choice(("EUR", "USD"))]
+    english, german = draw.choice(GOODS)
+    # "ein Euro", not "eins Euro"; the same at the end of 101.
+    german_whole = _spell(whole, "de")
+    if whole % 100 == 1:
+        german_whole = german_whole.removesuffix("s")
+    return (
+        f"{english} costs {_spell(whole, 'en')} {one if whole == 1 else many} "
+        f"and {_spell(cents, 'en')} cents.",
+        f"{german} kostet {german_whole} {german_unit} "
+        f"und {_spell(cents, 'de')} Cent.",
+    )
+
+
+def _amount(draw: random.Random) -> Pair:
+    """The book costs €1,234.50. Das Buch kostet 1.234,50 €."""
+    value = draw.randrange(100, 10 ** draw.randint(3, 6)) / 100
+    currency = draw.choice(tuple(CURRENCIES))
+    english, german = draw.choice(GOODS)
+    price, preis = (
+        numbers.format_currency(value, currency, locale=language)
+        for language in LANGUAGES
+    )
+    # Babel parts number and sign by a no-break space.
+    preis = preis.replace("\N{NO-BREAK SPACE}", " ")
+    return f"{english} costs {price}.", f"{german} kostet {preis}."

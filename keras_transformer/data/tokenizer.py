@@ -1,0 +1,243 @@
+"""One subword vocabulary for both languages (section 5.1).
+
+Byte-pair encoding trained by sentencepiece and run inside the graph by
+tensorflow-text, so that a SavedModel takes and returns text.
+
+Normalisation (sentencepiece's `nmt_nfkc`): Unicode NFKC; tabs, line ends and
+every other kind of space become a space; runs of spaces become one, those at
+either end go; control and zero-width characters go, a zero byte stays; "▁",
+which stands for the space inside pieces, counts as a space. Invalid UTF-8
+becomes U+FFFD. What is left survives `detokenize(tokenize(text))` whole: a
+character without a piece is spelled in bytes.
+"""
+
+import io
+import logging
+import os
+import pathlib
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+
+import sentencepiece
+import tensorflow as tf
+import tensorflow_text
+
+from keras_transformer import config
+
+logger = logging.getLogger("keras_transformer")
+
+_SPECIAL_IDS = (config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID)
+# The four roles and the 256 bytes that spell rare characters.
+RESERVED_PIECES = 4 + 256
+# Beyond this many sentences, a random sample trains the vocabulary.
+MAX_TRAINING_SENTENCES = 10_000_000
+# In bytes; sentencepiece passes over longer sentences.
+MAX_SENTENCE_BYTES = 65_536
+
+
+class Tokenizer(tf.Module):
+    """Text to ids and back, in Python or inside a `tf.function`.
+
+    A `tf.Module`, so that `keras.export.ExportArchive.track` takes it.
+
+    Args:
+        model: A serialised sentencepiece model whose ids are `PAD_ID`,
+            `UNK_ID`, `BOS_ID` and `EOS_ID` of `config`.
+
+    Attributes:
+        vocab_size: Number of pieces.
+
+    Raises:
+        ValueError: If `model` is no such model.
+    """
+
+    def __init__(self, model: bytes) -> None:
+        super().__init__(name="tokenizer")
+        pieces = sentencepiece.SentencePieceProcessor()
+        try:
+            pieces.LoadFromSerializedProto(model)
+        except RuntimeError:
+            raise ValueError(
+                "`model` must be a serialised sentencepiece model. "
+                f"Received: {len(model)} bytes of something else"
+            ) from None
+        ids = pieces.pad_id(), pieces.unk_id(), pieces.bos_id(), pieces.eos_id()
+        if ids != _SPECIAL_IDS:
+            raise ValueError(
+                "`model` must use the ids (PAD, UNK, BOS, EOS) = "
+                f"{_SPECIAL_IDS}. Received: {ids}"
+            )
+        self.vocab_size: int = pieces.GetPieceSize()
+        self._pieces = pieces
+        self.processor = tensorflow_text.SentencepieceTokenizer(
+            model=model, out_type=tf.int32, add_bos=False, add_eos=True
+        )
+
+    @classmethod
+    def train(
+        cls,
+        sentences: Iterable[str],
+        vocab_size: int,
+        path: str | os.PathLike,
+    ) -> "Tokenizer":
+        """Learn a vocabulary and write it to `path`, whole or not at all.
+
+        The same sentences in the same order give the same file.
+
+        Args:
+            sentences: Sentences of both languages; iterated once.
+            vocab_size: Number of pieces, more than 260. A size that the
+                sentences cannot fill, or that cannot hold all their
+                characters, gives way to the nearest possible one, with a
+                logged warning.
+            path: File to write; its folder must exist.
+
+        Raises:
+            UserError: If `vocab_size` is 260 or less, or no sentence holds
+                any text.
+        """
+        if vocab_size <= RESERVED_PIECES:
+            raise config.UserError(
+                f"Expected a vocabulary size above {RESERVED_PIECES} (four "
+                "special ids and 256 bytes come first), received "
+                f"{vocab_size}; ask for more, such as 8000."
+            )
+        path = pathlib.Path(path)
+        # In a file, since a size that does not fit takes a second pass.
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            text = os.path.join(folder, "sentences.txt")
+            _write_lines(sentences, text)
+            model = _train_model(text, vocab_size)
+        tokenizer = cls(model)
+        if tokenizer.vocab_size != vocab_size:
+            logger.warning(
+                "The vocabulary has %d pieces instead of %d: the nearest "
+                "size that this text allows.",
+                tokenizer.vocab_size,
+                vocab_size,
+            )
+        partial = path.with_name(path.name + ".tmp")
+        partial.write_bytes(model)
+        partial.replace(path)
+        return tokenizer
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "Tokenizer":
+        """Read what `train` wrote.
+
+        Raises:
+            UserError: If there is no file at `path` or it is not a
+                vocabulary of ours.
+        """
+        try:
+            return cls(pathlib.Path(path).read_bytes())
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise config.UserError(
+                f"Expected a vocabulary at {path}, found no such file; give "
+                "the directory of a run that train.py has started."
+            ) from None
+        except ValueError as error:
+            raise config.UserError(
+                f"{path} is not a vocabulary that this package wrote "
+                f"({error}); restore the file or train the run again."
+            ) from None
+
+    def tokenize(self, text: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
+        """Turn each text into ids that end with `EOS_ID`.
+
+        Args:
+            text: String tensor `(B,)` in UTF-8, or a list of `str`.
+
+        Returns:
+            Ragged int32 `(B, None)`. An empty text is `EOS_ID` alone.
+        """
+        # A list of no strings would become float32.
+        return self.processor.tokenize(tf.convert_to_tensor(text, tf.string))
+
+    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """Turn ids into the text before the first `EOS_ID`.
+
+        `PAD_ID` and `BOS_ID` leave no trace, `UNK_ID` reads " ⁇ ", bytes that
+        spell no character read U+FFFD.
+
+        Args:
+            ids: Integer tensor `(..., L)`, dense or ragged, each at least 0
+                and below `vocab_size`.
+
+        Returns:
+            String tensor `(...)` in UTF-8, ragged where `ids` is ragged in
+            more than its last axis.
+        """
+        if isinstance(ids, tf.RaggedTensor):
+            if ids.ragged_rank > 1:
+                return ids.with_values(self.detokenize(ids.values))
+            ids = ids.to_tensor(config.PAD_ID)
+        ids = tf.cast(ids, tf.int32)
+        shape = tf.shape(ids)
+        # (N, L), also where N or L is 0.
+        rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
+        ended = tf.cumsum(tf.cast(rows == config.EOS_ID, tf.int32), axis=1) > 0
+        silent = (rows == config.PAD_ID) | (rows == config.BOS_ID)
+        text = self.processor.detokenize(
+            tf.ragged.boolean_mask(rows, ~(ended | silent))
+        )
+        text = tf.reshape(text, shape[:-1])
+        text.set_shape(ids.shape[:-1])
+        return text
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Name the piece of each id, "▁" for a space, as attention plots do."""
+        return [self._pieces.IdToPiece(int(piece_id)) for piece_id in ids]
+
+
+def _write_lines(sentences: Iterable[str], path: str) -> None:
+    """Write one sentence a line, UTF-8."""
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        for sentence in sentences:
+            # sentencepiece skips lines with a zero byte and splits at "\n".
+            sentence = sentence.replace("\n", " ").replace("\0", " ")
+            file.write(sentence + "\n")
+
+
+def _train_model(text: str, vocab_size: int) -> bytes:
+    """Train on a file of lines; a size too small for its characters grows.
+
+    Returns:
+        The serialised sentencepiece model.
+
+    Raises:
+        UserError: If no line holds any text.
+    """
+    model = io.BytesIO()
+    # Fixes the sample of a corpus above `MAX_TRAINING_SENTENCES`.
+    sentencepiece.set_random_generator_seed(1)
+    try:
+        sentencepiece.SentencePieceTrainer.Train(
+            input=text,
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=vocab_size,
+            # Without it, a size too large for the text is an error.
+            hard_vocab_limit=False,
+            character_coverage=1.0,
+            byte_fallback=True,
+            normalization_rule_name="nmt_nfkc",
+            pad_id=config.PAD_ID,
+            unk_id=config.UNK_ID,
+            bos_id=config.BOS_ID,
+            eos_id=config.EOS_ID,
+            input_sentence_size=MAX_TRAINING_SENTENCES,
+            shuffle_input_sentence=True,
+            max_sentence_length=MAX_SENTENCE_BYTES,
+            minloglevel=3,
+        )
+    except RuntimeError as error:
+        too_small = re.search(r"required_chars\. \d+ vs (\d+)", str(error))
+        if too_small is None:
+            raise config.UserError(
+                "Expected sentences to learn a vocabulary from, received none "
+                "that sentencepiece can use; check the corpus."
+            ) from error
+        return _train_model(text, int(too_small[1]))
+    return model.getvalue()

@@ -1,0 +1,248 @@
+"""The decoder: masked self-attention, attention to the source, feed-forward.
+
+Section 3.1. Besides the call on whole targets, `step` runs one position with
+cached keys and values; both must give the same numbers.
+
+Axes: B batch, T target length, S source length, D model width, H heads,
+K key width, U value width, W beams, t positions so far.
+"""
+
+import keras
+from keras import ops
+
+from keras_transformer.layers.encoder import (
+    attention_layer,
+    check_layer_settings,
+    check_num_layers,
+    residual_parts,
+)
+from keras_transformer.layers.feed_forward import FeedForward
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class DecoderLayer(keras.layers.Layer):
+    """Self-attention, attention to the memory, feed-forward, each post-normed.
+
+    Args:
+        num_heads: Attention heads, h.
+        key_dim: Width of a head's queries and keys, d_k.
+        value_dim: Width of a head's values, d_v.
+        ffn_dim: Inner width of the feed-forward network, d_ff.
+        dropout: Share of units dropped from each sub-layer's output, in
+            [0, 1).
+        **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Float tensor `(B, T, D)`.
+        memory: Float tensor `(B, S, D)`, the encoder's output.
+        self_mask: Boolean tensor broadcastable to `(B, H, T, T)`, `True` =
+            may attend; causal masking is the caller's to pass.
+        memory_mask: Boolean tensor broadcastable to `(B, H, T, S)`.
+        training: Whether dropout is on.
+
+    Returns:
+        Float tensor `(B, T, D)` in the layer's compute dtype.
+
+    Raises:
+        ValueError: If a size is below 1 or `dropout` is outside [0, 1).
+
+    Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int,
+        ffn_dim: int,
+        dropout: float = 0.1,
+        **kwargs,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.settings = check_layer_settings(
+            num_heads, key_dim, value_dim, ffn_dim, dropout
+        )
+
+    def build(self, input_shape, memory_shape=None):
+        self.self_attention = attention_layer(self, "self_attention")
+        self.cross_attention = attention_layer(self, "cross_attention")
+        self.feed_forward = FeedForward(
+            self.settings["ffn_dim"],
+            dtype=self.dtype_policy,
+            name="feed_forward",
+        )
+        self.self_attention.build(input_shape)
+        self.cross_attention.build(input_shape, memory_shape or input_shape)
+        self.feed_forward.build(input_shape)
+        self.dropouts, self.norms = zip(
+            *(
+                residual_parts(self, name)
+                for name in (
+                    "self_attention",
+                    "cross_attention",
+                    "feed_forward",
+                )
+            ),
+            strict=True,
+        )
+        for norm in self.norms:
+            norm.build(input_shape)
+
+    def call(
+        self, inputs, memory, self_mask=None, memory_mask=None, training=False
+    ):
+        return self.call_with_weights(
+            inputs, memory, self_mask, memory_mask, training
+        )[0]
+
+    def call_with_weights(
+        self, inputs, memory, self_mask=None, memory_mask=None, training=False
+    ):
+        """As a call, and self- and cross-attention weights beside it."""
+        keys_values = self.self_attention.keys_values(inputs)
+        update, own = self.self_attention.attend(
+            inputs, *keys_values, self_mask
+        )
+        x = self._residual(0, inputs, update, training)
+        keys_values = self.cross_attention.keys_values(memory)
+        update, cross = self.cross_attention.attend(
+            x, *keys_values, memory_mask
+        )
+        x = self._residual(1, x, update, training)
+        x = self._residual(2, x, self.feed_forward(x), training)
+        return x, own, cross
+
+    def step(self, inputs, cache, cross, memory_mask):
+        """One position of every beam.
+
+        Args:
+            inputs: Float tensor `(B, W, D)`.
+            cache: Keys `(B, W, H, t, K)` and values `(B, W, H, t, U)` of the
+                positions before this one.
+            cross: Keys `(B, H, S, K)` and values `(B, H, S, U)` of the memory.
+            memory_mask: Boolean tensor `(B, 1, 1, S)`.
+
+        Returns:
+            The output `(B, W, D)` and the cache with this position added.
+        """
+        x = inputs[:, :, None, :]  # (B, W, 1, D): a target of length 1 a beam
+        new = self.self_attention.keys_values(x)
+        cache = tuple(
+            ops.concatenate([old, one], axis=3)
+            for old, one in zip(cache, new, strict=True)
+        )
+        update, _ = self.self_attention.attend(x, *cache)
+        x = self._residual(0, inputs, update[:, :, 0, :])
+        # The beams of a sentence are queries to the same memory.
+        update, _ = self.cross_attention.attend(x, *cross, memory_mask)
+        x = self._residual(1, x, update)
+        return self._residual(2, x, self.feed_forward(x)), cache
+
+    def _residual(self, i, x, update, training=False):
+        """`LayerNorm(x + Dropout(update))` with the i-th dropout and norm."""
+        return self.norms[i](x + self.dropouts[i](update, training=training))
+
+    def compute_output_shape(self, input_shape, memory_shape=None):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), **self.settings}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Decoder(keras.layers.Layer):
+    """A stack of decoder layers; no further norm at its end.
+
+    Args:
+        num_layers: Layers, N. At least 1.
+        num_heads: As in `DecoderLayer`, like all that follow.
+        key_dim: Width of a head's queries and keys.
+        value_dim: Width of a head's values.
+        ffn_dim: Inner width of the feed-forward network.
+        dropout: Share of units dropped, in [0, 1).
+        **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Float tensor `(B, T, D)`, embedded and positioned.
+        memory: Float tensor `(B, S, D)`.
+        self_mask: Boolean tensor broadcastable to `(B, H, T, T)`.
+        memory_mask: Boolean tensor broadcastable to `(B, H, T, S)`.
+        training: Whether dropout is on.
+
+    Returns:
+        Float tensor `(B, T, D)`.
+
+    Raises:
+        ValueError: If a size is below 1 or `dropout` is outside [0, 1).
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int,
+        ffn_dim: int,
+        dropout: float = 0.1,
+        **kwargs,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.num_layers = check_num_layers(num_layers)
+        self.settings = check_layer_settings(
+            num_heads, key_dim, value_dim, ffn_dim, dropout
+        )
+
+    def build(self, input_shape, memory_shape=None):
+        self.layers = [
+            DecoderLayer(
+                **self.settings, dtype=self.dtype_policy, name=f"layer_{i}"
+            )
+            for i in range(self.num_layers)
+        ]
+        for layer in self.layers:
+            layer.build(input_shape, memory_shape)
+
+    def call(
+        self, inputs, memory, self_mask=None, memory_mask=None, training=False
+    ):
+        for layer in self.layers:
+            inputs = layer(
+                inputs,
+                memory,
+                self_mask=self_mask,
+                memory_mask=memory_mask,
+                training=training,
+            )
+        return inputs
+
+    def call_with_weights(self, inputs, memory, self_mask, memory_mask):
+        """The output, and each layer's self- and cross-attention weights."""
+        own, cross = [], []
+        for layer in self.layers:
+            inputs, own_of_layer, cross_of_layer = layer.call_with_weights(
+                inputs, memory, self_mask, memory_mask
+            )
+            own.append(own_of_layer)
+            cross.append(cross_of_layer)
+        return inputs, own, cross
+
+    def step(self, inputs, caches, crosses, memory_mask):
+        """`DecoderLayer.step` through the stack; lists have a layer each."""
+        new_caches = []
+        for layer, cache, cross in zip(
+            self.layers, caches, crosses, strict=True
+        ):
+            inputs, cache = layer.step(inputs, cache, cross, memory_mask)
+            new_caches.append(cache)
+        return inputs, new_caches
+
+    def compute_output_shape(self, input_shape, memory_shape=None):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_layers": self.num_layers,
+            **self.settings,
+        }

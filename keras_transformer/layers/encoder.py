@@ -1,0 +1,229 @@
+"""The encoder: layers of self-attention and feed-forward (section 3.1).
+
+Axes: B batch, S source length, D model width.
+"""
+
+import keras
+
+from keras_transformer.layers.attention import MultiHeadAttention
+from keras_transformer.layers.feed_forward import FeedForward
+
+# The paper names none; this is tensor2tensor's.
+NORM_EPSILON = 1e-6
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class EncoderLayer(keras.layers.Layer):
+    """Self-attention, then a feed-forward network, each post-normed.
+
+    Every sub-layer is `LayerNorm(x + Dropout(Sublayer(x)))`.
+
+    Args:
+        num_heads: Attention heads, h.
+        key_dim: Width of a head's queries and keys, d_k.
+        value_dim: Width of a head's values, d_v.
+        ffn_dim: Inner width of the feed-forward network, d_ff.
+        dropout: Share of units dropped from each sub-layer's output, in
+            [0, 1).
+        **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Float tensor `(B, S, D)`.
+        attention_mask: Boolean tensor broadcastable to `(B, H, S, S)`, `True`
+            = may attend.
+        training: Whether dropout is on.
+
+    Returns:
+        Float tensor `(B, S, D)` in the layer's compute dtype.
+
+    Raises:
+        ValueError: If a size is below 1 or `dropout` is outside [0, 1).
+
+    Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int,
+        ffn_dim: int,
+        dropout: float = 0.1,
+        **kwargs,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.settings = check_layer_settings(
+            num_heads, key_dim, value_dim, ffn_dim, dropout
+        )
+
+    def build(self, input_shape):
+        policy = self.dtype_policy
+        self.attention = attention_layer(self, "attention")
+        self.feed_forward = FeedForward(
+            self.settings["ffn_dim"], dtype=policy, name="feed_forward"
+        )
+        self.attention_dropout, self.attention_norm = residual_parts(
+            self, "attention"
+        )
+        self.feed_forward_dropout, self.feed_forward_norm = residual_parts(
+            self, "feed_forward"
+        )
+        for layer in (
+            self.attention,
+            self.feed_forward,
+            self.attention_norm,
+            self.feed_forward_norm,
+        ):
+            layer.build(input_shape)
+
+    def call(self, inputs, attention_mask=None, training=False):
+        return self.call_with_weights(inputs, attention_mask, training)[0]
+
+    def call_with_weights(self, inputs, attention_mask=None, training=False):
+        """As a call, and the attention weights `(B, H, S, S)` beside it."""
+        keys, values = self.attention.keys_values(inputs)
+        update, weights = self.attention.attend(
+            inputs, keys, values, attention_mask
+        )
+        update = self.attention_dropout(update, training=training)
+        x = self.attention_norm(inputs + update)
+        update = self.feed_forward_dropout(
+            self.feed_forward(x), training=training
+        )
+        return self.feed_forward_norm(x + update), weights
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), **self.settings}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Encoder(keras.layers.Layer):
+    """A stack of encoder layers; no further norm at its end.
+
+    Args:
+        num_layers: Layers, N. At least 1.
+        num_heads: As in `EncoderLayer`, like all that follow.
+        key_dim: Width of a head's queries and keys.
+        value_dim: Width of a head's values.
+        ffn_dim: Inner width of the feed-forward network.
+        dropout: Share of units dropped, in [0, 1).
+        **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Float tensor `(B, S, D)`, embedded and positioned.
+        attention_mask: Boolean tensor broadcastable to `(B, H, S, S)`.
+        training: Whether dropout is on.
+
+    Returns:
+        The memory z, a float tensor `(B, S, D)`.
+
+    Raises:
+        ValueError: If a size is below 1 or `dropout` is outside [0, 1).
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int,
+        ffn_dim: int,
+        dropout: float = 0.1,
+        **kwargs,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.num_layers = check_num_layers(num_layers)
+        self.settings = check_layer_settings(
+            num_heads, key_dim, value_dim, ffn_dim, dropout
+        )
+
+    def build(self, input_shape):
+        self.layers = [
+            EncoderLayer(
+                **self.settings, dtype=self.dtype_policy, name=f"layer_{i}"
+            )
+            for i in range(self.num_layers)
+        ]
+        for layer in self.layers:
+            layer.build(input_shape)
+
+    def call(self, inputs, attention_mask=None, training=False):
+        for layer in self.layers:
+            inputs = layer(
+                inputs, attention_mask=attention_mask, training=training
+            )
+        return inputs
+
+    def call_with_weights(self, inputs, attention_mask=None):
+        """The memory, and each layer's attention weights `(B, H, S, S)`."""
+        weights = []
+        for layer in self.layers:
+            inputs, of_layer = layer.call_with_weights(inputs, attention_mask)
+            weights.append(of_layer)
+        return inputs, weights
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_layers": self.num_layers,
+            **self.settings,
+        }
+
+
+def attention_layer(owner, name):
+    """A `MultiHeadAttention` of the sizes and dtype of `owner`."""
+    sizes = {
+        size: owner.settings[size]
+        for size in ("num_heads", "key_dim", "value_dim")
+    }
+    return MultiHeadAttention(**sizes, dtype=owner.dtype_policy, name=name)
+
+
+def residual_parts(owner, name):
+    """Dropout and norm of `LayerNorm(x + Dropout(Sublayer(x)))`."""
+    dropout = keras.layers.Dropout(
+        owner.settings["dropout"],
+        dtype=owner.dtype_policy,
+        name=f"{name}_dropout",
+    )
+    norm = keras.layers.LayerNormalization(
+        epsilon=NORM_EPSILON, dtype=owner.dtype_policy, name=f"{name}_norm"
+    )
+    return dropout, norm
+
+
+def check_layer_settings(num_heads, key_dim, value_dim, ffn_dim, dropout):
+    """The settings as a dictionary, or a `ValueError` that names the wrong."""
+    settings = dict(
+        num_heads=num_heads,
+        key_dim=key_dim,
+        value_dim=value_dim,
+        ffn_dim=ffn_dim,
+    )
+    for name, value in settings.items():
+        if value < 1:
+            raise ValueError(
+                f"`{name}` must be at least 1. Received: {name}={value}"
+            )
+    if not 0 <= dropout < 1:
+        raise ValueError(
+            f"`dropout` must be in [0, 1). Received: dropout={dropout}"
+        )
+    return {**settings, "dropout": dropout}
+
+
+def check_num_layers(num_layers):
+    """The number itself, or a `ValueError` if it is below 1."""
+    if num_layers < 1:
+        raise ValueError(
+            "`num_layers` must be at least 1. Received: "
+            f"num_layers={num_layers}"
+        )
+    return num_layers

@@ -1,0 +1,62 @@
+"""Position-wise feed-forward network (section 3.3).
+
+Axes: B batch, T length, D model width.
+"""
+
+import keras
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class FeedForward(keras.layers.Layer):
+    """Two dense layers applied alike to every position (equation 2).
+
+    A ReLU layer widens each position to `ffn_dim`, a linear layer brings it
+    back. Dropout, residual and normalisation belong to the layer that calls
+    this one. Masking: positions do not mix, so there is nothing to mask.
+
+    Args:
+        ffn_dim: Inner width, the paper's d_ff. At least 1.
+        **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Float tensor `(B, T, D)`.
+
+    Returns:
+        Float tensor `(B, T, D)` in the layer's compute dtype.
+
+    Raises:
+        ValueError: If `ffn_dim` is below 1.
+
+    Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.3.
+    """
+
+    def __init__(self, ffn_dim: int, **kwargs) -> None:
+        super().__init__(**kwargs)
+        if ffn_dim < 1:
+            raise ValueError(
+                f"`ffn_dim` must be at least 1. Received: ffn_dim={ffn_dim}"
+            )
+        self.ffn_dim = ffn_dim
+
+    def build(self, input_shape):
+        self.widen = keras.layers.Dense(
+            self.ffn_dim,
+            activation="relu",
+            dtype=self.dtype_policy,
+            name="widen",
+        )
+        self.narrow = keras.layers.Dense(
+            input_shape[-1], dtype=self.dtype_policy, name="narrow"
+        )
+        self.widen.build(input_shape)
+        self.narrow.build((*input_shape[:-1], self.ffn_dim))
+
+    def call(self, inputs):
+        return self.narrow(self.widen(inputs))
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), "ffn_dim": self.ffn_dim}

@@ -1,0 +1,115 @@
+"""Positions, as sinusoids (section 3.5) or learned (table 3, row E).
+
+Axes: B batch, T length, D model width.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+
+def positional_encoding(length, d_model: int, start=0):
+    """Interleaved sinusoids, always in float32.
+
+    `PE(pos, 2i) = sin(pos / 10000**(2i / d_model))` and `PE(pos, 2i + 1)` is
+    the cosine of the same angle.
+
+    Args:
+        length: Number of positions, an integer or a scalar tensor.
+        d_model: Width, even.
+        start: First position, an integer or a scalar tensor.
+
+    Returns:
+        Float32 tensor `(length, d_model)`.
+
+    Raises:
+        ValueError: If `d_model` is odd or below 2.
+    """
+    if d_model < 2 or d_model % 2:
+        raise ValueError(
+            "`d_model` must be even and at least 2: sines and cosines come in "
+            f"pairs. Received: d_model={d_model}"
+        )
+    rates = 10_000.0 ** (-np.arange(0, d_model, 2) / d_model)  # float64
+    # bfloat16 cannot hold positions above 256, so never the compute dtype.
+    positions = ops.cast(ops.arange(length) + start, "float32")
+    angles = positions[:, None] * rates.astype("float32")  # (length, D / 2)
+    pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+    return ops.reshape(pairs, (-1, d_model))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class PositionalEncoding(keras.layers.Layer):
+    """Adds to every position a vector that tells where it is.
+
+    Args:
+        positions: `"sinusoidal"` or `"learned"`.
+        max_positions: Rows of the learned table; later positions share its
+            last row. Sinusoids have no limit.
+        **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Float tensor `(B, T, D)`, scaled embeddings.
+        start: Position of the first column; the decoding step passes its own.
+
+    Returns:
+        Float tensor `(B, T, D)` in the layer's compute dtype.
+
+    Raises:
+        ValueError: If `positions` is neither of the two, or `max_positions`
+            is below 1.
+
+    Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5.
+    """
+
+    def __init__(
+        self,
+        positions: str = "sinusoidal",
+        max_positions: int = 1024,
+        **kwargs,
+    ) -> None:
+        super().__init__(**kwargs)
+        if positions not in ("sinusoidal", "learned"):
+            raise ValueError(
+                '`positions` must be "sinusoidal" or "learned". Received: '
+                f"positions={positions!r}"
+            )
+        if max_positions < 1:
+            raise ValueError(
+                "`max_positions` must be at least 1. Received: "
+                f"max_positions={max_positions}"
+            )
+        self.positions = positions
+        self.max_positions = max_positions
+
+    def build(self, input_shape):
+        self.d_model = input_shape[-1]
+        if self.positions == "learned":
+            self.table = self.add_weight(
+                name="table",
+                shape=(self.max_positions, self.d_model),
+                # As spread as the scaled embeddings it is added to, halved.
+                initializer=keras.initializers.RandomNormal(stddev=0.5),
+            )
+
+    def call(self, inputs, start=0):
+        length = ops.shape(inputs)[1]
+        if self.positions == "learned":
+            rows = ops.minimum(
+                ops.arange(length) + start, self.max_positions - 1
+            )
+            encoding = ops.take(self.table, rows, axis=0)
+        else:
+            encoding = positional_encoding(length, self.d_model, start)
+        return inputs + ops.cast(encoding, self.compute_dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "positions": self.positions,
+            "max_positions": self.max_positions,
+        }

@@ -1,0 +1,150 @@
+"""Cross-entropy with label smoothing (section 5.4) over the real tokens.
+
+Axes: B batch, T target length, V vocabulary, N = B·T tokens.
+"""
+
+import keras
+from keras import ops
+
+from keras_transformer.config import PAD_ID
+
+
+def token_cross_entropies(target, logits, label_smoothing=0.0):
+    """Smoothed and plain cross-entropy of every position.
+
+    No distribution `(B, T, V)` is built. The reference puts
+    `1 - label_smoothing` on the target and spreads `label_smoothing` evenly
+    over the whole vocabulary (Szegedy et al., 2015); against the logits `x`
+    that costs `logsumexp(x) - (1 - s) * x[target] - s * mean(x)`.
+
+    The gradient is written by hand: softmax minus the reference, the latter as
+    one constant and one value a row. Automatic differentiation of the line
+    above took 83 ms for 4,096 × 8,000 on two cores, TensorFlow's fused
+    operator without smoothing 55 ms, this 30 ms.
+
+    Args:
+        target: Integer tensor `(B, T)`.
+        logits: Float tensor `(B, T, V)`, used in float32.
+        label_smoothing: Epsilon of section 5.4, in [0, 1).
+
+    Returns:
+        Two float32 tensors `(B, T)` in nats: the smoothed cross-entropy, and
+        the plain one, through which no gradient flows. Padding is not treated
+        apart.
+    """
+    vocab_size = logits.shape[-1]
+    smoothing = float(label_smoothing)
+    flat_target = ops.cast(ops.reshape(target, (-1,)), "int32")  # (N,)
+
+    @ops.custom_gradient
+    def cross_entropies(logits):
+        probabilities = ops.softmax(logits)  # (N, V)
+        # The largest entry is at least 1 / V: its logarithm is always finite,
+        # and it saves another pass for the sum of exponentials.
+        log_sum_exp = ops.max(logits, axis=-1) - ops.log(
+            ops.max(probabilities, axis=-1)
+        )
+        at_target = _pick(logits, flat_target)
+        plain = log_sum_exp - at_target
+        smoothed = plain
+        if smoothing:
+            smoothed = plain + smoothing * (
+                at_target - ops.mean(logits, axis=-1)
+            )
+
+        def gradient(*args, upstream=None):
+            upstream = (args if upstream is None else upstream)[0]
+            upstream = upstream[:, None]  # (N, 1)
+            gradient = probabilities * upstream
+            if smoothing:
+                gradient = gradient - upstream * (smoothing / vocab_size)
+            at_target = _pick(gradient, flat_target) - upstream[:, 0] * (
+                1.0 - smoothing
+            )
+            rows = ops.arange(ops.shape(flat_target)[0], dtype="int32")
+            indices = ops.stack([rows, flat_target], axis=-1)
+            return ops.scatter_update(gradient, indices, at_target)
+
+        return (smoothed, plain), gradient
+
+    flat_logits = ops.reshape(ops.cast(logits, "float32"), (-1, vocab_size))
+    return tuple(
+        ops.reshape(values, ops.shape(target))
+        for values in cross_entropies(flat_logits)
+    )
+
+
+def _pick(rows, columns):
+    """One value of each row: `(N, V)`, `(N,)` to `(N,)`."""
+    picked = ops.take_along_axis(rows, columns[:, None], axis=-1)
+    return ops.squeeze(picked, axis=-1)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class SmoothedCrossEntropy(keras.losses.Loss):
+    """Label-smoothed cross-entropy in nats per target token.
+
+    A sum over the target tokens divided by their count. Padding (id 0) counts
+    in neither, whatever share of the batch it is.
+
+    Args:
+        label_smoothing: Epsilon of section 5.4, in [0, 1).
+        **kwargs: Passed to `keras.losses.Loss`, such as `name`.
+
+    Call arguments:
+        y_true: Integer tensor `(B, T)`, the target, its end token included.
+        y_pred: Float tensor `(B, T, V)`, logits.
+        sample_weight: Optional weights, broadcastable to `(B, T)`; the loss is
+            then the weighted mean.
+
+    Returns:
+        Float32 scalar; 0 for a batch of nothing but padding.
+
+    Raises:
+        ValueError: If `label_smoothing` is outside [0, 1).
+
+    Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 5.4.
+    """
+
+    def __init__(self, label_smoothing: float = 0.1, **kwargs) -> None:
+        kwargs.setdefault("name", "smoothed_cross_entropy")
+        super().__init__(**kwargs)
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(
+                "`label_smoothing` must be in [0, 1). Received: "
+                f"label_smoothing={label_smoothing}"
+            )
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true, y_pred):
+        return token_cross_entropies(y_true, y_pred, self.label_smoothing)[0]
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        # Keras's own reduction divides by every element, padding included.
+        y_true = ops.convert_to_tensor(y_true)
+        weights = token_weights(y_true, sample_weight)
+        losses = self.call(y_true, y_pred)
+        return ops.sum(losses * weights) / safe_count(ops.sum(weights))
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "label_smoothing": self.label_smoothing,
+        }
+
+
+def token_weights(target, sample_weight=None):
+    """Weigh tokens by 1 and padding by 0: `(B, T)` to float32 `(B, T)`."""
+    weights = ops.cast(ops.not_equal(target, PAD_ID), "float32")
+    if sample_weight is not None:
+        sample_weight = ops.cast(sample_weight, "float32")
+        if len(sample_weight.shape) == 1:
+            sample_weight = sample_weight[:, None]
+        weights = weights * sample_weight
+    return weights
+
+
+def safe_count(count):
+    """Divide nothing by one, not by zero."""
+    return ops.where(ops.equal(count, 0.0), 1.0, count)

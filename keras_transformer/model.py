@@ -1,0 +1,309 @@
+"""The Transformer: encoder, decoder and one tied embedding (section 3).
+
+Ids in, logits out, in `keras.ops` alone.
+
+Axes: B batch, S source length, T target length, D model width, V vocabulary,
+H heads, K key width, U value width, W beams, t positions so far.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_transformer import layers, masks
+from keras_transformer.config import PRESETS, ModelConfig
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Transformer(keras.Model):
+    """The encoder-decoder model of "Attention Is All You Need".
+
+    Built on construction. Works in `compile`, `fit`, `evaluate` and `predict`,
+    saves as `.keras` and as weights, and runs under `mixed_bfloat16` and
+    `mixed_float16` (logits, softmax, norms and positions stay float32).
+
+    Args:
+        vocab_size: Pieces of the shared vocabulary, V.
+        num_layers: Layers in the encoder, and again in the decoder: N.
+        d_model: Width of every sub-layer's output, even.
+        num_heads: Attention heads: h.
+        key_dim: Width of a head's queries and keys: d_k. Not given, it is
+            `d_model / num_heads`, which must then be whole.
+        value_dim: Width of a head's values: d_v. Likewise.
+        ffn_dim: Inner width of the feed-forward network: d_ff.
+        dropout: Share of units dropped from every sub-layer's output and from
+            the sums of embeddings and positions, in [0, 1).
+        positions: `"sinusoidal"` or `"learned"`.
+        max_positions: Rows of the learned position table.
+        **kwargs: Passed to `keras.Model`, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: A pair of integer tensors, source `(B, S)` and target_in
+            `(B, T)`, the latter starting with the begin token. Padding is 0.
+        training: Whether dropout is on.
+
+    Returns:
+        Logits, a float32 tensor `(B, T, V)`.
+
+    Raises:
+        ValueError: If a size is below 1, `d_model` is odd or not divisible by
+            `num_heads` where it must be, or `dropout` is outside [0, 1).
+
+    Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        num_layers: int = 6,
+        d_model: int = 512,
+        num_heads: int = 8,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        ffn_dim: int = 2048,
+        dropout: float = 0.1,
+        positions: str = "sinusoidal",
+        max_positions: int = 1024,
+        **kwargs,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.model_config = ModelConfig(
+            vocab_size=vocab_size,
+            num_layers=num_layers,
+            d_model=d_model,
+            num_heads=num_heads,
+            key_dim=_head_width("key_dim", key_dim, d_model, num_heads),
+            value_dim=_head_width("value_dim", value_dim, d_model, num_heads),
+            ffn_dim=ffn_dim,
+            dropout=dropout,
+            positions=positions,
+            max_positions=max_positions,
+        )
+        self.vocab_size = vocab_size
+        self._add_layers(self.model_config)
+        self.build()
+
+    def _add_layers(self, config):
+        policy = self.dtype_policy
+        self.embedding = layers.TiedEmbedding(
+            config.vocab_size, config.d_model, dtype=policy, name="embedding"
+        )
+        # The two sides share learned positions only if they share a table.
+        self.source_positions, self.target_positions = (
+            layers.PositionalEncoding(
+                config.positions,
+                config.max_positions,
+                dtype=policy,
+                name=f"{side}_positions",
+            )
+            for side in ("source", "target")
+        )
+        self.source_dropout, self.target_dropout = (
+            keras.layers.Dropout(
+                config.dropout, dtype=policy, name=f"{side}_dropout"
+            )
+            for side in ("source", "target")
+        )
+        stack = dict(
+            num_layers=config.num_layers,
+            num_heads=config.num_heads,
+            key_dim=config.key_dim,
+            value_dim=config.value_dim,
+            ffn_dim=config.ffn_dim,
+            dropout=config.dropout,
+            dtype=policy,
+        )
+        self.encoder = layers.Encoder(**stack, name="encoder")
+        self.decoder = layers.Decoder(**stack, name="decoder")
+
+    @classmethod
+    def from_preset(cls, preset: str, **overrides) -> "Transformer":
+        """Build a preset of table 3, or one of its neighbours.
+
+        Args:
+            preset: One of `keras_transformer.PRESETS`.
+            **overrides: Arguments of the constructor that replace the
+                preset's, such as `vocab_size`, `name` or `dtype`.
+
+        Returns:
+            A built model with fresh weights.
+
+        Raises:
+            ValueError: If there is no such preset.
+        """
+        if preset not in PRESETS:
+            raise ValueError(
+                f"`preset` must be one of {', '.join(PRESETS)}. Received: "
+                f"preset={preset!r}"
+            )
+        model = dataclasses.asdict(PRESETS[preset].model)
+        return cls(**{**model, **overrides})
+
+    def build(self, input_shape=None):
+        embedded = (None, None, self.model_config.d_model)
+        self.embedding.build((None, None))
+        self.source_positions.build(embedded)
+        self.target_positions.build(embedded)
+        self.encoder.build(embedded)
+        self.decoder.build(embedded, embedded)
+        self.built = True
+
+    def call(self, inputs, training=False):
+        source, target_in = inputs
+        memory, source_mask = self.encode(source, training)
+        return self.decode(target_in, memory, source_mask, training)
+
+    def encode(self, source, training=False):
+        """Read the source.
+
+        Args:
+            source: Integer tensor `(B, S)`.
+            training: Whether dropout is on.
+
+        Returns:
+            The memory `(B, S, D)` and the source mask `(B, 1, 1, S)`.
+        """
+        source_mask = masks.padding_mask(source)
+        x = self._embed_source(source, training)
+        return self.encoder(
+            x, attention_mask=source_mask, training=training
+        ), source_mask
+
+    def decode(self, target_in, memory, source_mask, training=False):
+        """Predict every next token of a whole target.
+
+        Args:
+            target_in: Integer tensor `(B, T)`, begin token first.
+            memory: Float tensor `(B, S, D)`.
+            source_mask: Boolean tensor `(B, 1, 1, S)`.
+            training: Whether dropout is on.
+
+        Returns:
+            Logits, a float32 tensor `(B, T, V)`.
+        """
+        x = self.decoder(
+            self._embed_target(target_in, training=training),
+            memory,
+            self_mask=masks.target_mask(target_in),
+            memory_mask=source_mask,
+            training=training,
+        )
+        return self.embedding.logits(x)
+
+    def attention_weights(self, source, target_in):
+        """The attention weights of every layer and head, dropout off.
+
+        Args:
+            source: Integer tensor `(B, S)`.
+            target_in: Integer tensor `(B, T)`, begin token first.
+
+        Returns:
+            A dictionary of lists with a tensor for each layer: `"encoder"`
+            `(B, H, S, S)`, `"decoder"` `(B, H, T, T)` and `"cross"`
+            `(B, H, T, S)`.
+        """
+        source_mask = masks.padding_mask(source)
+        memory, encoder = self.encoder.call_with_weights(
+            self._embed_source(source), source_mask
+        )
+        _, decoder, cross = self.decoder.call_with_weights(
+            self._embed_target(target_in),
+            memory,
+            masks.target_mask(target_in),
+            source_mask,
+        )
+        return {"encoder": encoder, "decoder": decoder, "cross": cross}
+
+    def cross_keys_values(self, memory):
+        """Project the memory once for a whole search.
+
+        Args:
+            memory: Float tensor `(B, S, D)`.
+
+        Returns:
+            For each decoder layer keys `(B, H, S, K)`, values `(B, H, S, U)`.
+        """
+        return [
+            layer.cross_attention.keys_values(memory)
+            for layer in self.decoder.layers
+        ]
+
+    def empty_cache(self, batch, beams: int):
+        """The self-attention cache before the first position.
+
+        Args:
+            batch: B, an integer or a scalar tensor.
+            beams: W.
+
+        Returns:
+            For each decoder layer keys `(B, W, H, 0, K)` and values
+            `(B, W, H, 0, U)`.
+        """
+        config = self.model_config
+        return [
+            tuple(
+                ops.zeros(
+                    (batch, beams, config.num_heads, 0, width),
+                    dtype=self.compute_dtype,
+                )
+                for width in (config.key_dim, config.value_dim)
+            )
+            for _ in range(config.num_layers)
+        ]
+
+    def decode_step(self, ids, position, cache, cross, source_mask):
+        """Predict the next token of every beam from its latest one.
+
+        Args:
+            ids: Integer tensor `(B, W)`, the latest token of each beam.
+            position: Its position, a scalar; 0 for the begin token.
+            cache: As from `empty_cache` or the step before, t = `position`.
+            cross: As from `cross_keys_values`.
+            source_mask: Boolean tensor `(B, 1, 1, S)`.
+
+        Returns:
+            Logits, float32 `(B, W, V)`, and the cache with t + 1 positions.
+        """
+        # As a target of length 1 a beam, so that all get the same position.
+        flat = ops.reshape(ids, (-1, 1))
+        x = self._embed_target(flat, start=position)
+        shape = (*ops.shape(ids), self.model_config.d_model)
+        x, cache = self.decoder.step(
+            ops.reshape(x, shape), cache, cross, source_mask
+        )
+        return self.embedding.logits(x), cache
+
+    def _embed_source(self, source, training=False):
+        x = self.source_positions(self.embedding(source))
+        return self.source_dropout(x, training=training)
+
+    def _embed_target(self, target_in, start=0, training=False):
+        x = self.target_positions(self.embedding(target_in), start=start)
+        return self.target_dropout(x, training=training)
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[1], self.vocab_size)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            **dataclasses.asdict(self.model_config),
+        }
+
+
+def _head_width(name, width, d_model, num_heads):
+    """The given width, or `d_model / num_heads` where that is whole."""
+    if width is not None:
+        return width
+    if num_heads < 1:
+        raise ValueError(
+            f"`num_heads` must be at least 1. Received: num_heads={num_heads}"
+        )
+    if d_model % num_heads:
+        raise ValueError(
+            f"`d_model` must be divisible by `num_heads` unless `{name}` is "
+            f"given. Received: d_model={d_model}, num_heads={num_heads}"
+        )
+    return d_model // num_heads

@@ -1,0 +1,320 @@
+"""Train a Transformer: section 5 of the paper as a recipe.
+
+Example:
+    python train.py --preset demo --corpus demo --run-dir runs/demo
+
+The same command again resumes at the last checkpoint. What is not given comes
+from the preset.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import logging
+import pathlib
+import random
+import sys
+
+from keras_transformer import command_line, config
+from keras_transformer.config import UserError
+
+command_line.quiet_tensorflow()
+
+import keras  # noqa: E402
+
+from keras_transformer import (  # noqa: E402
+    callbacks,
+    checkpoints,
+    curves,
+    distribution,
+)
+from keras_transformer.data import batching, corpora  # noqa: E402
+from keras_transformer.data.tokenizer import Tokenizer  # noqa: E402
+from keras_transformer.losses import SmoothedCrossEntropy  # noqa: E402
+from keras_transformer.metrics import Perplexity, TokenAccuracy  # noqa: E402
+from keras_transformer.schedules import TransformerSchedule  # noqa: E402
+
+logger = logging.getLogger("keras_transformer")
+
+TOKENIZER_FILE = "tokenizer.model"
+VALIDATION_SAMPLE = 200  # sentences
+
+# Fields of a recipe that a resumed run may change: they say how long to train
+# and what to keep, not what comes out.
+CHANGEABLE = (
+    "steps",
+    "average",
+    "checkpoint_minutes",
+    "checkpoint_steps",
+    "keep_checkpoints",
+    "validation_steps",
+)
+
+
+def parse_args(argv=None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--preset", default="base", help=", ".join(config.PRESETS))
+    add(
+        "--corpus",
+        required=True,
+        help="demo, a folder of SPLIT.LANG files, or tfds:NAME[/CONFIG]",
+    )
+    add("--run-dir", required=True, type=pathlib.Path)
+    add("--source-lang", default="en")
+    add("--target-lang", default="de")
+    add("--train-split", default="train")
+    add("--validation-split", default="val")
+    add("--vocab-size", type=int, help="pieces of the shared vocabulary")
+    add("--dropout", type=float, help="share of units dropped, in [0, 1)")
+    add(
+        "--batch-tokens",
+        type=int,
+        help="target tokens, and source tokens, in a global batch",
+    )
+    add("--max-length", type=int, help="longest training side, in tokens")
+    add("--steps", type=int, help="optimizer updates in all")
+    add("--minutes", type=float, help="minutes of training in all")
+    add("--warmup-steps", type=int, help="updates of linear warm-up")
+    add("--learning-rate-scale", type=float, help="factor on equation 3")
+    add("--label-smoothing", type=float, help="in [0, 1)")
+    add("--average", type=int, help="checkpoints averaged at the end")
+    add("--checkpoint-minutes", type=float, help="minutes between checkpoints")
+    add("--checkpoint-steps", type=int, help="updates between checkpoints")
+    add("--keep-checkpoints", type=int, help="newest checkpoints kept")
+    add("--validation-steps", type=int, help="updates between validations")
+    add("--precision", help="float32, mixed_bfloat16 or mixed_float16")
+    add("--seed", type=int, help="fixes weights, data order and dropout")
+    add("--strategy", default="auto", help=", ".join(distribution.STRATEGIES))
+    add("--accumulate", type=int, default=1, help="micro-batches of a batch")
+    return parser.parse_args(argv)
+
+
+def run_config(args: argparse.Namespace) -> config.RunConfig:
+    """The preset, with what the command line says otherwise."""
+    if args.preset not in config.PRESETS:
+        raise UserError(
+            f"Expected a preset among {', '.join(config.PRESETS)}; received "
+            f"{args.preset}."
+        )
+    preset = config.PRESETS[args.preset]
+    given = {name: v for name, v in vars(args).items() if v is not None}
+    model, training = (
+        dataclasses.replace(
+            part,
+            **{
+                field.name: given[field.name]
+                for field in dataclasses.fields(part)
+                if field.name in given
+            },
+        )
+        for part in (preset.model, preset.training)
+    )
+    run = config.RunConfig(
+        preset=args.preset,
+        corpus=args.corpus,
+        source_lang=args.source_lang,
+        target_lang=args.target_lang,
+        train_split=args.train_split,
+        validation_split=args.validation_split,
+        requested_vocab_size=model.vocab_size,
+        model=model,
+        training=training,
+    )
+    run.check()
+    return run
+
+
+def prepare_tokenizer(run, run_dir, corpus):
+    """Train the vocabulary, or load it where the run has one.
+
+    Returns:
+        The run, with the vocabulary's real size, and the tokenizer.
+    """
+    path = run_dir / TOKENIZER_FILE
+    if (run_dir / config.CONFIG_FILE).exists():
+        run = run.resume(config.RunConfig.load(run_dir), CHANGEABLE, run_dir)
+        tokenizer = Tokenizer.load(path)
+    else:
+        logger.info("Training a vocabulary of %d pieces.", run.model.vocab_size)
+        run_dir.mkdir(parents=True, exist_ok=True)
+        sentences = itertools.chain.from_iterable(corpus.pairs(run.train_split))
+        tokenizer = Tokenizer.train(sentences, run.model.vocab_size, path)
+        run = dataclasses.replace(
+            run,
+            model=dataclasses.replace(
+                run.model, vocab_size=tokenizer.vocab_size
+            ),
+        )
+    run.save(run_dir)
+    return run, tokenizer
+
+
+def prepare_data(run, run_dir, corpus, tokenizer):
+    """Training plan, validation batches, and the pairs to watch BLEU on."""
+    recipe = run.training
+    records = {}
+    for split, max_length in (
+        (run.train_split, recipe.max_length),
+        (run.validation_split, None),  # Never drop a validation sentence.
+    ):
+        records[split] = batching.TokenisedCorpus.build(
+            corpus.pairs(split),
+            tokenizer,
+            run_dir / "records" / split,
+            max_length=max_length,
+            fingerprint=f"{run.corpus} {run.source_lang}-{run.target_lang}",
+        )
+    train = records[run.train_split]
+    plan = batching.BatchPlan(train, recipe.batch_tokens, recipe.seed)
+    logger.info(
+        "%s: %d training pairs in %d batches of up to %d tokens a side, "
+        "padding %.1f %%; %d pairs dropped as longer than %d tokens, %d as "
+        "empty.",
+        run.corpus,
+        len(train),
+        len(plan),
+        recipe.batch_tokens,
+        100 * plan.padding_waste(),
+        train.dropped,
+        recipe.max_length,
+        train.empty,
+    )
+    validation = batching.evaluation_batches(
+        records[run.validation_split], recipe.batch_tokens
+    )
+    pairs = list(corpus.pairs(run.validation_split))
+    random.Random(recipe.seed).shuffle(pairs)
+    return plan, validation, pairs[:VALIDATION_SAMPLE]
+
+
+def build_model(run, accumulate):
+    """The model, compiled with the optimizer and the loss of section 5."""
+    recipe = run.training
+    keras.utils.set_random_seed(recipe.seed)
+    model = distribution.ExactTransformer(
+        **dataclasses.asdict(run.model),
+        accumulate=accumulate,
+        dtype=recipe.precision,
+    )
+    model.compile(
+        # Sections 5.3 and 5.4.
+        optimizer=keras.optimizers.Adam(
+            TransformerSchedule(
+                run.model.d_model,
+                recipe.warmup_steps,
+                recipe.learning_rate_scale,
+            ),
+            beta_1=0.9,
+            beta_2=0.98,
+            epsilon=1e-9,
+        ),
+        loss=SmoothedCrossEntropy(recipe.label_smoothing),
+        metrics=[TokenAccuracy(), Perplexity()],
+        jit_compile=False,
+    )
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def fit(run, run_dir, model, data, tokenizer, start, minutes):
+    """Train from `start` on; returns the signal that ended it, or None."""
+    plan, validation, sample = data
+    recipe = run.training
+    stopwatch = callbacks.Stopwatch(start)
+    now = stopwatch.now
+    history = callbacks.History(run_dir, start.step)
+    stop = callbacks.StopTraining(now, minutes)
+    model.fit(
+        batching.batches(plan, divmod(start.step, len(plan))),
+        steps_per_epoch=recipe.steps - start.step,
+        verbose=0,
+        callbacks=[
+            stopwatch,
+            callbacks.ShowProgress(now, history, recipe.steps, minutes),
+            callbacks.Validation(
+                now,
+                history,
+                validation,
+                sample,
+                tokenizer,
+                recipe.validation_steps,
+            ),
+            checkpoints.SaveCheckpoints(
+                run_dir,
+                now,
+                recipe.checkpoint_minutes,
+                recipe.checkpoint_steps,
+                recipe.keep_checkpoints,
+            ),
+            stop,
+        ],
+    )
+    return stop.signal
+
+
+def finish(run, run_dir):
+    """Average the newest checkpoints, draw the curve, say what is next."""
+    averaged = checkpoints.load_model(run_dir, run.training.average)
+    path = run_dir / checkpoints.AVERAGED_FILE
+    partial = path.with_name(f".partial-{path.name}")
+    averaged.save_weights(partial)
+    partial.replace(path)
+    logger.info(
+        "Wrote %s, the average of the last %d checkpoints, and %s.",
+        path,
+        min(run.training.average, len(checkpoints.list_checkpoints(run_dir))),
+        curves.draw(run_dir),
+    )
+    logger.info(
+        "Next: python -m keras_transformer evaluate --run-dir %s, or "
+        "python -m keras_transformer translate --run-dir %s < FILE, or "
+        "python export.py --run-dir %s --output DIR",
+        *[run_dir] * 3,
+    )
+
+
+def main(argv=None) -> int:
+    """Train, or go on training; returns an exit code."""
+    args = parse_args(argv)
+    run_dir = args.run_dir
+    run = run_config(args)
+    strategy = distribution.make_strategy(args.strategy)
+    corpus = corpora.open_corpus(run.corpus, run.source_lang, run.target_lang)
+    run, tokenizer = prepare_tokenizer(run, run_dir, corpus)
+    data = prepare_data(run, run_dir, corpus, tokenizer)
+    with strategy.scope():
+        model = build_model(run, args.accumulate)
+        start = checkpoints.restore_checkpoint(run_dir, model)
+    logger.info(
+        "%s: %s parameters, %d replicas.",
+        run.preset,
+        f"{model.count_params():,}",
+        strategy.num_replicas_in_sync,
+    )
+    over = args.minutes and start.seconds >= 60 * args.minutes
+    if over or start.step >= run.training.steps:
+        logger.info(
+            "%s is finished: %d updates in %.1f minutes. More --steps or "
+            "--minutes would go on.",
+            run_dir,
+            start.step,
+            start.seconds / 60,
+        )
+    else:
+        if start.step:
+            logger.info("Resuming after update %d.", start.step)
+        stopped = fit(run, run_dir, model, data, tokenizer, start, args.minutes)
+        if stopped:
+            logger.info("Stopped; the same command goes on from here.")
+            return 130 if stopped.name == "SIGINT" else command_line.DONE
+    finish(run, run_dir)
+    return command_line.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(command_line.run(main))
