@@ -82,11 +82,12 @@ def export(args: argparse.Namespace) -> None:
     from keras_transformer import serving
     from keras_transformer.translator import SearchOptions, Translator
 
+    n_best = min(4, args.beam_size) if args.n_best is None else args.n_best
     try:
         options = SearchOptions(
             beam_size=args.beam_size,
             length_penalty=args.length_penalty,
-            n_best=args.n_best or min(4, args.beam_size),
+            n_best=n_best,
             min_length=args.min_length,
             max_length=args.max_length,
             max_source_length=args.max_source_length,

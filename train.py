@@ -8,6 +8,7 @@ from the preset.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
 import logging
@@ -31,7 +32,6 @@ from keras_transformer import (  # noqa: E402
 from keras_transformer.data import batching, corpora  # noqa: E402
 from keras_transformer.data.tokenizer import Tokenizer  # noqa: E402
 from keras_transformer.losses import SmoothedCrossEntropy  # noqa: E402
-from keras_transformer.metrics import Perplexity, TokenAccuracy  # noqa: E402
 from keras_transformer.schedules import TransformerSchedule  # noqa: E402
 
 logger = logging.getLogger("keras_transformer")
@@ -126,6 +126,11 @@ def run_config(args: argparse.Namespace) -> config.RunConfig:
         training=training,
     )
     run.check()
+    for name in ("minutes", "accumulate"):
+        if name in given and not given[name] > 0:
+            raise UserError(
+                f"Expected --{name} above 0, received {given[name]}."
+            )
     return run
 
 
@@ -214,7 +219,6 @@ def build_model(run, accumulate):
             epsilon=1e-9,
         ),
         loss=SmoothedCrossEntropy(recipe.label_smoothing),
-        metrics=[TokenAccuracy(), Perplexity()],
         jit_compile=False,
     )
     model.optimizer.build(model.trainable_variables)
@@ -232,6 +236,7 @@ def fit(run, run_dir, model, data, tokenizer, start, minutes):
     model.fit(
         batching.batches(plan, divmod(start.step, len(plan))),
         steps_per_epoch=recipe.steps - start.step,
+        shuffle=False,
         verbose=0,
         callbacks=[
             stopwatch,
@@ -285,8 +290,15 @@ def main(argv=None) -> int:
     run = run_config(args)
     strategy = distribution.make_strategy(args.strategy)
     corpus = corpora.open_corpus(run.corpus, run.source_lang, run.target_lang)
-    run, tokenizer = prepare_tokenizer(run, run_dir, corpus)
-    data = prepare_data(run, run_dir, corpus, tokenizer)
+    for split in (run.train_split, run.validation_split):
+        corpus.pairs(split)  # Fails now, not after an hour, if it must.
+    try:
+        run, tokenizer = prepare_tokenizer(run, run_dir, corpus)
+        data = prepare_data(run, run_dir, corpus, tokenizer)
+    except UserError:
+        with contextlib.suppress(OSError):
+            run_dir.rmdir()  # Only if it is empty.
+        raise
     with strategy.scope():
         model = build_model(run, args.accumulate)
         start = checkpoints.restore_checkpoint(run_dir, model)

@@ -249,9 +249,10 @@ def _step_of(path):
 
 
 def _training_variables(model):
-    """Optimizer variables and dropout seeds, by name."""
+    """Optimizer variables and dropout seeds, by their place in the model."""
+    # Keras's own paths count the models of a process.
     optimizer = {
-        f"optimizer/{i}/{variable.path}": variable
+        f"optimizer/{i}": variable
         for i, variable in enumerate(model.optimizer.variables)
     }
     seeds = {

@@ -153,10 +153,10 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         # The shape of Wu et al. 2021 for Multi30k.
         "tiny": _row(
             dict(
-                steps=4_000,
+                steps=10_000,
                 batch_tokens=4_096,
                 warmup_steps=1_000,
-                learning_rate_scale=1.0,
+                learning_rate_scale=2.0,
                 checkpoint_minutes=2.0,
                 validation_steps=500,
             ),

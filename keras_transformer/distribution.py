@@ -16,6 +16,7 @@ from keras_transformer.losses import (
     token_cross_entropies,
     token_weights,
 )
+from keras_transformer.metrics import Perplexity, TokenAccuracy
 from keras_transformer.model import Transformer
 
 STRATEGIES = ("auto", "none", "mirrored")
@@ -48,10 +49,11 @@ def make_strategy(name: str) -> tf.distribute.Strategy:
 class ExactTransformer(Transformer):
     """A `Transformer` whose `fit` takes exact steps under any strategy.
 
-    Compile it with an optimizer and `SmoothedCrossEntropy`; the rest is
-    Keras's own `fit`. Besides `loss`, the logs of a step hold `perplexity`
-    (of the unsmoothed likelihood) and `tokens`, the target tokens of the
-    global batch.
+    Compile it with an optimizer and `SmoothedCrossEntropy`, without metrics;
+    the rest is Keras's own `fit` and `evaluate`. Besides `loss`, the logs of a
+    training step hold `batch_loss`, `perplexity` (of the unsmoothed
+    likelihood) and `tokens`, the target tokens of the global batch; those of
+    `evaluate` hold `token_accuracy` and `perplexity`.
 
     Args:
         accumulate: Micro-batches that a replica's share of a batch is run in,
@@ -71,6 +73,10 @@ class ExactTransformer(Transformer):
             )
         super().__init__(**kwargs)
         self.accumulate = accumulate
+
+    def build(self, input_shape=None):
+        self.evaluation_metrics = [TokenAccuracy(), Perplexity()]
+        super().build(input_shape)
 
     def train_step(self, data):
         (source, target_in), target = data
@@ -95,6 +101,19 @@ class ExactTransformer(Transformer):
             "perplexity": tf.exp(plain),
             "tokens": count,
         }
+
+    def test_step(self, data):
+        inputs, target = data
+        logits = self(inputs, training=False)
+        smoothed, _ = token_cross_entropies(
+            target, logits, self.loss.label_smoothing
+        )
+        self._loss_tracker.update_state(
+            smoothed, sample_weight=token_weights(target)
+        )
+        for metric in self.evaluation_metrics:
+            metric.update_state(target, logits)
+        return {metric.name: metric.result() for metric in self.metrics}
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         # Before the first step under a strategy, Keras 3.15 calls the model

@@ -9,6 +9,7 @@ Three signatures, as TensorFlow Serving calls them:
 Axes: B batch, N hypotheses.
 """
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -82,6 +83,7 @@ def export(
     for name, (function, arguments) in _signatures(translator, options).items():
         specs = [tf.TensorSpec([None], tf.string, name) for name in arguments]
         archive.add_endpoint(name, function, specs)
+    is_new = not path.parent.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Beside its goal, so that the last step is a rename; TensorFlow Serving
@@ -92,10 +94,12 @@ def export(
             archive.write_out(os.path.join(partial, path.name), verbose=False)
             os.rename(os.path.join(partial, path.name), path)
     except (OSError, tf.errors.OpError) as error:
-        reason = getattr(error, "strerror", None) or error.args[-1]
+        if is_new:
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
         raise UserError(
-            f"Could not write the model to {path} ({reason}); free space or "
-            "choose a folder that can be written."
+            f"Could not write the model to {path} ({_reason(error)}); free "
+            "space or choose a folder that can be written."
         ) from error
     return path
 
@@ -130,3 +134,10 @@ def _signatures(
         "n_best": (n_best, ("text",)),
         "score": (score, ("source", "target")),
     }
+
+
+def _reason(error: OSError | tf.errors.OpError) -> str:
+    if isinstance(error, OSError):
+        return error.strerror
+    # "{{…}} FILE; No space left on device [Op:SaveV2]"
+    return error.message.rpartition("; ")[2].partition(" [Op:")[0]

@@ -43,19 +43,12 @@ class Hypothesis(NamedTuple):
     score: float
 
 
-class TextSearchResult(NamedTuple):
-    """Translations as tensors, best first.
+class TextResult(NamedTuple):
+    """Hypotheses as tensors, best first; empty with -inf where none exist."""
 
-    Attributes:
-        translations: string `(B, N)`.
-        scores: float32 `(B, N)`, length-normalised log-probability in nats;
-            -inf, beside an empty text, where there is no N-th hypothesis.
-        truncated: bool `(B,)`, whether the source was cut.
-    """
-
-    translations: tf.Tensor
-    scores: tf.Tensor
-    truncated: tf.Tensor
+    translations: tf.Tensor  # (B, N) string
+    scores: tf.Tensor  # (B, N) float32, as in `Hypothesis`
+    truncated: tf.Tensor  # (B,) bool, whether the source was cut
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,33 +187,41 @@ class Translator:
             max_length,
             max_source_length,
         )
+        found = self._n_best(texts, options, batch_tokens, progress)
+        if n_best is None:
+            return [hypotheses[0].text for hypotheses in found]
+        return found
+
+    def _n_best(
+        self, texts, options, batch_tokens, progress
+    ) -> list[list[Hypothesis]]:
+        """As `translate`."""
         sources = self.tokenizer.tokenize(_as_bytes("texts", texts))
-        sources, truncated = _cut(sources, max_source_length)
+        sources, truncated = _cut(sources, options.max_source_length)
         if np.any(truncated):
             logger.warning(
                 "Cut %d of %d texts after %d tokens.",
                 np.sum(truncated),
                 len(texts),
-                max_source_length,
+                options.max_source_length,
             )
-        found = [[Hypothesis("", 0.0)] for _ in texts]
         lengths = sources.row_lengths().numpy()
-        longest = np.maximum(lengths, max_length or lengths + EXTRA_TOKENS)
-        done = np.sum(lengths == 1)  # Blank: answered already.
+        limits = options.max_length or lengths + EXTRA_TOKENS
+        found = [[Hypothesis("", 0.0)] for _ in texts]
+        waiting = np.flatnonzero(lengths > 1)  # Blank ones are answered.
+        done = len(texts) - len(waiting)
+        search = self._search_graph(options)
         for rows in _batches(
-            np.flatnonzero(lengths > 1), longest, batch_tokens
+            waiting, lengths, np.maximum(lengths, limits), batch_tokens
         ):
-            ids = tf.gather(sources, rows).to_tensor(PAD_ID)
-            translations, scores = self._search_graph(options)(ids)
-            for row, texts_of_row, scores_of_row in zip(
-                rows, translations.numpy(), scores.numpy(), strict=True
+            result = search(tf.gather(sources, rows).to_tensor(PAD_ID))
+            for row, *hypotheses in zip(
+                rows, *(part.numpy() for part in result), strict=True
             ):
-                found[row] = _hypotheses(texts_of_row, scores_of_row)
+                found[row] = _hypotheses(*hypotheses)
             done += len(rows)
             if progress:
-                progress(int(done), len(texts))
-        if n_best is None:
-            return [hypotheses[0].text for hypotheses in found]
+                progress(done, len(texts))
         return found
 
     def score(
@@ -257,7 +258,9 @@ class Translator:
             source_ids.row_lengths().numpy(), target_ids.row_lengths().numpy()
         )
         scores = np.zeros(len(sources))
-        for rows in _batches(np.arange(len(sources)), longest, batch_tokens):
+        for rows in _batches(
+            np.arange(len(sources)), longest, longest, batch_tokens
+        ):
             scores[rows], _ = self._score_graph(
                 tf.gather(source_ids, rows).to_tensor(PAD_ID),
                 tf.gather(target_ids, rows).to_tensor(PAD_ID),
@@ -265,37 +268,22 @@ class Translator:
             )
         return scores.tolist()
 
-    def search(
-        self, text: tf.Tensor, options: SearchOptions
-    ) -> TextSearchResult:
-        """Translate a tensor of texts, inside a graph too.
-
-        Args:
-            text: string `(B,)`, UTF-8; what is not reads as U+FFFD.
-            options: How to search.
-
-        Returns:
-            The `TextSearchResult`.
-        """
+    def search(self, text: tf.Tensor, options: SearchOptions) -> TextResult:
+        """Translate texts, string `(B,)`, inside a graph too."""
         source, truncated = _cut(
             self.tokenizer.tokenize(text), options.max_source_length
         )
         result = self.search_ids(source.to_tensor(PAD_ID), options)
-        return TextSearchResult(
+        return TextResult(
             self.tokenizer.detokenize(result.ids), result.scores, truncated
         )
 
     def search_ids(
         self, source: tf.Tensor, options: SearchOptions
     ) -> BeamResult:
-        """Translate ids, inside a graph too.
+        """Translate ids, int32 `(B, S)`, EOS last, inside a graph too.
 
-        Args:
-            source: int32 `(B, S)`, EOS last, then PAD.
-            options: How to search; `max_source_length` is not for ids.
-
-        Returns:
-            The `BeamResult`.
+        `max_source_length` is not applied.
         """
         memory, source_mask = self.model.encode(source, training=False)
         # Once for each sentence, not for each beam or step.
@@ -326,15 +314,12 @@ class Translator:
     def score_text(
         self, source: tf.Tensor, target: tf.Tensor, options: SearchOptions
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Score a tensor of given translations, inside a graph too.
-
-        Both sides are cut as the search cuts them: the source after
-        `max_source_length` tokens, the target after as many as the search may
-        write for the longest source.
+        """Score translations as the search would, inside a graph too.
 
         Args:
-            source: string `(B,)`.
-            target: string `(B,)`.
+            source: string `(B,)`, cut like a source of the search.
+            target: string `(B,)`, cut where the search would stop writing for
+                the longest source.
             options: The length penalty and the limits.
 
         Returns:
@@ -355,16 +340,7 @@ class Translator:
     def score_ids(
         self, source: tf.Tensor, target: tf.Tensor, length_penalty: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Score ids, inside a graph too.
-
-        Args:
-            source: int32 `(B, S)`, EOS last, then PAD.
-            target: int32 `(B, T)`, EOS last, then PAD.
-            length_penalty: The exponent alpha.
-
-        Returns:
-            As from `score_text`.
-        """
+        """As `score_text`, for ids `(B, S)` and `(B, T)`, EOS last."""
         # (B, T): the start token, then all but the last one.
         target_in = tf.pad(target, [[0, 0], [1, 0]], constant_values=BOS_ID)
         logits = self.model((source, target_in[:, :-1]), training=False)
@@ -418,16 +394,19 @@ def _token_counts(ids: tf.Tensor) -> tf.Tensor:
 
 
 def _batches(
-    rows: np.ndarray, lengths: np.ndarray, batch_tokens: int
+    rows: np.ndarray,
+    lengths: np.ndarray,
+    costs: np.ndarray,
+    batch_tokens: int,
 ) -> Iterator[np.ndarray]:
-    """Rows of similar length together, the longest first.
+    """Rows of similar length together, within a budget of their costs.
 
-    The longest first, since they need the most memory and an estimate of the
-    time left then errs on the safe side.
+    The longest come first: they need the most memory, and an estimate of the
+    time left errs on the safe side.
     """
     rows = rows[np.argsort(-lengths[rows], kind="stable")]
     while len(rows):
-        count = max(1, batch_tokens // int(lengths[rows[0]]))
+        count = max(1, batch_tokens // int(costs[rows[0]]))
         yield rows[:count]
         rows = rows[count:]
 

@@ -127,11 +127,17 @@ class TokenisedCorpus:
         partial = directory.with_name(directory.name + ".tmp")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        header = _write_records(pairs, tokenizer, partial, max_length, progress)
-        (partial / RECORDS_FILE).write_text(json.dumps({**key, **header}))
-        if directory.exists():
-            shutil.rmtree(directory)
-        partial.rename(directory)
+        try:
+            header = _write_records(
+                pairs, tokenizer, partial, max_length, progress
+            )
+            (partial / RECORDS_FILE).write_text(json.dumps({**key, **header}))
+            if directory.exists():
+                shutil.rmtree(directory)
+            partial.rename(directory)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
         return cls.load(directory)
 
     @classmethod
@@ -439,7 +445,8 @@ def evaluation_batches(
 ) -> tf.data.Dataset:
     """Stream every pair once, shortest first, in the form of `batches`."""
     plan = BatchPlan(corpus, batch_tokens, shuffle=False)
-    return _dataset(corpus, lambda: iter(plan.epoch(0)))
+    dataset = _dataset(corpus, lambda: iter(plan.epoch(0)))
+    return dataset.apply(tf.data.experimental.assert_cardinality(len(plan)))
 
 
 def _dataset(

@@ -52,15 +52,16 @@ class Corpus:
             UserError: If there is no such split, or its sides are empty or
                 of unequal length. While iterating: if text is not UTF-8.
         """
+        found = split
         if split == "val" and split not in self.splits:
-            split = "validation"
-        if split not in self.splits:
+            found = "validation"
+        if found not in self.splits:
             raise config.UserError(
                 f"Expected a split of {self.name} in {self.source_lang} and "
                 f"{self.target_lang}, received {split}; it has: "
                 f"{_some(self.splits)}."
             )
-        return self.read(split)
+        return self.read(found)
 
 
 def open_corpus(name: str, source_lang: str, target_lang: str) -> Corpus:

@@ -89,7 +89,7 @@ def _all_splits() -> dict[str, list[Pair]]:
     draw = random.Random(SEED)
     kinds = draw.choices(
         (_number, _spelled_date, _date, _time, _spelled_amount, _amount),
-        weights=(30, 20, 15, 10, 15, 10),
+        weights=(30, 20, 15, 10, 20, 5),
         # More than needed, since repetitions go.
         k=2 * sum(SPLIT_SIZES.values()),
     )
@@ -163,9 +163,9 @@ def _time(draw: random.Random) -> Pair:
     """The train leaves at 3:05 PM. Der Zug fährt um 15:05 Uhr."""
     time = datetime.time(draw.randrange(24), draw.randrange(60))
     english, german = draw.choice(EVENTS)
-    # Written out, since the default has a no-break space before PM.
+    # Written out, since English's own has a no-break space before PM.
     clock = dates.format_time(time, "h:mm a", locale="en")
-    uhr = dates.format_time(time, "short", locale="de")
+    uhr = dates.format_time(time, "H:mm", locale="de")
     return f"{english} {clock}.", f"{german} {uhr} Uhr."
 
 
@@ -187,8 +187,8 @@ def _spelled_amount(draw: random.Random) -> Pair:
 
 
 def _amount(draw: random.Random) -> Pair:
-    """The book costs €1,234.50. Das Buch kostet 1.234,50 €."""
-    value = draw.randrange(100, 10 ** draw.randint(3, 6)) / 100
+    """The book costs €234.50. Das Buch kostet 234,50 €."""
+    value = draw.randrange(100, 10 ** draw.randint(3, 5)) / 100
     currency = draw.choice(tuple(CURRENCIES))
     english, german = draw.choice(GOODS)
     price, preis = (

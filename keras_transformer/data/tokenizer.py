@@ -3,12 +3,13 @@
 Byte-pair encoding trained by sentencepiece and run inside the graph by
 tensorflow-text, so that a SavedModel takes and returns text.
 
-Normalisation (sentencepiece's `nmt_nfkc`): Unicode NFKC; tabs, line ends and
-every other kind of space become a space; runs of spaces become one, those at
-either end go; control and zero-width characters go, a zero byte stays; "▁",
-which stands for the space inside pieces, counts as a space. Invalid UTF-8
-becomes U+FFFD. What is left survives `detokenize(tokenize(text))` whole: a
-character without a piece is spelled in bytes.
+Normalisation (sentencepiece's `nmt_nfkc`): Unicode NFKC, except that "～" stays
+as it is; tabs, line ends, every other kind of space, U+FFFD and "▁" (which
+stands for the space inside pieces) become a space; runs of spaces become one,
+those at either end go; control characters other than the zero byte and U+0085
+go, and so do zero-width spaces and marks of direction. What is left survives
+`detokenize(tokenize(text))` whole: a character without a piece is spelled in
+bytes. Bytes that are not UTF-8 become U+FFFD.
 """
 
 import io
@@ -70,9 +71,25 @@ class Tokenizer(tf.Module):
             )
         self.vocab_size: int = pieces.GetPieceSize()
         self._pieces = pieces
-        self.processor = tensorflow_text.SentencepieceTokenizer(
-            model=model, out_type=tf.int32, add_bos=False, add_eos=True
+        self._model = model
+        self.processor = self._make_processor()
+
+    def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
+        return tensorflow_text.SentencepieceTokenizer(
+            model=self._model, out_type=tf.int32, add_bos=False, add_eos=True
         )
+
+    def _run(self, method: str, values: tf.Tensor) -> tf.Tensor:
+        """Call the operator, which `tf.random.set_seed` may have unloaded.
+
+        Setting a seed clears TensorFlow's eager kernels, and the vocabulary
+        of a tensorflow-text operator lives in one (tensorflow/text #570).
+        """
+        try:
+            return getattr(self.processor, method)(values)
+        except tf.errors.NotFoundError:
+            self.processor = self._make_processor()
+            return getattr(self.processor, method)(values)
 
     @classmethod
     def train(
@@ -153,7 +170,7 @@ class Tokenizer(tf.Module):
             Ragged int32 `(B, None)`. An empty text is `EOS_ID` alone.
         """
         # A list of no strings would become float32.
-        return self.processor.tokenize(tf.convert_to_tensor(text, tf.string))
+        return self._run("tokenize", tf.convert_to_tensor(text, tf.string))
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Turn ids into the text before the first `EOS_ID`.
@@ -179,8 +196,8 @@ class Tokenizer(tf.Module):
         rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
         ended = tf.cumsum(tf.cast(rows == config.EOS_ID, tf.int32), axis=1) > 0
         silent = (rows == config.PAD_ID) | (rows == config.BOS_ID)
-        text = self.processor.detokenize(
-            tf.ragged.boolean_mask(rows, ~(ended | silent))
+        text = self._run(
+            "detokenize", tf.ragged.boolean_mask(rows, ~(ended | silent))
         )
         text = tf.reshape(text, shape[:-1])
         text.set_shape(ids.shape[:-1])
@@ -195,7 +212,7 @@ def _write_lines(sentences: Iterable[str], path: str) -> None:
     """Write one sentence a line, UTF-8."""
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         for sentence in sentences:
-            # sentencepiece skips lines with a zero byte and splits at "\n".
+            # A line each; sentencepiece skips those with a zero byte.
             sentence = sentence.replace("\n", " ").replace("\0", " ")
             file.write(sentence + "\n")
 
@@ -213,25 +230,27 @@ def _train_model(text: str, vocab_size: int) -> bytes:
     # Fixes the sample of a corpus above `MAX_TRAINING_SENTENCES`.
     sentencepiece.set_random_generator_seed(1)
     try:
-        sentencepiece.SentencePieceTrainer.Train(
-            input=text,
-            model_writer=model,
-            model_type="bpe",
-            vocab_size=vocab_size,
-            # Without it, a size too large for the text is an error.
-            hard_vocab_limit=False,
-            character_coverage=1.0,
-            byte_fallback=True,
-            normalization_rule_name="nmt_nfkc",
-            pad_id=config.PAD_ID,
-            unk_id=config.UNK_ID,
-            bos_id=config.BOS_ID,
-            eos_id=config.EOS_ID,
-            input_sentence_size=MAX_TRAINING_SENTENCES,
-            shuffle_input_sentence=True,
-            max_sentence_length=MAX_SENTENCE_BYTES,
-            minloglevel=3,
-        )
+        with open(text, encoding="utf-8", newline="\n") as lines:
+            sentencepiece.SentencePieceTrainer.Train(
+                # Not `input=text`, which would put the path into the model.
+                sentence_iterator=(line.rstrip("\n") for line in lines),
+                model_writer=model,
+                model_type="bpe",
+                vocab_size=vocab_size,
+                # Without it, a size too large for the text is an error.
+                hard_vocab_limit=False,
+                character_coverage=1.0,
+                byte_fallback=True,
+                normalization_rule_name="nmt_nfkc",
+                pad_id=config.PAD_ID,
+                unk_id=config.UNK_ID,
+                bos_id=config.BOS_ID,
+                eos_id=config.EOS_ID,
+                input_sentence_size=MAX_TRAINING_SENTENCES,
+                shuffle_input_sentence=True,
+                max_sentence_length=MAX_SENTENCE_BYTES,
+                minloglevel=3,
+            )
     except RuntimeError as error:
         too_small = re.search(r"required_chars\. \d+ vs (\d+)", str(error))
         if too_small is None:

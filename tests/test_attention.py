@@ -1,0 +1,191 @@
+import keras
+import numpy as np
+import paper
+import pytest
+from small import attention_weights, randomise
+
+from keras_transformer.layers import (
+    MultiHeadAttention,
+    scaled_dot_product_attention,
+)
+
+# B 2, T 4, S 6, D 10, H 3, K 5, U 7.
+RANDOM = np.random.default_rng(0)
+QUERY = RANDOM.normal(size=(2, 4, 10)).astype("float32")
+MEMORY = RANDOM.normal(size=(2, 6, 10)).astype("float32")
+MASK = RANDOM.random((2, 1, 4, 6)) < 0.5
+MASK[..., 0] = True  # Every query sees something.
+
+
+@pytest.fixture(scope="module")
+def attention():
+    layer = MultiHeadAttention(num_heads=3, key_dim=5, value_dim=7)
+    layer.build(QUERY.shape, MEMORY.shape)
+    return randomise(layer)
+
+
+def heads(*shape):
+    return RANDOM.normal(size=shape).astype("float32")
+
+
+def test_weights_are_the_softmax_of_the_scaled_scores():
+    # K = 4 halves the score 2 ln 3 to ln 3, so the odds are 3 to 1.
+    query = np.array([[[[2 * np.log(3), 0, 0, 0]]]], "float32")
+    key = np.array([[[[1, 0, 0, 0], [0, 0, 0, 0]]]], "float32")
+    value = np.array([[[[8.0], [0.0]]]], "float32")
+
+    context, weights = scaled_dot_product_attention(query, key, value)
+
+    np.testing.assert_allclose(weights[0, 0, 0], [0.75, 0.25], rtol=1e-6)
+    np.testing.assert_allclose(context[0, 0, 0], [6.0], rtol=1e-6)
+
+
+def test_attention_follows_equation_1_in_every_head():
+    query, key, value = heads(2, 3, 4, 5), heads(2, 3, 6, 5), heads(2, 3, 6, 7)
+
+    context, weights = scaled_dot_product_attention(query, key, value, MASK)
+
+    assert context.shape == (2, 3, 4, 7)
+    for b, h in np.ndindex(2, 3):
+        of_head = paper.attention(query[b, h], key[b, h], value[b, h], MASK[b, 0])
+        np.testing.assert_allclose(context[b, h], of_head[0], atol=1e-5)
+        np.testing.assert_allclose(weights[b, h], of_head[1], atol=1e-6)
+
+
+def test_attention_takes_further_leading_axes():
+    query, key, value = heads(2, 3, 4, 5), heads(2, 3, 6, 5), heads(2, 3, 6, 7)
+    flat, _ = scaled_dot_product_attention(query, key, value)
+    deep, _ = scaled_dot_product_attention(
+        query[:, None], key[:, None], value[:, None]
+    )
+    np.testing.assert_allclose(deep[:, 0], flat, atol=1e-6)
+
+
+def test_rows_of_weights_sum_to_1_and_hidden_keys_have_none():
+    query, key, value = heads(2, 3, 4, 5), heads(2, 3, 6, 5), heads(2, 3, 6, 7)
+
+    _, weights = scaled_dot_product_attention(query, key, value, MASK)
+
+    np.testing.assert_allclose(np.sum(weights, axis=-1), 1.0, rtol=1e-6)
+    hidden = np.broadcast_to(~MASK, weights.shape)
+    assert np.all(np.asarray(weights)[hidden] == 0.0)
+    assert np.all(np.asarray(weights)[~hidden] > 0.0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("size", [1.0, 30.0])
+def test_a_query_with_no_key_to_see_spreads_its_weights_evenly(dtype, size):
+    query = keras.ops.cast(size * heads(1, 1, 2, 5), dtype)
+    key, value = (keras.ops.cast(heads(1, 1, 4, 5), dtype) for _ in range(2))
+    nothing = np.zeros((1, 1, 2, 4), bool)
+
+    context, weights = scaled_dot_product_attention(query, key, value, nothing)
+
+    np.testing.assert_array_equal(keras.ops.cast(weights, "float32"), 0.25)
+    assert np.all(np.isfinite(keras.ops.cast(context, "float32")))
+
+
+def test_half_precision_scores_meet_a_float32_softmax():
+    # 4,099 equal scores: in float16 the sum of exponentials sticks at 2,048.
+    query = keras.ops.ones((1, 1, 1, 1), dtype="float16")
+    key = keras.ops.zeros((1, 1, 4_099, 1), dtype="float16")
+
+    context, weights = scaled_dot_product_attention(query, key, key)
+
+    assert keras.backend.standardize_dtype(weights.dtype) == "float16"
+    assert keras.backend.standardize_dtype(context.dtype) == "float16"
+    np.testing.assert_allclose(weights, 1 / 4_099, rtol=1e-3)
+
+
+def test_layer_is_the_papers_multi_head_attention(attention):
+    weights = attention_weights(attention)
+
+    output = attention(QUERY, MEMORY, attention_mask=MASK)
+
+    assert output.shape == (2, 4, 10)
+    for b in range(2):
+        expected, _ = paper.multi_head_attention(
+            QUERY[b], MEMORY[b], weights, MASK[b, 0]
+        )
+        np.testing.assert_allclose(output[b], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_layer_has_four_matrices_of_free_widths_and_no_bias(attention):
+    shapes = {tuple(weight.shape) for weight in attention.weights}
+    assert len(attention.weights) == 4
+    # D x H K twice, D x H U, H U x D.
+    assert shapes == {(10, 15), (10, 21), (21, 10)}
+
+
+def test_value_dim_is_key_dim_unless_given():
+    layer = MultiHeadAttention(num_heads=3, key_dim=5)
+    layer.build(QUERY.shape)
+    assert tuple(layer.value_kernel.shape) == (10, 15)
+
+
+def test_memory_may_be_wider_than_the_query():
+    memory = heads(2, 6, 13)
+    layer = MultiHeadAttention(num_heads=3, key_dim=5, value_dim=7)
+    layer.build(QUERY.shape, memory.shape)
+    randomise(layer)
+
+    output = layer(QUERY, memory)
+
+    expected, _ = paper.multi_head_attention(
+        QUERY[0], memory[0], attention_weights(layer)
+    )
+    np.testing.assert_allclose(output[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_asking_for_weights_changes_neither_output_nor_mask(attention):
+    output, weights = attention.call_with_weights(QUERY, MEMORY, MASK)
+
+    np.testing.assert_array_equal(output, attention(QUERY, MEMORY, MASK))
+    assert weights.shape == (2, 3, 4, 6)
+    np.testing.assert_allclose(np.sum(weights, axis=-1), 1.0, rtol=1e-6)
+    hidden = np.broadcast_to(~MASK, weights.shape)
+    assert np.all(np.asarray(weights)[hidden] == 0.0)
+
+
+def test_weights_can_be_asked_for_before_the_first_call():
+    layer = MultiHeadAttention(num_heads=3, key_dim=5, value_dim=7)
+    _, weights = layer.call_with_weights(QUERY, MEMORY, MASK)
+    assert weights.shape == (2, 3, 4, 6)
+
+
+def test_keys_and_values_projected_once_serve_every_query(attention):
+    keys, values = attention.keys_values(MEMORY)
+    assert keys.shape == (2, 3, 6, 5)
+    assert values.shape == (2, 3, 6, 7)
+
+    output, _ = attention.attend(QUERY, keys, values, MASK)
+
+    np.testing.assert_array_equal(output, attention(QUERY, MEMORY, MASK))
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_layer_computes_in_the_dtype_of_its_policy(policy):
+    layer = MultiHeadAttention(3, 5, 7, dtype=policy)
+    output = layer(QUERY, MEMORY, attention_mask=MASK)
+    compute = policy.removeprefix("mixed_")
+    assert keras.backend.standardize_dtype(output.dtype) == compute
+    assert layer.query_kernel.dtype == "float32"
+
+
+def test_layer_comes_back_from_its_config():
+    layer = MultiHeadAttention(3, 5, 7, name="look", dtype="mixed_bfloat16")
+    again = keras.saving.deserialize_keras_object(
+        keras.saving.serialize_keras_object(layer)
+    )
+    assert isinstance(again, MultiHeadAttention)
+    assert again.get_config() == layer.get_config()
+    assert (again.num_heads, again.key_dim, again.value_dim) == (3, 5, 7)
+
+
+@pytest.mark.parametrize("name", ["num_heads", "key_dim", "value_dim"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_layer_refuses_sizes_below_1(name, value):
+    sizes = {"num_heads": 3, "key_dim": 5, "value_dim": 7, name: value}
+    message = f"`{name}` must be at least 1. Received: {name}={value}"
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(**sizes)

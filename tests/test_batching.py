@@ -1,0 +1,401 @@
+"""Token records and batches: nothing lost, nothing over budget, resumable."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_transformer import config
+from keras_transformer.data import batching
+from keras_transformer.data.batching import BatchPlan, Side, TokenisedCorpus
+
+PAD, BOS, EOS = 0, 2, 3
+
+
+class WordTokenizer:
+    """Gives every word its number, for ids that the test can spell out."""
+
+    def __init__(self, vocab_size=97):
+        self.vocab_size = vocab_size
+
+    def tokenize(self, texts):
+        rows = [[*map(int, text.split()), EOS] for text in texts]
+        return tf.ragged.constant(rows, dtype=tf.int32)
+
+
+def side(lengths, first_id=11):
+    """A side whose every token tells its sentence: `first_id` + row."""
+    rows = [
+        [first_id + row] * (length - 1) + [EOS]
+        for row, length in enumerate(lengths)
+    ]
+    lengths = np.array(lengths)
+    return Side(
+        np.array(list(itertools.chain(*rows))),
+        lengths,
+        np.cumsum(lengths) - lengths,
+    )
+
+
+def corpus(source_lengths, target_lengths):
+    return TokenisedCorpus(side(source_lengths), side(target_lengths))
+
+
+def natural_corpus(pairs=5003, seed=7):
+    """Lengths spread like those of sentences and their translations."""
+    random = np.random.default_rng(seed)
+    base = random.lognormal(2.7, 0.4, pairs)
+    sides = base * random.lognormal(0, 0.13, (2, pairs))
+    return corpus(*np.clip(sides, 2, 61).astype(int))
+
+
+def build(pairs, directory, **options):
+    return TokenisedCorpus.build(pairs, WordTokenizer(), directory, **options)
+
+
+def elements(dataset, count=None):
+    dataset = dataset if count is None else dataset.take(count)
+    return list(dataset.as_numpy_iterator())
+
+
+# Records.
+
+
+def test_records_hold_the_tokens_of_every_pair(tmp_path, monkeypatch):
+    monkeypatch.setattr(batching, "CHUNK", 3)
+    pairs = [(f"{i} 5 7", f"{i + 41} " * (i % 4)) for i in range(11, 22)]
+    records = build(pairs, tmp_path / "records")
+    assert len(records) == 11
+    for row, (source, target) in enumerate(pairs):
+        ids = records.source.padded(np.array([row]), 5)
+        assert ids.tolist() == [[*map(int, source.split()), EOS, PAD]]
+        ids = records.target.padded(np.array([row]), 4)
+        words = [*map(int, target.split()), EOS]
+        assert ids.tolist() == [words + [PAD] * (4 - len(words))]
+        assert records.target_lengths[row] == len(words)
+    assert records.source_lengths.tolist() == [4] * 11
+
+
+def test_ids_beyond_16_bits_are_kept(tmp_path):
+    tokenizer = WordTokenizer(vocab_size=70_001)
+    records = TokenisedCorpus.build(
+        [("70000", "65536")], tokenizer, tmp_path / "r"
+    )
+    row = np.array([0])
+    assert records.source.padded(row, 2).tolist() == [[70_000, EOS]]
+    assert records.target.padded(row, 2).tolist() == [[65_536, EOS]]
+
+
+def test_long_and_empty_training_pairs_are_dropped_and_counted(tmp_path):
+    pairs = [
+        ("5 5 5 5", "7"),  # Five tokens with the end token: just fits.
+        ("5 5 5 5 5", "7"),
+        ("5", "7 7 7 7 7 7"),
+        ("", "7"),
+        ("5", ""),
+        ("", ""),
+        ("5", "7"),
+    ]
+    records = build(pairs, tmp_path / "records", max_length=5)
+    assert (len(records), records.dropped, records.empty) == (2, 2, 3)
+    assert records.source_lengths.tolist() == [5, 2]
+
+
+def test_without_a_maximum_every_pair_stays(tmp_path):
+    pairs = [("5 " * 997, "7"), ("", "7"), ("5", "")]
+    records = build(pairs, tmp_path / "records")
+    assert (len(records), records.dropped, records.empty) == (3, 0, 0)
+    assert records.source_lengths.tolist() == [998, 1, 2]
+
+
+def test_records_of_the_same_fingerprint_are_reused(tmp_path):
+    def untouchable():
+        raise AssertionError("read again")
+        yield
+
+    pairs = [("5", "7 7"), ("", "7")]
+    first = build(pairs, tmp_path / "r", max_length=9, fingerprint="a")
+    again = build(untouchable(), tmp_path / "r", max_length=9, fingerprint="a")
+    assert again.source_lengths.tolist() == first.source_lengths.tolist() == [2]
+    assert again.empty == 1
+
+
+@pytest.mark.parametrize(
+    "change", [{"fingerprint": "b"}, {"max_length": 13}, {"max_length": None}]
+)
+def test_records_of_anything_else_are_replaced(tmp_path, change):
+    options = {"fingerprint": "a", "max_length": 9}
+    build([("5", "7")], tmp_path / "r", **options)
+    records = build([("5 5", "7")] * 2, tmp_path / "r", **{**options, **change})
+    assert records.source_lengths.tolist() == [3, 3]
+
+
+def test_a_build_cut_short_leaves_no_records(tmp_path):
+    def interrupted():
+        yield "5", "7"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(interrupted(), tmp_path / "records")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_build_left_is_cleared_away(tmp_path):
+    (tmp_path / "records.tmp").mkdir()
+    (tmp_path / "records.tmp" / "source.ids").write_bytes(b"half")
+    assert len(build([("5", "7")] * 3, tmp_path / "records")) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["records"]
+
+
+def test_a_directory_of_other_files_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(config.UserError, match="Expected token records in"):
+        build([("5", "7")], tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_no_pair_left_is_an_error_and_leaves_nothing(tmp_path):
+    message = "received 2, none with text and at most 3 tokens on both sides"
+    with pytest.raises(config.UserError, match=message):
+        build([("", "7"), ("5 5 5", "7")], tmp_path / "r", max_length=3)
+    assert not list(tmp_path.iterdir())
+
+
+def test_progress_counts_the_pairs_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(batching, "CHUNK", 3)
+    seen = []
+    pairs = [("5", "7"), ("", "")] * 4
+    build(pairs, tmp_path / "r", max_length=5, progress=seen.append)
+    assert seen == [3, 6, 8]
+
+
+def test_the_header_can_be_read_by_eye(tmp_path):
+    build([("5", "7"), ("", "")], tmp_path / "r", max_length=5, fingerprint="a")
+    assert json.loads((tmp_path / "r" / "records.json").read_text()) == {
+        "fingerprint": "a",
+        "max_length": 5,
+        "dtype": "uint16",
+        "dropped": 0,
+        "empty": 1,
+    }
+
+
+# Plans.
+
+
+lengths = st.integers(1, 61)
+
+
+@given(
+    st.lists(st.tuples(lengths, lengths), min_size=1, max_size=211),
+    st.integers(1, 307),
+    st.sampled_from([1, 3, 8]),
+    st.booleans(),
+)
+@settings(deadline=None)
+def test_every_pair_comes_once_within_its_budget(
+    pairs, batch_tokens, row_multiple, shuffle
+):
+    pairs = np.array(pairs)
+    plan = BatchPlan(
+        corpus(*pairs.T),
+        batch_tokens,
+        seed=5,
+        shuffle=shuffle,
+        row_multiple=row_multiple,
+    )
+    for epoch in range(2):
+        planned = plan.epoch(epoch)
+        assert len(planned) == len(plan)
+        rows = np.concatenate([batch.rows for batch in planned])
+        assert sorted(rows[rows >= 0]) == list(range(len(pairs)))
+        for batch in planned:
+            real = pairs[batch.rows[batch.rows >= 0]]
+            assert len(real) > 0
+            padded = np.array([batch.source_length, batch.target_length])
+            assert (real <= padded).all()
+            size = len(batch.rows)
+            assert size == 1 or size * padded.max() <= batch_tokens
+            assert size % row_multiple == 0 or size < row_multiple
+            assert (size, *padded) in plan.shapes()
+
+
+def test_all_epochs_have_the_same_shapes():
+    plan = BatchPlan(natural_corpus(), 1009, seed=5)
+    shapes = [
+        sorted((len(b.rows), *b[1:]) for b in plan.epoch(epoch))
+        for epoch in range(3)
+    ]
+    assert shapes[0] == shapes[1] == shapes[2]
+    assert sorted(set(shapes[0])) == plan.shapes()
+
+
+def test_the_order_depends_on_seed_and_epoch_alone():
+    def order(seed, epoch):
+        batches = BatchPlan(natural_corpus(), 1009, seed=seed).epoch(epoch)
+        return np.concatenate([batch.rows for batch in batches]).tolist()
+
+    assert order(5, 2) == order(5, 2)
+    assert order(5, 2) != order(5, 3)
+    assert order(5, 2) != order(6, 2)
+
+
+def test_pairs_meet_others_in_the_next_epoch():
+    plan = BatchPlan(natural_corpus(), 1009, seed=5)
+    first, second = (
+        {frozenset(batch.rows) for batch in plan.epoch(epoch)}
+        for epoch in range(2)
+    )
+    assert len(first & second) < len(first) / 10
+
+
+def test_batches_of_all_lengths_are_mixed():
+    plan = BatchPlan(natural_corpus(), 1009, seed=5)
+    padded = [batch.target_length for batch in plan.epoch(0)]
+    # Sorted they would correlate with their place at nearly 1.
+    assert abs(np.corrcoef(padded, np.arange(len(padded)))[0, 1]) < 0.3
+
+
+def test_without_shuffling_the_shortest_come_first():
+    plan = BatchPlan(natural_corpus(), 1009, shuffle=False)
+    longer = [max(batch[1:]) for batch in plan.epoch(0)]
+    assert longer == sorted(longer)
+    assert longer == [max(batch[1:]) for batch in plan.epoch(1)]
+
+
+def test_padding_waste_is_the_share_of_pad():
+    plan = BatchPlan(corpus([5, 5, 3], [5, 4, 5]), 64, row_multiple=1)
+    ((rows, source_length, target_length),) = plan.epoch(0)
+    positions = len(rows) * (source_length + target_length)
+    assert positions >= 30
+    assert plan.padding_waste() == pytest.approx(1 - 27 / positions)
+
+
+def test_a_natural_corpus_wastes_little_on_few_shapes():
+    plan = BatchPlan(natural_corpus(pairs=28_997), 4096)
+    assert plan.padding_waste() < 0.06
+    assert len(plan.shapes()) < 80
+
+
+def test_a_coarser_ladder_has_fewer_shapes():
+    shapes = [
+        len(BatchPlan(natural_corpus(), 1009, length_growth=growth).shapes())
+        for growth in (1.06, 1.2, 1.5)
+    ]
+    assert shapes[0] > shapes[1] > shapes[2]
+
+
+def test_a_small_rest_is_not_mostly_padding():
+    # 512 rows of 2 tokens fit, 37 pairs are there: 64 rows hold them.
+    plan = BatchPlan(corpus([2] * 37, [2] * 37), 1024)
+    assert plan.shapes() == [(64, 2, 2)]
+
+
+def test_a_pair_above_the_budget_is_a_batch_of_its_own():
+    plan = BatchPlan(corpus([3, 59, 3], [3, 2, 3]), 31, row_multiple=2)
+    assert [1] in [batch.rows.tolist() for batch in plan.epoch(0)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"batch_tokens": 0}, {"row_multiple": 0}, {"length_growth": 1.0}],
+)
+def test_numbers_out_of_range_are_refused(change):
+    ((name, value),) = change.items()
+    with pytest.raises(
+        ValueError, match=f"must be .*Received: .*{name}={value}"
+    ):
+        BatchPlan(corpus([3], [3]), **{"batch_tokens": 31, **change})
+
+
+# Datasets.
+
+
+def test_the_decoder_reads_the_target_shifted_right():
+    # Source 11 11 EOS; 12 EOS. Target 11 EOS; 12 12 12 EOS.
+    plan = BatchPlan(corpus([3, 2], [2, 4]), 16, shuffle=False, row_multiple=1)
+    (((source, target_in), target_out),) = elements(batching.batches(plan), 1)
+    order = np.argsort(source[:, 0])
+    width, extra = target_out.shape[1], [PAD] * (target_out.shape[1] - 4)
+    assert width >= 4
+    assert source[order][:, :3].tolist() == [[11, 11, EOS], [12, EOS, PAD]]
+    assert target_in[order].tolist() == [
+        [BOS, 11, PAD, PAD, *extra],
+        [BOS, 12, 12, 12, *extra],
+    ]
+    assert target_out[order].tolist() == [
+        [11, EOS, PAD, PAD, *extra],
+        [12, 12, 12, EOS, *extra],
+    ]
+
+
+def test_every_batch_is_what_its_plan_says():
+    plan = BatchPlan(natural_corpus(pairs=503), 509, seed=5)
+    planned = [*plan.epoch(0), *plan.epoch(1)]
+    streamed = elements(batching.batches(plan), len(planned))
+    padding_rows = 0
+    for (rows, *padded), ((source, target_in), target_out) in zip(
+        planned, streamed, strict=True
+    ):
+        assert source.shape == (len(rows), padded[0])
+        assert target_in.shape == target_out.shape == (len(rows), padded[1])
+        # The tokens tell their row.
+        assert (source[rows >= 0, 0] == 11 + rows[rows >= 0]).all()
+        for ids in (source, target_in, target_out):
+            assert not ids[rows < 0].any()
+        padding_rows += (rows < 0).sum()
+        assert (target_in[rows >= 0, 0] == BOS).all()
+        ends = (target_out == EOS).sum(axis=1)
+        assert ends.tolist() == (rows >= 0).astype(int).tolist()
+    assert padding_rows > 0
+
+
+def test_batches_are_int32_of_any_shape():
+    spec = batching.batches(BatchPlan(corpus([3], [3]), 31)).element_spec
+    ids = tf.TensorSpec((None, None), tf.int32)
+    assert spec == ((ids, ids), ids)
+
+
+@pytest.mark.parametrize("skipped", [0, 3, 17, 50])
+def test_a_cursor_goes_on_where_the_stream_stopped(skipped):
+    plan = BatchPlan(natural_corpus(pairs=211), 257, seed=5)
+    assert 17 < len(plan) < 50 < 3 * len(plan)
+    whole = elements(batching.batches(plan), skipped + 5)
+    cursor = divmod(skipped, len(plan))
+    rest = elements(batching.batches(plan, cursor), 5)
+    for left, right in zip(whole[skipped:], rest, strict=True):
+        tf.nest.map_structure(np.testing.assert_array_equal, left, right)
+
+
+def test_workers_take_disjoint_rows_of_the_same_batches():
+    plan = BatchPlan(natural_corpus(pairs=211), 509, seed=5, row_multiple=3)
+    whole = elements(batching.batches(plan), len(plan))
+    parts = [
+        elements(batching.batches(plan, rows=slice(worker, None, 3)), len(plan))
+        for worker in range(3)
+    ]
+    for ((source, _), _), *shares in zip(whole, *parts, strict=True):
+        restored = np.zeros_like(source)
+        for worker, ((share, _), _) in enumerate(shares):
+            restored[worker::3] = share
+        np.testing.assert_array_equal(restored, source)
+
+
+def test_evaluation_sees_every_pair_once_shortest_first():
+    pairs = natural_corpus(pairs=211)
+    dataset = batching.evaluation_batches(pairs, 257)
+    tokens = [
+        ids[ids != PAD]
+        for (_, _), target_out in elements(dataset)
+        for ids in target_out
+    ]
+    lengths = [len(ids) for ids in tokens if len(ids)]
+    assert sorted(lengths) == sorted(pairs.target_lengths)
+    widths = [max(a.shape[1], b.shape[1]) for (a, _), b in elements(dataset)]
+    assert widths == sorted(widths)
+    expected = batching.batches(BatchPlan(pairs, 257)).element_spec
+    assert dataset.element_spec == expected

@@ -1,0 +1,652 @@
+"""`python -m keras_transformer`, with a small random model: senseless words."""
+
+import io
+import json
+import logging
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import sacrebleu
+from small import SIZES, randomise
+
+from keras_transformer import (
+    __main__,
+    checkpoints,
+    command_line,
+    config,
+    evaluation,
+    lines,
+)
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.model import Transformer
+from keras_transformer.translator import Hypothesis, Translator
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+ENGLISH = [
+    "a small dog runs across the meadow",
+    "the dog barks",
+    "",
+    "the meadow and the small dog and the other dog " * 5,
+    "a dog",
+]
+GERMAN = [
+    "ein kleiner Hund läuft über die Wiese",
+    "der Hund bellt",
+    "die Wiese",
+    "die Wiese und der Hund-und-Wiese-Verein und der andere Hund",
+    "",
+]
+# Also what other readers take for line ends: U+0085 and U+2028.
+SOURCES = [*ENGLISH, " \t", "the dog\x85and the\u2028dog", "the dog barks"]
+
+
+def write_lines(path, sentences):
+    path.write_bytes("".join(line + "\n" for line in sentences).encode())
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    for split in ("train", "test"):
+        write_lines(folder / f"{split}.en", ENGLISH)
+        write_lines(folder / f"{split}.de", GERMAN)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run_dir(corpus, tmp_path_factory):
+    """A run with two checkpoints."""
+    path = tmp_path_factory.mktemp("run")
+    tokenizer = Tokenizer.train(ENGLISH + GERMAN, 331, path / "tokenizer.model")
+    sizes = {**SIZES, "vocab_size": tokenizer.vocab_size}
+    config.RunConfig(
+        preset="tiny",
+        corpus=str(corpus),
+        source_lang="en",
+        target_lang="de",
+        train_split="train",
+        validation_split="val",
+        requested_vocab_size=331,
+        model=config.ModelConfig(**sizes),
+        training=config.TrainingConfig(),
+    ).save(path)
+    model = Transformer(**sizes)
+    model.compile(optimizer="sgd", loss="mse")
+    for step in (5, 7):
+        randomise(model, seed=step)
+        checkpoints.save_checkpoint(path, model, checkpoints.Progress(step))
+    return path
+
+
+@pytest.fixture(scope="module")
+def translator(run_dir):
+    return Translator.from_run(run_dir)
+
+
+@pytest.fixture
+def source_file(tmp_path):
+    path = tmp_path / "source.en"
+    write_lines(path, SOURCES)
+    return path
+
+
+def run(verb, run_dir, *more):
+    argv = [verb, "--run-dir", *map(str, (run_dir, *more))]
+    return command_line.run(lambda: __main__.main(argv))
+
+
+def give(monkeypatch, content):
+    """Let standard input hold some bytes."""
+    stdin = io.TextIOWrapper(io.BytesIO(content))
+    monkeypatch.setattr(sys, "stdin", stdin)
+
+
+def replace_translator(monkeypatch, translate):
+    class Replacement:
+        @classmethod
+        def from_run(cls, run_dir, average):
+            return cls()
+
+        def translate(self, texts, progress, **options):
+            return translate(texts)
+
+    monkeypatch.setattr("keras_transformer.translator.Translator", Replacement)
+
+
+def on_one_line(text):
+    for end in "\n\r\t":
+        text = text.replace(end, " ")
+    return text
+
+
+def test_every_line_of_standard_input_gets_its_line(
+    run_dir, translator, monkeypatch, capsysbinary
+):
+    # A "\r" before the end is no text; the last line needs no end.
+    content = "\r\n".join(SOURCES).encode()
+    give(monkeypatch, content)
+
+    assert run("translate", run_dir) == 0
+
+    expected = [on_one_line(x) for x in translator.translate(SOURCES)]
+    written = capsysbinary.readouterr().out.decode()
+    assert written.split("\n") == [*expected, ""]
+    assert expected[2] == expected[5] == ""
+    assert expected[0] != "" != expected[6]
+
+
+def test_files_take_the_place_of_the_standard_streams(
+    run_dir, translator, source_file, tmp_path, capsys
+):
+    output = tmp_path / "target.de"
+
+    code = run(
+        *("translate", run_dir, "--input", source_file, "--output", output),
+        *("--beam-size", 2, "--length-penalty", 0.3, "--average", 1),
+        *("--min-length", 5, "--max-length", 11),
+    )
+
+    newest = Translator.from_run(run_dir, average=1)
+    expected = newest.translate(
+        SOURCES, beam_size=2, length_penalty=0.3, min_length=5, max_length=11
+    )
+    assert code == 0
+    assert capsys.readouterr().out == ""
+    written = output.read_bytes().decode().split("\n")
+    assert written == [*map(on_one_line, expected), ""]
+    assert sorted(tmp_path.iterdir()) == [source_file, output]
+    # Neither the checkpoint nor the options were ignored.
+    assert written[:-1] != [
+        on_one_line(text) for text in translator.translate(SOURCES)
+    ]
+
+
+def test_no_input_gives_no_output(run_dir, monkeypatch, capsysbinary):
+    give(monkeypatch, b"")
+
+    assert run("translate", run_dir) == 0
+    assert capsysbinary.readouterr().out == b""
+
+
+def test_n_best_names_the_line_and_the_score(
+    run_dir, translator, source_file, capsysbinary
+):
+    code = run("translate", run_dir, "--input", source_file, "--n-best", 3)
+
+    rows = [
+        row.split("\t")
+        for row in capsysbinary.readouterr().out.decode().split("\n")[:-1]
+    ]
+    expected = [
+        (str(number), hypothesis)
+        for number, found in enumerate(
+            translator.translate(SOURCES, n_best=3), start=1
+        )
+        for hypothesis in found
+    ]
+    assert code == 0
+    assert [row[0] for row in rows] == [number for number, _ in expected]
+    assert [row[2] for row in rows] == [
+        on_one_line(h.text) for _, h in expected
+    ]
+    np.testing.assert_allclose(
+        [float(row[1]) for row in rows],
+        [hypothesis.score for _, hypothesis in expected],
+        atol=1e-6,
+    )
+    # Two lines are blank: one translation each.
+    assert len(rows) == 3 * (len(SOURCES) - 2) + 2
+
+
+@pytest.mark.parametrize("n_best", [1, 2])
+def test_input_beyond_a_chunk_changes_nothing(
+    run_dir, source_file, monkeypatch, capsysbinary, n_best
+):
+    arguments = ("--input", source_file, "--n-best", n_best)
+    assert run("translate", run_dir, *arguments) == 0
+    whole = capsysbinary.readouterr().out
+    monkeypatch.setattr(lines, "CHUNK_LINES", 3)
+
+    assert run("translate", run_dir, *arguments) == 0
+
+    assert capsysbinary.readouterr().out == whole
+
+
+def test_a_translation_that_holds_line_ends_stays_on_its_line(
+    run_dir, source_file, monkeypatch, capsysbinary
+):
+    replace_translator(
+        monkeypatch, lambda texts: [[Hypothesis("a\nb\r\tc", 0.0)]] * len(texts)
+    )
+
+    assert run("translate", run_dir, "--input", source_file) == 0
+
+    assert capsysbinary.readouterr().out == b"a b  c\n" * len(SOURCES)
+
+
+@pytest.mark.parametrize(
+    ("stop", "code"),
+    [(KeyboardInterrupt(), 130), (OSError(28, "No space left"), 2)],
+)
+def test_a_translation_that_is_cut_short_leaves_no_file(
+    run_dir, source_file, monkeypatch, tmp_path, stop, code
+):
+    calls = []
+
+    def translate(texts):
+        calls.append(texts)
+        if len(calls) == 2:
+            raise stop
+        return [[Hypothesis("done", 0.0)]] * len(texts)
+
+    replace_translator(monkeypatch, translate)
+    monkeypatch.setattr(lines, "CHUNK_LINES", 3)
+    output = tmp_path / "target.de"
+
+    stopped = run(
+        "translate", run_dir, "--input", source_file, "--output", output
+    )
+
+    assert stopped == code
+    assert list(tmp_path.iterdir()) == [source_file]
+
+
+def test_an_output_that_exists_is_kept(run_dir, source_file, tmp_path, capsys):
+    output = tmp_path / "target.de"
+    output.write_text("dear\n")
+
+    code = run("translate", run_dir, "--input", source_file, "--output", output)
+
+    assert code == 2
+    assert capsys.readouterr().err == (
+        f"error: Expected a new file as --output, but {output} exists; "
+        "remove it or choose another name.\n"
+    )
+    assert output.read_text() == "dear\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing/target.de", "No such file or directory"),
+        ("source.en/target.de", "Not a directory"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_an_error(
+    run_dir, source_file, tmp_path, capsys, name, message
+):
+    code = run(
+        *("translate", run_dir, "--input", source_file),
+        *("--output", tmp_path / name),
+    )
+
+    error = capsys.readouterr().err
+    assert code == 2
+    assert message in error and error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [source_file]
+
+
+def test_bytes_that_are_not_utf_8_are_found_before_the_work(
+    run_dir, tmp_path, capsys
+):
+    source = tmp_path / "latin1.en"
+    source.write_bytes("ok\nalso ok\nh\u00e9\n".encode("latin-1"))
+
+    code = run(
+        *("translate", run_dir, "--input", source),
+        *("--output", tmp_path / "target.de"),
+    )
+
+    assert code == 2
+    assert capsys.readouterr().err == (
+        "error: Expected UTF-8 text, found other bytes in line 3 of "
+        f"{source} (invalid continuation byte); convert the text.\n"
+    )
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_bytes_on_standard_input_that_are_not_utf_8_are_an_error(
+    run_dir, monkeypatch, capsys
+):
+    give(monkeypatch, b"ok\n\xff\n")
+
+    assert run("translate", run_dir) == 2
+    assert capsys.readouterr().err == (
+        "error: Expected UTF-8 text, found other bytes in line 2 of standard "
+        "input (invalid start byte); convert the text.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("none.en", "No such file or directory"), (".", "Is a directory")],
+)
+def test_an_input_that_cannot_be_read_is_an_error(
+    run_dir, tmp_path, capsys, name, reason
+):
+    source = tmp_path / name
+
+    assert run("translate", run_dir, "--input", source) == 2
+    assert capsys.readouterr().err == (
+        f"error: Expected a file that can be read as --input, received "
+        f"{source} ({reason}); check the path.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--beam-size", 0], "--beam-size of at least 1, received 0"),
+        (["--average", 0], "--average of at least 1, received 0"),
+        (
+            ["--length-penalty", -0.1],
+            "--length-penalty of at least 0, received -0.1",
+        ),
+        (
+            ["--length-penalty", "nan"],
+            "--length-penalty of at least 0, received nan",
+        ),
+    ],
+)
+@pytest.mark.parametrize("verb", ["translate", "evaluate"])
+def test_numbers_that_make_no_sense_are_refused(
+    run_dir, capsys, verb, arguments, message
+):
+    assert run(verb, run_dir, *arguments) == 2
+    assert capsys.readouterr().err == f"error: Expected {message}.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--n-best", 0], "--n-best of at least 1, received 0"),
+        (["--n-best", 5], "--n-best of at most --beam-size, received 5 and 4"),
+        (["--min-length", -1], "--min-length of at least 0, received -1"),
+        (["--max-length", 0], "--max-length of at least 1, received 0"),
+        (
+            ["--max-length", 5, "--min-length", 7],
+            "--max-length of at least 7, received 5",
+        ),
+    ],
+)
+def test_numbers_of_translate_that_make_no_sense_are_refused(
+    run_dir, capsys, arguments, message
+):
+    assert run("translate", run_dir, *arguments) == 2
+    assert capsys.readouterr().err == f"error: Expected {message}.\n"
+
+
+@pytest.mark.parametrize("verb", ["translate", "evaluate"])
+def test_a_folder_that_is_no_run_is_an_error(
+    tmp_path, monkeypatch, capsys, verb
+):
+    give(monkeypatch, b"a dog\n")
+
+    assert run(verb, tmp_path) == 2
+    assert capsys.readouterr().err == (
+        "error: Expected a run directory with a config.json, found none at "
+        f"{tmp_path}/config.json; train one with train.py --run-dir "
+        f"{tmp_path}.\n"
+    )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("verb", ["translate", "evaluate"])
+def test_a_run_without_a_checkpoint_is_an_error(
+    run_dir, tmp_path, monkeypatch, capsys, verb
+):
+    copy = tmp_path / "copy"
+    shutil.copytree(
+        run_dir, copy, ignore=shutil.ignore_patterns("checkpoints", "evalu*")
+    )
+    give(monkeypatch, b"a dog\n")
+
+    assert run(verb, copy) == 2
+    assert capsys.readouterr().err == (
+        f"error: {copy} has no checkpoint yet; run train.py --run-dir {copy} "
+        "until it has written one.\n"
+    )
+
+
+def test_evaluate_scores_what_it_writes_with_sacrebleu(
+    run_dir, translator, tmp_path, capsys
+):
+    copy_of_report = tmp_path / "copy.json"
+
+    assert run("evaluate", run_dir, "--json", copy_of_report) == 0
+
+    text = (run_dir / "evaluation" / "test.de.txt").read_bytes().decode()
+    translations = text.split("\n")[:-1]
+    bleu = sacrebleu.corpus_bleu(translations, [GERMAN])
+    chrf = sacrebleu.corpus_chrf(translations, [GERMAN])
+    paper = evaluation.compound_split_bleu(translations, GERMAN)
+    assert translations == [
+        on_one_line(text) for text in translator.translate(ENGLISH)
+    ]
+    report = json.loads((run_dir / "evaluation" / "test.json").read_text())
+    values = {name: s["value"] for name, s in report["scores"].items()}
+    assert values == pytest.approx(
+        {
+            "bleu": bleu.score,
+            "chrf": chrf.score,
+            "compound_split_bleu": paper.value,
+        }
+    )
+    version = f"version:{sacrebleu.__version__}"
+    assert capsys.readouterr().out == (
+        f"{bleu.score:6.2f}  BLEU  nrefs:1|case:mixed|eff:no|tok:13a|"
+        f"smooth:exp|{version}\n"
+        f"{chrf.score:6.2f}  chrF2  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|"
+        f"space:no|{version}\n"
+        f"{paper.value:6.2f}  BLEU, tokenised, compounds split, as in the "
+        f"paper  {paper.signature}\n"
+    )
+    assert json.loads(copy_of_report.read_text()) == report
+
+
+def test_the_report_of_evaluate_says_how_it_came_about(run_dir, corpus):
+    code = run(
+        *("evaluate", run_dir, "--split", "train", "--average", 1),
+        *("--beam-size", 3, "--length-penalty", 0.9),
+    )
+
+    report = json.loads((run_dir / "evaluation" / "train.json").read_text())
+    assert code == 0
+    expected = {
+        "corpus": str(corpus),
+        "split": "train",
+        "source_lang": "en",
+        "target_lang": "de",
+        "beam_size": 3,
+        "length_penalty": 0.9,
+        "checkpoints": ["step-000000007"],
+        "sentences": len(ENGLISH),
+    }
+    assert {name: report[name] for name in expected} == expected
+
+
+def test_evaluating_again_takes_the_place_of_the_results(
+    run_dir, corpus, tmp_path
+):
+    other = tmp_path / "other"
+    other.mkdir()
+    write_lines(other / "test.en", ENGLISH[:2])
+    write_lines(other / "test.de", GERMAN[:2])
+    folder = run_dir / "evaluation"
+
+    assert run("evaluate", run_dir) == 0
+    assert run("evaluate", run_dir, "--corpus", other) == 0
+
+    report = json.loads((folder / "test.json").read_text())
+    assert report["corpus"] == str(other) and report["sentences"] == 2
+    assert (folder / "test.de.txt").read_bytes().count(b"\n") == 2
+    assert not list(folder.glob(".*"))
+
+
+def test_an_evaluation_that_fails_keeps_the_results_before_it(
+    run_dir, monkeypatch
+):
+    folder = run_dir / "evaluation"
+    assert run("evaluate", run_dir) == 0
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+
+    def interrupt(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluation, "evaluate", interrupt)
+
+    assert run("evaluate", run_dir) == 130
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("split", "sides", "message"),
+    [
+        ("dev", {}, "it has: test, train."),
+        ("bad", {"en": b"a\nb\n", "de": b"a\n"}, "found 2 in"),
+        ("bad", {"en": b"", "de": b""}, "found both files empty"),
+        ("bad", {"en": b"a\nb\n", "de": b"a\n\xff\n"}, "in line 2"),
+    ],
+)
+def test_a_split_that_is_wrong_is_an_error(
+    run_dir, corpus, tmp_path, capsys, split, sides, message
+):
+    copy = tmp_path / "copy"
+    shutil.copytree(corpus, copy)
+    for language, content in sides.items():
+        (copy / f"{split}.{language}").write_bytes(content)
+
+    code = run("evaluate", run_dir, "--corpus", copy, "--split", split)
+
+    error = capsys.readouterr().err
+    assert code == 2
+    assert error.startswith("error: Expected") and error.count("\n") == 1
+    assert message in error
+
+
+def test_a_corpus_that_is_not_there_is_an_error(run_dir, capsys):
+    assert run("evaluate", run_dir, "--corpus", "nowhere") == 2
+    assert "received nowhere, which is no folder" in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_written_is_known_at_once(
+    run_dir, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(evaluation, "evaluate", None)  # Never called.
+
+    assert run("evaluate", run_dir, "--json", tmp_path) == 2
+    assert capsys.readouterr().err == (
+        f"error: Expected the name of a file, but {tmp_path} is a folder; "
+        "choose another name.\n"
+    )
+    assert run("evaluate", run_dir, "--json", tmp_path / "no" / "it.json") == 2
+    assert "No such file or directory" in capsys.readouterr().err
+
+
+def test_a_log_tells_the_time_that_is_left(caplog, monkeypatch):
+    clock = iter([100.0, 150.0, 155.0, 250.0])
+    monkeypatch.setattr(__main__.time, "monotonic", lambda: next(clock))
+
+    with (
+        caplog.at_level(logging.INFO, "keras_transformer"),
+        __main__.Progress(total=300) as progress,
+    ):
+        progress(50, 100)  # 50 s: a line.
+        progress(60, 100)  # 5 s after it: none.
+        progress.end_chunk(100)  # 100 s after it: a line.
+
+    # 50 sentences in 50 s, then 100 in 150 s.
+    assert caplog.messages == [
+        "50 of 300 sentences, 0:04:10 left",
+        "100 of 300 sentences, 0:05:00 left",
+    ]
+
+
+def test_a_log_without_a_total_counts_over_chunks(caplog):
+    with (
+        caplog.at_level(logging.INFO, "keras_transformer"),
+        __main__.Progress(total=None, seconds=0.0) as progress,
+    ):
+        progress.end_chunk(11)
+        progress(2, 11)
+
+    assert caplog.messages == ["11 sentences", "13 sentences"]
+
+
+def start(*command, **options):
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        capture_output=options.pop("stdout", None) is None,
+        **options,
+    )
+
+
+def test_help_shows_the_verbs_with_an_example_each():
+    done = start("-m", "keras_transformer", "--help", text=True)
+
+    assert done.returncode == 0
+    for verb in ("translate", "evaluate"):
+        example = f"python -m keras_transformer {verb} --run-dir runs/demo"
+        assert example in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["sing"], ["translate"]])
+def test_an_unknown_verb_or_a_missing_argument_is_wrong(arguments):
+    done = start("-m", "keras_transformer", *arguments, text=True)
+
+    assert done.returncode == 2
+    assert done.stdout == "" and "error:" in done.stderr
+
+
+def test_as_a_program_it_reads_and_writes_pipes_alone(run_dir, translator):
+    done = start(
+        *("-m", "keras_transformer", "translate", "--run-dir", run_dir),
+        input=b"a dog\n\nthe dog\n",
+    )
+
+    expected = translator.translate(["a dog", "", "the dog"])
+    assert done.returncode == 0
+    assert done.stdout.decode().split("\n") == [
+        *map(on_one_line, expected),
+        "",
+    ]
+    assert b"Averaging 2 checkpoints instead of 5" in done.stderr
+
+
+PRINT = (
+    "from keras_transformer import command_line; import sys;"
+    "sys.exit(command_line.run(lambda: print('x' * 99999)))"
+)
+
+
+def test_a_reader_that_has_gone_is_told_nothing():
+    piped = start("-c", PRINT, stdout=subprocess.PIPE)
+    assert len(piped.stdout) == 100_000
+    shell = '"$0" -c "$1" | true; exit ${PIPESTATUS[0]}'
+
+    done = subprocess.run(
+        ["bash", "-c", shell, sys.executable, PRINT],
+        cwd=ROOT,
+        capture_output=True,
+    )
+
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_full_disk_is_one_sentence():
+    with open("/dev/full", "wb") as full:
+        done = start(
+            *("-c", PRINT), stdout=full, stderr=subprocess.PIPE, text=True
+        )
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: No space left on device; free space or choose a place that "
+        "can be written, then run the same command again.\n"
+    )

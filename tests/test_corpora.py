@@ -1,0 +1,281 @@
+"""Corpora: what is read, in which direction, and what bad input says."""
+
+import pytest
+import tensorflow_datasets as tfds
+
+from keras_transformer import config
+from keras_transformer.data.corpora import open_corpus
+from keras_transformer.data.demo import demo_pairs
+
+GERMAN = [f"Satz {number} für dich" for number in range(7)]
+ENGLISH = [f"sentence {number} for you" for number in range(7)]
+
+
+def write(folder, **files):
+    """Write `train_en=b"…"` as `train.en`."""
+    for name, content in files.items():
+        (folder / ".".join(name.rsplit("_", 1))).write_bytes(content)
+    return str(folder)
+
+
+# Folders.
+
+
+def test_a_folder_pairs_its_files_line_by_line(tmp_path):
+    name = write(
+        tmp_path,
+        train_en=b"one\ntwo\n",
+        train_de="eins\nzwölf\n".encode(),
+        test_en=b"three\n",
+        test_de=b"drei\n",
+    )
+    corpus = open_corpus(name, "en", "de")
+    assert set(corpus.splits) == {"train", "test"}
+    assert list(corpus.pairs("train")) == [("one", "eins"), ("two", "zwölf")]
+    assert list(corpus.pairs("test")) == [("three", "drei")]
+
+
+def test_a_folder_reads_in_either_direction(tmp_path):
+    name = write(tmp_path, train_en=b"one\n", train_de=b"eins\n")
+    assert list(open_corpus(name, "de", "en").pairs("train")) == [
+        ("eins", "one")
+    ]
+
+
+def test_pairs_can_be_read_again(tmp_path):
+    name = write(tmp_path, train_en=b"one\n", train_de=b"eins\n")
+    corpus = open_corpus(name, "en", "de")
+    assert list(corpus.pairs("train")) == list(corpus.pairs("train"))
+
+
+def test_lines_end_at_line_feeds_only(tmp_path):
+    odd = "a\u2028b\u0085c\x0bd\x0ce\u00a0f\rg"
+    name = write(
+        tmp_path,
+        train_en=f"{odd}\r\n\n second \n".encode(),
+        train_de=b"eins\nzwei\ndrei",
+    )
+    sources = [
+        source for source, _ in open_corpus(name, "en", "de").pairs("train")
+    ]
+    assert sources == [odd, "", " second "]
+
+
+def test_the_last_line_needs_no_line_end(tmp_path):
+    name = write(tmp_path, train_en=b"one\ntwo", train_de=b"eins\nzwei\n")
+    pairs = open_corpus(name, "en", "de").pairs("train")
+    assert list(pairs) == [("one", "eins"), ("two", "zwei")]
+
+
+def test_a_split_in_one_language_alone_is_no_split(tmp_path):
+    name = write(tmp_path, a_en=b"1\n", a_de=b"1\n", b_en=b"1\n", c_de=b"1\n")
+    assert open_corpus(name, "en", "de").splits == ("a",)
+
+
+def test_unequal_files_are_refused_before_the_first_pair(tmp_path):
+    name = write(tmp_path, train_en=b"1\n2\n3\n", train_de=b"1\n2\n")
+    corpus = open_corpus(name, "en", "de")
+    message = r"found 3 in .*train\.en and 2 in .*train\.de; align them"
+    with pytest.raises(config.UserError, match=message):
+        corpus.pairs("train")
+
+
+def test_empty_files_are_refused(tmp_path):
+    corpus = open_corpus(
+        write(tmp_path, train_en=b"", train_de=b""), "en", "de"
+    )
+    message = (
+        r"sentences in .*train\.en and .*train\.de, found both files empty"
+    )
+    with pytest.raises(config.UserError, match=message):
+        corpus.pairs("train")
+
+
+def test_text_that_is_not_utf_8_is_refused_with_file_and_line(tmp_path):
+    latin = "eins\nzwölf\n".encode("latin-1")
+    name = write(tmp_path, train_en=b"one\ntwelve\n", train_de=latin)
+    pairs = open_corpus(name, "en", "de").pairs("train")
+    assert next(pairs) == ("one", "eins")
+    message = r"UTF-8 text in .*train\.de, found other bytes in line 2"
+    with pytest.raises(config.UserError, match=message):
+        next(pairs)
+
+
+def test_a_missing_folder_is_refused(tmp_path):
+    message = (
+        "Expected demo, a folder or tfds:NAME as corpus, received .*nowhere"
+    )
+    with pytest.raises(config.UserError, match=message):
+        open_corpus(str(tmp_path / "nowhere"), "en", "de")
+
+
+def test_a_missing_language_is_refused_with_what_is_there(tmp_path):
+    name = write(tmp_path, train_en=b"1\n", train_de=b"1\n")
+    message = (
+        r"Expected files SPLIT\.en and SPLIT\.fr in .*, found no such pair; "
+        r"this folder has: train\.de, train\.en\."
+    )
+    with pytest.raises(config.UserError, match=message):
+        open_corpus(name, "en", "fr")
+
+
+def test_an_empty_folder_has_nothing(tmp_path):
+    with pytest.raises(config.UserError, match="this folder has: nothing"):
+        open_corpus(str(tmp_path), "en", "de")
+
+
+def test_a_crowded_folder_is_not_listed_in_full(tmp_path):
+    write(tmp_path, **{f"split{n:02}_en": b"1\n" for n in range(23)})
+    with pytest.raises(config.UserError, match=r"split19\.en, and 3 more\."):
+        open_corpus(str(tmp_path), "en", "de")
+
+
+def test_a_missing_split_is_refused_with_what_is_there(tmp_path):
+    name = write(
+        tmp_path, train_en=b"1\n", train_de=b"1\n", dev_en=b"1\n", dev_de=b"1\n"
+    )
+    corpus = open_corpus(name, "en", "de")
+    message = "in en and de, received test; it has: dev, train"
+    with pytest.raises(config.UserError, match=message):
+        corpus.pairs("test")
+
+
+def test_a_missing_val_is_refused_under_its_own_name(tmp_path):
+    name = write(tmp_path, train_en=b"1\n", train_de=b"1\n")
+    with pytest.raises(config.UserError, match="received val; it has: train"):
+        open_corpus(name, "en", "de").pairs("val")
+
+
+def test_one_language_twice_is_refused():
+    message = "Expected two different languages, received de twice"
+    with pytest.raises(config.UserError, match=message):
+        open_corpus("demo", "de", "de")
+
+
+# The built-in corpus.
+
+
+@pytest.mark.parametrize("languages", [("en", "de"), ("de", "en")])
+def test_demo_is_the_built_in_corpus(languages):
+    corpus = open_corpus("demo", *languages)
+    assert corpus.splits == ("train", "val", "test")
+    assert list(corpus.pairs("test")) == demo_pairs("test", *languages)
+
+
+def test_demo_in_another_language_is_refused():
+    with pytest.raises(config.UserError, match="received en and fr"):
+        open_corpus("demo", "en", "fr")
+
+
+# TensorFlow Datasets.
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    """A translation dataset, written by TFDS's own tools."""
+    path = tmp_path_factory.mktemp("tfds")
+    rows = [
+        {"de": german, "en": english}
+        for german, english in zip(GERMAN, ENGLISH, strict=True)
+    ]
+    splits = {
+        "train": rows,
+        "validation": rows[:3],
+        "broken": [{"de": b"gut", "en": b"b\xffd"}],
+    }
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="toy_translate",
+        version="1.0.0",
+        config="de-en",
+        features=tfds.features.Translation(("de", "en")),
+        # TFDS wants a key with every example.
+        split_datasets={
+            split: list(enumerate(rows)) for split, rows in splits.items()
+        },
+        data_dir=path,
+    )
+    return path
+
+
+@pytest.fixture
+def toy(data_dir, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(data_dir))
+    return "tfds:toy_translate/de-en"
+
+
+@pytest.mark.parametrize(
+    ("source_lang", "target_lang"), [("en", "de"), ("de", "en")]
+)
+def test_a_dataset_reads_in_either_direction(toy, source_lang, target_lang):
+    corpus = open_corpus(toy, source_lang, target_lang)
+    texts = {"en": ENGLISH, "de": GERMAN}
+    expected = zip(texts[source_lang], texts[target_lang], strict=True)
+    # TFDS shuffles what it stores.
+    assert sorted(corpus.pairs("train")) == sorted(expected)
+    assert set(corpus.splits) == {"train", "validation", "broken"}
+
+
+def test_a_dataset_comes_in_the_same_order_again(toy):
+    corpus = open_corpus(toy, "en", "de")
+    assert list(corpus.pairs("train")) == list(corpus.pairs("train"))
+
+
+def test_val_finds_the_split_that_tfds_calls_validation(toy):
+    corpus = open_corpus(toy, "en", "de")
+    assert sorted(corpus.pairs("val")) == list(
+        zip(ENGLISH[:3], GERMAN[:3], strict=True)
+    )
+
+
+def test_a_split_that_the_dataset_lacks_is_refused(toy):
+    message = "received test; it has: train, validation, broken"
+    with pytest.raises(config.UserError, match=message):
+        open_corpus(toy, "en", "de").pairs("test")
+
+
+def test_a_language_that_the_dataset_lacks_is_refused(toy):
+    message = "Expected text in en and fr, but the features of .* are: de, en"
+    with pytest.raises(config.UserError, match=message):
+        open_corpus(toy, "en", "fr")
+
+
+def test_a_dataset_that_is_not_utf_8_is_refused(toy):
+    pairs = open_corpus(toy, "en", "de").pairs("broken")
+    message = "UTF-8 text in toy_translate/de-en/1.0.0, .*example 1 of broken"
+    with pytest.raises(config.UserError, match=message):
+        next(pairs)
+
+
+@pytest.mark.parametrize("name", ["no_such_dataset", "", "toy_translate/xx"])
+def test_an_unknown_dataset_is_refused(toy, name):
+    message = f"TensorFlow Datasets knows, received {name} .*; check the name"
+    with pytest.raises(config.UserError, match=message):
+        open_corpus(f"tfds:{name}", "en", "de")
+
+
+class UnreachableTranslate(tfds.core.GeneratorBasedBuilder):
+    """A dataset whose download fails."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        return tfds.core.DatasetInfo(
+            builder=self, features=tfds.features.Translation(("de", "en"))
+        )
+
+    def _split_generators(self, dl_manager):
+        raise ConnectionError("the network is down.\nA long trace follows")
+
+    def _generate_examples(self):
+        yield from ()
+
+
+def test_a_failed_download_is_one_sentence(monkeypatch, tmp_path):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    with pytest.raises(config.UserError) as error:
+        open_corpus("tfds:unreachable_translate", "en", "de")
+    assert str(error.value) == (
+        "Expected TensorFlow Datasets to prepare unreachable_translate, but it "
+        "failed (ConnectionError: the network is down); check the connection, "
+        "or set TFDS_DATA_DIR to a folder that holds the dataset."
+    )

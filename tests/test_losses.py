@@ -1,0 +1,180 @@
+import keras
+import numpy as np
+import paper
+import pytest
+import tensorflow as tf
+
+from keras_transformer.losses import SmoothedCrossEntropy
+
+# B 3, T 5, V 7, N = 8 real tokens in rows of unequal length.
+TARGET = np.array(
+    [[4, 6, 5, 1, 3], [5, 3, 0, 0, 0], [3, 0, 0, 0, 0]], "int32"
+)
+REAL = TARGET != 0
+LOGITS = np.random.default_rng(1).normal(0, 2, (3, 5, 7)).astype("float32")
+SMOOTHINGS = [0.0, 0.1, 0.7]
+
+
+def gradient(loss, target, logits, factor=1.0, **options):
+    """The derivative of `factor * loss` by the logits."""
+
+    @tf.function(**options)
+    def of(logits):
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            value = factor * loss(target, logits)
+        return tape.gradient(value, logits)
+
+    return of(tf.constant(logits)).numpy()
+
+
+def expected_gradient(smoothing):
+    """Softmax minus the reference, over the number of tokens."""
+    reference = np.array(
+        [paper.smoothed_distribution(row, 7, smoothing) for row in TARGET]
+    )
+    slopes = paper.softmax(LOGITS.astype("float64")) - reference
+    return np.where(REAL[..., None], slopes, 0.0) / 8
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+def test_loss_is_the_cross_entropy_with_the_whole_smoothed_distribution(
+    smoothing,
+):
+    nats = paper.cross_entropies(TARGET[REAL], LOGITS[REAL], smoothing)
+    loss = SmoothedCrossEntropy(smoothing)(TARGET, LOGITS)
+    np.testing.assert_allclose(loss, nats.sum() / 8, rtol=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+def test_gradient_is_softmax_minus_the_reference_over_the_tokens(smoothing):
+    loss = SmoothedCrossEntropy(smoothing)
+    np.testing.assert_allclose(
+        gradient(loss, TARGET, LOGITS), expected_gradient(smoothing), atol=1e-7
+    )
+
+
+def test_gradient_follows_what_comes_from_above():
+    loss = SmoothedCrossEntropy(0.1)
+    np.testing.assert_allclose(
+        gradient(loss, TARGET, LOGITS, factor=-3.0),
+        -3 * expected_gradient(0.1),
+        atol=1e-6,
+    )
+
+
+def test_gradient_is_the_same_under_xla():
+    loss = SmoothedCrossEntropy(0.1)
+    np.testing.assert_allclose(
+        gradient(loss, TARGET, LOGITS, jit_compile=True),
+        expected_gradient(0.1),
+        atol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+def test_even_logits_cost_the_logarithm_of_the_vocabulary(smoothing):
+    loss = SmoothedCrossEntropy(smoothing)(TARGET, np.full((3, 5, 7), 2.0))
+    np.testing.assert_allclose(loss, np.log(7), rtol=1e-6)
+
+
+def test_a_token_counts_the_same_in_a_short_and_in_a_long_row():
+    # Odds of 3 and of 1 to 1: ln 4/3 for four tokens, ln 2 for one.
+    target = np.array([[1, 1, 1, 1], [1, 0, 0, 0]])
+    logits = np.zeros((2, 4, 2), "float32")
+    logits[0, :, 1] = np.log(3)
+    loss = SmoothedCrossEntropy(0.0)(target, logits)
+    expected = (4 * np.log(4 / 3) + np.log(2)) / 5
+    np.testing.assert_allclose(loss, expected, rtol=1e-6)
+
+
+def test_logits_of_padding_change_nothing():
+    changed = np.where(REAL[..., None], LOGITS, 1e9).astype("float32")
+    loss = SmoothedCrossEntropy(0.1)
+    np.testing.assert_array_equal(loss(TARGET, changed), loss(TARGET, LOGITS))
+    np.testing.assert_array_equal(
+        gradient(loss, TARGET, changed), gradient(loss, TARGET, LOGITS)
+    )
+
+
+def test_a_batch_of_nothing_but_padding_costs_nothing():
+    nothing = np.zeros((3, 5), "int32")
+    loss = SmoothedCrossEntropy(0.1)
+    assert float(loss(nothing, LOGITS)) == 0.0
+    np.testing.assert_array_equal(gradient(loss, nothing, LOGITS), 0.0)
+
+
+def test_loss_with_weights_is_the_weighted_mean():
+    weights = np.array(
+        [[1, 2, 0, 0.5, 3], [5, 7, 11, 13, 17], [0.25, 1, 1, 1, 1]]
+    )
+    nats = paper.cross_entropies(TARGET[REAL], LOGITS[REAL], 0.1)
+    loss = SmoothedCrossEntropy(0.1)(TARGET, LOGITS, sample_weight=weights)
+    np.testing.assert_allclose(
+        loss, np.average(nats, weights=weights[REAL]), rtol=1e-6
+    )
+
+
+def test_a_weight_for_each_row_weighs_all_its_tokens():
+    nats = paper.cross_entropies(TARGET[REAL], LOGITS[REAL], 0.1)
+    loss = SmoothedCrossEntropy(0.1)(
+        TARGET, LOGITS, sample_weight=np.array([2.0, 3.0, 0.0])
+    )
+    weights = [2, 2, 2, 2, 2, 3, 3, 0]
+    np.testing.assert_allclose(
+        loss, np.average(nats, weights=weights), rtol=1e-6
+    )
+
+
+def test_weights_of_zero_everywhere_cost_nothing():
+    loss = SmoothedCrossEntropy(0.1)(
+        TARGET, LOGITS, sample_weight=np.zeros((3, 5))
+    )
+    assert float(loss) == 0.0
+
+
+@pytest.mark.parametrize("size", [1e4, 1e30])
+def test_huge_logits_cost_a_finite_number(size):
+    # All of the probability on token 1 of 4.
+    logits = np.array([[[0.0, size, 0.0, 0.0]] * 2], "float32")
+    target = np.array([[1, 2]])
+    loss = SmoothedCrossEntropy(0.0)
+    # 0 nats for the right token, `size` for the wrong one.
+    np.testing.assert_allclose(loss(target, logits), size / 2, rtol=1e-6)
+    # Smoothing by s adds s * (size - size / 4) and takes s * size.
+    np.testing.assert_allclose(
+        SmoothedCrossEntropy(0.2)(target, logits),
+        (size + 0.2 * (2 * size * 3 / 4 - size)) / 2,
+        rtol=1e-5,
+    )
+    np.testing.assert_allclose(
+        gradient(loss, target, logits),
+        [[[0, 0, 0, 0], [0, 0.5, -0.5, 0]]],
+        atol=1e-7,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_logits_are_used_in_float32(dtype):
+    # 4,099 equal logits: in float16 the sum of exponentials sticks at 2,048.
+    logits = keras.ops.zeros((1, 1, 4_099), dtype=dtype)
+    loss = SmoothedCrossEntropy(0.1)(np.array([[5]]), logits)
+    assert keras.backend.standardize_dtype(loss.dtype) == "float32"
+    np.testing.assert_allclose(loss, np.log(4_099), rtol=1e-6)
+
+
+def test_loss_comes_back_from_its_config():
+    loss = SmoothedCrossEntropy(0.3, name="nats")
+    again = keras.losses.deserialize(keras.losses.serialize(loss))
+    assert isinstance(again, SmoothedCrossEntropy)
+    assert (again.name, again.label_smoothing) == ("nats", 0.3)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.0, 1.5, float("nan")])
+def test_loss_refuses_a_smoothing_outside_its_range(value):
+    message = (
+        r"`label_smoothing` must be in \[0, 1\). Received: "
+        f"label_smoothing={value}"
+    )
+    with pytest.raises(ValueError, match=message):
+        SmoothedCrossEntropy(value)

@@ -1,0 +1,115 @@
+import keras
+import numpy as np
+import paper
+import pytest
+
+from keras_transformer.metrics import Perplexity, TokenAccuracy
+
+# B 2, T 3, V 5; four real tokens.
+TARGET = np.array([[4, 1, 3], [3, 0, 0]], "int32")
+REAL = TARGET != 0
+
+
+def logits_that_prefer(ids):
+    return np.eye(5, dtype="float32")[np.array(ids)]
+
+
+def random_logits(seed, shape=(2, 3, 5)):
+    return np.random.default_rng(seed).normal(0, 2, shape).astype("float32")
+
+
+def test_accuracy_is_the_share_of_real_tokens_with_the_highest_logit():
+    # Right: 4 and 1 of the first row. Wrong: 3 of either. Padding "right".
+    metric = TokenAccuracy()
+    metric.update_state(TARGET, logits_that_prefer([[4, 1, 2], [4, 0, 0]]))
+    assert float(metric.result()) == 2 / 4
+
+
+def test_accuracy_over_batches_weighs_every_token_alike():
+    metric = TokenAccuracy()
+    metric.update_state(TARGET, logits_that_prefer(TARGET))  # 4 of 4
+    one = np.array([[2, 0]])
+    metric.update_state(one, logits_that_prefer([[1, 0]]))  # 0 of 1
+    np.testing.assert_allclose(metric.result(), 4 / 5, rtol=1e-6)
+
+
+def test_perplexity_of_even_odds_is_the_size_of_the_vocabulary():
+    metric = Perplexity()
+    metric.update_state(TARGET, np.zeros((2, 3, 5), "float32"))
+    np.testing.assert_allclose(metric.result(), 5.0, rtol=1e-6)
+
+
+def test_perplexity_is_the_exponential_of_the_unsmoothed_mean():
+    logits = random_logits(0)
+    metric = Perplexity()
+    metric.update_state(TARGET, logits)
+    nats = paper.cross_entropies(TARGET[REAL], logits[REAL])
+    np.testing.assert_allclose(
+        metric.result(), np.exp(nats.mean()), rtol=1e-6
+    )
+
+
+def test_perplexity_over_batches_weighs_every_token_alike():
+    # Not the mean of the batches' perplexities: 4 tokens, then 11.
+    longer = np.array([[1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 0, 0]], "int32")
+    first, second = random_logits(1), random_logits(2, (1, 13, 5))
+    metric = Perplexity()
+    metric.update_state(TARGET, first)
+    metric.update_state(longer, second)
+    nats = np.concatenate(
+        [
+            paper.cross_entropies(TARGET[REAL], first[REAL]),
+            paper.cross_entropies(longer[longer != 0], second[longer != 0]),
+        ]
+    )
+    np.testing.assert_allclose(
+        metric.result(), np.exp(nats.mean()), rtol=1e-6
+    )
+
+
+def test_sample_weights_weigh_tokens_but_never_padding():
+    logits = random_logits(3)
+    weights = np.array([[2.0, 0.0, 1.0], [3.0, 9.0, 9.0]])
+    nats = paper.cross_entropies(TARGET[REAL], logits[REAL])
+    right = np.argmax(logits, axis=-1)[REAL] == TARGET[REAL]
+    perplexity, accuracy = Perplexity(), TokenAccuracy()
+    perplexity.update_state(TARGET, logits, sample_weight=weights)
+    accuracy.update_state(TARGET, logits, sample_weight=weights)
+    np.testing.assert_allclose(
+        perplexity.result(),
+        np.exp(np.average(nats, weights=weights[REAL])),
+        rtol=1e-6,
+    )
+    np.testing.assert_allclose(
+        accuracy.result(), np.average(right, weights=weights[REAL]), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "metric_class, neutral", [(TokenAccuracy, 0.0), (Perplexity, 1.0)]
+)
+def test_a_batch_of_padding_and_a_reset_leave_nothing(metric_class, neutral):
+    metric = metric_class()
+    metric.update_state(np.zeros((2, 3), "int32"), random_logits(4))
+    assert float(metric.result()) == neutral
+    metric.update_state(TARGET, logits_that_prefer(TARGET))
+    assert float(metric.result()) != neutral
+    metric.reset_state()
+    assert float(metric.result()) == neutral
+
+
+def test_half_precision_logits_are_used_in_float32():
+    # 4,099 equal logits: in float16 the sum of exponentials sticks at 2,048.
+    metric = Perplexity()
+    metric.update_state(
+        np.array([[5]]), keras.ops.zeros((1, 1, 4_099), dtype="float16")
+    )
+    np.testing.assert_allclose(metric.result(), 4_099, rtol=1e-5)
+
+
+@pytest.mark.parametrize("metric_class", [TokenAccuracy, Perplexity])
+def test_metric_comes_back_from_its_config(metric_class):
+    metric = metric_class(name="of_words")
+    again = keras.metrics.deserialize(keras.metrics.serialize(metric))
+    assert isinstance(again, metric_class)
+    assert again.name == "of_words"

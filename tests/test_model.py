@@ -1,0 +1,340 @@
+import keras
+import numpy as np
+import paper
+import pytest
+import tensorflow as tf
+from small import (
+    SIZES,
+    SOURCE,
+    TARGET,
+    TARGET_IN,
+    make_model,
+    numpy64,
+    paper_weights,
+    sentence,
+)
+
+from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.model import Transformer
+
+PRECISIONS = ["float32", "mixed_bfloat16", "mixed_float16"]
+ROWS = range(len(SOURCE))
+KEY_DIM, VALUE_DIM, VOCAB = 5, 7, 23
+
+
+def close(actual, expected):
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+def logits_by_the_paper(model, row):
+    logits, _ = paper.transformer(
+        sentence(SOURCE[row]), sentence(TARGET_IN[row]), paper_weights(model)
+    )
+    return logits
+
+
+def test_the_forward_pass_is_the_papers(either_model):
+    logits = either_model((SOURCE, TARGET_IN), training=False)
+
+    assert logits.shape == (3, 6, VOCAB)
+    for row in ROWS:
+        expected = logits_by_the_paper(either_model, row)
+        close(logits[row, : len(expected)], expected)
+
+
+def test_lengths_need_not_be_known_when_the_graph_is_traced(either_model):
+    ids = tf.TensorSpec([None, None], tf.int32)
+    call = tf.function(either_model, input_signature=[(ids, ids)])
+    close(call((SOURCE, TARGET_IN)), either_model((SOURCE, TARGET_IN)))
+
+
+def test_a_later_target_token_never_changes_an_earlier_output(either_model):
+    changed = TARGET_IN.copy()
+    changed[0, 3:] = [21, 4, 22]
+
+    before = np.asarray(either_model((SOURCE, TARGET_IN)))
+    after = np.asarray(either_model((SOURCE, changed)))
+
+    np.testing.assert_array_equal(before[0, :3], after[0, :3])
+    assert np.all(np.any(before[0, 3:] != after[0, 3:], axis=-1))
+    np.testing.assert_array_equal(before[1:], after[1:])
+
+
+def test_every_source_token_changes_every_output_of_its_row_alone(small_model):
+    before = np.asarray(small_model((SOURCE, TARGET_IN)))
+    for position in range(4):
+        changed = SOURCE.copy()
+        changed[0, position] = 21
+        after = np.asarray(small_model((changed, TARGET_IN)))
+        assert np.all(np.any(before[0] != after[0], axis=-1))
+        np.testing.assert_array_equal(before[1:], after[1:])
+
+
+def test_columns_of_padding_change_nothing(either_model):
+    wider = (np.pad(SOURCE, [(0, 0), (0, 3)]), np.pad(TARGET_IN, [(0, 0), (0, 5)]))
+    close(
+        either_model(wider)[:, :6],
+        either_model((SOURCE, TARGET_IN)),
+    )
+
+
+def test_a_row_alone_gives_what_it_gives_in_a_batch(either_model):
+    together = either_model((SOURCE, TARGET_IN))
+    for row in ROWS:
+        source = sentence(SOURCE[row])[None]
+        target_in = sentence(TARGET_IN[row])[None]
+        alone = either_model((source, target_in))
+        close(together[row, : target_in.shape[1]], alone[0])
+
+
+@pytest.mark.parametrize("policy", PRECISIONS)
+def test_a_row_of_nothing_but_padding_gives_finite_numbers(policy):
+    model = make_model(dtype=policy)
+    nothing = np.zeros((2, 4), "int32")
+    assert np.all(np.isfinite(model((nothing, nothing))))
+
+
+def test_attention_weights_are_the_papers(either_model):
+    weights = either_model.attention_weights(SOURCE, TARGET_IN)
+
+    assert set(weights) == {"encoder", "decoder", "cross"}
+    for row in ROWS:
+        source, target_in = sentence(SOURCE[row]), sentence(TARGET_IN[row])
+        s, t = len(source), len(target_in)
+        _, expected = paper.transformer(
+            source, target_in, paper_weights(either_model)
+        )
+        for i in range(2):
+            close(weights["encoder"][i][row, :, :s, :s], expected["encoder"][i])
+            close(weights["decoder"][i][row, :, :t, :t], expected["decoder"][i])
+            close(weights["cross"][i][row, :, :t, :s], expected["cross"][i])
+
+
+@pytest.mark.parametrize("policy", PRECISIONS)
+def test_attention_weights_sum_to_1_and_keep_the_masks(policy):
+    model = make_model(dtype=policy)
+    source_pad = SOURCE[:, None, None, :] == 0
+    target_pad = TARGET_IN[:, None, None, :] == 0
+    later = np.arange(6)[:, None] < np.arange(6)[None, :]
+    for name, hidden, shape in (
+        ("encoder", source_pad, (3, 3, 4, 4)),
+        ("decoder", target_pad | later, (3, 3, 6, 6)),
+        ("cross", source_pad, (3, 3, 6, 4)),
+    ):
+        for weights in model.attention_weights(SOURCE, TARGET_IN)[name]:
+            weights = np.asarray(keras.ops.cast(weights, "float32"))
+            assert weights.shape == shape
+            assert np.all(weights[np.broadcast_to(hidden, shape)] == 0.0)
+            tolerance = 1e-6 if policy == "float32" else 2**-7
+            np.testing.assert_allclose(weights.sum(-1), 1.0, atol=tolerance)
+
+
+def test_cached_steps_give_what_the_whole_target_gives(either_model):
+    model = either_model
+    # W = 4 beams of one length, each with tokens of its own.
+    beams = np.random.default_rng(5).integers(4, VOCAB, (3, 4, 6), "int32")
+    beams[..., 0] = 2
+    memory, source_mask = model.encode(SOURCE)
+    cross = model.cross_keys_values(memory)
+    cache = model.empty_cache(batch=3, beams=4)
+    whole = [
+        model.decode(beams[:, beam], memory, source_mask) for beam in range(4)
+    ]
+    for t in range(6):
+        logits, cache = model.decode_step(
+            beams[:, :, t], t, cache, cross, source_mask
+        )
+        assert logits.shape == (3, 4, VOCAB)
+        for key, value in cache:
+            assert key.shape == (3, 4, 3, t + 1, KEY_DIM)
+            assert value.shape == (3, 4, 3, t + 1, VALUE_DIM)
+        for beam in range(4):
+            close(logits[:, beam], whole[beam][:, t])
+
+
+@pytest.mark.parametrize("policy", PRECISIONS)
+def test_a_cached_step_has_float32_logits_and_a_cache_of_compute_dtype(policy):
+    model = make_model(dtype=policy)
+    memory, source_mask = model.encode(SOURCE)
+    cache = model.empty_cache(3, 2)
+    logits, after = model.decode_step(
+        TARGET_IN[:, :2], 0, cache, model.cross_keys_values(memory), source_mask
+    )
+    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+    compute = policy.removeprefix("mixed_")
+    for tensor in tf.nest.flatten([cache, after]):
+        assert keras.backend.standardize_dtype(tensor.dtype) == compute
+
+
+def test_encode_and_decode_make_a_call(small_model):
+    memory, source_mask = small_model.encode(SOURCE)
+    assert memory.shape == (3, 4, 10)
+    np.testing.assert_array_equal(source_mask[:, 0, 0], SOURCE != 0)
+    np.testing.assert_array_equal(
+        small_model.decode(TARGET_IN, memory, source_mask),
+        small_model((SOURCE, TARGET_IN)),
+    )
+
+
+def loss_by_the_paper(weights):
+    nats = []
+    for row in ROWS:
+        logits, _ = paper.transformer(
+            sentence(SOURCE[row]), sentence(TARGET_IN[row]), weights
+        )
+        nats.extend(paper.cross_entropies(sentence(TARGET[row]), logits, 0.1))
+    return np.mean(nats)
+
+
+def leaves(tree, path=""):
+    """Every array of a nest of dictionaries and lists, with its path."""
+    if isinstance(tree, np.ndarray):
+        yield path, tree
+        return
+    pairs = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    for name, branch in pairs:
+        yield from leaves(branch, f"{path}/{name}")
+
+
+def test_the_gradient_of_every_weight_is_the_slope_of_the_papers_loss(
+    either_model,
+):
+    # The tied matrix is one of them: its slope has the ways through source,
+    # target and logits in it.
+    model = either_model
+    with tf.GradientTape() as tape:
+        loss = SmoothedCrossEntropy(0.1)(TARGET, model((SOURCE, TARGET_IN)))
+    variables = [weight.value for weight in model.trainable_weights]
+    gradients = {
+        weight.path: tf.convert_to_tensor(gradient).numpy()
+        for weight, gradient in zip(
+            model.trainable_weights,
+            tape.gradient(loss, variables),
+            strict=True,
+        )
+    }
+    weights = paper_weights(model, numpy64)
+    slopes = dict(leaves(paper_weights(model, lambda v: gradients[v.path])))
+    np.testing.assert_allclose(loss, loss_by_the_paper(weights), rtol=1e-5)
+
+    draw, step = np.random.default_rng(7), 1e-5
+    for path, array in leaves(weights):
+        direction = draw.normal(size=array.shape)
+        array += step * direction
+        above = loss_by_the_paper(weights)
+        array -= 2 * step * direction
+        below = loss_by_the_paper(weights)
+        array += step * direction
+        np.testing.assert_allclose(
+            np.sum(slopes[path] * direction),
+            (above - below) / (2 * step),
+            rtol=1e-3,
+            atol=1e-5,
+            err_msg=path,
+        )
+
+
+def test_one_matrix_embeds_both_sides_and_predicts(small_model):
+    with_vocabulary = [
+        weight for weight in small_model.weights if VOCAB in weight.shape
+    ]
+    assert len(with_vocabulary) == 1
+
+
+def test_dropout_falls_on_the_sums_of_embeddings_and_positions():
+    # Updates of zero leave nothing else to drop.
+    model = make_model(dropout=0.5)
+    for layer in model.encoder.layers + model.decoder.layers:
+        for weight in layer.weights:
+            if weight.path.endswith(("attention/output", "narrow/kernel")):
+                weight.assign(np.zeros(weight.shape))
+            if weight.path.endswith("narrow/bias"):
+                weight.assign(np.zeros(weight.shape))
+    memory, source_mask = model.encode(SOURCE)
+    assert np.any(np.asarray(model.encode(SOURCE, training=True)[0] != memory))
+    still, dropped = (
+        model.decode(TARGET_IN, memory, source_mask, training=training)
+        for training in (False, True)
+    )
+    assert np.any(np.asarray(still != dropped))
+
+
+def test_a_call_without_training_drops_nothing():
+    still, dropping = make_model(), make_model(dropout=0.5)
+    inputs = (SOURCE, TARGET_IN)
+    np.testing.assert_array_equal(dropping(inputs), still(inputs))
+    trained = np.asarray(dropping(inputs, training=True))
+    assert np.any(trained != np.asarray(still(inputs)))
+
+
+def test_a_symbolic_call_knows_shape_and_dtype():
+    ids = keras.Input((None,), dtype="int32")
+    for policy in PRECISIONS:
+        logits = make_model(dtype=policy)((ids, ids))
+        assert logits.shape == (None, None, VOCAB)
+        assert logits.dtype == "float32"
+
+
+def test_head_widths_are_an_even_share_unless_given():
+    model = Transformer(vocab_size=23, num_layers=1, d_model=12, num_heads=3)
+    assert model.model_config.key_dim == 4
+    assert model.model_config.value_dim == 4
+    given = Transformer(
+        vocab_size=23, num_layers=1, d_model=12, num_heads=3, value_dim=7
+    )
+    assert given.model_config.key_dim == 4
+    assert given.model_config.value_dim == 7
+
+
+@pytest.mark.parametrize("value_dim", [None, 7])
+def test_a_width_that_heads_cannot_share_is_refused(value_dim):
+    message = (
+        "`d_model` must be divisible by `num_heads` unless `key_dim` is "
+        "given. Received: d_model=10, num_heads=3"
+    )
+    with pytest.raises(ValueError, match=message):
+        Transformer(vocab_size=23, d_model=10, num_heads=3, value_dim=value_dim)
+
+
+BELOW_1 = "`{name}` must be at least 1. Received: {name}={value}"
+OUTSIDE = r"`{name}` must be in \[0, 1\). Received: {name}={value}"
+PAIRS = "`d_model` must be even and at least 2.* Received: d_model={value}"
+KIND = '`positions` must be "sinusoidal" or "learned". Received: .*={value!r}'
+
+
+@pytest.mark.parametrize(
+    "name, value, message",
+    [
+        ("vocab_size", 0, BELOW_1),
+        ("num_layers", 0, BELOW_1),
+        ("num_heads", 0, BELOW_1),
+        ("key_dim", 0, BELOW_1),
+        ("value_dim", -7, BELOW_1),
+        ("ffn_dim", 0, BELOW_1),
+        ("max_positions", 0, BELOW_1),
+        ("dropout", -0.1, OUTSIDE),
+        ("dropout", 1.0, OUTSIDE),
+        ("d_model", 7, PAIRS),
+        ("positions", "rotary", KIND),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_at_construction(
+    name, value, message
+):
+    with pytest.raises(ValueError, match=message.format(name=name, value=value)):
+        Transformer(**{**SIZES, name: value})
+
+
+def test_a_preset_takes_other_arguments_in_place_of_its_own():
+    model = Transformer.from_preset(
+        "tiny", vocab_size=VOCAB, num_layers=1, name="small"
+    )
+    config = model.model_config
+    assert (config.vocab_size, config.num_layers, config.ffn_dim) == (23, 1, 256)
+    assert model.name == "small"
+
+
+def test_an_unknown_preset_is_refused_with_the_known_ones():
+    message = "`preset` must be one of base, A-h1, .* Received: preset='bert'"
+    with pytest.raises(ValueError, match=message):
+        Transformer.from_preset("bert")

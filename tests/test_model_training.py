@@ -1,0 +1,164 @@
+"""`Transformer` in Keras's own compile, fit, evaluate, predict and saving."""
+
+import keras
+import numpy as np
+import pytest
+from small import SIZES, SOURCE, TARGET, TARGET_IN, make_model, randomise
+
+from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.metrics import Perplexity, TokenAccuracy
+from keras_transformer.model import Transformer
+from keras_transformer.schedules import TransformerSchedule
+
+INPUTS = (SOURCE, TARGET_IN)
+HALF = ["mixed_bfloat16", "mixed_float16"]
+
+
+def compiled(model, learning_rate=0.01, smoothing=0.0, **options):
+    model.compile(
+        optimizer=keras.optimizers.Adam(
+            learning_rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9
+        ),
+        loss=SmoothedCrossEntropy(smoothing),
+        metrics=[TokenAccuracy(), Perplexity()],
+        **options,
+    )
+    return model
+
+
+def copy_task(rows, seed):
+    """Three tokens and the end token, to be said again."""
+    words = np.random.default_rng(seed).integers(4, 11, (rows, 3))
+    target = np.pad(words, [(0, 0), (0, 1)], constant_values=3)
+    target_in = np.pad(words, [(0, 0), (1, 0)], constant_values=2)
+    return (target, target_in), target
+
+
+def test_a_model_learns_to_copy():
+    keras.utils.set_random_seed(1)
+    model = Transformer(
+        vocab_size=11,
+        num_layers=1,
+        d_model=32,
+        num_heads=2,
+        ffn_dim=64,
+        dropout=0.0,
+    )
+    compiled(model, learning_rate=0.003)
+    inputs, target = copy_task(rows=1_600, seed=0)
+    unseen, unseen_target = copy_task(rows=200, seed=1)
+
+    before = model.evaluate(unseen, unseen_target, verbose=0, return_dict=True)
+    history = model.fit(inputs, target, batch_size=32, epochs=4, verbose=0)
+    after = model.evaluate(unseen, unseen_target, verbose=0, return_dict=True)
+    logits = model.predict(unseen, verbose=0)
+
+    # Nothing known at first: 11 pieces, no better than even odds.
+    assert before["loss"] > 0.9 * np.log(11)
+    assert history.history["loss"][-1] < 0.2 * history.history["loss"][0]
+    assert after["token_accuracy"] > 0.95
+    assert logits.shape == (200, 4, 11)
+    right = np.argmax(logits, axis=-1) == unseen_target
+    np.testing.assert_allclose(right.mean(), after["token_accuracy"], rtol=1e-6)
+    np.testing.assert_allclose(
+        after["perplexity"], np.exp(after["loss"]), rtol=1e-4
+    )
+
+
+def test_fit_moves_every_weight():
+    model = compiled(make_model(dropout=0.1), TransformerSchedule(10))
+    before = [weight.numpy() for weight in model.trainable_weights]
+    model.fit(INPUTS, TARGET, verbose=0)
+    for weight, old in zip(model.trainable_weights, before, strict=True):
+        assert np.any(weight.numpy() != old), weight.path
+
+
+@pytest.mark.parametrize("policy", HALF)
+def test_half_precision_logits_are_float32_and_near_the_exact_ones(policy):
+    exact, half = make_model(), make_model(dtype=policy)
+    logits = half(INPUTS)
+    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+    difference = np.abs(logits - exact(INPUTS))[TARGET_IN != 0]
+    # bfloat16 has 8 bits, float16 has 11; a few roundings add up.
+    bits = 8 if policy == "mixed_bfloat16" else 11
+    assert np.sqrt(np.mean(difference**2)) < 8 * 2.0**-bits * np.std(logits)
+
+
+@pytest.mark.parametrize("policy", HALF)
+def test_half_precision_trains_with_finite_numbers(policy):
+    model = compiled(make_model(dtype=policy, dropout=0.1), smoothing=0.1)
+    scaled = isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert scaled == (policy == "mixed_float16")
+
+    history = model.fit(INPUTS, TARGET, epochs=2, verbose=0)
+
+    assert np.all(np.isfinite(history.history["loss"]))
+    for weight in model.trainable_weights:
+        assert weight.dtype == "float32"
+        assert np.all(np.isfinite(weight.numpy())), weight.path
+
+
+def test_a_global_policy_reaches_every_layer():
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = Transformer(**SIZES)
+    finally:
+        keras.config.set_dtype_policy(before)
+    names = {
+        layer.dtype_policy.name
+        for layer in model._flatten_layers()
+        if not isinstance(layer, keras.Model)
+    }
+    assert names == {"mixed_bfloat16"}
+    logits = model(INPUTS)
+    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("policy", ["float32", *HALF])
+def test_a_model_comes_back_from_its_config(policy, positions):
+    model = Transformer(
+        **SIZES, dropout=0.2, positions=positions, dtype=policy, name="alice"
+    )
+    again = Transformer.from_config(model.get_config())
+    assert again.model_config == model.model_config
+    assert again.dtype_policy.name == policy
+    assert again.name == "alice"
+    assert again.count_params() == model.count_params()
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_a_saved_model_gives_the_same_logits_and_trains_on(
+    positions, tmp_path
+):
+    model = make_model(positions=positions, dropout=0.1)
+    compiled(model, TransformerSchedule(10, 700), smoothing=0.1)
+    model.fit(INPUTS, TARGET, verbose=0)
+
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+
+    assert type(again) is Transformer
+    np.testing.assert_array_equal(again(INPUTS), model(INPUTS))
+    assert again.loss.label_smoothing == 0.1
+    assert again.optimizer._learning_rate.warmup_steps == 700
+    assert int(again.optimizer.iterations) == 1
+    again.fit(INPUTS, TARGET, verbose=0)
+
+
+def test_saved_weights_give_the_same_logits_in_another_model(tmp_path):
+    model, other = make_model(), randomise(make_model(), seed=1)
+    assert np.any(np.asarray(other(INPUTS)) != np.asarray(model(INPUTS)))
+    model.save_weights(tmp_path / "model.weights.h5")
+    other.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_array_equal(other(INPUTS), model(INPUTS))
+
+
+def test_models_with_the_same_seed_start_alike():
+    logits = []
+    for seed in (3, 3, 4):
+        keras.utils.set_random_seed(seed)
+        logits.append(np.asarray(Transformer(**SIZES)(INPUTS)))
+    np.testing.assert_array_equal(logits[0], logits[1])
+    assert np.any(logits[0] != logits[2])

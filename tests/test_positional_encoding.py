@@ -1,0 +1,150 @@
+import keras
+import numpy as np
+import paper
+import pytest
+import tensorflow as tf
+
+from keras_transformer.layers import PositionalEncoding, positional_encoding
+
+INPUTS = np.random.default_rng(0).normal(size=(3, 5, 14)).astype("float32")
+
+
+def test_sines_and_cosines_of_width_4_are_interleaved():
+    # Width 4 has the rates 1 and 1/100. Articles give sin(1/100) as 0.002 and
+    # its cosine as 0.998.
+    table = np.asarray(positional_encoding(2, 4))
+    np.testing.assert_array_equal(table[0], [0, 1, 0, 1])
+    np.testing.assert_allclose(
+        table[1], [0.841471, 0.540302, 0.01, 0.99995], atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("d_model", [2, 14, 512])
+def test_table_follows_the_formula(d_model):
+    np.testing.assert_allclose(
+        positional_encoding(101, d_model),
+        paper.positional_encoding(101, d_model),
+        atol=2e-5,
+    )
+
+
+@pytest.mark.parametrize("position", [257, 1_023, 100_003])
+def test_large_positions_lose_only_what_float32_angles_lose(position):
+    # An angle of 100,003 has float32 neighbours 0.008 apart.
+    row = positional_encoding(1, 512, start=position)[0]
+    rates = 10_000.0 ** (-np.arange(0, 512, 2) / 512)
+    exact = np.stack([np.sin(position * rates), np.cos(position * rates)], -1)
+    tolerance = 2e-7 * position + 1e-6
+    np.testing.assert_allclose(row, exact.ravel(), rtol=0, atol=tolerance)
+
+
+def test_start_shifts_the_window():
+    np.testing.assert_allclose(
+        positional_encoding(3, 14, start=5),
+        positional_encoding(8, 14)[5:],
+        atol=1e-6,
+    )
+
+
+def test_length_and_start_may_be_tensors():
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32)] * 2)
+    def table(length, start):
+        return positional_encoding(length, 14, start)
+
+    np.testing.assert_allclose(
+        table(3, 5), paper.positional_encoding(8, 14)[5:], atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_the_table_is_float32_whatever_the_policy(policy):
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        table = positional_encoding(1, 14, start=257)
+    finally:
+        keras.config.set_dtype_policy(before)
+    # 257 is no bfloat16 number, 256 and 258 are.
+    assert keras.backend.standardize_dtype(table.dtype) == "float32"
+    np.testing.assert_allclose(
+        table, paper.positional_encoding(258, 14)[257:], atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("d_model", [-2, 0, 1, 7])
+def test_sinusoids_refuse_a_width_that_has_no_pairs(d_model):
+    message = (
+        "`d_model` must be even and at least 2: sines and cosines come in "
+        f"pairs. Received: d_model={d_model}"
+    )
+    with pytest.raises(ValueError, match=message):
+        positional_encoding(4, d_model)
+
+
+def test_layer_adds_the_sinusoids():
+    layer = PositionalEncoding()
+    np.testing.assert_allclose(
+        layer(INPUTS), INPUTS + paper.positional_encoding(5, 14), atol=1e-5
+    )
+    assert layer.weights == []
+
+
+def test_layer_adds_its_learned_table():
+    layer = PositionalEncoding("learned", max_positions=11)
+    output = layer(INPUTS)
+    (table,) = layer.trainable_weights
+    assert tuple(table.shape) == (11, 14)
+    np.testing.assert_allclose(output, INPUTS + table.numpy()[:5], atol=1e-6)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_layer_given_a_start_continues_where_the_row_was_cut(positions):
+    layer = PositionalEncoding(positions, max_positions=11)
+    whole = layer(INPUTS)
+    rest = layer(INPUTS[:, 3:], start=3)
+    np.testing.assert_allclose(rest, whole[:, 3:], atol=1e-6)
+
+
+def test_positions_beyond_the_learned_table_share_its_last_row():
+    layer = PositionalEncoding("learned", max_positions=3)
+    output = layer(np.zeros((1, 5, 14), "float32"))
+    table = layer.table.numpy()
+    np.testing.assert_array_equal(output[0], table[[0, 1, 2, 2, 2]])
+
+
+def test_layer_takes_positions_in_float32_under_half_precision():
+    # Added to nothing, so that only the table's own rounding remains.
+    layer = PositionalEncoding(dtype="mixed_bfloat16")
+    output = layer(np.zeros((1, 2, 14)), start=257)
+    assert keras.backend.standardize_dtype(output.dtype) == "bfloat16"
+    np.testing.assert_allclose(
+        keras.ops.cast(output[0], "float32"),
+        paper.positional_encoding(259, 14)[257:],
+        atol=2**-8,
+    )
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_layer_comes_back_from_its_config(positions):
+    layer = PositionalEncoding(positions, 11, name="where")
+    again = keras.saving.deserialize_keras_object(
+        keras.saving.serialize_keras_object(layer)
+    )
+    assert isinstance(again, PositionalEncoding)
+    assert again.get_config() == layer.get_config()
+    assert (again.positions, again.max_positions) == (positions, 11)
+
+
+def test_layer_refuses_another_kind_of_positions():
+    message = (
+        '`positions` must be "sinusoidal" or "learned". Received: '
+        "positions='rotary'"
+    )
+    with pytest.raises(ValueError, match=message):
+        PositionalEncoding("rotary")
+
+
+def test_layer_refuses_an_empty_table():
+    message = "`max_positions` must be at least 1. Received: max_positions=0"
+    with pytest.raises(ValueError, match=message):
+        PositionalEncoding("learned", max_positions=0)

@@ -1,0 +1,293 @@
+"""The vocabulary: round trips, the four ids, and what bad input says."""
+
+import logging
+import unicodedata
+
+import keras
+import pytest
+import sentencepiece
+import tensorflow as tf
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from keras_transformer import config
+from keras_transformer.data.tokenizer import Tokenizer
+
+SENTENCES = [
+    "The quick brown fox jumps over the lazy dog.",
+    "Zwölf große Boxkämpfer jagen Viktor quer über den Sylter Deich.",
+    "The dog sleeps under the old bridge; the fox is quick.",
+    "Der Hund schläft unter der alten Brücke, der Fuchs ist schnell.",
+]
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+
+awkward_text = st.text(
+    st.one_of(
+        st.characters(codec="utf-8"),
+        st.sampled_from(
+            "\0\t\r\n \u00a0\u2028\u0085▁⁇</s>ﬁ½Åe\u0301😀日ß\ufffd"
+        ),
+    ),
+    max_size=40,
+)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.model"
+    Tokenizer.train(SENTENCES, 317, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokenizer(path):
+    return Tokenizer.load(path)
+
+
+@pytest.fixture(scope="module")
+def oracle(path):
+    """The same model in the sentencepiece library, without TensorFlow."""
+    return sentencepiece.SentencePieceProcessor(model_file=str(path))
+
+
+def round_trip(tokenizer, text):
+    (result,) = tokenizer.detokenize(tokenizer.tokenize([text])).numpy()
+    return result.decode()
+
+
+def test_the_four_ids_have_four_roles(oracle):
+    assert [oracle.pad_id(), oracle.unk_id(), oracle.bos_id()] == [0, 1, 2]
+    assert oracle.eos_id() == 3
+
+
+def test_tokens_end_with_one_end_token_and_have_no_start_token(tokenizer):
+    ids = tokenizer.tokenize(SENTENCES)
+    assert ids.dtype == tf.int32
+    for sentence in ids.to_list():
+        assert sentence[-1] == EOS
+        assert not {PAD, UNK, BOS, EOS} & set(sentence[:-1])
+
+
+def test_an_empty_text_is_the_end_token_alone(tokenizer):
+    assert tokenizer.tokenize(["", " \n\t", "\u200b"]).to_list() == [[EOS]] * 3
+
+
+def test_no_texts_give_no_rows(tokenizer):
+    assert tokenizer.tokenize([]).to_list() == []
+    assert tokenizer.detokenize(tf.zeros((0, 5), tf.int32)).shape == (0,)
+    empty = tokenizer.detokenize(tf.zeros((2, 0), tf.int32))
+    assert empty.numpy().tolist() == [b"", b""]
+
+
+@given(awkward_text)
+@example("a\0b")
+@example("日本語 😀 \U0010ffff")
+@example("<s> </s> <pad> <unk> <0x41>")
+@example("▁ ▁")
+@settings(deadline=None, max_examples=300)
+def test_the_graph_agrees_with_the_sentencepiece_library(
+    tokenizer, oracle, text
+):
+    (ids,) = tokenizer.tokenize([text]).to_list()
+    assert ids == [*oracle.encode(text), EOS]
+    assert round_trip(tokenizer, text) == oracle.decode(oracle.encode(text))
+
+
+@given(awkward_text)
+@settings(deadline=None, max_examples=300)
+def test_a_second_round_trip_changes_nothing(tokenizer, text):
+    once = round_trip(tokenizer, text)
+    assert round_trip(tokenizer, once) == once
+
+
+@given(
+    st.lists(
+        # Cased letters, digits and currency signs, many with an NFKC form.
+        st.text(
+            st.characters(codec="utf-8", categories=["Lu", "Ll", "Nd", "Sc"]),
+            min_size=1,
+            max_size=9,
+        )
+    ),
+    st.sampled_from([" ", "  ", "\t", "\n", "\u00a0", "\u2028", " \r\n"]),
+)
+@settings(deadline=None, max_examples=300)
+def test_words_survive_up_to_nfkc_and_single_spaces(tokenizer, words, space):
+    text = space.join(words)
+    expected = " ".join(unicodedata.normalize("NFKC", text).split())
+    assert round_trip(tokenizer, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("  two \t spaces\n", "two spaces"),
+        ("ﬁne ½ Å", "fine 1⁄2 Å"),
+        ("e\u0301", "é"),
+        ("no-break\u00a0space", "no-break space"),
+        ("line\u2028end\rhere", "line end here"),
+        ("zero\u200bwidth, \x07bell", "zero width, bell"),
+        ("▁under▁score", "under score"),
+        ("a\0b\u0085c～d", "a\0b\u0085c～d"),
+        ("re\ufffdplaced", "re placed"),
+    ],
+)
+def test_normalisation_is_as_documented(tokenizer, text, expected):
+    assert round_trip(tokenizer, text) == expected
+
+
+def test_invalid_utf_8_reads_as_replacement_characters(tokenizer):
+    ids = tokenizer.tokenize(tf.constant([b"\xff\xfe bad", b"good"]))
+    bad, good = tokenizer.detokenize(ids).numpy()
+    assert bad.decode() == "\ufffd\ufffd bad"
+    assert good == b"good"
+
+
+def test_text_ends_at_the_first_end_token(tokenizer):
+    dog, fox = tokenizer.tokenize(["dog", "fox"]).to_list()
+    ids = [BOS, PAD, *dog, *fox, PAD, PAD]
+    assert tokenizer.detokenize([ids]).numpy().tolist() == [b"dog"]
+
+
+def test_text_without_an_end_token_is_all_of_it(tokenizer):
+    (ids,) = tokenizer.tokenize(["the old dog"]).to_list()
+    assert tokenizer.detokenize([ids[:-1]]).numpy().tolist() == [b"the old dog"]
+
+
+def test_leading_dimensions_are_kept(tokenizer):
+    ids = tokenizer.tokenize(SENTENCES[:2] * 3).to_tensor()
+    text = tokenizer.detokenize(tf.reshape(ids, [3, 2, -1]))
+    assert text.shape == (3, 2)
+    for row in text.numpy():
+        assert [cell.decode() for cell in row] == SENTENCES[:2]
+
+
+def test_ragged_leading_dimensions_are_kept(tokenizer):
+    dog, fox = tokenizer.tokenize(["dog", "fox"]).to_list()
+    ids = tf.ragged.constant([[dog, fox], [], [dog]], dtype=tf.int32)
+    expected = [[b"dog", b"fox"], [], [b"dog"]]
+    assert tokenizer.detokenize(ids).to_list() == expected
+
+
+def test_bytes_that_spell_no_character_are_replaced(tokenizer, oracle):
+    # 0xC3 opens a two-byte character that never comes.
+    ids = [oracle.piece_to_id("<0xC3>"), *oracle.encode("dog")]
+    assert "\ufffd" in tokenizer.detokenize([ids]).numpy()[0].decode()
+
+
+def test_both_ways_run_in_a_graph_of_any_batch_size(tokenizer):
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def there_and_back(text):
+        return tokenizer.detokenize(tokenizer.tokenize(text).to_tensor())
+
+    for texts in (SENTENCES, SENTENCES[:1]):
+        result = there_and_back(tf.constant(texts)).numpy()
+        assert [text.decode() for text in result] == texts
+
+
+def test_an_export_archive_carries_the_tokenizer(tokenizer, tmp_path):
+    archive = keras.export.ExportArchive()
+    archive.track(tokenizer)
+    archive.add_endpoint(
+        "there_and_back",
+        lambda text: tokenizer.detokenize(tokenizer.tokenize(text)),
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
+    )
+    archive.write_out(tmp_path / "saved")
+    restored = tf.saved_model.load(tmp_path / "saved")
+    result = restored.there_and_back(tf.constant(["Brücke 日"])).numpy()
+    assert result[0].decode() == "Brücke 日"
+
+
+def test_pieces_spell_the_text(tokenizer):
+    (ids,) = tokenizer.tokenize(["the old dog"]).to_list()
+    *pieces, end = tokenizer.pieces(ids)
+    assert "".join(pieces).replace("▁", " ").strip() == "the old dog"
+    assert end == "</s>"
+
+
+def test_the_vocabulary_has_the_size_asked_for(tokenizer, oracle):
+    assert tokenizer.vocab_size == oracle.get_piece_size() == 317
+
+
+def test_the_same_sentences_give_the_same_file(path, tmp_path):
+    again = tmp_path / "again.model"
+    Tokenizer.train(iter(SENTENCES), 317, again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_training_leaves_nothing_but_the_file(path):
+    assert [p.name for p in path.parent.iterdir()] == ["tokenizer.model"]
+
+
+def test_a_size_that_the_text_cannot_fill_gives_way(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, "keras_transformer"):
+        tokenizer = Tokenizer.train(["ab ab"], 1000, tmp_path / "t.model")
+    # Beyond 260 at most the six substrings of "▁ab".
+    assert tokenizer.vocab_size <= 266
+    assert (
+        f"The vocabulary has {tokenizer.vocab_size} pieces instead of 1000"
+        in caplog.text
+    )
+
+
+def test_a_size_below_the_number_of_characters_grows(tmp_path, caplog):
+    text = "abcdefghij"
+    with caplog.at_level(logging.WARNING, "keras_transformer"):
+        tokenizer = Tokenizer.train([text], 265, tmp_path / "t.model")
+    # Ten letters and "▁".
+    assert tokenizer.vocab_size == 260 + 11
+    assert "The vocabulary has 271 pieces instead of 265" in caplog.text
+
+
+def test_lines_with_zero_bytes_and_line_ends_train_too(tmp_path):
+    tokenizer = Tokenizer.train(["ab\0ab\nab"], 262, tmp_path / "t.model")
+    assert 1 not in tokenizer.tokenize(["ab"]).to_list()[0]
+
+
+def test_a_size_without_room_for_text_is_refused(tmp_path):
+    message = "a vocabulary size above 260 .*, received 260; ask for more"
+    with pytest.raises(config.UserError, match=message):
+        Tokenizer.train(SENTENCES, 260, tmp_path / "t.model")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("sentences", [[], ["", "  "], ["\x01\x02"]])
+def test_no_text_is_refused(sentences, tmp_path):
+    message = "Expected sentences to learn a vocabulary from, received none"
+    with pytest.raises(config.UserError, match=message):
+        Tokenizer.train(sentences, 300, tmp_path / "t.model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    message = "Expected a vocabulary at .*nowhere, found no such file"
+    with pytest.raises(config.UserError, match=message):
+        Tokenizer.load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model"])
+def test_another_file_is_refused(content, tmp_path):
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(content)
+    message = "tokenizer.model is not a vocabulary that this package wrote"
+    with pytest.raises(config.UserError, match=message):
+        Tokenizer.load(path)
+
+
+def test_a_model_with_other_ids_is_refused(tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join(SENTENCES))
+    # sentencepiece's own: UNK 0, BOS 1, EOS 2 and no PAD.
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(lines),
+        model_prefix=str(tmp_path / "foreign"),
+        vocab_size=60,
+        model_type="bpe",
+        minloglevel=3,
+    )
+    message = (
+        r"must use the ids .* = \(0, 1, 2, 3\)\. Received: \(-1, 0, 1, 2\)"
+    )
+    with pytest.raises(config.UserError, match=message):
+        Tokenizer.load(tmp_path / "foreign.model")

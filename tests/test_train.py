@@ -1,0 +1,273 @@
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import train
+from keras_transformer import callbacks, checkpoints, command_line
+
+ROOT = pathlib.Path(__file__).parents[1]
+ENGLISH = "zero one two three four five six seven eight nine".split()
+GERMAN = "null eins zwei drei vier fünf sechs sieben acht neun".split()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A folder of digits in English and German words."""
+    folder = tmp_path_factory.mktemp("digits")
+    source = random.Random(7)
+    for split, size in (("train", 211), ("val", 23), ("test", 17)):
+        rows = [
+            [source.randrange(10) for _ in range(source.randint(2, 7))]
+            for _ in range(size)
+        ]
+        for language, words in (("en", ENGLISH), ("de", GERMAN)):
+            lines = [" ".join(words[i] for i in row) + "\n" for row in rows]
+            path = folder / f"{split}.{language}"
+            path.write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+def arguments(corpus, run_dir, *more):
+    return [
+        *("--preset", "demo", "--corpus", str(corpus)),
+        *("--run-dir", str(run_dir), "--vocab-size", "300"),
+        *("--batch-tokens", "256", "--warmup-steps", "20"),
+        *("--steps", "30", "--checkpoint-steps", "7"),
+        *("--validation-steps", "20"),
+        *more,
+    ]
+
+
+def run(*argv):
+    return command_line.run(lambda: train.main([str(a) for a in argv]))
+
+
+def start(*argv):
+    return subprocess.Popen(
+        [sys.executable, "train.py", *argv],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+
+
+def wait_for(process, text):
+    """Read the log until a line holds `text`; returns that line."""
+    for line in process.stderr:
+        if text in line:
+            return line
+    raise AssertionError(f"{text!r} never came")
+
+
+@pytest.fixture(scope="module")
+def finished(corpus, tmp_path_factory):
+    """A run that nothing interrupted."""
+    run_dir = tmp_path_factory.mktemp("runs") / "whole"
+    assert run(*arguments(corpus, run_dir)) == 0
+    return run_dir
+
+
+def final_weights(run_dir):
+    path = checkpoints.list_checkpoints(run_dir)[-1]
+    assert path.name == "step-000000030"
+    with np.load(path / "training.npz") as file:
+        moments = [file[name] for name in sorted(file)]
+    model = checkpoints.load_model(run_dir, average=1)
+    return [*model.get_weights(), *moments]
+
+
+def assert_same_weights(one, other):
+    for a, b in zip(final_weights(one), final_weights(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_run_directory_holds_all_that_later_verbs_need(finished):
+    written = {path.name for path in finished.iterdir()}
+    assert written == {
+        "config.json",
+        "tokenizer.model",
+        "records",
+        "checkpoints",
+        "logs",
+        "averaged.weights.h5",
+        "curve.png",
+    }
+    config = json.loads((finished / "config.json").read_text())
+    assert config["requested_vocab_size"] == 300
+    assert config["training"]["batch_tokens"] == 256
+
+
+def test_the_history_has_losses_that_fall_and_a_bleu(finished):
+    rows = callbacks.read_history(finished)
+    losses = [row["loss"] for row in rows if "loss" in row]
+    assert losses[-1] < losses[0] - 1
+    validated = [row["step"] for row in rows if "validation_bleu" in row]
+    assert validated == [20, 30]
+    assert list((finished / "logs").glob("events.out.tfevents.*"))
+
+
+def test_the_same_command_on_a_finished_run_says_so(corpus, finished, caplog):
+    before = checkpoints.list_checkpoints(finished)
+    with caplog.at_level("INFO"):
+        assert run(*arguments(corpus, finished)) == 0
+    assert "is finished: 30 updates" in caplog.text
+    assert checkpoints.list_checkpoints(finished) == before
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_with_the_same_weights_bit_for_bit(
+    corpus, finished, tmp_path
+):
+    argv = arguments(corpus, tmp_path / "killed")
+    process = start(*argv)
+    wait_for(process, "Wrote")
+    wait_for(process, "Wrote")
+    process.kill()
+    process.wait()
+    kept = checkpoints.list_checkpoints(tmp_path / "killed")[-1].name
+    assert kept in ("step-000000014", "step-000000021")
+    process = start(*argv)
+    assert "Resuming after update" in wait_for(process, "Resuming")
+    process.communicate()
+    assert process.returncode == 0
+    assert_same_weights(finished, tmp_path / "killed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "number, code", [(signal.SIGTERM, 0), (signal.SIGINT, 130)]
+)
+def test_a_signal_writes_a_checkpoint_and_says_how_to_go_on(
+    corpus, tmp_path, number, code
+):
+    argv = arguments(corpus, tmp_path / "run", "--steps", "100000")
+    process = start(*argv)
+    wait_for(process, "Wrote")
+    process.send_signal(number)
+    _, rest = process.communicate()
+    assert process.returncode == code, rest
+    assert "Stopped; the same command goes on from here." in rest
+    last = checkpoints.list_checkpoints(tmp_path / "run")[-1]
+    assert f"Wrote {last}" in rest
+    assert int(last.name.removeprefix("step-")) % 7
+
+
+def test_time_ends_a_run_too(corpus, tmp_path, caplog):
+    argv = arguments(corpus, tmp_path / "run", "--steps", "100000")
+    assert run(*argv, "--minutes", "0.05") == 0
+    with caplog.at_level("INFO"):
+        assert run(*argv, "--minutes", "0.05") == 0
+    assert "is finished" in caplog.text
+
+
+def error_of(capsys, *argv):
+    """The one sentence that a wrong command prints."""
+    assert run(*argv) == command_line.WRONG
+    output = capsys.readouterr()
+    assert output.out == ""
+    lines = [x for x in output.err.splitlines() if x.startswith("error: ")]
+    assert len(lines) == 1
+    assert "Traceback" not in output.err
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    "flag, value, message",
+    [
+        ("--preset", "huge", "Expected a preset among base, A-h1, .* huge"),
+        ("--source-lang", "de", "received de twice|de for both sides"),
+        ("--source-lang", "fr", "SPLIT.fr and SPLIT.de .* this folder has: t"),
+        ("--train-split", "dev", "received dev; it has: test, train, val"),
+        ("--validation-split", "dev", "received dev; it has"),
+        ("--strategy", "tpu", "Expected a strategy among .* received tpu"),
+        ("--precision", "int8", "Expected --precision one of .* received int8"),
+        ("--dropout", "-0.1", r"Expected --dropout in \[0, 1\), received -0.1"),
+        ("--label-smoothing", "1", "Expected --label-smoothing in"),
+        ("--steps", "0", "Expected --steps above 0, received 0"),
+        ("--vocab-size", "12", "Expected a vocabulary size above 260"),
+        ("--minutes", "0", "Expected --minutes above 0, received 0"),
+        ("--accumulate", "0", "Expected --accumulate above 0, received 0"),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence_and_leaves_nothing(
+    corpus, tmp_path, capsys, flag, value, message
+):
+    argv = arguments(corpus, tmp_path / "run", flag, value)
+    error = error_of(capsys, *argv)
+    assert re.search(message, error), error
+    assert not (tmp_path / "run").exists()
+
+
+def write_corpus(folder, english, german):
+    folder.mkdir()
+    for split in ("train", "val"):
+        (folder / f"{split}.en").write_bytes(english)
+        (folder / f"{split}.de").write_bytes(german)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "english, german, message",
+    [
+        (b"one\ntwo\n", b"eins\n", "found 2 in .*train.en and 1 in .*train.de"),
+        (b"", b"", "both files empty"),
+        (b"one\ntwo\n", b"eins\nzw\xff\n", "train.de, .* in line 2"),
+    ],
+)
+def test_a_broken_corpus_is_one_sentence_and_leaves_nothing(
+    tmp_path, capsys, english, german, message
+):
+    folder = write_corpus(tmp_path / "corpus", english, german)
+    error = error_of(capsys, *arguments(folder, tmp_path / "run"))
+    assert re.search(message, error), error
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_corpus_that_is_not_there_is_one_sentence(tmp_path, capsys):
+    argv = arguments(tmp_path / "nowhere", tmp_path / "run")
+    assert "nowhere, which is no folder" in error_of(capsys, *argv)
+
+
+@pytest.mark.parametrize(
+    "flag, value, field",
+    [
+        ("--seed", "2", "seed = 1, this command says 2"),
+        ("--batch-tokens", "512", "batch_tokens = 256"),
+        ("--vocab-size", "310", "requested_vocab_size = 300"),
+        ("--dropout", "0.3", "dropout = 0.1"),
+        ("--preset", "tiny", "= "),
+    ],
+)
+def test_a_run_of_another_configuration_is_refused_by_field(
+    corpus, finished, capsys, flag, value, field
+):
+    error = error_of(capsys, *arguments(corpus, finished, flag, value))
+    assert field in error
+    assert "give the same, or another --run-dir" in error
+
+
+def test_a_run_directory_that_is_a_file_is_one_sentence(
+    corpus, tmp_path, capsys
+):
+    (tmp_path / "run").write_text("")
+    error = error_of(capsys, *arguments(corpus, tmp_path / "run"))
+    assert "run" in error
+
+
+def test_a_full_disk_is_one_sentence(corpus, tmp_path, capsys, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device", "training.npz")
+
+    monkeypatch.setattr(checkpoints.np, "savez", full)
+    error = error_of(capsys, *arguments(corpus, tmp_path / "run"))
+    assert "training.npz: No space left on device; free space" in error
+    assert checkpoints.list_checkpoints(tmp_path / "run") == []
