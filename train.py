@@ -173,6 +173,7 @@ def prepare_data(run, run_dir, corpus, tokenizer):
             run_dir / "records" / split,
             max_length=max_length,
             fingerprint=f"{run.corpus} {run.source_lang}-{run.target_lang}",
+            progress=callbacks.log_count(f"pairs of {split} tokenised"),
         )
     train = records[run.train_split]
     plan = batching.BatchPlan(train, recipe.batch_tokens, recipe.seed)

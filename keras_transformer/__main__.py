@@ -151,7 +151,7 @@ def translate(args: argparse.Namespace) -> None:
                 for text, score in hypotheses:
                     line = text.translate(_BREAKS)
                     if args.n_best > 1:
-                        line = f"{number}\t{score:.6f}\t{line}"
+                        line = f"{number}\t{score:.4f}\t{line}"
                     output.write(line.encode() + b"\n")
             output.flush()
             progress.end_chunk(len(chunk))
@@ -170,23 +170,23 @@ def evaluate(args: argparse.Namespace) -> None:
     name = args.corpus or run.corpus
     corpus = corpora.open_corpus(name, run.source_lang, run.target_lang)
     pairs = list(corpus.pairs(args.split))
+    from keras_transformer import checkpoints, evaluation
+    from keras_transformer.translator import Translator
+
+    averaged = checkpoints.list_checkpoints(args.run_dir)[-args.average :]
+    translator = Translator.from_run(args.run_dir, args.average)
     folder = args.run_dir / EVALUATION_FOLDER
+    folder.mkdir(exist_ok=True)
     text_path = folder / f"{args.split}.{run.target_lang}.txt"
     json_paths = [folder / f"{args.split}.json"]
     if args.json and args.json.resolve() != json_paths[0].resolve():
         json_paths.append(args.json)
     with contextlib.ExitStack() as stack:
         # Before the work, so that a place that cannot be written shows.
-        folder.mkdir(exist_ok=True)
-        texts, *reports = [
+        text_file, *json_files = [
             stack.enter_context(lines.write_whole(path))
             for path in (text_path, *json_paths)
         ]
-        from keras_transformer import checkpoints, evaluation
-        from keras_transformer.translator import Translator
-
-        averaged = checkpoints.list_checkpoints(args.run_dir)[-args.average :]
-        translator = Translator.from_run(args.run_dir, args.average)
         result = evaluation.evaluate(
             translator,
             pairs,
@@ -195,7 +195,7 @@ def evaluate(args: argparse.Namespace) -> None:
             length_penalty=args.length_penalty,
             progress=stack.enter_context(Progress(len(pairs))),
         )
-        settings = {
+        report = {
             "corpus": name,
             "split": args.split,
             "source_lang": run.source_lang,
@@ -203,15 +203,15 @@ def evaluate(args: argparse.Namespace) -> None:
             "beam_size": args.beam_size,
             "length_penalty": args.length_penalty,
             "checkpoints": [path.name for path in averaged],
+            **result.report(),
         }
         for line in result.translations:
-            texts.write(line.translate(_BREAKS).encode() + b"\n")
-        for report in reports:
-            figures = json.dumps({**settings, **result.report()}, indent=2)
-            report.write(figures.encode() + b"\n")
+            text_file.write(line.translate(_BREAKS).encode() + b"\n")
+        for file in json_files:
+            file.write(json.dumps(report, indent=2).encode() + b"\n")
     for score in result.scores.values():
         print(f"{score.value:6.2f}  {score.name}  {score.signature}")
-    logger.info("Wrote %s and %s.", text_path, json_paths[0])
+    logger.info("Wrote %s.", " and ".join(map(str, (text_path, *json_paths))))
 
 
 def check_numbers(args: argparse.Namespace) -> None:

@@ -166,9 +166,7 @@ def top_k(rows: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
     return values, chunk * width + places % width
 
 
-def check_arguments(
-    beam_size: int, length_penalty: float, n_best: int
-) -> None:
+def check_arguments(beam_size: int, length_penalty: float, n_best: int) -> None:
     """Refuse what `beam_search` cannot work with, before anything is loaded.
 
     Raises:

@@ -5,7 +5,7 @@ import logging
 import pathlib
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 import rich.console
@@ -306,6 +306,19 @@ class Validation(keras.callbacks.Callback):
             validation_accuracy=results["token_accuracy"],
             validation_bleu=bleu,
         )
+
+
+def log_count(what: str, seconds: float = 30.0) -> Callable[[int], None]:
+    """A function that logs the count it is given, every so many seconds."""
+    last = time.monotonic()
+
+    def count(number: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= seconds:
+            logger.info("%s %s", f"{number:,}", what)
+            last = time.monotonic()
+
+    return count
 
 
 def corpus_bleu(translations: Sequence[str], targets: Sequence[str]) -> float:

@@ -59,3 +59,5 @@ def quiet_tensorflow() -> None:
     Call before TensorFlow is first imported.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # It reports where it writes an export before that gets its real name.
+    logging.getLogger("tensorflow").setLevel(logging.WARNING)

@@ -215,10 +215,11 @@ class Translator:
             waiting, lengths, np.maximum(lengths, limits), batch_tokens
         ):
             result = search(tf.gather(sources, rows).to_tensor(PAD_ID))
-            for row, *hypotheses in zip(
-                rows, *(part.numpy() for part in result), strict=True
+            translations = self.tokenizer.detokenize(result.ids).numpy()
+            for row, texts_of_row, scores in zip(
+                rows, translations, result.scores.numpy(), strict=True
             ):
-                found[row] = _hypotheses(*hypotheses)
+                found[row] = _hypotheses(texts_of_row, scores)
             done += len(rows)
             if progress:
                 progress(done, len(texts))
@@ -358,13 +359,11 @@ class Translator:
     def _search_graph(self, options: SearchOptions) -> Callable:
         """One graph for each set of options, for batches of any shape."""
         if options not in self._search_graphs:
-
-            def translate_ids(source):
-                result = self.search_ids(source, options)
-                return self.tokenizer.detokenize(result.ids), result.scores
-
+            # Ids only: a graph that holds the tokenizer would be of no use any
+            # more once `tf.random.set_seed` has unloaded its vocabulary.
             self._search_graphs[options] = tf.function(
-                translate_ids, input_signature=[_IDS]
+                lambda source: self.search_ids(source, options),
+                input_signature=[_IDS],
             )
         return self._search_graphs[options]
 

@@ -1,8 +1,12 @@
 """A small Transformer, its weights in the paper's names, and a batch for it."""
 
+import keras
 import numpy as np
 
+from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.metrics import Perplexity, TokenAccuracy
 from keras_transformer.model import Transformer
+from keras_transformer.schedules import TransformerSchedule
 
 # Distinct primes, so that no swapped axis goes unseen; only d_model is even.
 SIZES = dict(
@@ -39,8 +43,7 @@ def randomise(layer, seed=0):
     """
     draw = np.random.default_rng(seed)
     for weight in layer.weights:
-        if weight.dtype.startswith("float"):
-            weight.assign(draw.normal(0, 0.5, weight.shape))
+        weight.assign(draw.normal(0, 0.5, weight.shape))
     return layer
 
 
@@ -118,3 +121,38 @@ def paper_weights(model, read=numpy64):
 
 def _norm(layer, read):
     return {"gain": read(layer.gamma), "bias": read(layer.beta)}
+
+
+def model_wing_results(weights):
+    """What the model wing computes from `weights`, on any Keras backend.
+
+    Args:
+        weights: A mapping from the paths of a small model's weights.
+
+    Returns:
+        Arrays by name: the logits of the batch; those of cached steps for two
+        beams; the loss and metrics of one training step by plain gradient
+        descent; and the weights after it, by path.
+    """
+    model = make_model(name="transformer")
+    for weight in model.weights:
+        weight.assign(weights[weight.path])
+    results = {"logits": model((SOURCE, TARGET_IN), training=False)}
+    memory, source_mask = model.encode(SOURCE)
+    cross, cache = model.cross_keys_values(memory), model.empty_cache(3, 2)
+    steps = []
+    for t in range(4):
+        ids = np.stack([TARGET_IN[:, t], TARGET_IN[:, t + 2]], axis=1)
+        logits, cache = model.decode_step(ids, t, cache, cross, source_mask)
+        steps.append(np.asarray(logits))
+    results["steps"] = np.stack(steps)
+    # The rate is 1000 * 10 ** -0.5 * 4000 ** -1.5 = 0.00125 in the first step.
+    model.compile(
+        keras.optimizers.SGD(TransformerSchedule(10, scale=1_000.0)),
+        SmoothedCrossEntropy(0.1),
+        metrics=[TokenAccuracy(), Perplexity()],
+    )
+    history = model.fit((SOURCE, TARGET_IN), TARGET, batch_size=3, verbose=0)
+    results |= {name: values[0] for name, values in history.history.items()}
+    results |= {weight.path: weight.numpy() for weight in model.weights}
+    return {name: np.asarray(value) for name, value in results.items()}

@@ -47,7 +47,9 @@ def test_attention_follows_equation_1_in_every_head():
 
     assert context.shape == (2, 3, 4, 7)
     for b, h in np.ndindex(2, 3):
-        of_head = paper.attention(query[b, h], key[b, h], value[b, h], MASK[b, 0])
+        of_head = paper.attention(
+            query[b, h], key[b, h], value[b, h], MASK[b, 0]
+        )
         np.testing.assert_allclose(context[b, h], of_head[0], atol=1e-5)
         np.testing.assert_allclose(weights[b, h], of_head[1], atol=1e-6)
 

@@ -399,3 +399,11 @@ def test_evaluation_sees_every_pair_once_shortest_first():
     assert widths == sorted(widths)
     expected = batching.batches(BatchPlan(pairs, 257)).element_spec
     assert dataset.element_spec == expected
+
+
+def test_datasets_know_their_length():
+    pairs = natural_corpus(pairs=211)
+    endless = batching.batches(BatchPlan(pairs, 257))
+    assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
+    finite = batching.evaluation_batches(pairs, 257)
+    assert finite.cardinality() == len(elements(finite))

@@ -62,9 +62,7 @@ def test_the_training_that_is_compared_moves_the_weights(trained):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("replicas, accumulate", [(2, 1), (1, 4)])
-def test_losses_with_dropout_are_finite_and_fall(
-    trained, replicas, accumulate
-):
+def test_losses_with_dropout_are_finite_and_fall(trained, replicas, accumulate):
     losses = trained(replicas, accumulate, 0.1)["losses"]
     assert np.isfinite(losses).all()
     assert losses[-5:].mean() < losses[:5].mean()

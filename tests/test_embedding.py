@@ -40,9 +40,7 @@ def test_one_matrix_serves_both_ends(embedding):
     table.assign(-2 * table)
 
     np.testing.assert_allclose(embedding(IDS), -2 * rows, rtol=1e-6)
-    np.testing.assert_allclose(
-        embedding.logits(INPUTS), -2 * logits, rtol=1e-6
-    )
+    np.testing.assert_allclose(embedding.logits(INPUTS), -2 * logits, rtol=1e-6)
 
 
 def test_gradient_is_the_sum_of_both_paths(embedding):

@@ -121,7 +121,10 @@ def test_steps_of_the_decoder_give_what_the_whole_target_gives(decoder):
     beams = np.stack([TARGET, TARGET[:, ::-1], np.roll(TARGET, 2, 1)], axis=1)
     cross = [x.cross_attention.keys_values(MEMORY) for x in decoder.layers]
     caches = [
-        (np.zeros((2, 3, 3, 0, 5), "float32"), np.zeros((2, 3, 3, 0, 7), "float32"))
+        (
+            np.zeros((2, 3, 3, 0, 5), "float32"),
+            np.zeros((2, 3, 3, 0, 7), "float32"),
+        )
         for _ in decoder.layers
     ]
     for t in range(6):
@@ -200,7 +203,9 @@ def test_layers_work_in_a_functional_model_that_is_saved(tmp_path):
 
 
 @pytest.mark.parametrize("layer_class", [EncoderLayer, DecoderLayer])
-@pytest.mark.parametrize("name", ["num_heads", "key_dim", "value_dim", "ffn_dim"])
+@pytest.mark.parametrize(
+    "name", ["num_heads", "key_dim", "value_dim", "ffn_dim"]
+)
 def test_layers_refuse_sizes_below_1(layer_class, name):
     message = f"`{name}` must be at least 1. Received: {name}=0"
     with pytest.raises(ValueError, match=message):

@@ -7,9 +7,7 @@ import tensorflow as tf
 from keras_transformer.losses import SmoothedCrossEntropy
 
 # B 3, T 5, V 7, N = 8 real tokens in rows of unequal length.
-TARGET = np.array(
-    [[4, 6, 5, 1, 3], [5, 3, 0, 0, 0], [3, 0, 0, 0, 0]], "int32"
-)
+TARGET = np.array([[4, 6, 5, 1, 3], [5, 3, 0, 0, 0], [3, 0, 0, 0, 0]], "int32")
 REAL = TARGET != 0
 LOGITS = np.random.default_rng(1).normal(0, 2, (3, 5, 7)).astype("float32")
 SMOOTHINGS = [0.0, 0.1, 0.7]

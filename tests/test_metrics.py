@@ -44,9 +44,7 @@ def test_perplexity_is_the_exponential_of_the_unsmoothed_mean():
     metric = Perplexity()
     metric.update_state(TARGET, logits)
     nats = paper.cross_entropies(TARGET[REAL], logits[REAL])
-    np.testing.assert_allclose(
-        metric.result(), np.exp(nats.mean()), rtol=1e-6
-    )
+    np.testing.assert_allclose(metric.result(), np.exp(nats.mean()), rtol=1e-6)
 
 
 def test_perplexity_over_batches_weighs_every_token_alike():
@@ -62,9 +60,7 @@ def test_perplexity_over_batches_weighs_every_token_alike():
             paper.cross_entropies(longer[longer != 0], second[longer != 0]),
         ]
     )
-    np.testing.assert_allclose(
-        metric.result(), np.exp(nats.mean()), rtol=1e-6
-    )
+    np.testing.assert_allclose(metric.result(), np.exp(nats.mean()), rtol=1e-6)
 
 
 def test_sample_weights_weigh_tokens_but_never_padding():

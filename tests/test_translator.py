@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer import checkpoints, config
+from keras_transformer.beam_search import BeamResult
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
 from keras_transformer.translator import (
@@ -46,7 +47,6 @@ MODEL = dict(
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
-    # Before the tokenizer: a new seed makes TensorFlow forget resources.
     keras.utils.set_random_seed(1)
     draw = np.random.default_rng(0)
     sentences = [
@@ -284,6 +284,8 @@ def test_a_blank_pair_scores_nothing(translator):
     )
     assert num_tokens.numpy().tolist() == [0, 1]
     assert scores[0] == 0 and scores[1] < 0
+    # What does not translate nothing is no blank pair.
+    assert translator.score([""], ["a"])[0] < 0
 
 
 def test_a_scored_target_is_cut_where_the_search_would_stop(translator):
@@ -312,6 +314,65 @@ def test_one_graph_serves_batches_of_every_shape(model, tokenizer, monkeypatch):
     assert len(traced) == 1
     translator.translate(SOURCES, max_length=6)
     assert len(traced) == 2
+
+
+def scripted_translator(model, tokenizer, monkeypatch, scores):
+    """A search that finds words with given scores, and the shapes it saw."""
+    translator = Translator(model, tokenizer)
+    word = tokenizer.tokenize(["laut"])[0]
+    shapes = []
+
+    def search_ids(source, options):
+        seen = tf.numpy_function(
+            lambda array: shapes.append(array.shape) or np.int32(0),
+            [source],
+            tf.int32,
+        )
+        batch = tf.shape(source)[0] + seen
+        ids = tf.tile(word[None, None, :], [batch, len(scores), 1])
+        return BeamResult(
+            ids, tf.tile([scores], [batch, 1]), tf.zeros([batch, len(scores)])
+        )
+
+    monkeypatch.setattr(translator, "search_ids", search_ids)
+    return translator, shapes
+
+
+def test_places_without_a_hypothesis_are_left_out(
+    model, tokenizer, monkeypatch
+):
+    translator, _ = scripted_translator(
+        model, tokenizer, monkeypatch, [-1.5, -np.inf]
+    )
+    assert translator.translate(["dog"], n_best=2) == [
+        [Hypothesis("laut", -1.5)]
+    ]
+
+
+def test_a_batch_has_sources_of_similar_length_within_the_budget(
+    model, tokenizer, monkeypatch
+):
+    translator, shapes = scripted_translator(
+        model, tokenizer, monkeypatch, [-1.0]
+    )
+    lengths = [2, 17, 5, 3, 17, 2, 11, 3]  # With the end token.
+    word = next(w for w in "abdegh" if len(tokenizer.tokenize([w])[0]) == 2)
+    texts = [" ".join([word] * (length - 1)) for length in lengths]
+
+    # No output is longer than 13, so rows cost 17, 13, 13, …
+    translator.translate(texts, max_length=13, batch_tokens=40)
+
+    assert shapes == [(2, 17), (3, 11), (3, 3)]
+
+
+def test_a_new_seed_between_two_translations_does_no_harm(translator):
+    before = translator.translate(SOURCES), translator.score(["a"], ["b"])
+
+    # Makes TensorFlow unload the vocabulary.
+    keras.utils.set_random_seed(1)
+
+    after = translator.translate(SOURCES), translator.score(["a"], ["b"])
+    assert after == before
 
 
 def test_progress_counts_up_to_all_texts(translator):

@@ -4,13 +4,14 @@ Axes: B rows of a batch, S source length, T target length. Lengths count
 tokens, the end token included.
 """
 
+import functools
 import itertools
 import json
 import math
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -429,15 +430,15 @@ def batches(
     """
     first_epoch, first_batch = cursor
     rows = rows or slice(None)
+    planned = functools.lru_cache(maxsize=1)(plan.epoch)
 
-    def plans() -> Iterator[Batch]:
-        start = first_batch
-        for epoch in itertools.count(first_epoch):
-            for batch in plan.epoch(epoch)[start:]:
-                yield batch._replace(rows=batch.rows[rows])
-            start = 0
+    def batch(number: int) -> Batch:
+        epoch, index = divmod(number, len(plan))
+        batch = planned(epoch)[index]
+        return batch._replace(rows=batch.rows[rows])
 
-    return _dataset(plan.corpus, plans)
+    first = first_epoch * len(plan) + first_batch
+    return _dataset(plan.corpus, tf.data.Dataset.counter(first), batch)
 
 
 def evaluation_batches(
@@ -445,18 +446,29 @@ def evaluation_batches(
 ) -> tf.data.Dataset:
     """Stream every pair once, shortest first, in the form of `batches`."""
     plan = BatchPlan(corpus, batch_tokens, shuffle=False)
-    dataset = _dataset(corpus, lambda: iter(plan.epoch(0)))
-    return dataset.apply(tf.data.experimental.assert_cardinality(len(plan)))
+    numbers = tf.data.Dataset.range(len(plan))
+    return _dataset(corpus, numbers, plan.epoch(0).__getitem__)
 
 
 def _dataset(
-    corpus: TokenisedCorpus, plans: Callable[[], Iterator[Batch]]
+    corpus: TokenisedCorpus,
+    numbers: tf.data.Dataset,
+    batch: Callable[[int], Batch],
 ) -> tf.data.Dataset:
-    ids = tf.TensorSpec((None, None), tf.int32)
-    dataset = tf.data.Dataset.from_generator(
-        lambda: (_assemble(corpus, batch) for batch in plans()),
-        output_signature=((ids, ids), ids),
-    )
+    """Assemble the batch of every number, a few ahead of their use."""
+
+    def assemble(number: tf.Tensor) -> tuple:
+        # Not `from_generator`, which complains when Python exits before it.
+        source, target_in, target_out = tf.numpy_function(
+            lambda number: _assemble(corpus, batch(int(number))),
+            [number],
+            [tf.int32] * 3,
+        )
+        for ids in (source, target_in, target_out):
+            ids.set_shape((None, None))
+        return (source, target_in), target_out
+
+    dataset = numbers.map(assemble)
     options = tf.data.Options()
     # `rows` shares the batches out; tf.distribute shall not do it again.
     options.experimental_distribute.auto_shard_policy = (
@@ -467,11 +479,11 @@ def _dataset(
 
 def _assemble(
     corpus: TokenisedCorpus, batch: Batch
-) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     source = corpus.source.padded(batch.rows, batch.source_length)
     target_out = corpus.target.padded(batch.rows, batch.target_length)
     target_in = np.full_like(target_out, config.PAD_ID)
     target_in[batch.rows >= 0, 0] = config.BOS_ID
     target_in[:, 1:] = target_out[:, :-1]
     target_in[target_in == config.EOS_ID] = config.PAD_ID
-    return (source, target_in), target_out
+    return source, target_in, target_out

@@ -35,9 +35,9 @@ GOODS = (
 )
 EVENTS = (
     ("The train leaves at", "Der Zug fährt um"),
-    ("The film starts at", "Der Film beginnt um"),
+    ("The film starts at", "Der Film startet um"),
     ("The shop opens at", "Der Laden öffnet um"),
-    ("We will meet at", "Wir treffen uns um"),
+    ("The class ends at", "Der Kurs endet um"),
 )
 
 

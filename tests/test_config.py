@@ -1,0 +1,229 @@
+import dataclasses
+import json
+import pathlib
+
+import pytest
+
+from keras_transformer import config
+from keras_transformer.config import (
+    PRESETS,
+    ModelConfig,
+    RunConfig,
+    TrainingConfig,
+    UserError,
+)
+
+
+def make_run(model=None, training=None, **changes):
+    return RunConfig(
+        **{
+            "preset": "tiny",
+            "corpus": "some/folder",
+            "source_lang": "en",
+            "target_lang": "de",
+            "train_split": "train",
+            "validation_split": "val",
+            "requested_vocab_size": 8_000,
+            "model": ModelConfig(vocab_size=7_919, **(model or {})),
+            "training": TrainingConfig(**(training or {})),
+            **changes,
+        }
+    )
+
+
+def test_four_ids_have_four_roles():
+    ids = (config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID)
+    assert ids == (0, 1, 2, 3)
+
+
+def test_presets_cannot_be_changed_by_mistake():
+    with pytest.raises(TypeError):
+        PRESETS["base"] = PRESETS["big"]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        PRESETS["base"].model.d_model = 1
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_passes_its_own_check(preset):
+    row = PRESETS[preset]
+    make_run(preset=preset).check()
+    dataclasses.replace(
+        make_run(), model=row.model, training=row.training
+    ).check()
+
+
+def test_a_run_comes_back_as_it_was_saved(tmp_path):
+    run = make_run(
+        {"positions": "learned", "dropout": 0.0},
+        {"checkpoint_steps": 17, "checkpoint_minutes": 2.5},
+        corpus="Größe/語料",
+    )
+    run.save(tmp_path)
+    assert RunConfig.load(tmp_path) == run
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_a_save_that_fails_leaves_the_old_configuration(tmp_path, monkeypatch):
+    old = make_run()
+    old.save(tmp_path)
+
+    def write_half(path, text, *args, **kwargs):
+        with path.open("w") as file:
+            file.write(text[: len(text) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pathlib.Path, "write_text", write_half)
+    with pytest.raises(OSError, match="No space left on device"):
+        make_run(preset="base").save(tmp_path)
+
+    assert RunConfig.load(tmp_path) == old
+
+
+def test_a_directory_without_a_configuration_is_no_run(tmp_path):
+    message = (
+        "Expected a run directory with a config.json, found none at "
+        f"{tmp_path}/config.json; train one with train.py --run-dir {tmp_path}."
+    )
+    with pytest.raises(UserError) as caught:
+        RunConfig.load(tmp_path)
+    assert str(caught.value) == message
+
+
+def test_a_file_is_no_run_directory(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("")
+    with pytest.raises(UserError, match="Expected a run directory with a"):
+        RunConfig.load(path)
+
+
+def without(fields, name):
+    return {key: value for key, value in fields.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda fields: b"",
+        lambda fields: json.dumps(fields).encode()[:-9],
+        lambda fields: b"\xff\xfe",
+        lambda fields: b"[1, 2]",
+        lambda fields: b"null",
+        lambda fields: json.dumps({**fields, "colour": 1}).encode(),
+        lambda fields: json.dumps(without(fields, "preset")).encode(),
+        lambda fields: json.dumps(without(fields, "model")).encode(),
+        lambda fields: json.dumps({**fields, "training": [1]}).encode(),
+        lambda fields: json.dumps({**fields, "model": {"depth": 6}}).encode(),
+    ],
+)
+def test_a_damaged_configuration_is_named(tmp_path, damage):
+    path = tmp_path / "config.json"
+    path.write_bytes(damage(dataclasses.asdict(make_run())))
+    with pytest.raises(UserError) as caught:
+        RunConfig.load(tmp_path)
+    message = str(caught.value)
+    assert message.startswith(
+        f"{path} is not a configuration this version can read ("
+    )
+    assert message.endswith("); train the run again or restore the file.")
+
+
+@pytest.mark.parametrize(
+    "model, training, message",
+    [
+        ({"dropout": 1.0}, {}, "--dropout in [0, 1), received 1.0."),
+        ({"dropout": -0.1}, {}, "--dropout in [0, 1), received -0.1."),
+        (
+            {},
+            {"label_smoothing": 1.5},
+            "--label-smoothing in [0, 1), received 1.5.",
+        ),
+        (
+            {},
+            {"precision": "float64"},
+            "--precision one of float32, mixed_bfloat16, mixed_float16, "
+            "received float64.",
+        ),
+        ({}, {"steps": 0}, "--steps above 0, received 0."),
+        ({}, {"batch_tokens": -1}, "--batch-tokens above 0, received -1."),
+        ({}, {"max_length": 0}, "--max-length above 0, received 0."),
+        ({}, {"warmup_steps": 0}, "--warmup-steps above 0, received 0."),
+        (
+            {},
+            {"learning_rate_scale": 0.0},
+            "--learning-rate-scale above 0, received 0.0.",
+        ),
+        (
+            {},
+            {"checkpoint_minutes": float("nan")},
+            "--checkpoint-minutes above 0, received nan.",
+        ),
+        (
+            {},
+            {"checkpoint_steps": 0},
+            "--checkpoint-steps above 0, received 0.",
+        ),
+        (
+            {},
+            {"keep_checkpoints": 0},
+            "--keep-checkpoints above 0, received 0.",
+        ),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused(model, training, message):
+    with pytest.raises(UserError) as caught:
+        make_run(model, training).check()
+    assert str(caught.value) == f"Expected {message}"
+
+
+def test_one_language_for_both_sides_is_refused():
+    with pytest.raises(UserError) as caught:
+        make_run(source_lang="de").check()
+    assert str(caught.value) == (
+        "Expected two languages, received de for both sides."
+    )
+
+
+def test_resuming_takes_over_what_may_change():
+    saved = make_run(training={"steps": 100, "keep_checkpoints": 7})
+    now = make_run(training={"steps": 300, "keep_checkpoints": 9})
+
+    resumed = now.resume(saved, ["steps", "keep_checkpoints"], "runs/a")
+
+    assert resumed.training.steps == 300
+    assert resumed.training.keep_checkpoints == 9
+    assert dataclasses.replace(resumed, training=saved.training) == saved
+
+
+def test_resuming_keeps_the_vocabulary_that_the_corpus_could_fill():
+    # A second command has the size asked for, the run the size it got.
+    saved = make_run()
+    now = dataclasses.replace(
+        saved, model=dataclasses.replace(saved.model, vocab_size=8_000)
+    )
+    assert now.resume(saved, ["steps"], "runs/a") == saved
+
+
+@pytest.mark.parametrize(
+    "part, name, old, new",
+    [
+        ("model", "d_model", 512, 256),
+        ("model", "dropout", 0.1, 0.3),
+        ("training", "seed", 1, 2),
+        ("training", "steps", 100_000, 7),
+        (None, "corpus", "some/folder", "demo"),
+        (None, "requested_vocab_size", 8_000, 9_000),
+    ],
+)
+def test_resuming_refuses_what_may_not_change(part, name, old, new):
+    saved = make_run()
+    now = make_run(
+        {name: new} if part == "model" else None,
+        {name: new} if part == "training" else None,
+        **({} if part else {name: new}),
+    )
+    with pytest.raises(UserError) as caught:
+        now.resume(saved, ["keep_checkpoints"], "runs/a")
+    assert str(caught.value) == (
+        f"runs/a was trained with {name} = {old}, this command says {new}; "
+        "give the same, or another --run-dir."
+    )

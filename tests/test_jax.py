@@ -1,0 +1,68 @@
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from small import make_model, model_wing_results
+
+PROGRAM = pathlib.Path(__file__).with_name("run_on_jax.py")
+
+
+@pytest.fixture(scope="module")
+def weights():
+    model = make_model(name="transformer")
+    return {weight.path: weight.numpy() for weight in model.weights}
+
+
+@pytest.fixture(scope="module")
+def on_jax(weights, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("jax")
+    np.savez(folder / "weights.npz", **weights)
+    subprocess.run(
+        [sys.executable, PROGRAM, folder / "weights.npz", folder / "out.npz"],
+        check=True,
+        cwd=PROGRAM.parents[1],
+        env={**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": "."},
+    )
+    return dict(np.load(folder / "out.npz"))
+
+
+@pytest.fixture(scope="module")
+def on_tensorflow(weights):
+    return model_wing_results(weights)
+
+
+def test_the_model_wing_runs_on_jax_where_tensorflow_cannot_be_imported(on_jax):
+    assert on_jax["backend"] == "jax"
+    assert not on_jax["tensorflow"]
+
+
+def test_jax_gives_the_same_logits_for_the_same_weights(on_jax, on_tensorflow):
+    np.testing.assert_allclose(
+        on_jax["logits"], on_tensorflow["logits"], rtol=1e-5, atol=1e-5
+    )
+
+
+def test_jax_gives_the_same_cached_steps(on_jax, on_tensorflow):
+    np.testing.assert_allclose(
+        on_jax["steps"], on_tensorflow["steps"], rtol=1e-5, atol=1e-5
+    )
+
+
+def test_a_training_step_on_jax_is_the_same(on_jax, on_tensorflow):
+    for name in ("loss", "token_accuracy", "perplexity"):
+        np.testing.assert_allclose(on_jax[name], on_tensorflow[name], rtol=1e-5)
+    moved = 0
+    for name in on_tensorflow:
+        if name.startswith("transformer/"):
+            moved += 1
+            np.testing.assert_allclose(
+                on_jax[name],
+                on_tensorflow[name],
+                rtol=1e-4,
+                atol=1e-5,
+                err_msg=name,
+            )
+    assert moved == 61
