@@ -16,7 +16,7 @@ demo: $(VENV)/run.stamp
 		$(BIN)/python export.py --run-dir $(RUN) --output $(EXPORT)
 	$(BIN)/python -m keras_transformer evaluate --run-dir $(RUN)
 	$(BIN)/python examples/ask_saved_model.py $(EXPORT)/1 \
-		"twenty-one thousand three hundred and forty-five"
+		"The lamp costs two hundred and twelve euros and seven cents."
 
 test: $(VENV)/test.stamp
 	$(BIN)/python -m pytest

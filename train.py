@@ -116,7 +116,7 @@ def run_config(args: argparse.Namespace) -> config.RunConfig:
     )
     run = config.RunConfig(
         preset=args.preset,
-        corpus=args.corpus,
+        corpus=corpora.absolute_name(args.corpus),
         source_lang=args.source_lang,
         target_lang=args.target_lang,
         train_split=args.train_split,
@@ -172,7 +172,7 @@ def prepare_data(run, run_dir, corpus, tokenizer):
             tokenizer,
             run_dir / "records" / split,
             max_length=max_length,
-            fingerprint=f"{run.corpus} {run.source_lang}-{run.target_lang}",
+            fingerprint=corpus.fingerprint(split),
             progress=callbacks.log_count(f"pairs of {split} tokenised"),
         )
     train = records[run.train_split]

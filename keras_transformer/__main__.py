@@ -173,8 +173,8 @@ def evaluate(args: argparse.Namespace) -> None:
     from keras_transformer import checkpoints, evaluation
     from keras_transformer.translator import Translator
 
-    averaged = checkpoints.list_checkpoints(args.run_dir)[-args.average :]
     translator = Translator.from_run(args.run_dir, args.average)
+    averaged = checkpoints.newest_undamaged(args.run_dir, args.average)
     folder = args.run_dir / EVALUATION_FOLDER
     folder.mkdir(exist_ok=True)
     text_path = folder / f"{args.split}.{run.target_lang}.txt"
@@ -202,7 +202,7 @@ def evaluate(args: argparse.Namespace) -> None:
             "target_lang": run.target_lang,
             "beam_size": args.beam_size,
             "length_penalty": args.length_penalty,
-            "checkpoints": [path.name for path in averaged],
+            "checkpoints": [path.name for path, _ in averaged],
             **result.report(),
         }
         for line in result.translations:

@@ -172,6 +172,7 @@ class ShowProgress(keras.callbacks.Callback):
             rich.progress.TextColumn("{task.description}"),
             console=rich.console.Console(stderr=True),
             transient=True,
+            redirect_stdout=False,
             disable=not rich.console.Console(stderr=True).is_terminal,
         )
         self.task = self.bar.add_task("first step", total=1.0)

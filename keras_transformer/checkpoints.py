@@ -130,7 +130,7 @@ def restore_checkpoint(
     """
     if not list_checkpoints(run_dir):
         return Progress()
-    path, state = _newest_undamaged(run_dir, 1)[0]
+    path, state = newest_undamaged(run_dir, 1)[0]
     model.load_weights(path / _WEIGHTS_FILE)
     with np.load(path / _TRAINING_FILE) as arrays:
         for name, variable in _training_variables(model).items():
@@ -164,7 +164,7 @@ def load_model(run_dir: str | os.PathLike, average: int = 5) -> Transformer:
             f"{run_dir} has no checkpoint yet; run train.py --run-dir "
             f"{run_dir} until it has written one."
         )
-    paths = [path for path, _ in _newest_undamaged(run_dir, average)]
+    paths = [path for path, _ in newest_undamaged(run_dir, average)]
     if len(paths) < average:
         logger.warning(
             "Averaging %d checkpoints instead of %d: %s has no more.",
@@ -277,8 +277,21 @@ def _training_arrays(model):
     }
 
 
-def _newest_undamaged(run_dir, count):
-    """Up to `count` pairs of path and state, oldest first."""
+def newest_undamaged(
+    run_dir: str | os.PathLike, count: int
+) -> list[tuple[pathlib.Path, dict]]:
+    """Find the newest checkpoints whose files are as they were written.
+
+    Args:
+        run_dir: The run directory.
+        count: How many at most.
+
+    Returns:
+        Pairs of a checkpoint's path and its `state.json`, oldest first.
+
+    Raises:
+        UserError: If there are checkpoints and all of them are damaged.
+    """
     found = []
     for path in reversed(list_checkpoints(run_dir)):
         state, damage = _read_state(path)

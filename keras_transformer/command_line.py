@@ -54,10 +54,16 @@ def run(command: Callable[[], int | None]) -> int:
 
 
 def quiet_tensorflow() -> None:
-    """Keep TensorFlow's start-up notices off standard error.
-
-    Call before TensorFlow is first imported.
-    """
+    """Import TensorFlow without its notices on standard error."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # The first notices come from C++ before it reads that level.
+    standard_error = os.dup(2)
+    try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+            import tensorflow  # noqa: F401
+    finally:
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
     # It reports where it writes an export before that gets its real name.
     logging.getLogger("tensorflow").setLevel(logging.WARNING)

@@ -69,8 +69,8 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
             yield line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:
             raise UserError(
-                f"Expected UTF-8 text, found other bytes in line {number} of "
-                f"{name} ({error.reason}); convert the text."
+                f"Expected UTF-8 text in {name}, found other bytes in line "
+                f"{number} ({error.reason}); convert the text."
             ) from None
 
 

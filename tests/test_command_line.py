@@ -128,15 +128,20 @@ def give(monkeypatch, content):
 
 
 def replace_translator(monkeypatch, translate):
+    """Let a function translate; returns the options that it was given."""
+    given = {}
+
     class Replacement:
         @classmethod
         def from_run(cls, run_dir, average):
             return cls()
 
         def translate(self, texts, progress, **options):
+            given.update(options)
             return translate(texts)
 
     monkeypatch.setattr("keras_transformer.translator.Translator", Replacement)
+    return given
 
 
 def on_one_line(text):
@@ -186,6 +191,33 @@ def test_files_take_the_place_of_the_standard_streams(
     assert written[:-1] != [
         on_one_line(text) for text in translator.translate(SOURCES)
     ]
+
+
+def test_the_options_of_translate_reach_the_search(
+    run_dir, source_file, monkeypatch
+):
+    given = replace_translator(
+        monkeypatch, lambda texts: [[Hypothesis("a", 0.0)]] * len(texts)
+    )
+
+    code = run(
+        *("translate", run_dir, "--input", source_file, "--beam-size", 7),
+        *("--length-penalty", 0.3, "--n-best", 2, "--min-length", 5),
+        *("--max-length", 11),
+    )
+
+    assert code == 0
+    assert given == dict(
+        beam_size=7, length_penalty=0.3, n_best=2, min_length=5, max_length=11
+    )
+
+
+def test_only_line_feeds_end_lines():
+    content = "é\r\nb\x85\u2028c\x0b\n\n\rd\re".encode()
+
+    found = list(lines.read_lines(io.BytesIO(content), "here"))
+
+    assert found == ["é", "b\x85\u2028c\x0b", "", "\rd\re"]
 
 
 def test_no_input_gives_no_output(run_dir, monkeypatch, capsysbinary):
@@ -325,8 +357,9 @@ def test_an_output_that_cannot_be_written_is_an_error(
 
 
 def test_bytes_that_are_not_utf_8_are_found_before_the_work(
-    run_dir, tmp_path, capsys
+    run_dir, tmp_path, monkeypatch, capsys
 ):
+    monkeypatch.setattr(Translator, "from_run", None)  # Never called.
     source = tmp_path / "latin1.en"
     source.write_bytes("ok\nalso ok\nthé là\n".encode("latin-1"))
 
@@ -337,8 +370,8 @@ def test_bytes_that_are_not_utf_8_are_found_before_the_work(
 
     assert code == 2
     assert capsys.readouterr().err == (
-        "error: Expected UTF-8 text, found other bytes in line 3 of "
-        f"{source} (invalid continuation byte); convert the text.\n"
+        f"error: Expected UTF-8 text in {source}, found other bytes in line 3 "
+        "(invalid continuation byte); convert the text.\n"
     )
     assert list(tmp_path.iterdir()) == [source]
 
@@ -350,8 +383,8 @@ def test_bytes_on_standard_input_that_are_not_utf_8_are_an_error(
 
     assert run("translate", run_dir) == 2
     assert capsys.readouterr().err == (
-        "error: Expected UTF-8 text, found other bytes in line 2 of standard "
-        "input (invalid start byte); convert the text.\n"
+        "error: Expected UTF-8 text in standard input, found other bytes in "
+        "line 2 (invalid start byte); convert the text.\n"
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from keras_transformer import config
-from keras_transformer.data.corpora import open_corpus
+from keras_transformer.data.corpora import absolute_name, open_corpus
 from keras_transformer.data.demo import demo_pairs
 
 GERMAN = [f"Satz {number} für dich" for number in range(7)]
@@ -99,6 +99,24 @@ def test_text_that_is_not_utf_8_is_refused_with_file_and_line(tmp_path):
     message = r"UTF-8 text in .*train\.de, found other bytes in line 2"
     with pytest.raises(config.UserError, match=message):
         next(pairs)
+
+
+def test_text_that_was_edited_has_another_fingerprint(tmp_path):
+    name = write(tmp_path, train_en=b"one\n", train_de=b"eins\n")
+    corpus = open_corpus(name, "en", "de")
+    before = corpus.fingerprint("train")
+    assert corpus.fingerprint("train") == before
+    (tmp_path / "train.de").write_bytes(b"einst\n")
+    assert corpus.fingerprint("train") != before
+
+
+def test_a_folder_is_named_so_that_it_is_found_from_anywhere(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert absolute_name("here") == str(tmp_path / "here")
+    assert absolute_name("demo") == "demo"
+    assert absolute_name("tfds:toy/de-en") == "tfds:toy/de-en"
 
 
 def test_a_missing_folder_is_refused(tmp_path):

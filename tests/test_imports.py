@@ -32,7 +32,7 @@ FLOORS = [
     },
     {
         "model": {"config", "layers", "masks"},
-        "data": {"config"},
+        "data": {"config", "lines"},
     },
     {
         "checkpoints": {"config", "model"},

@@ -12,11 +12,12 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from keras_transformer import config
+from keras_transformer import config, lines
 from keras_transformer.data import demo
 
 Pair = tuple[str, str]
 
+DEMO = "demo"
 TFDS_PREFIX = "tfds:"
 # Bytes read, and dataset examples decoded, at a time.
 BLOCK_BYTES = 1 << 20
@@ -63,6 +64,19 @@ class Corpus:
             )
         return self.read(found)
 
+    def fingerprint(self, split: str) -> str:
+        """Name a split and, of a folder, the state of its files.
+
+        Token records with another fingerprint are of another text.
+        """
+        parts = [self.name, split, self.source_lang, self.target_lang]
+        for language in (self.source_lang, self.target_lang):
+            path = pathlib.Path(self.name, f"{split}.{language}")
+            if path.is_file():
+                state = path.stat()
+                parts += [str(state.st_size), str(state.st_mtime_ns)]
+        return " ".join(parts)
+
 
 def open_corpus(name: str, source_lang: str, target_lang: str) -> Corpus:
     """Find a corpus and check that it speaks both languages.
@@ -82,11 +96,18 @@ def open_corpus(name: str, source_lang: str, target_lang: str) -> Corpus:
             "Expected two different languages, received "
             f"{source_lang} twice; change one of them."
         )
-    if name == "demo":
+    if name == DEMO:
         return _open_demo(source_lang, target_lang)
     if name.startswith(TFDS_PREFIX):
         return _open_tfds(name, source_lang, target_lang)
     return _open_folder(name, source_lang, target_lang)
+
+
+def absolute_name(name: str) -> str:
+    """Name a corpus so that it is found from every working directory."""
+    if name == DEMO or name.startswith(TFDS_PREFIX):
+        return name
+    return str(pathlib.Path(name).resolve())
 
 
 def _some(names: tuple[str, ...]) -> str:
@@ -163,17 +184,8 @@ def _count_lines(path: pathlib.Path) -> int:
 
 
 def _lines(path: pathlib.Path) -> Iterator[str]:
-    # In bytes, so that lines end at "\n" alone: text mode also ends them at
-    # "\r", `str.splitlines` even at U+0085 and U+2028.
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                yield line.removesuffix(b"\n").removesuffix(b"\r").decode()
-            except UnicodeDecodeError as error:
-                raise config.UserError(
-                    f"Expected UTF-8 text in {path}, found other bytes in "
-                    f"line {number} ({error.reason}); convert the file."
-                ) from None
+        yield from lines.read_lines(file, str(path))
 
 
 def _open_tfds(name: str, source_lang: str, target_lang: str) -> Corpus:

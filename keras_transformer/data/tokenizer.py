@@ -124,7 +124,8 @@ class Tokenizer(tf.Module):
         # In a file, since a size that does not fit takes a second pass.
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             text = os.path.join(folder, "sentences.txt")
-            _write_lines(sentences, text)
+            with open(text, "w", encoding="utf-8", newline="\n") as lines:
+                lines.writelines(f"{sentence}\n" for sentence in sentences)
             model = _train_model(text, vocab_size)
         tokenizer = cls(model)
         if tokenizer.vocab_size != vocab_size:
@@ -195,10 +196,7 @@ class Tokenizer(tf.Module):
         # (N, L), also where N or L is 0.
         rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
         ended = tf.cumsum(tf.cast(rows == config.EOS_ID, tf.int32), axis=1) > 0
-        silent = (rows == config.PAD_ID) | (rows == config.BOS_ID)
-        text = self._run(
-            "detokenize", tf.ragged.boolean_mask(rows, ~(ended | silent))
-        )
+        text = self._run("detokenize", tf.ragged.boolean_mask(rows, ~ended))
         text = tf.reshape(text, shape[:-1])
         text.set_shape(ids.shape[:-1])
         return text
@@ -206,15 +204,6 @@ class Tokenizer(tf.Module):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Name the piece of each id, "▁" for a space, as attention plots do."""
         return [self._pieces.IdToPiece(int(piece_id)) for piece_id in ids]
-
-
-def _write_lines(sentences: Iterable[str], path: str) -> None:
-    """Write one sentence a line, UTF-8."""
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        for sentence in sentences:
-            # A line each; sentencepiece skips those with a zero byte.
-            sentence = sentence.replace("\n", " ").replace("\0", " ")
-            file.write(sentence + "\n")
 
 
 def _train_model(text: str, vocab_size: int) -> bytes:
