@@ -172,9 +172,10 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         # Learns the built-in corpus in minutes on two CPU cores.
         "demo": _row(
             dict(
-                steps=2_000,
+                steps=1_800,
                 batch_tokens=4_096,
-                warmup_steps=500,
+                warmup_steps=400,
+                learning_rate_scale=0.35,
                 checkpoint_steps=100,
                 checkpoint_minutes=1.0,
                 validation_steps=500,

@@ -154,15 +154,31 @@ def test_dropout_acts_in_training_only(layer):
     assert np.any(np.asarray(first) != np.asarray(still))
 
 
-def test_dropout_falls_on_the_update_before_it_is_added():
-    # Updates of zero leave nothing to drop: the residual way stays whole.
-    layer = EncoderLayer(**SIZES, dropout=0.5)
-    layer.build(MEMORY.shape)
-    layer.attention.output_kernel.assign(np.zeros((21, 10)))
-    layer.feed_forward.narrow.kernel.assign(np.zeros((11, 10)))
-    np.testing.assert_array_equal(
-        layer(MEMORY, training=True), layer(MEMORY, training=False)
-    )
+def last_kernels(layer):
+    """Of each sub-layer the matrix without which its update is zero."""
+    ffn = layer.feed_forward.narrow.kernel
+    if isinstance(layer, EncoderLayer):
+        return [layer.attention.output_kernel, ffn]
+    attentions = (layer.self_attention, layer.cross_attention)
+    return [*(attention.output_kernel for attention in attentions), ffn]
+
+
+@pytest.mark.parametrize("alive", [None, 0, 1, 2])
+@pytest.mark.parametrize("layer_class", [EncoderLayer, DecoderLayer])
+def test_dropout_falls_on_every_update_before_it_is_added(layer_class, alive):
+    # An update of zero has nothing to drop, and the residual way stays whole.
+    layer = layer_class(**SIZES, dropout=0.5)
+    inputs = (TARGET, MEMORY) if layer_class is DecoderLayer else (MEMORY,)
+    layer.build(*(x.shape for x in inputs))
+    kernels = last_kernels(layer)
+    for i, kernel in enumerate(kernels):
+        if i != alive:
+            kernel.assign(np.zeros(kernel.shape))
+
+    still, training = layer(*inputs), layer(*inputs, training=True)
+
+    dropped = np.any(np.asarray(still) != np.asarray(training))
+    assert dropped == (alive in range(len(kernels)))
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])

@@ -75,6 +75,7 @@ MODEL_WING = {
     "schedules",
 }
 TENSORFLOW = {
+    "command_line",  # To keep its start-up notices off the terminal.
     "beam_search",
     "callbacks",
     "data",

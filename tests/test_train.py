@@ -1,7 +1,6 @@
 import json
 import os
 import pathlib
-import random
 import re
 import signal
 import subprocess
@@ -9,30 +8,19 @@ import sys
 
 import numpy as np
 import pytest
+from digits import write_digits
 
 import train
 from keras_transformer import callbacks, checkpoints, command_line
 
 ROOT = pathlib.Path(__file__).parents[1]
-ENGLISH = "zero one two three four five six seven eight nine".split()
-GERMAN = "null eins zwei drei vier fünf sechs sieben acht neun".split()
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """A folder of digits in English and German words."""
     folder = tmp_path_factory.mktemp("digits")
-    source = random.Random(7)
-    for split, size in (("train", 211), ("val", 23), ("test", 17)):
-        rows = [
-            [source.randrange(10) for _ in range(source.randint(2, 7))]
-            for _ in range(size)
-        ]
-        for language, words in (("en", ENGLISH), ("de", GERMAN)):
-            lines = [" ".join(words[i] for i in row) + "\n" for row in rows]
-            path = folder / f"{split}.{language}"
-            path.write_text("".join(lines), encoding="utf-8")
-    return folder
+    return write_digits(folder, train=211, val=23, test=17)
 
 
 def arguments(corpus, run_dir, *more):
