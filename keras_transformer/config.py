@@ -155,8 +155,8 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             dict(
                 steps=10_000,
                 batch_tokens=4_096,
-                warmup_steps=1_000,
-                learning_rate_scale=2.0,
+                warmup_steps=800,
+                learning_rate_scale=0.7,
                 checkpoint_minutes=2.0,
                 validation_steps=500,
             ),

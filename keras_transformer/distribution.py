@@ -108,8 +108,10 @@ class ExactTransformer(Transformer):
         smoothed, _ = token_cross_entropies(
             target, logits, self.loss.label_smoothing
         )
+        # Flat, or Keras first takes the mean of each row.
         self._loss_tracker.update_state(
-            smoothed, sample_weight=token_weights(target)
+            tf.reshape(smoothed, [-1]),
+            sample_weight=tf.reshape(token_weights(target), [-1]),
         )
         for metric in self.evaluation_metrics:
             metric.update_state(target, logits)

@@ -53,8 +53,9 @@ def token_cross_entropies(target, logits, label_smoothing=0.0):
             )
 
         def gradient(*args, upstream=None):
-            upstream = (args if upstream is None else upstream)[0]
-            upstream = upstream[:, None]  # (N, 1)
+            if upstream is None:
+                (upstream,) = args
+            upstream = upstream[0][:, None]  # (N, 1)
             gradient = probabilities * upstream
             if smoothing:
                 gradient = gradient - upstream * (smoothing / vocab_size)
@@ -65,13 +66,13 @@ def token_cross_entropies(target, logits, label_smoothing=0.0):
             indices = ops.stack([rows, flat_target], axis=-1)
             return ops.scatter_update(gradient, indices, at_target)
 
-        return (smoothed, plain), gradient
+        # One tensor: backends disagree on how gradients of several arrive.
+        return ops.stack([smoothed, plain]), gradient
 
     flat_logits = ops.reshape(ops.cast(logits, "float32"), (-1, vocab_size))
-    return tuple(
-        ops.reshape(values, ops.shape(target))
-        for values in cross_entropies(flat_logits)
-    )
+    smoothed, plain = ops.unstack(cross_entropies(flat_logits), 2)
+    shape = ops.shape(target)
+    return ops.reshape(smoothed, shape), ops.reshape(plain, shape)
 
 
 def _pick(rows, columns):

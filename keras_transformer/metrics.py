@@ -15,7 +15,9 @@ class _TokenMean(keras.metrics.Mean):
     def update_state(self, y_true, y_pred, sample_weight=None):
         y_true = ops.convert_to_tensor(y_true)
         weights = token_weights(y_true, sample_weight)
-        return super().update_state(self.values(y_true, y_pred), weights)
+        # Flat, or Keras first takes the mean of each row.
+        values = ops.reshape(self.values(y_true, y_pred), (-1,))
+        return super().update_state(values, ops.reshape(weights, (-1,)))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

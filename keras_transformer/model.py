@@ -90,7 +90,18 @@ class Transformer(keras.Model):
         self.embedding = layers.TiedEmbedding(
             config.vocab_size, config.d_model, dtype=policy, name="embedding"
         )
-        # The two sides share learned positions only if they share a table.
+        stack = dict(
+            num_layers=config.num_layers,
+            num_heads=config.num_heads,
+            key_dim=config.key_dim,
+            value_dim=config.value_dim,
+            ffn_dim=config.ffn_dim,
+            dropout=config.dropout,
+            dtype=policy,
+        )
+        self.encoder = layers.Encoder(**stack, name="encoder")
+        self.decoder = layers.Decoder(**stack, name="decoder")
+        # Learned positions have a table for each side.
         self.source_positions, self.target_positions = (
             layers.PositionalEncoding(
                 config.positions,
@@ -106,17 +117,6 @@ class Transformer(keras.Model):
             )
             for side in ("source", "target")
         )
-        stack = dict(
-            num_layers=config.num_layers,
-            num_heads=config.num_heads,
-            key_dim=config.key_dim,
-            value_dim=config.value_dim,
-            ffn_dim=config.ffn_dim,
-            dropout=config.dropout,
-            dtype=policy,
-        )
-        self.encoder = layers.Encoder(**stack, name="encoder")
-        self.decoder = layers.Decoder(**stack, name="decoder")
 
     @classmethod
     def from_preset(cls, preset: str, **overrides) -> "Transformer":
@@ -283,8 +283,10 @@ class Transformer(keras.Model):
         x = self.target_positions(self.embedding(target_in), start=start)
         return self.target_dropout(x, training=training)
 
-    def compute_output_shape(self, input_shape):
-        return (*input_shape[1], self.vocab_size)
+    def compute_output_spec(self, inputs, training=False):
+        # Without this Keras takes logits to be of the compute dtype.
+        shape = (*inputs[1].shape, self.vocab_size)
+        return keras.KerasTensor(shape, dtype="float32")
 
     def get_config(self):
         return {

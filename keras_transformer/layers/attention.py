@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 # Finite, so that a query with no key to see gets an even spread, not NaN.
-MASKED_SCORE = -1e9
+MASKED_SCORE = -1e38
 
 
 def scaled_dot_product_attention(query, key, value, mask=None):
@@ -116,6 +116,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def call_with_weights(self, query, key, attention_mask=None):
         """As a call, and the attention weights `(B, H, T, S)` beside it."""
+        if not self.built:
+            self.build(query.shape, key.shape)
         keys, values = self.keys_values(key)
         return self.attend(query, keys, values, attention_mask)
 

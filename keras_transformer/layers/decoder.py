@@ -64,7 +64,7 @@ class DecoderLayer(keras.layers.Layer):
             num_heads, key_dim, value_dim, ffn_dim, dropout
         )
 
-    def build(self, input_shape, memory_shape=None):
+    def build(self, inputs_shape, memory_shape=None):
         self.self_attention = attention_layer(self, "self_attention")
         self.cross_attention = attention_layer(self, "cross_attention")
         self.feed_forward = FeedForward(
@@ -72,9 +72,9 @@ class DecoderLayer(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="feed_forward",
         )
-        self.self_attention.build(input_shape)
-        self.cross_attention.build(input_shape, memory_shape or input_shape)
-        self.feed_forward.build(input_shape)
+        self.self_attention.build(inputs_shape)
+        self.cross_attention.build(inputs_shape, memory_shape or inputs_shape)
+        self.feed_forward.build(inputs_shape)
         self.dropouts, self.norms = zip(
             *(
                 residual_parts(self, name)
@@ -87,7 +87,7 @@ class DecoderLayer(keras.layers.Layer):
             strict=True,
         )
         for norm in self.norms:
-            norm.build(input_shape)
+            norm.build(inputs_shape)
 
     def call(
         self, inputs, memory, self_mask=None, memory_mask=None, training=False
@@ -143,8 +143,8 @@ class DecoderLayer(keras.layers.Layer):
         """`LayerNorm(x + Dropout(update))` with the i-th dropout and norm."""
         return self.norms[i](x + self.dropouts[i](update, training=training))
 
-    def compute_output_shape(self, input_shape, memory_shape=None):
-        return input_shape
+    def compute_output_shape(self, inputs_shape, memory_shape=None):
+        return inputs_shape
 
     def get_config(self):
         return {**super().get_config(), **self.settings}
@@ -193,7 +193,7 @@ class Decoder(keras.layers.Layer):
             num_heads, key_dim, value_dim, ffn_dim, dropout
         )
 
-    def build(self, input_shape, memory_shape=None):
+    def build(self, inputs_shape, memory_shape=None):
         self.layers = [
             DecoderLayer(
                 **self.settings, dtype=self.dtype_policy, name=f"layer_{i}"
@@ -201,7 +201,7 @@ class Decoder(keras.layers.Layer):
             for i in range(self.num_layers)
         ]
         for layer in self.layers:
-            layer.build(input_shape, memory_shape)
+            layer.build(inputs_shape, memory_shape)
 
     def call(
         self, inputs, memory, self_mask=None, memory_mask=None, training=False
@@ -237,8 +237,8 @@ class Decoder(keras.layers.Layer):
             new_caches.append(cache)
         return inputs, new_caches
 
-    def compute_output_shape(self, input_shape, memory_shape=None):
-        return input_shape
+    def compute_output_shape(self, inputs_shape, memory_shape=None):
+        return inputs_shape
 
     def get_config(self):
         return {

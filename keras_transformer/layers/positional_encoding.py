@@ -25,11 +25,7 @@ def positional_encoding(length, d_model: int, start=0):
     Raises:
         ValueError: If `d_model` is odd or below 2.
     """
-    if d_model < 2 or d_model % 2:
-        raise ValueError(
-            "`d_model` must be even and at least 2: sines and cosines come in "
-            f"pairs. Received: d_model={d_model}"
-        )
+    _check_pairs(d_model)
     rates = 10_000.0 ** (-np.arange(0, d_model, 2) / d_model)  # float64
     # bfloat16 cannot hold positions above 256, so never the compute dtype.
     positions = ops.cast(ops.arange(length) + start, "float32")
@@ -85,7 +81,9 @@ class PositionalEncoding(keras.layers.Layer):
 
     def build(self, input_shape):
         self.d_model = input_shape[-1]
-        if self.positions == "learned":
+        if self.positions == "sinusoidal":
+            _check_pairs(self.d_model)
+        else:
             self.table = self.add_weight(
                 name="table",
                 shape=(self.max_positions, self.d_model),
@@ -113,3 +111,11 @@ class PositionalEncoding(keras.layers.Layer):
             "positions": self.positions,
             "max_positions": self.max_positions,
         }
+
+
+def _check_pairs(d_model):
+    if d_model < 2 or d_model % 2:
+        raise ValueError(
+            "`d_model` must be even and at least 2: sines and cosines come in "
+            f"pairs. Received: d_model={d_model}"
+        )
