@@ -38,6 +38,8 @@ logger = logging.getLogger("keras_transformer")
 
 TOKENIZER_FILE = "tokenizer.model"
 VALIDATION_SAMPLE = 200  # sentences
+# A few thousand sentences in large batches would be mostly padding.
+VALIDATION_TOKENS = 4_096
 
 # Fields of a recipe that a resumed run may change: they say how long to train
 # and what to keep, not what comes out.
@@ -191,7 +193,8 @@ def prepare_data(run, run_dir, corpus, tokenizer):
         train.empty,
     )
     validation = batching.evaluation_batches(
-        records[run.validation_split], recipe.batch_tokens
+        records[run.validation_split],
+        min(recipe.batch_tokens, VALIDATION_TOKENS),
     )
     pairs = list(corpus.pairs(run.validation_split))
     random.Random(recipe.seed).shuffle(pairs)

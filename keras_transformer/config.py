@@ -254,6 +254,12 @@ class RunConfig:
                     f"Expected --{name.replace('_', '-')} above 0, received "
                     f"{value}."
                 )
+        if training.keep_checkpoints < training.average:
+            raise UserError(
+                f"Expected --keep-checkpoints of at least {training.average}, "
+                "the --average at the end, received "
+                f"{training.keep_checkpoints}."
+            )
 
     def resume(
         self, saved: "RunConfig", changeable: Iterable[str], run_dir

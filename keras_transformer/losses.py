@@ -90,7 +90,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
     Args:
         label_smoothing: Epsilon of section 5.4, in [0, 1).
-        **kwargs: Passed to `keras.losses.Loss`, such as `name`.
+        name: The loss's name.
 
     Call arguments:
         y_true: Integer tensor `(B, T)`, the target, its end token included.
@@ -108,9 +108,12 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 5.4.
     """
 
-    def __init__(self, label_smoothing: float = 0.1, **kwargs) -> None:
-        kwargs.setdefault("name", "smoothed_cross_entropy")
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        label_smoothing: float = 0.1,
+        name: str = "smoothed_cross_entropy",
+    ) -> None:
+        super().__init__(name=name)
         if not 0 <= label_smoothing < 1:
             raise ValueError(
                 "`label_smoothing` must be in [0, 1). Received: "

@@ -4,9 +4,11 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_transformer.config import UserError
 from keras_transformer.distribution import ExactTransformer, make_strategy
+from keras_transformer.losses import SmoothedCrossEntropy
 
 SCRIPT = pathlib.Path(__file__).with_name("train_replicas.py")
 
@@ -66,6 +68,30 @@ def test_losses_with_dropout_are_finite_and_fall(trained, replicas, accumulate):
     losses = trained(replicas, accumulate, 0.1)["losses"]
     assert np.isfinite(losses).all()
     assert losses[-5:].mean() < losses[:5].mean()
+
+
+def test_evaluation_weighs_every_token_alike():
+    model = ExactTransformer(vocab_size=11, d_model=6, num_heads=2, ffn_dim=7)
+    model.compile(loss=SmoothedCrossEntropy(0.1), jit_compile=False)
+    random = np.random.default_rng(2)
+    batches, losses, hits = [], [], []
+    for rows, length in ((2, 3), (5, 7)):
+        source, target_in, target = random.integers(4, 11, (3, rows, length))
+        target[0, 1:] = 0
+        batches.append(((source, target_in), target))
+        logits = np.array(model((source, target_in)), "float64")
+        log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        at_target = np.take_along_axis(log_p, target[..., None], -1)[..., 0]
+        smoothed = -0.9 * at_target - 0.1 * log_p.mean(-1)
+        losses.extend(smoothed[target > 0])
+        hits.extend((logits.argmax(-1) == target)[target > 0])
+    ids = tf.TensorSpec((None, None), tf.int64)
+    data = tf.data.Dataset.from_generator(
+        lambda: iter(batches), output_signature=((ids, ids), ids)
+    )
+    results = model.evaluate(data, verbose=0, return_dict=True)
+    assert results["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+    assert results["token_accuracy"] == pytest.approx(np.mean(hits))
 
 
 def test_an_unknown_strategy_is_refused_by_name():

@@ -181,6 +181,7 @@ def error_of(capsys, *argv):
         ("--dropout", "-0.1", r"Expected --dropout in \[0, 1\), received -0.1"),
         ("--label-smoothing", "1", "Expected --label-smoothing in"),
         ("--steps", "0", "Expected --steps above 0, received 0"),
+        ("--keep-checkpoints", "3", "at least 5, the --average at the end"),
         ("--vocab-size", "12", "Expected a vocabulary size above 260"),
         ("--minutes", "0", "Expected --minutes above 0, received 0"),
         ("--accumulate", "0", "Expected --accumulate above 0, received 0"),

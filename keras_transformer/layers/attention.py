@@ -17,8 +17,8 @@ MASKED_SCORE = -1e38
 def scaled_dot_product_attention(query, key, value, mask=None):
     """Weigh every value by how well its key answers the query (equation 1).
 
-    The softmax runs in float32 under every dtype policy: float16 scores lose
-    the differences it has to rank.
+    The softmax runs in float32 under every dtype policy: a sum of many float16
+    exponentials loses the small ones.
 
     Args:
         query: Float tensor `(B, H, T, K)`.
