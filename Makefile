@@ -12,8 +12,8 @@ EXPORT := exported/demo
 
 demo: $(VENV)/run.stamp
 	$(BIN)/python train.py --preset demo --corpus demo --run-dir $(RUN)
-	test -d $(EXPORT)/1 || \
-		$(BIN)/python export.py --run-dir $(RUN) --output $(EXPORT)
+	rm -rf $(EXPORT)
+	$(BIN)/python export.py --run-dir $(RUN) --output $(EXPORT)
 	$(BIN)/python -m keras_transformer evaluate --run-dir $(RUN)
 	$(BIN)/python examples/ask_saved_model.py $(EXPORT)/1 \
 		"The lamp costs two hundred and twelve euros and seven cents."
@@ -33,6 +33,8 @@ $(VENV)/run.stamp: requirements.txt
 		sys.exit("Python 3.10 to 3.13 is needed, found %s; name one with " \
 		"make PYTHON=..." % sys.version.split()[0])'
 	$(PYTHON) -m venv $(VENV)
+	# The pip that comes with Python 3.10 finds no solution in minutes.
+	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --requirement requirements.txt
 	touch $@
 

@@ -10,7 +10,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from keras_transformer import command_line
+from keras_transformer import command_line, config
 from keras_transformer.config import UserError
 
 logger = logging.getLogger("keras_transformer")
@@ -34,8 +34,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add(
         "--average",
         type=int,
-        default=5,
-        help="newest checkpoints averaged; default: %(default)s",
+        help="newest checkpoints averaged; default: as many as train.py did",
     )
     add(
         "--beam-size",
@@ -77,7 +76,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def export(args: argparse.Namespace) -> None:
     """Load, write, and print where to."""
-    # Takes seconds, so it comes after the arguments are known to be right.
+    # Takes seconds, which --help and a misspelt argument need not wait for.
     command_line.quiet_tensorflow()
     from keras_transformer import serving
     from keras_transformer.translator import SearchOptions, Translator
@@ -96,7 +95,10 @@ def export(args: argparse.Namespace) -> None:
         raise UserError(str(error)) from None
     # An export that cannot succeed ends before the model is loaded.
     serving.version_path(args.output, args.version)
-    translator = Translator.from_run(args.run_dir, args.average)
+    average = args.average
+    if average is None:
+        average = config.RunConfig.load(args.run_dir).training.average
+    translator = Translator.from_run(args.run_dir, average)
     logger.info("Tracing the signatures of %s", args.run_dir)
     path = serving.export(translator, args.output, args.version, options)
     print(path)

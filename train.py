@@ -8,13 +8,15 @@ from the preset.
 """
 
 import argparse
-import contextlib
 import dataclasses
 import itertools
 import logging
 import pathlib
 import random
+import resource
+import shutil
 import sys
+import zlib
 
 from keras_transformer import command_line, config
 from keras_transformer.config import UserError
@@ -33,10 +35,10 @@ from keras_transformer.data import batching, corpora  # noqa: E402
 from keras_transformer.data.tokenizer import Tokenizer  # noqa: E402
 from keras_transformer.losses import SmoothedCrossEntropy  # noqa: E402
 from keras_transformer.schedules import TransformerSchedule  # noqa: E402
+from keras_transformer.translator import TOKENIZER_FILE  # noqa: E402
 
 logger = logging.getLogger("keras_transformer")
 
-TOKENIZER_FILE = "tokenizer.model"
 VALIDATION_SAMPLE = 200  # sentences
 # A few thousand sentences in large batches would be mostly padding.
 VALIDATION_TOKENS = 4_096
@@ -66,7 +68,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         required=True,
         help="demo, a folder of SPLIT.LANG files, or tfds:NAME[/CONFIG]",
     )
-    add("--run-dir", required=True, type=pathlib.Path)
+    add("--run-dir", type=pathlib.Path, help="default: runs/PRESET")
     add("--source-lang", default="en")
     add("--target-lang", default="de")
     add("--train-split", default="train")
@@ -105,6 +107,8 @@ def run_config(args: argparse.Namespace) -> config.RunConfig:
         )
     preset = config.PRESETS[args.preset]
     given = {name: v for name, v in vars(args).items() if v is not None}
+    if "checkpoint_minutes" in given:
+        given.setdefault("checkpoint_steps", None)  # Overrules a preset's.
     model, training = (
         dataclasses.replace(
             part,
@@ -136,6 +140,21 @@ def run_config(args: argparse.Namespace) -> config.RunConfig:
     return run
 
 
+def check_run_dir(run_dir):
+    """Refuse a place that is no run directory and cannot become one."""
+    if not run_dir.is_dir():
+        raise UserError(
+            f"Expected a directory as --run-dir, received {run_dir}, which is "
+            "a file; choose another name."
+        )
+    has_config = (run_dir / config.CONFIG_FILE).exists()
+    if not has_config and checkpoints.list_checkpoints(run_dir):
+        raise UserError(
+            f"{run_dir} has checkpoints but no {config.CONFIG_FILE} that says "
+            "of what; restore the file, or choose another --run-dir."
+        )
+
+
 def prepare_tokenizer(run, run_dir, corpus):
     """Train the vocabulary, or load it where the run has one.
 
@@ -157,13 +176,13 @@ def prepare_tokenizer(run, run_dir, corpus):
                 run.model, vocab_size=tokenizer.vocab_size
             ),
         )
-    run.save(run_dir)
     return run, tokenizer
 
 
 def prepare_data(run, run_dir, corpus, tokenizer):
     """Training plan, validation batches, and the pairs to watch BLEU on."""
     recipe = run.training
+    vocabulary = zlib.crc32((run_dir / TOKENIZER_FILE).read_bytes())
     records = {}
     for split, max_length in (
         (run.train_split, recipe.max_length),
@@ -174,7 +193,7 @@ def prepare_data(run, run_dir, corpus, tokenizer):
             tokenizer,
             run_dir / "records" / split,
             max_length=max_length,
-            fingerprint=corpus.fingerprint(split),
+            fingerprint=f"{corpus.fingerprint(split)} {vocabulary:x}",
             progress=callbacks.log_count(f"pairs of {split} tokenised"),
         )
     train = records[run.train_split]
@@ -244,15 +263,7 @@ def fit(run, run_dir, model, data, tokenizer, start, minutes):
         verbose=0,
         callbacks=[
             stopwatch,
-            callbacks.ShowProgress(now, history, recipe.steps, minutes),
-            callbacks.Validation(
-                now,
-                history,
-                validation,
-                sample,
-                tokenizer,
-                recipe.validation_steps,
-            ),
+            # First of those that take time: a second signal finds it done.
             checkpoints.SaveCheckpoints(
                 run_dir,
                 now,
@@ -261,6 +272,16 @@ def fit(run, run_dir, model, data, tokenizer, start, minutes):
                 recipe.keep_checkpoints,
             ),
             stop,
+            callbacks.ShowProgress(now, history, recipe.steps, minutes),
+            callbacks.Validation(
+                now,
+                history,
+                validation,
+                sample,
+                tokenizer,
+                recipe.validation_steps,
+                stop,
+            ),
         ],
     )
     return stop.signal
@@ -280,6 +301,10 @@ def finish(run, run_dir):
         curves.draw(run_dir),
     )
     logger.info(
+        "Peak memory: %.1f GB.",
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    )
+    logger.info(
         "Next: python -m keras_transformer evaluate --run-dir %s, or "
         "python -m keras_transformer translate --run-dir %s < FILE, or "
         "python export.py --run-dir %s --output DIR",
@@ -290,18 +315,22 @@ def finish(run, run_dir):
 def main(argv=None) -> int:
     """Train, or go on training; returns an exit code."""
     args = parse_args(argv)
-    run_dir = args.run_dir
     run = run_config(args)
+    run_dir = args.run_dir or pathlib.Path("runs", run.preset)
     strategy = distribution.make_strategy(args.strategy)
     corpus = corpora.open_corpus(run.corpus, run.source_lang, run.target_lang)
     for split in (run.train_split, run.validation_split):
         corpus.pairs(split)  # Fails now, not after an hour, if it must.
+    is_new = not run_dir.exists()
+    if not is_new:
+        check_run_dir(run_dir)
     try:
         run, tokenizer = prepare_tokenizer(run, run_dir, corpus)
         data = prepare_data(run, run_dir, corpus, tokenizer)
-    except UserError:
-        with contextlib.suppress(OSError):
-            run_dir.rmdir()  # Only if it is empty.
+        run.save(run_dir)
+    except (UserError, OSError):
+        if is_new:
+            shutil.rmtree(run_dir, ignore_errors=True)
         raise
     with strategy.scope():
         model = build_model(run, args.accumulate)

@@ -1,4 +1,4 @@
-"""Ask an exported SavedModel for translations, with TensorFlow alone.
+"""Ask an exported SavedModel for translations, without this package.
 
 Example:
     python examples/ask_saved_model.py exported/demo/1 "three hundred and two"

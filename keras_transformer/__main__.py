@@ -47,8 +47,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     add(
         "--average",
         type=int,
-        default=5,
-        help="newest checkpoints averaged; default: %(default)s",
+        help="newest checkpoints averaged; default: as many as train.py did",
     )
     add(
         "--beam-size",
@@ -119,8 +118,8 @@ def translate(args: argparse.Namespace) -> None:
     LINE counts from 1; SCORE is the length-normalised log-probability in
     nats. There are fewer where the search finds fewer; an empty line has one.
     """
-    check_numbers(args)
-    config.RunConfig.load(args.run_dir)
+    run = config.RunConfig.load(args.run_dir)
+    average = args.average or run.training.average
     if args.output and args.output.exists():
         raise UserError(
             f"Expected a new file as --output, but {args.output} exists; "
@@ -134,7 +133,7 @@ def translate(args: argparse.Namespace) -> None:
             output = stack.enter_context(lines.write_whole(args.output))
         from keras_transformer.translator import Translator
 
-        translator = Translator.from_run(args.run_dir, args.average)
+        translator = Translator.from_run(args.run_dir, average)
         on_screen = not args.output and sys.stdout.isatty()
         progress = stack.enter_context(Progress(total, bar=not on_screen))
         for chunk in lines.chunks(lines.read_lines(file, name)):
@@ -163,7 +162,6 @@ def evaluate(args: argparse.Namespace) -> None:
     The translations go to RUN/evaluation/SPLIT.LANG.txt and all figures to
     RUN/evaluation/SPLIT.json, in place of those of an earlier evaluation.
     """
-    check_numbers(args)
     run = config.RunConfig.load(args.run_dir)
     from keras_transformer.data import corpora
 
@@ -173,8 +171,9 @@ def evaluate(args: argparse.Namespace) -> None:
     from keras_transformer import checkpoints, evaluation
     from keras_transformer.translator import Translator
 
-    translator = Translator.from_run(args.run_dir, args.average)
-    averaged = checkpoints.newest_undamaged(args.run_dir, args.average)
+    average = args.average or run.training.average
+    translator = Translator.from_run(args.run_dir, average)
+    averaged = checkpoints.newest_undamaged(args.run_dir, average)
     folder = args.run_dir / EVALUATION_FOLDER
     folder.mkdir(exist_ok=True)
     text_path = folder / f"{args.split}.{run.target_lang}.txt"
@@ -305,6 +304,7 @@ class Progress:
 def main(argv=None) -> int:
     """Run a verb; returns an exit code."""
     args = parse_args(argv)
+    check_numbers(args)
     command_line.quiet_tensorflow()
     args.verb(args)
     return command_line.DONE

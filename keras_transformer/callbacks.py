@@ -5,14 +5,14 @@ import logging
 import pathlib
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import keras
 import rich.console
 import rich.progress
-import sacrebleu
 import tensorflow as tf
 
+from keras_transformer import evaluation
 from keras_transformer.checkpoints import Progress
 from keras_transformer.translator import Translator
 
@@ -261,9 +261,12 @@ class Validation(keras.callbacks.Callback):
         sample: Pairs of source and target text.
         tokenizer: The run's tokenizer.
         steps: Updates between validations.
+        stop: A `StopTraining`; after a signal nothing is validated.
     """
 
-    def __init__(self, now, history, batches, sample, tokenizer, steps) -> None:
+    def __init__(
+        self, now, history, batches, sample, tokenizer, steps, stop
+    ) -> None:
         super().__init__()
         self.now = now
         self.history = history
@@ -271,6 +274,7 @@ class Validation(keras.callbacks.Callback):
         self.sources, self.targets = zip(*sample, strict=True)
         self.tokenizer = tokenizer
         self.steps = steps
+        self.stop = stop
         self.translator = None
 
     def on_train_batch_end(self, batch, logs=None):
@@ -278,7 +282,7 @@ class Validation(keras.callbacks.Callback):
             self.validate()
 
     def on_train_end(self, logs=None):
-        if self.now().step % self.steps:
+        if self.now().step % self.steps and not self.stop.signal:
             self.validate()
 
     def validate(self):
@@ -286,17 +290,18 @@ class Validation(keras.callbacks.Callback):
         if self.translator is None:
             self.translator = Translator(self.model, self.tokenizer)
         translations = self.translator.translate(self.sources, beam_size=1)
-        bleu = corpus_bleu(translations, self.targets)
+        bleu = evaluation.bleu(translations, self.targets)
         now = self.now()
         logger.info(
             "step %d  validation loss %.3f  perplexity %.2f  accuracy %.1f %%  "
-            "BLEU %.1f (greedy, %d sentences)",
+            "BLEU %.1f (greedy, %d sentences, %s)",
             now.step,
             results["loss"],
             results["perplexity"],
             100 * results["token_accuracy"],
-            bleu,
+            bleu.value,
             len(self.sources),
+            bleu.signature,
         )
         logger.info("    source      %s", self.sources[0])
         logger.info("    translation %s", translations[0])
@@ -305,7 +310,7 @@ class Validation(keras.callbacks.Callback):
             validation_loss=results["loss"],
             validation_perplexity=results["perplexity"],
             validation_accuracy=results["token_accuracy"],
-            validation_bleu=bleu,
+            validation_bleu=bleu.value,
         )
 
 
@@ -320,11 +325,6 @@ def log_count(what: str, seconds: float = 30.0) -> Callable[[int], None]:
             last = time.monotonic()
 
     return count
-
-
-def corpus_bleu(translations: Sequence[str], targets: Sequence[str]) -> float:
-    """SacreBLEU's default BLEU, 0–100."""
-    return sacrebleu.corpus_bleu(list(translations), [list(targets)]).score
 
 
 def _clock(seconds):

@@ -9,7 +9,9 @@ A checkpoint is a folder `checkpoints/step-000001200` of a run directory:
 It is written under a temporary name and renamed, so it is whole or absent.
 """
 
+import contextlib
 import dataclasses
+import errno
 import json
 import logging
 import os
@@ -90,7 +92,9 @@ def save_checkpoint(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        model.save_weights(partial / _WEIGHTS_FILE)
+        _check_space(model, partial)
+        with _without_optimizer(model):
+            model.save_weights(partial / _WEIGHTS_FILE)
         np.savez(partial / _TRAINING_FILE, **_training_arrays(model))
         state = {
             **dataclasses.asdict(progress),
@@ -131,7 +135,11 @@ def restore_checkpoint(
     if not list_checkpoints(run_dir):
         return Progress()
     path, state = newest_undamaged(run_dir, 1)[0]
-    model.load_weights(path / _WEIGHTS_FILE)
+    for later in list_checkpoints(run_dir):
+        if _step_of(later) > _step_of(path):  # Damaged: out of the count.
+            later.rename(later.with_name(f".damaged-{later.name}"))
+    with _without_optimizer(model):
+        model.load_weights(path / _WEIGHTS_FILE)
     with np.load(path / _TRAINING_FILE) as arrays:
         for name, variable in _training_variables(model).items():
             variable.assign(arrays[name])
@@ -270,6 +278,29 @@ def _seed_generators(model):
     ]
 
 
+def _check_space(model, folder):
+    """Fail before the first byte: HDF5 may crash the process on a full disk."""
+    variables = [*model.weights, *model.optimizer.variables]
+    needed = sum(
+        int(np.prod(v.shape)) * np.dtype(v.dtype).itemsize for v in variables
+    )
+    if shutil.disk_usage(folder).free < 1.1 * needed:
+        raise OSError(
+            errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder.parent)
+        )
+
+
+@contextlib.contextmanager
+def _without_optimizer(model):
+    """Keep the optimizer, which `training.npz` holds, out of a weights file."""
+    optimizer = getattr(model, "optimizer", None)
+    model.optimizer = None
+    try:
+        yield
+    finally:
+        model.optimizer = optimizer
+
+
 def _training_arrays(model):
     return {
         name: keras.ops.convert_to_numpy(variable)
@@ -318,6 +349,7 @@ def _read_state(path):
     """The checkpoint's state and, if it is damaged, in what way."""
     try:
         state = json.loads((path / _STATE_FILE).read_text())
+        Progress(state["step"], state["seconds"])
         for name, expected in state["files"].items():
             if _checksum(path / name) != expected:
                 return state, f"{name} has another checksum"

@@ -1,5 +1,6 @@
 """What every command does alike: logs, exit codes, errors as one sentence."""
 
+import errno
 import logging
 import os
 import sys
@@ -42,11 +43,13 @@ def run(command: Callable[[], int | None]) -> int:
     except OSError as error:
         reason = " ".join(str(error.strerror or error).split())
         where = f"{error.filename}: " if error.filename else ""
-        print(
-            f"error: {where}{reason}; free space or choose a place that can "
-            "be written, then run the same command again.",
-            file=sys.stderr,
-        )
+        advice = ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            advice = (
+                "; free space or choose a place that can be written, then run "
+                "the same command again"
+            )
+        print(f"error: {where}{reason}{advice}.", file=sys.stderr)
         return WRONG
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

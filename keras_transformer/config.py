@@ -227,6 +227,11 @@ class RunConfig:
                 "Expected two languages, received "
                 f"{self.source_lang} for both sides."
             )
+        if self.train_split == self.validation_split:
+            raise UserError(
+                "Expected two splits, received "
+                f"{self.train_split} for training and validation."
+            )
         model, training = self.model, self.training
         for name, value, good, wanted in (
             ("dropout", model.dropout, 0 <= model.dropout < 1, "in [0, 1)"),
@@ -236,6 +241,7 @@ class RunConfig:
                 0 <= training.label_smoothing < 1,
                 "in [0, 1)",
             ),
+            ("seed", training.seed, 0 <= training.seed < 2**32, "in [0, 2^32)"),
             (
                 "precision",
                 training.precision,
@@ -315,8 +321,10 @@ class RunConfig:
             return cls(
                 **{
                     **fields,
-                    "model": ModelConfig(**fields["model"]),
-                    "training": TrainingConfig(**fields["training"]),
+                    "model": _with_all_fields(ModelConfig, fields["model"]),
+                    "training": _with_all_fields(
+                        TrainingConfig, fields["training"]
+                    ),
                 }
             )
         except (FileNotFoundError, NotADirectoryError):
@@ -329,3 +337,11 @@ class RunConfig:
                 f"{path} is not a configuration this version can read "
                 f"({error}); train the run again or restore the file."
             ) from None
+
+
+def _with_all_fields(kind, values):
+    """Build `kind`; a `ValueError` where a default would have to stand in."""
+    missing = {field.name for field in dataclasses.fields(kind)} - set(values)
+    if missing:
+        raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+    return kind(**values)

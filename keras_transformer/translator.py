@@ -89,6 +89,11 @@ class SearchOptions:
                     f"`{name}` must be at least {least}. Received: "
                     f"{name}={value}"
                 )
+        if self.max_length is not None and self.max_length < self.min_length:
+            raise ValueError(
+                "`max_length` must be at least `min_length`. Received: "
+                f"max_length={self.max_length}, min_length={self.min_length}"
+            )
 
 
 class Translator:

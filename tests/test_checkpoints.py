@@ -1,6 +1,8 @@
 import dataclasses
 import logging
+import shutil
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -118,6 +120,24 @@ def test_a_write_that_fails_leaves_nothing_and_hides_nothing(
     assert names == {"step-000000001", "step-000000002", "step-000000003"}
 
 
+def test_too_little_space_is_noticed_before_anything_is_written(
+    run_dir, monkeypatch
+):
+    free = shutil.disk_usage(run_dir)._replace(free=100)
+    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda path: free)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoints.save_checkpoint(run_dir, make_model(4), Progress(4))
+    assert len(list((run_dir / "checkpoints").iterdir())) == 3
+
+
+def test_the_optimizer_is_written_once(run_dir):
+    with h5py.File(
+        run_dir / "checkpoints" / "step-000000003" / "model.weights.h5"
+    ) as file:
+        assert "optimizer" not in file
+        assert "embedding" in file
+
+
 def test_a_half_written_folder_is_no_checkpoint(run_dir):
     (run_dir / "checkpoints" / ".partial-step-000000009").mkdir()
     assert [p.name for p in checkpoints.list_checkpoints(run_dir)][-1] == (
@@ -156,6 +176,11 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     with caplog.at_level(logging.WARNING):
         progress = checkpoints.restore_checkpoint(run_dir, model)
     assert progress.step == 2
+    # Out of the way, so that it neither counts nor stands for the newest.
+    assert [p.name[-1] for p in checkpoints.list_checkpoints(run_dir)] == [
+        "1",
+        "2",
+    ]
     assert "damaged checkpoint" in caplog.text
     assert "step-000000003" in caplog.text
     np.testing.assert_array_equal(

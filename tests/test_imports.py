@@ -40,7 +40,7 @@ FLOORS = [
         "distribution": {"config", "losses", "metrics", "model"},
     },
     {
-        "callbacks": {"checkpoints", "config", "translator"},
+        "callbacks": {"checkpoints", "evaluation", "translator"},
         "curves": {"callbacks"},
         "evaluation": {"config", "data", "translator"},
         "serving": {"config", "translator"},
@@ -61,6 +61,7 @@ FLOOR = {module: i for i, floor in enumerate(FLOORS) for module in floor}
 ON_ONE_FLOOR = {
     ("metrics", "losses"),
     ("translator", "checkpoints"),
+    ("callbacks", "evaluation"),
     ("curves", "callbacks"),
     ("__main__", "evaluation"),
 }

@@ -144,4 +144,23 @@ def test_the_header_can_be_read_by_eye(tmp_path):
         "dtype": "uint16",
         "dropped": 0,
         "empty": 1,
+        # In bytes: 2 for an id, 4 for a length.
+        "sizes": {
+            name: (tmp_path / "r" / name).stat().st_size
+            for name in (
+                "source.ids",
+                "source.lengths",
+                "target.ids",
+                "target.lengths",
+            )
+        },
     }
+
+
+def test_records_that_lost_a_piece_are_made_again(tmp_path):
+    build([("5 6", "7")], tmp_path / "r", max_length=5)
+    path = tmp_path / "r" / "target.ids"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:1])
+    build([("5 6", "7")], tmp_path / "r", max_length=5)
+    assert path.read_bytes() == whole

@@ -181,6 +181,9 @@ def error_of(capsys, *argv):
         ("--dropout", "-0.1", r"Expected --dropout in \[0, 1\), received -0.1"),
         ("--label-smoothing", "1", "Expected --label-smoothing in"),
         ("--steps", "0", "Expected --steps above 0, received 0"),
+        ("--seed", "-1", r"Expected --seed in \[0, 2\^32\), received -1"),
+        ("--validation-split", "train", "two splits, received train for"),
+        ("--max-length", "2", "none with text and at most 2 tokens"),
         ("--keep-checkpoints", "3", "at least 5, the --average at the end"),
         ("--vocab-size", "12", "Expected a vocabulary size above 260"),
         ("--minutes", "0", "Expected --minutes above 0, received 0"),
@@ -249,7 +252,7 @@ def test_a_run_directory_that_is_a_file_is_one_sentence(
 ):
     (tmp_path / "run").write_text("")
     error = error_of(capsys, *arguments(corpus, tmp_path / "run"))
-    assert "run" in error
+    assert "Expected a directory as --run-dir" in error
 
 
 def test_a_full_disk_is_one_sentence(corpus, tmp_path, capsys, monkeypatch):

@@ -53,9 +53,7 @@ class Corpus:
             UserError: If there is no such split, or its sides are empty or
                 of unequal length. While iterating: if text is not UTF-8.
         """
-        found = split
-        if split == "val" and split not in self.splits:
-            found = "validation"
+        found = self._real_name(split)
         if found not in self.splits:
             raise config.UserError(
                 f"Expected a split of {self.name} in {self.source_lang} and "
@@ -64,11 +62,17 @@ class Corpus:
             )
         return self.read(found)
 
+    def _real_name(self, split: str) -> str:
+        if split == "val" and split not in self.splits:
+            return "validation"
+        return split
+
     def fingerprint(self, split: str) -> str:
         """Name a split and, of a folder, the state of its files.
 
         Token records with another fingerprint are of another text.
         """
+        split = self._real_name(split)
         parts = [self.name, split, self.source_lang, self.target_lang]
         for language in (self.source_lang, self.target_lang):
             path = pathlib.Path(self.name, f"{split}.{language}")

@@ -115,7 +115,7 @@ class TokenisedCorpus:
         key = {"fingerprint": fingerprint, "max_length": max_length}
         if directory.exists():
             found = _read_header(directory)
-            if key.items() <= found.items():
+            if key.items() <= found.items() and _is_whole(directory, found):
                 return cls.load(directory)
         partial = directory.with_name(directory.name + ".tmp")
         shutil.rmtree(partial, ignore_errors=True)
@@ -124,7 +124,9 @@ class TokenisedCorpus:
             header = _write_records(
                 pairs, tokenizer, partial, max_length, progress
             )
-            (partial / RECORDS_FILE).write_text(json.dumps({**key, **header}))
+            sizes = {p.name: p.stat().st_size for p in partial.iterdir()}
+            header = {**key, **header, "sizes": sizes}
+            (partial / RECORDS_FILE).write_text(json.dumps(header))
             if directory.exists():
                 shutil.rmtree(directory)
             partial.rename(directory)
@@ -152,12 +154,21 @@ class TokenisedCorpus:
 
 def _read_header(directory: pathlib.Path) -> dict:
     try:
-        return json.loads((directory / RECORDS_FILE).read_text())
-    except (OSError, ValueError):
+        return dict(json.loads((directory / RECORDS_FILE).read_text()))
+    except (OSError, ValueError, TypeError):
         raise config.UserError(
             f"Expected token records in {directory}, found no readable "
             f"{RECORDS_FILE}; remove or rename what is there."
         ) from None
+
+
+def _is_whole(directory: pathlib.Path, header: dict) -> bool:
+    """Whether every file has the size it was written with."""
+    return "sizes" in header and all(
+        (directory / name).is_file()
+        and (directory / name).stat().st_size == size
+        for name, size in header["sizes"].items()
+    )
 
 
 def _write_records(

@@ -63,7 +63,7 @@ class TiedEmbedding(keras.layers.Layer):
             inputs: Float tensor `(..., D)`.
 
         Returns:
-            Float32 tensor `(..., V)`.
+            Float32 tensor `(..., V)`; the product runs in the compute dtype.
         """
         table = ops.cast(self.table, self.compute_dtype)
         flat = ops.reshape(inputs, (-1, self.d_model))
