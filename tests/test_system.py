@@ -29,13 +29,13 @@ def run(main, *argv):
 def run_dir(tmp_path_factory):
     """A run that has learnt the ten words."""
     folder = tmp_path_factory.mktemp("system")
-    corpus = write_digits(folder, train=1_009, val=53, test=101)
+    corpus = write_digits(folder, train=5_003, val=53, test=101)
     code = run(
         train.main,
         *("--preset", "demo", "--corpus", corpus, "--vocab-size", "310"),
         *("--run-dir", folder / "run", "--batch-tokens", "512"),
-        *("--steps", "600", "--warmup-steps", "200"),
-        *("--checkpoint-steps", "20", "--validation-steps", "200"),
+        *("--steps", "2000", "--warmup-steps", "300"),
+        *("--checkpoint-steps", "50", "--validation-steps", "1000"),
     )
     assert code == 0
     return folder / "run"
