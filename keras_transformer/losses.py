@@ -20,7 +20,7 @@ def token_cross_entropies(target, logits, label_smoothing=0.0):
     The gradient is written by hand: softmax minus the reference, the latter as
     one constant and one value a row. Automatic differentiation of the line
     above took 83 ms for 4,096 × 8,000 on two cores, TensorFlow's fused
-    operator without smoothing 55 ms, this 30 ms.
+    operator without smoothing 55 ms, this 39 ms.
 
     Args:
         target: Integer tensor `(B, T)`.
