@@ -2,6 +2,8 @@
 
 Example:
     python export.py --run-dir runs/demo --output exported/demo
+
+`--format ctranslate2` writes a CTranslate2 model instead.
 """
 
 import argparse
@@ -10,10 +12,11 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from keras_transformer import command_line, config
-from keras_transformer.config import UserError
+from keras_transformer import command_line, search_flags
 
 logger = logging.getLogger("keras_transformer")
+
+_OF_EVERY_FORMAT = ("run_dir", "output", "format", "quantize", "average")
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -30,78 +33,83 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         type=pathlib.Path,
         help="folder of all versions; this one goes to OUTPUT/VERSION",
     )
+    add(
+        "--format",
+        choices=("savedmodel", "ctranslate2"),
+        default="savedmodel",
+        help="ctranslate2 needs that package, goes to OUTPUT itself and is "
+        "told how to search when it translates; default: %(default)s",
+    )
+    add(
+        "--quantize",
+        choices=("float32", "float16", "int8"),
+        default="float32",
+        help="how weights are stored; float16 takes half the space and "
+        "computes in float32, int8 is for ctranslate2; default: %(default)s",
+    )
     add("--version", type=int, default=1, help="default: %(default)s")
     add(
-        "--average",
-        type=int,
-        help="newest checkpoints averaged; default: as many as train.py did",
+        "--name",
+        help="what TensorFlow Serving calls the model; default: the name of "
+        "the folder OUTPUT",
     )
     add(
-        "--beam-size",
+        "--max-batch-size",
         type=int,
-        default=4,
-        help="1 is greedy; default: %(default)s",
+        help="texts that TensorFlow Serving translates together; default: 32, "
+        "or what OUTPUT/batching_parameters.txt says",
     )
-    add(
-        "--length-penalty",
-        type=float,
-        default=0.6,
-        help="alpha of ((5 + length) / 6)^alpha; default: %(default)s",
-    )
-    add(
-        "--n-best",
-        type=int,
-        help="translations in the signature n_best; default: 4, or the beam "
-        "size if that is smaller",
-    )
-    add(
-        "--max-source-length",
-        type=int,
-        default=256,
-        help="tokens after which a source is cut; default: %(default)s",
-    )
-    add(
-        "--min-length",
-        type=int,
-        default=0,
-        help="fewest tokens of a translation; default: %(default)s",
-    )
-    add(
-        "--max-length",
-        type=int,
-        help="most tokens of a translation; default: source length + 50",
-    )
-    return parser.parse_args(argv)
+    search_flags.add_average_flag(parser)
+    search_flags.add_search_flags(parser, n_best=None)
+    args = parser.parse_args(argv)
+    if args.format == "ctranslate2":
+        for name, value in vars(args).items():
+            if name not in _OF_EVERY_FORMAT and value != parser.get_default(
+                name
+            ):
+                parser.error(
+                    f"--{name.replace('_', '-')} belongs to --format "
+                    "savedmodel; leave it out and tell CTranslate2 when it "
+                    "translates"
+                )
+    elif args.quantize == "int8":
+        parser.error(
+            "--quantize int8 belongs to --format ctranslate2, since TensorFlow "
+            "computes no faster in int8; ask for float16 or the other format"
+        )
+    return args
 
 
 def export(args: argparse.Namespace) -> None:
     """Load, write, and print where to."""
+    options = search_flags.options_from(args)
     # Takes seconds, which --help and a misspelt argument need not wait for.
     command_line.quiet_tensorflow()
+    if args.format == "ctranslate2":
+        return export_to_ctranslate2(args)
     from keras_transformer import serving
-    from keras_transformer.translator import SearchOptions, Translator
+    from keras_transformer.serving_kit import ServingKit
+    from keras_transformer.translator import Translator
 
-    n_best = min(4, args.beam_size) if args.n_best is None else args.n_best
-    try:
-        options = SearchOptions(
-            beam_size=args.beam_size,
-            length_penalty=args.length_penalty,
-            n_best=n_best,
-            min_length=args.min_length,
-            max_length=args.max_length,
-            max_source_length=args.max_source_length,
-        )
-    except ValueError as error:
-        raise UserError(str(error)) from None
     # An export that cannot succeed ends before the model is loaded.
     serving.version_path(args.output, args.version)
-    average = args.average
-    if average is None:
-        average = config.RunConfig.load(args.run_dir).training.average
-    translator = Translator.from_run(args.run_dir, average)
+    kit = ServingKit.plan(args.output, args.name, args.max_batch_size)
+    translator = Translator.from_run(args.run_dir, args.average)
     logger.info("Tracing the signatures of %s", args.run_dir)
-    path = serving.export(translator, args.output, args.version, options)
+    path = serving.export(
+        translator, args.output, args.version, options, kit, args.quantize
+    )
     print(path)
+
+
+def export_to_ctranslate2(args: argparse.Namespace) -> None:
+    """As `export`, for the other format."""
+    from keras_transformer import ctranslate2_export
+    from keras_transformer.translator import Translator
+
+    ctranslate2_export.check_output(args.output)
+    translator = Translator.from_run(args.run_dir, args.average)
+    print(ctranslate2_export.export(translator, args.output, args.quantize))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,18 +4,23 @@ Example:
     python train.py --preset demo --corpus demo --run-dir runs/demo
 
 The same command again resumes at the last checkpoint. What is not given comes
-from the preset.
+from the preset. @FILE stands for the arguments in a file, such as
+@recipes/wmt14-en-de-base.args; --dry-run tells what the training would cost.
 """
 
 import argparse
 import dataclasses
 import itertools
 import logging
+import os
 import pathlib
 import random
 import resource
+import shlex
 import shutil
+import signal
 import sys
+import tempfile
 import zlib
 
 from keras_transformer import command_line, config
@@ -26,14 +31,22 @@ command_line.quiet_tensorflow()
 import keras  # noqa: E402
 
 from keras_transformer import (  # noqa: E402
+    averaging,
     callbacks,
     checkpoints,
     curves,
     distribution,
+    dry_run,
+    workers,
 )
+from keras_transformer.compilations import Compilations  # noqa: E402
 from keras_transformer.data import batching, corpora  # noqa: E402
 from keras_transformer.data.tokenizer import Tokenizer  # noqa: E402
+from keras_transformer.guard import StopOnNonFinite  # noqa: E402
+from keras_transformer.history import History  # noqa: E402
 from keras_transformer.losses import SmoothedCrossEntropy  # noqa: E402
+from keras_transformer.optimizers import Adam  # noqa: E402
+from keras_transformer.progress import ShowProgress, log_count  # noqa: E402
 from keras_transformer.schedules import TransformerSchedule  # noqa: E402
 from keras_transformer.translator import TOKENIZER_FILE  # noqa: E402
 
@@ -42,6 +55,8 @@ logger = logging.getLogger("keras_transformer")
 VALIDATION_SAMPLE = 200  # sentences
 # A few thousand sentences in large batches would be mostly padding.
 VALIDATION_TOKENS = 4_096
+
+XLA = {"auto": "auto", "on": True, "off": False}
 
 # Fields of a recipe that a resumed run may change: they say how long to train
 # and what to keep, not what comes out.
@@ -53,6 +68,30 @@ CHANGEABLE = (
     "keep_checkpoints",
     "validation_steps",
 )
+
+
+def with_files(argv: list[str]) -> list[str]:
+    """Put the arguments that a file holds in the place of its `@FILE`."""
+    arguments = []
+    for argument in argv:
+        if not argument.startswith("@"):
+            arguments.append(argument)
+            continue
+        path = pathlib.Path(argument[1:])
+        try:
+            text = path.read_text(encoding="utf-8")
+            arguments += shlex.split(text, comments=True)
+        except OSError as error:
+            raise UserError(
+                f"Expected a file of arguments after @, received {path} "
+                f"({error.strerror}); the recipes are in recipes/."
+            ) from None
+        except ValueError as error:
+            raise UserError(
+                f"Expected arguments and # comments in {path}, found "
+                f"something else ({error}); correct the file."
+            ) from None
+    return arguments
 
 
 def parse_args(argv=None) -> argparse.Namespace:
@@ -91,11 +130,19 @@ def parse_args(argv=None) -> argparse.Namespace:
     add("--checkpoint-steps", type=int, help="updates between checkpoints")
     add("--keep-checkpoints", type=int, help="newest checkpoints kept")
     add("--validation-steps", type=int, help="updates between validations")
+    add("--ema", type=float, help="moving average of the weights, in (0, 1)")
     add("--precision", help="float32, mixed_bfloat16 or mixed_float16")
     add("--seed", type=int, help="fixes weights, data order and dropout")
-    add("--strategy", default="auto", help=", ".join(distribution.STRATEGIES))
+    add("--strategy", default="auto", help=", ".join(workers.STRATEGIES))
     add("--accumulate", type=int, default=1, help="micro-batches of a batch")
-    return parser.parse_args(argv)
+    add(
+        "--xla",
+        default="auto",
+        choices=XLA,
+        help="compile the gradient for every batch shape; auto: on GPUs",
+    )
+    add("--dry-run", action="store_true", help="print the costs, train nothing")
+    return parser.parse_args(with_files(sys.argv[1:] if argv is None else argv))
 
 
 def run_config(args: argparse.Namespace) -> config.RunConfig:
@@ -194,7 +241,7 @@ def prepare_data(run, run_dir, corpus, tokenizer):
             run_dir / "records" / split,
             max_length=max_length,
             fingerprint=f"{corpus.fingerprint(split)} {vocabulary:x}",
-            progress=callbacks.log_count(f"pairs of {split} tokenised"),
+            progress=log_count(f"pairs of {split} tokenised"),
         )
     train = records[run.train_split]
     plan = batching.BatchPlan(train, recipe.batch_tokens, recipe.seed)
@@ -220,7 +267,7 @@ def prepare_data(run, run_dir, corpus, tokenizer):
     return plan, validation, pairs[:VALIDATION_SAMPLE]
 
 
-def build_model(run, accumulate):
+def build_model(run, accumulate, xla):
     """The model, compiled with the optimizer and the loss of section 5."""
     recipe = run.training
     keras.utils.set_random_seed(recipe.seed)
@@ -231,7 +278,7 @@ def build_model(run, accumulate):
     )
     model.compile(
         # Sections 5.3 and 5.4.
-        optimizer=keras.optimizers.Adam(
+        optimizer=Adam(
             TransformerSchedule(
                 run.model.d_model,
                 recipe.warmup_steps,
@@ -242,62 +289,121 @@ def build_model(run, accumulate):
             epsilon=1e-9,
         ),
         loss=SmoothedCrossEntropy(recipe.label_smoothing),
-        jit_compile=False,
+        jit_compile=XLA[xla],
     )
     model.optimizer.build(model.trainable_variables)
     return model
 
 
-def fit(run, run_dir, model, data, tokenizer, start, minutes):
+def local_copy(run):
+    """A model to evaluate on the chief alone."""
+    model = distribution.ExactTransformer(
+        **dataclasses.asdict(run.model), dtype=run.training.precision
+    )
+    model.compile(
+        loss=SmoothedCrossEntropy(run.training.label_smoothing),
+        jit_compile=False,
+    )
+    return model
+
+
+def fit_beside_chief(run, model, average, plan, start):
+    """Take part in every step of `fit`; returns a signal that came, or None."""
+    stopwatch = callbacks.Stopwatch(start)
+    # The chief looks at the clock.
+    stop = callbacks.StopTraining(stopwatch.now, None)
+    batches = batching.batches(plan, divmod(start.step, len(plan)))
+    try:
+        model.fit(
+            workers.share_rows(model.distribute_strategy, batches),
+            steps_per_epoch=run.training.steps - start.step,
+            shuffle=False,
+            verbose=0,
+            callbacks=[stopwatch, *([average] if average else []), stop],
+        )
+    finally:
+        stop.restore_handlers()
+    return stop.signal
+
+
+def fit(run, run_dir, model, average, data, tokenizer, start, minutes):
     """Train from `start` on; returns the signal that ended it, or None."""
     plan, validation, sample = data
     recipe = run.training
     stopwatch = callbacks.Stopwatch(start)
     now = stopwatch.now
-    history = callbacks.History(run_dir, start.step)
+    history = History(run_dir, start.step)
     stop = callbacks.StopTraining(now, minutes)
-    model.fit(
-        batching.batches(plan, divmod(start.step, len(plan))),
-        steps_per_epoch=recipe.steps - start.step,
-        shuffle=False,
-        verbose=0,
-        callbacks=[
-            stopwatch,
-            # First of those that take time: a second signal finds it done.
-            checkpoints.SaveCheckpoints(
-                run_dir,
-                now,
-                recipe.checkpoint_minutes,
-                recipe.checkpoint_steps,
-                recipe.keep_checkpoints,
-            ),
-            stop,
-            callbacks.ShowProgress(now, history, recipe.steps, minutes),
-            callbacks.Validation(
-                now,
-                history,
-                validation,
-                sample,
-                tokenizer,
-                recipe.validation_steps,
+    batches = batching.batches(plan, divmod(start.step, len(plan)))
+    strategy = model.distribute_strategy
+    guard = StopOnNonFinite(run_dir, now, plan, tokenizer)
+    show = ShowProgress(now, history, recipe.steps, minutes)
+
+    def save(progress):
+        guard.check()
+        return checkpoints.save_checkpoint(
+            run_dir,
+            model,
+            progress,
+            recipe.keep_checkpoints,
+            average.variables if average else (),
+        )
+
+    try:
+        model.fit(
+            workers.share_rows(strategy, batches),
+            steps_per_epoch=recipe.steps - start.step,
+            shuffle=False,
+            verbose=0,
+            callbacks=[
+                stopwatch,
+                *([Compilations(plan, start.step)] if model.xla else []),
+                *([average] if average else []),
+                guard,
+                # First of those that take time: a second signal finds it done.
+                callbacks.SaveCheckpoints(
+                    save,
+                    now,
+                    recipe.checkpoint_minutes,
+                    recipe.checkpoint_steps,
+                ),
                 stop,
-            ),
-        ],
-    )
+                show,
+                callbacks.Validation(
+                    now,
+                    history,
+                    validation,
+                    sample,
+                    tokenizer,
+                    recipe.validation_steps,
+                    stop,
+                    *([average.in_use] if average else []),
+                    judged=local_copy(run)
+                    if workers.are_several(strategy)
+                    else None,
+                ),
+            ],
+        )
+    finally:  # Keras ends no callback after an error.
+        stop.restore_handlers()
+        show.bar.stop()
     return stop.signal
 
 
 def finish(run, run_dir):
     """Average the newest checkpoints, draw the curve, say what is next."""
-    averaged = checkpoints.load_model(run_dir, run.training.average)
-    path = run_dir / checkpoints.AVERAGED_FILE
+    averaged = averaging.load_model(run_dir)
+    path = run_dir / averaging.AVERAGED_FILE
     partial = path.with_name(f".partial-{path.name}")
     averaged.save_weights(partial)
     partial.replace(path)
+    count = len(averaging.averaged_checkpoints(run_dir))
     logger.info(
-        "Wrote %s, the average of the last %d checkpoints, and %s.",
+        "Wrote %s, the %s, and %s.",
         path,
-        min(run.training.average, len(checkpoints.list_checkpoints(run_dir))),
+        "moving average of the weights"
+        if run.training.ema
+        else f"average of the last {count} checkpoints",
         curves.draw(run_dir),
     )
     logger.info(
@@ -312,18 +418,108 @@ def finish(run, run_dir):
     )
 
 
+def print_costs(run, run_dir, corpus, strategy, accumulate, xla):
+    """Print what the run would cost; nothing is written where it would go."""
+    corpus = dry_run.head(corpus)
+    replicas = strategy.num_replicas_in_sync
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        has_run = (run_dir / config.CONFIG_FILE).exists()
+        run, tokenizer = prepare_tokenizer(
+            run, run_dir if has_run else folder, corpus
+        )
+        plan, is_whole = dry_run.make_plan(run, corpus, tokenizer, folder)
+        if not (has_run or is_whole):  # The rest will fill the vocabulary.
+            model = dataclasses.replace(
+                run.model, vocab_size=run.requested_vocab_size
+            )
+            run = dataclasses.replace(run, model=model)
+        costs = dry_run.count(run, plan, replicas, accumulate)
+        with strategy.scope():
+            model = build_model(run, accumulate, xla)
+        measured = dry_run.measure(model, run, plan, costs.flops, replicas)
+    print(dry_run.report(run, plan, costs, measured, replicas, accumulate))
+
+
+def restore_model(args, run, run_dir, strategy):
+    """The model and its moving average, if any, and where they are."""
+    with strategy.scope():
+        model = build_model(run, args.accumulate, args.xla)
+        average = None
+        if run.training.ema:
+            average = averaging.MovingAverage(model, run.training.ema)
+        with workers.chief_first(strategy):  # It sets damaged ones aside.
+            start = checkpoints.restore_checkpoint(
+                run_dir, model, average.variables if average else ()
+            )
+    recipe = zlib.crc32(f"{run} {args.minutes}".encode())
+    workers.check_alike(
+        strategy,
+        f"update {start.step} of {run.training.steps} in {run_dir}, recipe "
+        f"{recipe:08x}",
+    )
+    return model, average, start
+
+
+def is_finished(args, run, start):
+    """Whether there is nothing left to train."""
+    over = args.minutes and start.seconds >= 60 * args.minutes
+    return over or start.step >= run.training.steps
+
+
+def train_beside_chief(args, run, run_dir, strategy):
+    """Train as another worker than the chief, which alone writes."""
+    workers.meet(strategy)  # The chief has prepared the run directory.
+    workers.wait_for_file(run_dir / config.CONFIG_FILE)
+    run = run.resume(config.RunConfig.load(run_dir), CHANGEABLE, run_dir)
+    records = batching.TokenisedCorpus.load(
+        run_dir / "records" / run.train_split
+    )
+    plan = batching.BatchPlan(
+        records, run.training.batch_tokens, run.training.seed
+    )
+    model, average, start = restore_model(args, run, run_dir, strategy)
+    if is_finished(args, run, start):
+        return command_line.DONE
+    stopped = fit_beside_chief(run, model, average, plan, start)
+    return 130 if stopped == signal.SIGINT else command_line.DONE
+
+
 def main(argv=None) -> int:
     """Train, or go on training; returns an exit code."""
     args = parse_args(argv)
     run = run_config(args)
     run_dir = args.run_dir or pathlib.Path("runs", run.preset)
-    strategy = distribution.make_strategy(args.strategy)
+    if args.dry_run and (
+        args.strategy == "multiworker" or os.environ.get("TF_CONFIG")
+    ):
+        raise UserError(
+            "Expected one machine for --dry-run, received --strategy "
+            "multiworker or TF_CONFIG; leave them out."
+        )
+    strategy = workers.make_strategy(args.strategy)
+    with workers.one_fate(strategy):
+        if workers.is_chief(strategy):
+            code = train(args, run, run_dir, strategy)
+        else:
+            code = train_beside_chief(args, run, run_dir, strategy)
+        workers.meet(strategy)  # Or who ends first would seem lost.
+    return code
+
+
+def train(args, run, run_dir, strategy):
+    """Train on this machine, or as the chief of several."""
     corpus = corpora.open_corpus(run.corpus, run.source_lang, run.target_lang)
     for split in (run.train_split, run.validation_split):
         corpus.pairs(split)  # Fails now, not after an hour, if it must.
     is_new = not run_dir.exists()
     if not is_new:
         check_run_dir(run_dir)
+    if args.dry_run:
+        print_costs(run, run_dir, corpus, strategy, args.accumulate, args.xla)
+        return command_line.DONE
+    if not is_new:
+        checkpoints.remove_leftovers(run_dir)
     try:
         run, tokenizer = prepare_tokenizer(run, run_dir, corpus)
         data = prepare_data(run, run_dir, corpus, tokenizer)
@@ -332,17 +528,15 @@ def main(argv=None) -> int:
         if is_new:
             shutil.rmtree(run_dir, ignore_errors=True)
         raise
-    with strategy.scope():
-        model = build_model(run, args.accumulate)
-        start = checkpoints.restore_checkpoint(run_dir, model)
+    workers.meet(strategy)  # The others read what is written now.
+    model, average, start = restore_model(args, run, run_dir, strategy)
     logger.info(
         "%s: %s parameters, %d replicas.",
         run.preset,
         f"{model.count_params():,}",
         strategy.num_replicas_in_sync,
     )
-    over = args.minutes and start.seconds >= 60 * args.minutes
-    if over or start.step >= run.training.steps:
+    if is_finished(args, run, start):
         logger.info(
             "%s is finished: %d updates in %.1f minutes. More --steps or "
             "--minutes would go on.",
@@ -353,7 +547,9 @@ def main(argv=None) -> int:
     else:
         if start.step:
             logger.info("Resuming after update %d.", start.step)
-        stopped = fit(run, run_dir, model, data, tokenizer, start, args.minutes)
+        stopped = fit(
+            run, run_dir, model, average, data, tokenizer, start, args.minutes
+        )
         if stopped:
             logger.info("Stopped; the same command goes on from here.")
             return 130 if stopped.name == "SIGINT" else command_line.DONE

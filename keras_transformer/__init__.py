@@ -20,6 +20,9 @@ _HOMES = {
     "Tokenizer": "data.tokenizer",
     "Translator": "translator",
     "Hypothesis": "translator",
+    "SearchOptions": "options",
+    "Sampling": "options",
+    "Attention": "alignment",
 }
 _MODULES = ("layers", "masks")
 

@@ -4,21 +4,25 @@ The search knows ids and scores, never a model: `step` says which token may
 come next, the search decides which hypotheses to follow.
 
 Axes: B batch, W beams, N hypotheses returned, V vocabulary, C candidates of
-a step, t tokens written so far, L tokens of the longest hypothesis.
+a step, P prefix, t tokens written so far, L tokens of the longest hypothesis.
 """
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from keras_transformer import config
+from keras_transformer.continuations import (
+    NONE,
+    Rules,
+    continuations,
+)
 
-Step = Callable[[tf.Tensor, tf.Tensor, Any], tuple[tf.Tensor, Any]]
+Step = Callable[..., tuple]
 
-_NONE = -float("inf")  # The score of a place that holds no hypothesis.
-_WIDEST_CHUNK = 256  # Of a row of logits, in the first stage of `top_k`.
+# Steps between two looks for finished sentences.
+BLOCK = 16
 
 
 class BeamResult(NamedTuple):
@@ -35,15 +39,27 @@ class BeamResult(NamedTuple):
     lengths: tf.Tensor
 
 
-class _Rules(NamedTuple):
+class Shared(NamedTuple):
+    """A state of the sentence, which all its beams share.
+
+    Attributes:
+        state: Nest of tensors `(B, ...)`. `step` is called with it as a fourth
+            argument and returns it as a third result. It is not reordered as
+            beams branch; every `BLOCK` steps the rows of finished sentences
+            are dropped. An axis after the first that starts with the static
+            size 0 may grow.
+        extend: Called as `extend(state, steps)` before every block of steps;
+            returns the state with room for so many more.
+    """
+
+    state: Any
+    extend: Callable[[Any, int], Any]
+
+
+class _Sentences(NamedTuple):
+    rows: tf.Tensor  # (B,) int32, their places in the result
     limits: tf.Tensor  # (B,) int32
-    beam_size: int
-    length_penalty: float
-    n_best: int
-    min_length: int
-    bos_id: int
-    eos_id: int
-    pad_id: int
+    prefix: tf.Tensor  # (B, P) int32, PAD after the last
 
 
 class _Beams(NamedTuple):
@@ -62,6 +78,10 @@ def beam_search(
     length_penalty: float = 0.6,
     n_best: int = 1,
     min_length: int = 0,
+    banned_ids: Sequence[int] = (),
+    no_repeat_ngram: int = 0,
+    prefix: tf.Tensor | None = None,
+    shared: Shared | None = None,
     bos_id: int = config.BOS_ID,
     eos_id: int = config.EOS_ID,
     pad_id: int = config.PAD_ID,
@@ -81,7 +101,8 @@ def beam_search(
         state: Nest of tensors `(B, W, ...)`, reordered along W as beams
             branch. An axis after these two that starts with the static size
             0, such as the time axis of a cache, may grow. What belongs to the
-            sentence rather than to a beam is best closed over by `step`.
+            sentence rather than to a beam is closed over by `step`, or
+            `shared`.
         max_lengths: int32 `(B,)`, each sentence's limit in tokens, the end
             token included. With the limit 0 the hypothesis is empty, score 0.
         beam_size: Live hypotheses per sentence, W. At least 1.
@@ -89,6 +110,15 @@ def beam_search(
         n_best: Hypotheses returned, N. From 1 to `beam_size`.
         min_length: Fewest tokens, the end token included, of a hypothesis
             that ends before the limit.
+        banned_ids: Tokens never produced.
+        no_repeat_ngram: No row of so many tokens occurs twice in a hypothesis;
+            0 for any. The end token occurs once in any case.
+        prefix: int32 `(B, P)`, PAD after the last: how each sentence's
+            hypotheses begin, without the end token. Taken as it is, whatever
+            else is ruled out; it counts in the score and in all lengths, and
+            is cut at the limit.
+        shared: What `step` keeps for a sentence rather than for a beam. With
+            it, sentences that are finished cost nothing in later blocks.
         bos_id: The start token, never produced.
         eos_id: The end token.
         pad_id: Fills the ids, never produced.
@@ -98,27 +128,34 @@ def beam_search(
         empty and score -inf.
 
     Raises:
-        ValueError: If `beam_size`, `length_penalty` or `n_best` is out of
-            range.
+        ValueError: If `beam_size`, `length_penalty`, `n_best` or
+            `no_repeat_ngram` is out of range.
     """
-    check_arguments(beam_size, length_penalty, n_best)
-    rules = _Rules(
-        limits=tf.cast(max_lengths, tf.int32),
+    check_arguments(beam_size, length_penalty, n_best, no_repeat_ngram)
+    rules = Rules(
         beam_size=beam_size,
         length_penalty=length_penalty,
         n_best=n_best,
         min_length=min_length,
+        banned_ids=tuple(banned_ids),
+        no_repeat_ngram=no_repeat_ngram,
         bos_id=bos_id,
         eos_id=eos_id,
         pad_id=pad_id,
     )
-    start = (tf.constant(0), _first_beams(rules), state)
-    _, beams, _ = tf.while_loop(
-        lambda position, beams, state: tf.reduce_any(_is_open(beams)),
-        functools.partial(_advance, step, rules),
-        start,
-        shape_invariants=_shape_invariants(*start),
+    limits = tf.cast(max_lengths, tf.int32)
+    if prefix is None:
+        prefix = tf.fill([tf.size(limits), 0], pad_id)
+    sentences = _Sentences(
+        tf.range(tf.size(limits)), limits, tf.cast(prefix, tf.int32)
     )
+    beams = _first_beams(rules, limits)
+    if shared is None:
+        _, beams, _, _ = _run(
+            step, rules, sentences, (tf.constant(0), beams, state, ())
+        )
+    else:
+        beams = _run_in_blocks(step, rules, sentences, beams, state, shared)
     ids = beams.finished_ids[:, :, 1:]  # (B, N, L), without BOS
     lengths = tf.reduce_sum(tf.cast(ids != pad_id, tf.int32), axis=-1)
     return BeamResult(ids, beams.finished_scores, lengths)
@@ -137,36 +174,12 @@ def length_normaliser(length: tf.Tensor, length_penalty: float) -> tf.Tensor:
     return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** length_penalty
 
 
-def top_k(rows: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """`tf.math.top_k` in two stages, several times faster on a CPU.
-
-    The k largest of a row lie in the k chunks with the largest maxima. Ties
-    go to the lower index, as in `tf.math.top_k`.
-
-    Args:
-        rows: float tensor `(B, W, V)`, V static.
-        k: How many. From 1 to V.
-
-    Returns:
-        The values `(B, W, k)`, largest first, and their int32 indices.
-    """
-    size = rows.shape[-1]
-    width = max(n for n in range(1, _WIDEST_CHUNK + 1) if size % n == 0)
-    if size // width <= k or width == 1:
-        return tf.math.top_k(rows, k)
-    batch, beams = tf.unstack(tf.shape(rows)[:2])
-    chunks = tf.reshape(rows, [batch, beams, size // width, width])
-    _, chosen = tf.math.top_k(tf.reduce_max(chunks, axis=-1), k)
-    chosen = tf.sort(chosen)  # (B, W, k); in order, so that ties stay so
-    inside = tf.gather(chunks, chosen, batch_dims=2)  # (B, W, k, width)
-    values, places = tf.math.top_k(
-        tf.reshape(inside, [batch, beams, k * width]), k
-    )
-    chunk = tf.gather(chosen, places // width, batch_dims=2)
-    return values, chunk * width + places % width
-
-
-def check_arguments(beam_size: int, length_penalty: float, n_best: int) -> None:
+def check_arguments(
+    beam_size: int,
+    length_penalty: float,
+    n_best: int,
+    no_repeat_ngram: int = 0,
+) -> None:
     """Refuse what `beam_search` cannot work with, before anything is loaded.
 
     Raises:
@@ -187,14 +200,19 @@ def check_arguments(beam_size: int, length_penalty: float, n_best: int) -> None:
             "`n_best` must be from 1 to `beam_size`. Received: "
             f"n_best={n_best}, beam_size={beam_size}"
         )
+    if no_repeat_ngram < 0:
+        raise ValueError(
+            "`no_repeat_ngram` must be at least 0. Received: "
+            f"no_repeat_ngram={no_repeat_ngram}"
+        )
 
 
-def _first_beams(rules: _Rules) -> _Beams:
+def _first_beams(rules: Rules, limits: tf.Tensor) -> _Beams:
     """One live beam, or with the limit 0 one finished empty hypothesis."""
-    may_write = rules.limits[:, None] > 0  # (B, 1)
-    others = tf.fill([tf.size(rules.limits), rules.beam_size - 1], _NONE)
-    live = tf.concat([tf.where(may_write, 0.0, _NONE), others], axis=1)
-    finished = tf.concat([tf.where(may_write, _NONE, 0.0), others], axis=1)
+    may_write = limits[:, None] > 0  # (B, 1)
+    others = tf.fill([tf.size(limits), rules.beam_size - 1], NONE)
+    live = tf.concat([tf.where(may_write, 0.0, NONE), others], axis=1)
+    finished = tf.concat([tf.where(may_write, NONE, 0.0), others], axis=1)
     finished = finished[:, : rules.n_best]
     return _Beams(
         live_ids=tf.fill(tf.shape(live[..., None]), rules.bos_id),
@@ -206,47 +224,181 @@ def _first_beams(rules: _Rules) -> _Beams:
 
 def _is_open(beams: _Beams) -> tf.Tensor:
     """Whether a sentence still has a live beam, bool `(B,)`."""
-    return beams.live_log_probs[:, 0] > _NONE
+    return beams.live_log_probs[:, 0] > NONE
 
 
-def _shape_invariants(
-    position: tf.Tensor, beams: _Beams, state: Any
-) -> tuple[tf.TensorShape, _Beams, Any]:
-    """Ids grow along their last axis, the state along its empty axes."""
+def _run_in_blocks(
+    step: Step,
+    rules: Rules,
+    sentences: _Sentences,
+    beams: _Beams,
+    state: Any,
+    shared: Shared,
+) -> _Beams:
+    """Search to the end; returns the finished hypotheses of all sentences."""
 
-    def of_state(tensor):
-        leading, rest = tensor.shape[:2], tensor.shape[2:]
-        return leading.concatenate([size or None for size in rest])
+    def run_block(position, done, sentences, beams, state, memory):
+        sentences, beams, state, memory = _keep_open(
+            sentences, beams, state, memory
+        )
+        memory = shared.extend(memory, BLOCK)
+        position, beams, state, memory = _run(
+            step, rules, sentences, (position, beams, state, memory), BLOCK
+        )
+        done = _record(rules, done, sentences, beams, position)
+        return position, done, sentences, beams, state, memory
 
-    return (
-        position.shape,
-        _Beams(
-            live_ids=beams.live_ids.shape[:2].concatenate([None]),
-            live_log_probs=beams.live_log_probs.shape,
-            finished_ids=beams.finished_ids.shape[:2].concatenate([None]),
-            finished_scores=beams.finished_scores.shape,
+    start = (tf.constant(0), beams, sentences, beams, state, shared.state)
+    _, done, *_ = tf.while_loop(
+        lambda position, done, sentences, beams, *_: tf.reduce_any(
+            _is_open(beams)
         ),
-        tf.nest.map_structure(of_state, state),
+        run_block,
+        start,
+        shape_invariants=_shape_invariants(start, any_batch=True),
+    )
+    return done
+
+
+def _keep_open(
+    sentences: _Sentences, beams: _Beams, state: Any, memory: Any
+) -> tuple[_Sentences, _Beams, Any, Any]:
+    """Without the sentences that are finished."""
+    everything = (sentences, beams, state, memory)
+    is_open = _is_open(beams)
+    rows = tf.where(is_open)[:, 0]
+    kept = tf.cond(
+        tf.reduce_all(is_open),
+        lambda: tf.nest.flatten(everything),
+        lambda: [tf.gather(t, rows) for t in tf.nest.flatten(everything)],
+    )
+    return tf.nest.pack_sequence_as(everything, kept)
+
+
+def _record(
+    rules: Rules,
+    done: _Beams,
+    sentences: _Sentences,
+    beams: _Beams,
+    position: tf.Tensor,
+) -> _Beams:
+    """The results of all sentences, with those of `sentences` renewed."""
+    missing = 1 + position - tf.shape(done.finished_ids)[2]
+    ids = tf.pad(
+        done.finished_ids,
+        [[0, 0], [0, 0], [0, missing]],
+        constant_values=rules.pad_id,
+    )
+    rows = sentences.rows[:, None]
+    return done._replace(
+        finished_ids=tf.tensor_scatter_nd_update(ids, rows, beams.finished_ids),
+        finished_scores=tf.tensor_scatter_nd_update(
+            done.finished_scores, rows, beams.finished_scores
+        ),
     )
 
 
-def _advance(
-    step: Step, rules: _Rules, position: tf.Tensor, beams: _Beams, state: Any
-) -> tuple[tf.Tensor, _Beams, Any]:
-    """Write one token: t grows by one."""
+def _run(
+    step: Step,
+    rules: Rules,
+    sentences: _Sentences,
+    start: tuple,
+    steps: int | None = None,
+) -> tuple:
+    """Search until all sentences are finished, or for `steps` more steps."""
+    end = None if steps is None else start[0] + steps
+
+    def goes_on(position, beams, *_):
+        is_open = tf.reduce_any(_is_open(beams))
+        return is_open if end is None else is_open & (position < end)
+
+    def advance(position, beams, state, memory):
+        newest = beams.live_ids[:, :, -1]
+        if steps is None:
+            logits, state = step(newest, position, state)
+        else:
+            logits, state, memory = step(newest, position, state, memory)
+        beams, parents = _branch(rules, sentences, position, beams, logits)
+        state = tf.nest.map_structure(lambda t: _take(t, parents), state)
+        return position + 1, beams, state, memory
+
+    return tf.while_loop(
+        goes_on, advance, start, shape_invariants=_shape_invariants(start)
+    )
+
+
+def _shape_invariants(start: Any, any_batch: bool = False) -> Any:
+    """Ids grow along their last axis, a state along its empty axes."""
+
+    def growing_after(axes, nest):
+        return tf.nest.map_structure(
+            lambda tensor: tensor.shape[:axes].concatenate(
+                [size or None for size in tensor.shape[axes:]]
+            ),
+            nest,
+        )
+
+    def without_batch(shape):
+        return tf.TensorShape([None, *shape[1:]]) if shape.rank else shape
+
+    def of_beams(beams):
+        ids = (beams.live_ids.shape, beams.finished_ids.shape)
+        live, finished = (shape[:2].concatenate([None]) for shape in ids)
+        return _Beams(
+            live,
+            beams.live_log_probs.shape,
+            finished,
+            beams.finished_scores.shape,
+        )
+
+    position, *beams_and_more, state, memory = start
+    invariants = (
+        position.shape,
+        *(
+            of_beams(part)
+            if isinstance(part, _Beams)
+            else tf.nest.map_structure(lambda t: t.shape, part)
+            for part in beams_and_more
+        ),
+        growing_after(2, state),
+        growing_after(1, memory),
+    )
+    if not any_batch:
+        return invariants
+    return tf.nest.map_structure(without_batch, invariants)
+
+
+def _branch(
+    rules: Rules,
+    sentences: _Sentences,
+    position: tf.Tensor,
+    beams: _Beams,
+    logits: tf.Tensor,
+) -> tuple[_Beams, tf.Tensor]:
+    """Write one token: t grows by one.
+
+    Returns:
+        The beams, and the parent of each live one, int32 `(B, W)`.
+    """
     length = position + 1
-    logits, state = step(beams.live_ids[:, :, -1], position, state)
-    log_probs, parents, tokens = _continuations(rules, length, beams, logits)
+    log_probs, parents, tokens = continuations(
+        rules,
+        position,
+        sentences.prefix,
+        beams.live_ids,
+        beams.live_log_probs,
+        logits,
+    )
     ids = tf.concat(
         [_take(beams.live_ids, parents), tokens[:, :, None]], axis=-1
     )  # (B, C, 1 + t)
-    at_limit = length >= rules.limits[:, None]  # (B, 1)
+    at_limit = length >= sentences.limits[:, None]  # (B, 1)
     ended = (tokens == rules.eos_id) | at_limit  # (B, C)
 
     # Those that ended compete with the finished ones, which come first: an
     # equal score found later does not replace the earlier hypothesis.
     normaliser = length_normaliser(length, rules.length_penalty)
-    scores = tf.where(ended, log_probs / normaliser, _NONE)
+    scores = tf.where(ended, log_probs / normaliser, NONE)
     scores = tf.concat([beams.finished_scores, scores], axis=1)
     finished_ids = tf.pad(
         beams.finished_ids,
@@ -259,55 +411,17 @@ def _advance(
 
     # The others live on.
     live, best = tf.math.top_k(
-        tf.where(ended, _NONE, log_probs), rules.beam_size
+        tf.where(ended, NONE, log_probs), rules.beam_size
     )
-    parents = _take(parents, best)
-    return (
-        length,
-        _Beams(
-            live_ids=_take(ids, best),
-            live_log_probs=_unless_done(rules, live, finished_scores),
-            finished_ids=finished_ids,
-            finished_scores=finished_scores,
+    beams = _Beams(
+        live_ids=_take(ids, best),
+        live_log_probs=_unless_done(
+            rules, sentences.limits, live, finished_scores
         ),
-        tf.nest.map_structure(lambda t: _take(t, parents), state),
+        finished_ids=finished_ids,
+        finished_scores=finished_scores,
     )
-
-
-def _continuations(
-    rules: _Rules, length: tf.Tensor, beams: _Beams, logits: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The best next tokens over all live beams of a sentence.
-
-    Returns:
-        Log-probabilities float32, parent beams int32 and tokens int32, each
-        `(B, C)`, best first.
-    """
-    # 2W candidates: W of them may all end here. A single beam has one, so
-    # that it follows the best token and nothing else.
-    count = 2 * rules.beam_size if rules.beam_size > 1 else 1
-    logits = tf.cast(logits, tf.float32)  # (B, W, V)
-    # Three spare: PAD, BOS and an early EOS drop out of the few that remain,
-    # which is cheaper than a mask over V.
-    per_beam = min(count + 3, logits.shape[-1])
-    best, tokens = top_k(logits, per_beam)  # (B, W, per_beam)
-    largest = best[:, :, :1]
-    log_sum = tf.math.log(
-        tf.reduce_sum(tf.exp(logits - largest), axis=-1, keepdims=True)
-    )
-    log_probs = beams.live_log_probs[:, :, None] + (best - largest - log_sum)
-    allowed = (
-        (log_probs > _NONE)  # Neither is a NaN.
-        & (tokens != rules.pad_id)
-        & (tokens != rules.bos_id)
-        & ((tokens != rules.eos_id) | (length >= rules.min_length))
-    )
-    log_probs = tf.where(allowed, log_probs, _NONE)
-
-    flat = [tf.shape(tokens)[0], rules.beam_size * per_beam]
-    log_probs, chosen = tf.math.top_k(tf.reshape(log_probs, flat), count)
-    tokens = tf.gather(tf.reshape(tokens, flat), chosen, batch_dims=1)
-    return log_probs, chosen // per_beam, tokens
+    return beams, _take(parents, best)
 
 
 def _take(tensor: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
@@ -316,13 +430,16 @@ def _take(tensor: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
 
 
 def _unless_done(
-    rules: _Rules, live: tf.Tensor, finished_scores: tf.Tensor
+    rules: Rules,
+    limits: tf.Tensor,
+    live: tf.Tensor,
+    finished_scores: tf.Tensor,
 ) -> tf.Tensor:
     """Give up the live beams that can no longer change the result.
 
     Log-probabilities only fall and the normaliser is largest at the limit, so
     no descendant of the best live beam scores above the bound used here.
     """
-    bound = live[:, 0] / length_normaliser(rules.limits, rules.length_penalty)
+    bound = live[:, 0] / length_normaliser(limits, rules.length_penalty)
     is_done = finished_scores[:, -1] >= bound
-    return tf.where(is_done[:, None], _NONE, live)
+    return tf.where(is_done[:, None], NONE, live)

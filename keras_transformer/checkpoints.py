@@ -1,12 +1,14 @@
-"""Checkpoints: save, list, resume and average (section 6.1).
+"""Checkpoints: save, list, resume.
 
 A checkpoint is a folder `checkpoints/step-000001200` of a run directory:
 
     model.weights.h5   Keras's own format: `model.load_weights` reads it
-    training.npz       the optimizer's variables and the dropout seeds
+    training.npz       the optimizer's variables, the dropout seeds and, where
+                       the run has one, the moving average of the weights
     state.json         update count, seconds of training, checksums
 
-It is written under a temporary name and renamed, so it is whole or absent.
+It is written under a temporary name and renamed, and renamed before it is
+removed, so it is whole or absent whenever a process may end.
 """
 
 import contextlib
@@ -19,20 +21,18 @@ import pathlib
 import re
 import shutil
 import zlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import keras
 import numpy as np
 
-from keras_transformer import config
 from keras_transformer.config import UserError
-from keras_transformer.model import Transformer
 
 FOLDER = "checkpoints"
-AVERAGED_FILE = "averaged.weights.h5"
-_WEIGHTS_FILE = "model.weights.h5"
+WEIGHTS_FILE = "model.weights.h5"
 _TRAINING_FILE = "training.npz"
 _STATE_FILE = "state.json"
+_PARTIAL = ".partial-"
 
 logger = logging.getLogger("keras_transformer")
 
@@ -42,8 +42,9 @@ class Progress:
     """How far a training has come.
 
     Attributes:
-        step: Optimizer updates done. Each uses one batch of the endless data
-            order, so this is the place in the data too.
+        step: Batches trained on: the place in the endless data order. It is
+            the number of optimizer updates too, unless float16 had to skip
+            some: the learning rate does not count those.
         seconds: Time spent training, over all sessions.
     """
 
@@ -74,6 +75,7 @@ def save_checkpoint(
     model: keras.Model,
     progress: Progress,
     keep: int = 10,
+    average: Sequence = (),
 ) -> pathlib.Path:
     """Write a checkpoint and remove all but the newest `keep`.
 
@@ -82,49 +84,69 @@ def save_checkpoint(
         model: A compiled model; its optimizer and seeds are saved too.
         progress: What `restore_checkpoint` will return.
         keep: How many checkpoints stay, at least 1.
+        average: The variables of a `MovingAverage`, if there is one.
 
     Returns:
         The path of the new checkpoint's folder.
     """
     folder = pathlib.Path(run_dir) / FOLDER
     final = folder / f"step-{progress.step:09d}"
-    partial = folder / f".partial-{final.name}"
+    partial = folder / f"{_PARTIAL}{final.name}"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        _check_space(model, partial)
+        variables = _training_variables(model, average)
+        _check_space([*model.weights, *variables.values()], partial)
         with _without_optimizer(model):
-            model.save_weights(partial / _WEIGHTS_FILE)
-        np.savez(partial / _TRAINING_FILE, **_training_arrays(model))
+            model.save_weights(partial / WEIGHTS_FILE)
+        arrays = {
+            name: keras.ops.convert_to_numpy(variable)
+            for name, variable in variables.items()
+        }
+        np.savez(partial / _TRAINING_FILE, **arrays)
         state = {
             **dataclasses.asdict(progress),
             "files": {
                 name: _checksum(partial / name)
-                for name in (_WEIGHTS_FILE, _TRAINING_FILE)
+                for name in (WEIGHTS_FILE, _TRAINING_FILE)
             },
         }
         (partial / _STATE_FILE).write_text(json.dumps(state, indent=2))
         for path in partial.iterdir():
             _flush_to_disk(path)
         if final.exists():  # A restart from an older one came by here again.
-            shutil.rmtree(final)
+            _remove(final)
         partial.rename(final)
+        _flush_to_disk(folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
     for old in list_checkpoints(run_dir)[:-keep]:
-        shutil.rmtree(old)
+        _remove(old)
     return final
 
 
+def remove_leftovers(run_dir: str | os.PathLike) -> None:
+    """Remove what a process that was killed had begun to write or remove."""
+    run_dir = pathlib.Path(run_dir)
+    for folder in (run_dir, run_dir / FOLDER, run_dir / "logs"):
+        for path in folder.glob(f"{_PARTIAL}*"):
+            logger.info("Removing %s, left by a process that ended.", path)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
 def restore_checkpoint(
-    run_dir: str | os.PathLike, model: keras.Model
+    run_dir: str | os.PathLike, model: keras.Model, average: Sequence = ()
 ) -> Progress:
     """Set model, optimizer and seeds to the newest undamaged checkpoint.
 
     Args:
         run_dir: The run directory.
         model: A compiled model with a built optimizer.
+        average: The variables of a `MovingAverage`, if there is one.
 
     Returns:
         The checkpoint's progress; all zeros where there is no checkpoint.
@@ -139,125 +161,42 @@ def restore_checkpoint(
         if _step_of(later) > _step_of(path):  # Damaged: out of the count.
             later.rename(later.with_name(f".damaged-{later.name}"))
     with _without_optimizer(model):
-        model.load_weights(path / _WEIGHTS_FILE)
+        model.load_weights(path / WEIGHTS_FILE)
     with np.load(path / _TRAINING_FILE) as arrays:
-        for name, variable in _training_variables(model).items():
+        for name, variable in _training_variables(model, average).items():
             variable.assign(arrays[name])
     fields = {field.name for field in dataclasses.fields(Progress)}
     return Progress(**{name: state[name] for name in fields})
 
 
-def load_model(run_dir: str | os.PathLike, average: int = 5) -> Transformer:
-    """Build a run's model with the average of its newest checkpoints.
+def read_moving_average(path: str | os.PathLike) -> list[np.ndarray]:
+    """Read the moving average in a checkpoint.
 
     Args:
-        run_dir: The run directory.
-        average: Checkpoints to average, at least 1. Where there are fewer,
-            all are taken, with a word on the log.
+        path: The checkpoint's folder.
 
     Returns:
-        The model, in float32 and without an optimizer.
+        An array for each of the model's trainable variables, in their order.
 
     Raises:
-        UserError: If `run_dir` is not a run directory, or has no checkpoint
-            that can be read.
+        UserError: If the checkpoint holds none.
     """
-    run = config.RunConfig.load(run_dir)
-    if average < 1:
-        raise UserError(
-            f"Expected at least 1 checkpoint to average, received {average}."
-        )
-    if not list_checkpoints(run_dir):
-        raise UserError(
-            f"{run_dir} has no checkpoint yet; run train.py --run-dir "
-            f"{run_dir} until it has written one."
-        )
-    paths = [path for path, _ in newest_undamaged(run_dir, average)]
-    if len(paths) < average:
-        logger.warning(
-            "Averaging %d checkpoints instead of %d: %s has no more.",
-            len(paths),
-            average,
-            run_dir,
-        )
-    model = Transformer(**dataclasses.asdict(run.model))
-    average_weights(model, paths)
-    return model
-
-
-def average_weights(
-    model: keras.Model, paths: Iterable[str | os.PathLike]
-) -> None:
-    """Set a model's weights to the mean of some checkpoints' (section 6.1).
-
-    Args:
-        model: A built model of the checkpoints' shape.
-        paths: Checkpoint folders, at least one.
-    """
-    sums, count = None, 0
-    for path in paths:
-        model.load_weights(pathlib.Path(path) / _WEIGHTS_FILE)
-        weights = [weight.astype("float64") for weight in model.get_weights()]
-        sums = (
-            weights
-            if sums is None
-            else [a + b for a, b in zip(sums, weights, strict=True)]
-        )
-        count += 1
-    model.set_weights(
-        [
-            (total / count).astype(weight.dtype)
-            for total, weight in zip(sums, model.weights, strict=True)
-        ]
-    )
-
-
-class SaveCheckpoints(keras.callbacks.Callback):
-    """Saves every so many minutes or updates, and when training ends.
-
-    Args:
-        run_dir: The run directory.
-        progress: Called without arguments, tells the `Progress` to save.
-        minutes: Minutes between checkpoints.
-        steps: Updates between checkpoints; overrules the minutes.
-        keep: How many checkpoints stay.
-    """
-
-    def __init__(self, run_dir, progress, minutes, steps, keep) -> None:
-        super().__init__()
-        self.run_dir = run_dir
-        self.progress = progress
-        self.minutes = minutes
-        self.steps = steps
-        self.keep = keep
-        self.saved = progress()
-
-    def on_train_batch_end(self, batch, logs=None):
-        now = self.progress()
-        if self.steps:
-            due = now.step - self.saved.step >= self.steps
-        else:
-            due = now.seconds - self.saved.seconds >= 60 * self.minutes
-        if due:
-            self.save(now)
-
-    def on_train_end(self, logs=None):
-        now = self.progress()
-        if now.step > self.saved.step:
-            self.save(now)
-
-    def save(self, now):
-        path = save_checkpoint(self.run_dir, self.model, now, self.keep)
-        logger.info("Wrote %s", path)
-        self.saved = now
+    with np.load(pathlib.Path(path) / _TRAINING_FILE) as arrays:
+        count = sum(name.startswith("ema/") for name in arrays)
+        if not count:
+            raise UserError(
+                f"Expected a moving average in {path}, found none; ask for an "
+                "average of checkpoints with --average."
+            )
+        return [arrays[f"ema/{i}"] for i in range(count)]
 
 
 def _step_of(path):
     return int(path.name.removeprefix("step-"))
 
 
-def _training_variables(model):
-    """Optimizer variables and dropout seeds, by their place in the model."""
+def _training_variables(model, average):
+    """Optimizer variables, dropout seeds and averages, by their place."""
     # Keras's own paths count the models of a process.
     optimizer = {
         f"optimizer/{i}": variable
@@ -267,7 +206,8 @@ def _training_variables(model):
         f"seed/{i}": generator.state
         for i, generator in enumerate(_seed_generators(model))
     }
-    return {**optimizer, **seeds}
+    averages = {f"ema/{i}": variable for i, variable in enumerate(average)}
+    return {**optimizer, **seeds, **averages}
 
 
 def _seed_generators(model):
@@ -278,9 +218,8 @@ def _seed_generators(model):
     ]
 
 
-def _check_space(model, folder):
+def _check_space(variables, folder):
     """Fail before the first byte: HDF5 may crash the process on a full disk."""
-    variables = [*model.weights, *model.optimizer.variables]
     needed = sum(
         int(np.prod(v.shape)) * np.dtype(v.dtype).itemsize for v in variables
     )
@@ -299,13 +238,6 @@ def _without_optimizer(model):
         yield
     finally:
         model.optimizer = optimizer
-
-
-def _training_arrays(model):
-    return {
-        name: keras.ops.convert_to_numpy(variable)
-        for name, variable in _training_variables(model).items()
-    }
 
 
 def newest_undamaged(
@@ -367,6 +299,17 @@ def _checksum(path):
     return checksum
 
 
+def _remove(path):
+    """Remove a checkpoint: it is whole, or none, whenever the process ends."""
+    going = path.with_name(f"{_PARTIAL}old-{path.name}")
+    path.rename(going)
+    shutil.rmtree(going)
+
+
 def _flush_to_disk(path):
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
+    """Make a file, or the names in a folder, outlast a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

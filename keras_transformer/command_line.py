@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from keras_transformer.config import UserError
+from keras_transformer.config import JobError, UserError
 
 DONE, FAILED, WRONG = 0, 1, 2
 
@@ -36,6 +36,9 @@ def run(command: Callable[[], int | None]) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return WRONG
+    except JobError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return FAILED
     except BrokenPipeError:
         # The reader of a pipe has gone: nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

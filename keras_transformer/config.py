@@ -43,6 +43,13 @@ class UserError(Exception):
     """
 
 
+class JobError(Exception):
+    """Why a job that began rightly cannot go on, in one sentence.
+
+    The command lines print the message on standard error and exit with 1.
+    """
+
+
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
     """The arguments of `Transformer`, in the names of the paper's table 3.
@@ -91,6 +98,8 @@ class TrainingConfig:
         checkpoint_steps: Updates between checkpoints; overrules the minutes.
         keep_checkpoints: Newest checkpoints kept, at least `average`.
         validation_steps: Updates between validations.
+        ema: Factor by which a weight's share in the moving average falls with
+            every update, in (0, 1); None for no such average.
         precision: Keras dtype policy.
         seed: Fixes weights, data order and dropout.
     """
@@ -106,6 +115,7 @@ class TrainingConfig:
     checkpoint_steps: int | None = None
     keep_checkpoints: int = 10
     validation_steps: int = 2_000
+    ema: float | None = None
     precision: str = "float32"
     seed: int = 1
 
@@ -241,6 +251,12 @@ class RunConfig:
                 0 <= training.label_smoothing < 1,
                 "in [0, 1)",
             ),
+            (
+                "ema",
+                training.ema,
+                training.ema is None or 0 < training.ema < 1,
+                "in (0, 1)",
+            ),
             ("seed", training.seed, 0 <= training.seed < 2**32, "in [0, 2^32)"),
             (
                 "precision",
@@ -340,8 +356,17 @@ class RunConfig:
 
 
 def _with_all_fields(kind, values):
-    """Build `kind`; a `ValueError` where a default would have to stand in."""
-    missing = {field.name for field in dataclasses.fields(kind)} - set(values)
+    """Build `kind`; a `ValueError` where a default would have to stand in.
+
+    What is None by default is something that a run need not have, and that
+    the file of an older version may lack.
+    """
+    needed = {
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.default is not None
+    }
+    missing = needed - set(values)
     if missing:
         raise ValueError(f"it lacks {', '.join(sorted(missing))}")
     return kind(**values)

@@ -9,7 +9,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt  # noqa: E402
 
-from keras_transformer.callbacks import read_history  # noqa: E402
+from keras_transformer.history import read_history  # noqa: E402
 
 CURVE_FILE = "curve.png"
 

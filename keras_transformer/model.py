@@ -3,7 +3,7 @@
 Ids in, logits out, in `keras.ops` alone.
 
 Axes: B batch, S source length, T target length, D model width, V vocabulary,
-H heads, K key width, U value width, W beams, t positions so far.
+H heads, K key width, U value width, W beams, t slots of a cache.
 """
 
 import dataclasses
@@ -151,9 +151,21 @@ class Transformer(keras.Model):
         self.built = True
 
     def call(self, inputs, training=False):
+        return self.embedding.logits(self.features(inputs, training))
+
+    def features(self, inputs, training=False):
+        """What a call multiplies by the tied matrix to have the logits.
+
+        Args:
+            inputs: As in a call.
+            training: Whether dropout is on.
+
+        Returns:
+            The decoder's output, `(B, T, D)` in the compute dtype.
+        """
         source, target_in = inputs
         memory, source_mask = self.encode(source, training)
-        return self.decode(target_in, memory, source_mask, training)
+        return self._decoded(target_in, memory, source_mask, training)
 
     def encode(self, source, training=False):
         """Read the source.
@@ -183,14 +195,18 @@ class Transformer(keras.Model):
         Returns:
             Logits, a float32 tensor `(B, T, V)`.
         """
-        x = self.decoder(
+        return self.embedding.logits(
+            self._decoded(target_in, memory, source_mask, training)
+        )
+
+    def _decoded(self, target_in, memory, source_mask, training):
+        return self.decoder(
             self._embed_target(target_in, training=training),
             memory,
             self_mask=masks.target_mask(target_in),
             memory_mask=source_mask,
             training=training,
         )
-        return self.embedding.logits(x)
 
     def attention_weights(self, source, target_in):
         """The attention weights of every layer and head, dropout off.
@@ -230,22 +246,21 @@ class Transformer(keras.Model):
             for layer in self.decoder.layers
         ]
 
-    def empty_cache(self, batch, beams: int):
+    def empty_cache(self, batch):
         """The self-attention cache before the first position.
 
         Args:
             batch: B, an integer or a scalar tensor.
-            beams: W.
 
         Returns:
-            For each decoder layer keys `(B, W, H, 0, K)` and values
-            `(B, W, H, 0, U)`.
+            For each decoder layer keys `(B, H, 0, K)` and values
+            `(B, H, 0, U)`.
         """
         config = self.model_config
         return [
             tuple(
                 ops.zeros(
-                    (batch, beams, config.num_heads, 0, width),
+                    (batch, config.num_heads, 0, width),
                     dtype=self.compute_dtype,
                 )
                 for width in (config.key_dim, config.value_dim)
@@ -253,27 +268,57 @@ class Transformer(keras.Model):
             for _ in range(config.num_layers)
         ]
 
-    def decode_step(self, ids, position, cache, cross, source_mask):
+    def decode_step(
+        self,
+        ids,
+        position,
+        cache,
+        cross,
+        source_mask,
+        own=None,
+        write=None,
+        output_kernel=None,
+    ):
         """Predict the next token of every beam from its latest one.
+
+        The beams of a sentence share its cache: each position writes W slots,
+        one for each beam, and a mask leaves a beam its own. So nothing moves
+        when beams branch or end: only the mask does.
 
         Args:
             ids: Integer tensor `(B, W)`, the latest token of each beam.
             position: Its position, a scalar; 0 for the begin token.
-            cache: As from `empty_cache` or the step before, t = `position`.
+            cache: As from `empty_cache` or the step before.
             cross: As from `cross_keys_values`.
             source_mask: Boolean tensor `(B, 1, 1, S)`.
+            own: Boolean tensor `(B, W, t)`, `True` for the slots, those of
+                this position included, that hold a beam's tokens. Not given,
+                every beam is a continuation of itself.
+            write: As in `DecoderLayer.step`; not given, the W new slots come
+                after the old ones.
+            output_kernel: `embedding.output_kernel()`, made once for a whole
+                search.
 
         Returns:
-            Logits, float32 `(B, W, V)`, and the cache with t + 1 positions.
+            Logits, float32 `(B, W, V)`, and the cache with W more slots.
         """
+        beams = ids.shape[1]
+        if own is None:
+            slots = ops.arange((position + 1) * beams) % beams
+            own = ops.equal(slots, ops.arange(beams)[:, None])[None]
         # As a target of length 1 a beam, so that all get the same position.
         flat = ops.reshape(ids, (-1, 1))
         x = self._embed_target(flat, start=position)
         shape = (*ops.shape(ids), self.model_config.d_model)
         x, cache = self.decoder.step(
-            ops.reshape(x, shape), cache, cross, source_mask
+            ops.reshape(x, shape),
+            cache,
+            cross,
+            own[:, None],
+            source_mask,
+            write or (lambda old, new: ops.concatenate([old, new], axis=2)),
         )
-        return self.embedding.logits(x), cache
+        return self.embedding.logits(x, output_kernel), cache
 
     def _embed_source(self, source, training=False):
         x = self.source_positions(self.embedding(source))

@@ -1,10 +1,13 @@
 """A SavedModel that takes text and returns text, without Python.
 
-Three signatures, as TensorFlow Serving calls them:
+Five signatures, as TensorFlow Serving calls them:
 
     serving_default   text → translation, score, truncated
+    with_prefix       text, prefix → translation, score, truncated
     n_best            text → translations, scores
     score             source, target → score, num_tokens
+    attention         text → translation, attention, source_pieces,
+                             target_pieces
 
 Axes: B batch, N hypotheses.
 """
@@ -20,6 +23,8 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.config import UserError
+from keras_transformer.half import HalfWeights
+from keras_transformer.serving_kit import ServingKit
 from keras_transformer.translator import SearchOptions, Translator
 
 
@@ -58,8 +63,12 @@ def export(
     output: str | os.PathLike,
     version: int = 1,
     options: SearchOptions | None = None,
+    kit: ServingKit | None = None,
+    quantization: str = "float32",
 ) -> pathlib.Path:
     """Write a SavedModel with its tokenizer, whole or not at all.
+
+    Beside it goes what TensorFlow Serving reads, as in `serving_kit`.
 
     Args:
         translator: What to export.
@@ -68,19 +77,36 @@ def export(
         options: How `serving_default`, which returns the best hypothesis, and
             `n_best` search. By default 4 hypotheses from 4 beams, and sources
             are cut after 256 tokens.
+        kit: The files for TensorFlow Serving, by default those of
+            `ServingKit.plan(output)`.
+        quantization: How the weights are stored: `"float32"`, or `"float16"`
+            for half the size. Every signature computes in float32.
 
     Returns:
         The path of the SavedModel, `output/version`.
 
     Raises:
-        UserError: As from `version_path`, or if the files cannot be written.
+        UserError: As from `version_path` and `ServingKit.plan`, or if the
+            files cannot be written.
+        ValueError: If `quantization` is neither of the two.
     """
+    if quantization not in ("float32", "float16"):
+        raise ValueError(
+            "`quantization` must be float32 or float16. Received: "
+            f"quantization={quantization!r}"
+        )
     path = version_path(output, version)
+    kit = kit or ServingKit.plan(output)
     options = options or SearchOptions(n_best=4, max_source_length=256)
     archive = keras.export.ExportArchive()
-    archive.track(translator.model)
+    # Not the model: its weights, which the signatures lead to, would be
+    # written twice.
     archive.track(translator.tokenizer)
-    for name, (function, arguments) in _signatures(translator, options).items():
+    signatures = _signatures(translator, options)
+    half = HalfWeights(translator.model) if quantization == "float16" else None
+    for name, (function, arguments) in signatures.items():
+        if half:
+            function = half.used_by(function)
         specs = [tf.TensorSpec([None], tf.string, name) for name in arguments]
         archive.add_endpoint(name, function, specs)
     is_new = not path.parent.exists()
@@ -91,8 +117,14 @@ def export(
         with tempfile.TemporaryDirectory(
             prefix=".export-", dir=path.parent
         ) as partial:
-            archive.write_out(os.path.join(partial, path.name), verbose=False)
-            os.rename(os.path.join(partial, path.name), path)
+            saved_model = os.path.join(partial, path.name)
+            archive.write_out(saved_model, verbose=False)
+            kit.write_warmup(
+                saved_model,
+                {name: inputs for name, (_, inputs) in signatures.items()},
+            )
+            kit.write_configs(path.parent, partial)
+            os.rename(saved_model, path)
     except (OSError, tf.errors.OpError) as error:
         if is_new:
             with contextlib.suppress(OSError):
@@ -110,13 +142,16 @@ def _signatures(
     """Each signature: a function of string tensors `(B,)` and their names."""
     best_only = dataclasses.replace(options, n_best=1)
 
-    def serving_default(text):
-        result = translator.search(text, best_only)
+    def with_prefix(text, prefix=None):
+        result = translator.search(text, best_only, prefix)
         return {
             "translation": result.translations[:, 0],
             "score": result.scores[:, 0],
             "truncated": result.truncated,
         }
+
+    def serving_default(text):
+        return with_prefix(text)
 
     def n_best(text):
         result = translator.search(text, options)
@@ -129,10 +164,15 @@ def _signatures(
         scores, num_tokens = translator.score_text(source, target, options)
         return {"score": scores, "num_tokens": num_tokens}
 
+    def attention(text):
+        return translator.search_attention(text, best_only)._asdict()
+
     return {
         "serving_default": (serving_default, ("text",)),
+        "with_prefix": (with_prefix, ("text", "prefix")),
         "n_best": (n_best, ("text",)),
         "score": (score, ("source", "target")),
+        "attention": (attention, ("text",)),
     }
 
 

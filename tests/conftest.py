@@ -40,3 +40,41 @@ def either_model(request, small_model, learned_model):
     """The one, then the other."""
     models = {"sinusoidal": small_model, "learned": learned_model}
     return models[request.param]
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory):
+    """A run directory with one checkpoint. Not to be changed."""
+    from small_run import write_run
+
+    return write_run(tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(scope="session")
+def small_translator(small_run):
+    """The `Translator` of that run."""
+    from keras_transformer.translator import Translator
+
+    return Translator.from_run(small_run, average=1)
+
+
+@pytest.fixture(scope="session")
+def exported(small_translator, tmp_path_factory):
+    """Its SavedModel, version 17. Not to be changed."""
+    import keras
+    from small_run import OPTIONS
+
+    from keras_transformer import serving
+
+    # Makes TensorFlow unload the vocabulary; it must be written all the same.
+    keras.utils.set_random_seed(1)
+    output = tmp_path_factory.mktemp("exported")
+    return serving.export(small_translator, output, 17, OPTIONS)
+
+
+@pytest.fixture(scope="session")
+def served(exported):
+    """That SavedModel in the loader of TensorFlow Serving."""
+    from served import Served
+
+    return Served(exported)

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.losses import SmoothedCrossEntropy, tied_cross_entropies
 from keras_transformer.metrics import Perplexity, TokenAccuracy
 from keras_transformer.model import Transformer
 from keras_transformer.schedules import TransformerSchedule
@@ -144,13 +144,19 @@ def model_wing_results(weights):
         weight.assign(weights[weight.path])
     results = {"logits": model.predict_on_batch((SOURCE, TARGET_IN))}
     memory, source_mask = model.encode(SOURCE)
-    cross, cache = model.cross_keys_values(memory), model.empty_cache(3, 2)
+    cross, cache = model.cross_keys_values(memory), model.empty_cache(3)
     steps = []
     for t in range(2):
         ids = np.stack([TARGET_IN[:, t], TARGET_IN[:, t + 2]], axis=1)
         logits, cache = model.decode_step(ids, t, cache, cross, source_mask)
         steps.append(np.asarray(logits))
     results["steps"] = np.stack(steps)
+    results["tied_losses"] = tied_cross_entropies(
+        TARGET,
+        model.features((SOURCE, TARGET_IN)),
+        model.embedding.table,
+        0.1,
+    )[0]
     # A rate of 10 ** 6 * 10 ** -0.5 * 4000 ** -1.5 = 1.25 in the first step:
     # what differs between gradients differs between weights.
     model.compile(

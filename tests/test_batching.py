@@ -233,20 +233,6 @@ def test_a_cursor_goes_on_where_the_stream_stopped(skipped):
         tf.nest.map_structure(np.testing.assert_array_equal, left, right)
 
 
-def test_workers_take_disjoint_rows_of_the_same_batches():
-    plan = BatchPlan(natural_corpus(pairs=211), 509, seed=5, row_multiple=3)
-    whole = elements(batching.batches(plan), len(plan))
-    parts = [
-        elements(batching.batches(plan, rows=slice(worker, None, 3)), len(plan))
-        for worker in range(3)
-    ]
-    for ((source, _), _), *shares in zip(whole, *parts, strict=True):
-        restored = np.zeros_like(source)
-        for worker, ((share, _), _) in enumerate(shares):
-            restored[worker::3] = share
-        np.testing.assert_array_equal(restored, source)
-
-
 def test_evaluation_sees_every_pair_once_shortest_first():
     pairs = natural_corpus(pairs=211)
     dataset = batching.evaluation_batches(pairs, 257)
@@ -269,3 +255,14 @@ def test_datasets_know_their_length():
     assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
     finite = batching.evaluation_batches(pairs, 257)
     assert finite.cardinality() == len(elements(finite))
+
+
+def test_the_shape_of_a_batch_is_told_without_its_rows():
+    plan = BatchPlan(natural_corpus(503), 307, seed=5)
+    told = [plan.shape(number) for number in range(2 * len(plan))]
+    batches = [*plan.epoch(0), *plan.epoch(1)]
+    assert told == [
+        (len(batch.rows), batch.source_length, batch.target_length)
+        for batch in batches
+    ]
+    assert told[: len(plan)] != told[len(plan) :]

@@ -5,14 +5,21 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from keras_transformer.beam_search import (
-    beam_search,
-    length_normaliser,
-    top_k,
+from simple_search import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    as_hypotheses,
+    assert_same,
+    every_hypothesis,
+    log_softmax,
+    normalised,
+    plain_beam_search,
 )
 
-PAD, UNK, BOS, EOS = 0, 1, 2, 3
+from keras_transformer.beam_search import beam_search, length_normaliser
+from keras_transformer.continuations import top_k
 
 
 class TreeModel:
@@ -75,61 +82,6 @@ def random_markov(seed, batch, vocab, positions=31, spread=2.0):
     return MarkovModel(draw.normal(0, spread, (batch, positions, vocab, vocab)))
 
 
-def log_softmax(logits):
-    logits = logits.astype("float64")
-    with np.errstate(divide="ignore"):
-        return logits - np.log(np.sum(np.exp(logits)))
-
-
-def normalised(log_prob, length, alpha):
-    return log_prob / ((5 + length) / 6) ** alpha
-
-
-def every_hypothesis(model, sentence, limit, alpha, min_length=0):
-    """All hypotheses with their scores, best first."""
-    found, prefixes = [], [((), 0.0)]
-    for length in range(1, limit + 1):
-        longer = []
-        for prefix, log_prob in prefixes:
-            log_probs = model.log_probs(sentence, prefix)
-            for token, more in enumerate(log_probs):
-                if token in (PAD, BOS) or more == -np.inf:
-                    continue
-                if token == EOS and length < min_length:
-                    continue
-                item = (*prefix, token), log_prob + more
-                if token == EOS or length == limit:
-                    score = normalised(item[1], length, alpha)
-                    found.append((item[0], score))
-                else:
-                    longer.append(item)
-        prefixes = longer
-    return sorted(found, key=lambda item: -item[1])
-
-
-def plain_beam_search(
-    model, sentence, limit, beam_size, alpha, n_best=1, min_length=0
-):
-    """The search again, with lists and without an early stop."""
-    live, finished = [((), 0.0)], []
-    for length in range(1, limit + 1):
-        candidates = []
-        for prefix, log_prob in live:
-            log_probs = model.log_probs(sentence, prefix)
-            for token, more in enumerate(log_probs):
-                early = token == EOS and length < min_length
-                if token not in (PAD, BOS) and not early:
-                    candidates.append(((*prefix, token), log_prob + more))
-        candidates.sort(key=lambda item: -item[1])
-        live = []
-        for ids, log_prob in candidates[: 2 * beam_size]:
-            if ids[-1] == EOS or length == limit:
-                finished.append((ids, normalised(log_prob, length, alpha)))
-            elif len(live) < beam_size:
-                live.append((ids, log_prob))
-    return sorted(finished, key=lambda item: -item[1])[:n_best]
-
-
 def search(model, limits, beam_size, **options):
     result = beam_search(
         model.step,
@@ -139,27 +91,6 @@ def search(model, limits, beam_size, **options):
         **options,
     )
     return [np.asarray(part) for part in result]
-
-
-def as_hypotheses(result, sentence):
-    ids, scores, lengths = result
-    return [
-        (tuple(row[:length]), score)
-        for row, score, length in zip(
-            ids[sentence], scores[sentence], lengths[sentence], strict=True
-        )
-        if score > -np.inf
-    ]
-
-
-def assert_same(found, expected):
-    assert [ids for ids, _ in found] == [ids for ids, _ in expected]
-    np.testing.assert_allclose(
-        [score for _, score in found],
-        [score for _, score in expected],
-        rtol=1e-5,
-        atol=1e-5,
-    )
 
 
 # Besides EOS, a vocabulary of V offers V - 3 tokens: with V = 5 and a limit of
@@ -184,8 +115,79 @@ def test_a_beam_wide_enough_finds_what_exhaustive_search_finds(
     )
 
     for sentence, limit in enumerate(limits):
-        expected = every_hypothesis(model, sentence, limit, alpha, min_length)
+        expected = every_hypothesis(
+            model, sentence, limit, alpha, min_length=min_length
+        )
         assert_same(as_hypotheses(result, sentence), expected[:n_best])
+
+
+PREFIXES = [(), (4,), (1, 4), (4, 4), (4, 1, 1, 1, 1, 1)]
+RULES = [
+    {"banned_ids": (UNK,)},
+    {"banned_ids": tuple(range(5, 17))},  # More than are worth spare places.
+    {"no_repeat_ngram": 1},
+    {"no_repeat_ngram": 2},
+    {"no_repeat_ngram": 3, "banned_ids": (4,)},
+    {"prefix": PREFIXES},
+    {"prefix": PREFIXES, "no_repeat_ngram": 2, "min_length": 3},
+    {"prefix": PREFIXES, "banned_ids": (4,), "no_repeat_ngram": 1},
+]
+
+
+def rules_of(rules, sentence):
+    """For the searches with lists, which take one sentence's prefix."""
+    prefixes = rules.get("prefix", [()])
+    others = {name: rules[name] for name in rules if name != "prefix"}
+    return {"forced": prefixes[sentence % len(prefixes)], **others}
+
+
+def as_tensors(rules, batch):
+    """For ours, which takes all prefixes, PAD-filled."""
+    if "prefix" not in rules:
+        return rules
+    prefixes = [PREFIXES[i % len(PREFIXES)] for i in range(batch)]
+    return {**rules, "prefix": tf.ragged.constant(prefixes).to_tensor(PAD)}
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_under_rules_a_wide_beam_finds_what_exhaustive_search_finds(rules):
+    batch, longest = 11, 5
+    model = TreeModel(seed=3, batch=batch, vocab=5, depth=longest)
+    limits = [1 + sentence % longest for sentence in range(batch)]
+
+    result = search(model, limits, 16, n_best=7, **as_tensors(rules, batch))
+
+    for sentence, limit in enumerate(limits):
+        expected = every_hypothesis(
+            model, sentence, limit, 0.6, **rules_of(rules, sentence)
+        )
+        assert_same(as_hypotheses(result, sentence), expected[:7])
+
+
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("beam_size, n_best", [(2, 2), (3, 1)])
+def test_under_rules_a_narrow_beam_is_the_plain_search(
+    rules, beam_size, n_best
+):
+    batch = 13
+    limits = [1 + sentence % 11 for sentence in range(batch)]
+    model = random_markov(beam_size, batch, vocab=19)
+
+    result = search(
+        model, limits, beam_size, n_best=n_best, **as_tensors(rules, batch)
+    )
+
+    for sentence, limit in enumerate(limits):
+        expected = plain_beam_search(
+            model,
+            sentence,
+            limit,
+            beam_size,
+            0.6,
+            n_best,
+            **rules_of(rules, sentence),
+        )
+        assert_same(as_hypotheses(result, sentence), expected)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.7])
@@ -211,7 +213,13 @@ def test_the_early_stop_never_changes_the_result(
 
     for sentence, limit in enumerate(limits):
         expected = plain_beam_search(
-            model, sentence, limit, beam_size, alpha, n_best, min_length
+            model,
+            sentence,
+            limit,
+            beam_size,
+            alpha,
+            n_best,
+            min_length=min_length,
         )
         assert_same(as_hypotheses(result, sentence), expected)
 
@@ -512,6 +520,11 @@ def test_top_k_is_that_of_tensorflow(size, k, seed, levels):
             "beam_size=3",
         ),
         ({"n_best": 0}, "Received: n_best=0"),
+        (
+            {"no_repeat_ngram": -1},
+            "`no_repeat_ngram` must be at least 0. Received: "
+            "no_repeat_ngram=-1",
+        ),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):

@@ -1,49 +1,15 @@
-import dataclasses
 import logging
 import shutil
 
 import h5py
-import keras
 import numpy as np
 import pytest
+from tiny_run import make_model, train, write_run
 
-from keras_transformer import checkpoints, config
+from keras_transformer import checkpoints
+from keras_transformer.averaging import MovingAverage
 from keras_transformer.checkpoints import Progress
 from keras_transformer.config import UserError
-from keras_transformer.distribution import ExactTransformer
-from keras_transformer.losses import SmoothedCrossEntropy
-
-MODEL = config.ModelConfig(
-    vocab_size=23,
-    num_layers=1,
-    d_model=6,
-    num_heads=2,
-    key_dim=3,
-    value_dim=5,
-    ffn_dim=7,
-    dropout=0.2,
-)
-
-
-def make_model(seed):
-    keras.utils.set_random_seed(seed)
-    model = ExactTransformer(**dataclasses.asdict(MODEL))
-    model.compile(
-        keras.optimizers.Adam(0.01),
-        SmoothedCrossEntropy(0.1),
-        jit_compile=False,
-    )
-    model.optimizer.build(model.trainable_variables)
-    return model
-
-
-def train(model, steps):
-    random = np.random.default_rng(11)
-    source, target = random.integers(4, 23, (2, 5 * steps, 7))
-    target_in = np.concatenate([np.full((5 * steps, 1), 2), target[:, :-1]], 1)
-    model.fit(
-        (source, target_in), target, batch_size=5, shuffle=False, verbose=0
-    )
 
 
 def everything(model):
@@ -61,23 +27,7 @@ def everything(model):
 @pytest.fixture
 def run_dir(tmp_path):
     """A run directory with three checkpoints of other weights each."""
-    preset = config.PRESETS["tiny"]
-    config.RunConfig(
-        preset="tiny",
-        corpus="demo",
-        source_lang="en",
-        target_lang="de",
-        train_split="train",
-        validation_split="val",
-        requested_vocab_size=23,
-        model=MODEL,
-        training=preset.training,
-    ).save(tmp_path)
-    for step in (1, 2, 3):
-        checkpoints.save_checkpoint(
-            tmp_path, make_model(seed=step), Progress(step)
-        )
-    return tmp_path
+    return write_run(tmp_path)
 
 
 def test_a_restored_model_goes_on_exactly_like_the_saved_one(tmp_path):
@@ -91,6 +41,20 @@ def test_a_restored_model_goes_on_exactly_like_the_saved_one(tmp_path):
 
     assert progress == Progress(2, 3.5)
     for one, other in zip(everything(model), everything(restored), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_moving_average_goes_on_exactly_too(tmp_path):
+    model, restored = make_model(seed=1), make_model(seed=2)
+    averages = [MovingAverage(x, 0.7) for x in (model, restored)]
+    train(model, steps=2, callbacks=[averages[0]])
+    checkpoints.save_checkpoint(
+        tmp_path, model, Progress(2), average=averages[0].variables
+    )
+    checkpoints.restore_checkpoint(tmp_path, restored, averages[1].variables)
+    for one, average in zip((model, restored), averages, strict=True):
+        train(one, steps=2, callbacks=[average])
+    for one, other in zip(*(x.variables for x in averages), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -145,21 +109,16 @@ def test_a_half_written_folder_is_no_checkpoint(run_dir):
     )
 
 
-def test_the_average_is_the_mean_of_the_newest(run_dir):
-    model = checkpoints.load_model(run_dir, average=2)
-    two, three = (make_model(seed).get_weights() for seed in (2, 3))
-    for mean, a, b in zip(model.get_weights(), two, three, strict=True):
-        np.testing.assert_allclose(mean, (a + b) / 2, atol=1e-7)
-
-
-def test_fewer_checkpoints_than_asked_are_averaged_with_a_word(run_dir, caplog):
-    with caplog.at_level(logging.WARNING):
-        model = checkpoints.load_model(run_dir, average=5)
-    assert "Averaging 3 checkpoints instead of 5" in caplog.text
-    expected = np.mean(
-        [make_model(seed).get_weights()[0] for seed in (1, 2, 3)], axis=0
-    )
-    np.testing.assert_allclose(model.get_weights()[0], expected, atol=1e-7)
+def test_what_a_killed_process_left_is_removed(run_dir):
+    (run_dir / "logs").mkdir()
+    whole = sorted(run_dir.rglob("*"))
+    folder = run_dir / "checkpoints" / ".partial-step-000000009"
+    folder.mkdir()
+    (folder / "training.npz").write_bytes(b"PK")
+    (run_dir / "logs" / ".partial-history.csv").write_text("step")
+    (run_dir / ".partial-averaged.weights.h5").write_bytes(b"")
+    checkpoints.remove_leftovers(run_dir)
+    assert sorted(run_dir.rglob("*")) == whole
 
 
 @pytest.mark.parametrize(
@@ -200,22 +159,3 @@ def test_nothing_but_damaged_checkpoints_is_an_error(run_dir):
         path.unlink()
     with pytest.raises(UserError, match="Every checkpoint in .* is damaged"):
         checkpoints.restore_checkpoint(run_dir, make_model(seed=9))
-
-
-def test_a_directory_that_is_no_run_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="Expected a run directory"):
-        checkpoints.load_model(tmp_path / "nowhere")
-
-
-def test_a_run_without_checkpoints_is_an_error(run_dir):
-    for path in checkpoints.list_checkpoints(run_dir):
-        for file in path.iterdir():
-            file.unlink()
-        path.rmdir()
-    with pytest.raises(UserError, match="has no checkpoint yet"):
-        checkpoints.load_model(run_dir)
-
-
-def test_averaging_nothing_is_an_error(run_dir):
-    with pytest.raises(UserError, match="at least 1 .* received 0"):
-        checkpoints.load_model(run_dir, average=0)

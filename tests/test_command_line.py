@@ -22,8 +22,11 @@ from keras_transformer import (
     evaluation,
     lines,
 )
+from keras_transformer.commands import sentence_progress
+from keras_transformer.commands import translate as translate_verb
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
+from keras_transformer.options import Sampling, SearchOptions
 from keras_transformer.translator import Hypothesis, Translator
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -136,9 +139,9 @@ def replace_translator(monkeypatch, translate):
         def from_run(cls, run_dir, average):
             return cls()
 
-        def translate(self, texts, progress, **options):
-            given.update(options)
-            return translate(texts)
+        def n_best(self, texts, options, progress, prefixes=None):
+            given.update(options=options, prefixes=prefixes)
+            return translate(texts), [False] * len(texts)
 
     monkeypatch.setattr("keras_transformer.translator.Translator", Replacement)
     return given
@@ -203,13 +206,46 @@ def test_the_options_of_translate_reach_the_search(
     code = run(
         *("translate", run_dir, "--input", source_file, "--beam-size", 7),
         *("--length-penalty", 0.3, "--n-best", 2, "--min-length", 5),
-        *("--max-length", 11),
+        *("--max-length", 11, "--max-source-length", 13, "--no-unknown"),
+        *("--no-repeat-ngram", 3, "--prefix", "Ein"),
     )
 
     assert code == 0
     assert given == dict(
-        beam_size=7, length_penalty=0.3, n_best=2, min_length=5, max_length=11
+        options=SearchOptions(
+            beam_size=7,
+            length_penalty=0.3,
+            n_best=2,
+            min_length=5,
+            max_length=11,
+            max_source_length=13,
+            no_unknown=True,
+            no_repeat_ngram=3,
+        ),
+        prefixes=("Ein",) * len(SOURCES),
     )
+
+
+def test_the_options_of_sampling_reach_the_search(
+    run_dir, source_file, monkeypatch
+):
+    given = replace_translator(
+        monkeypatch, lambda texts: [[Hypothesis("a", 0.0)]] * len(texts)
+    )
+
+    code = run(
+        *("translate", run_dir, "--input", source_file, "--sample"),
+        *("--temperature", 0.7, "--top-k", 11, "--top-p", 0.9, "--seed", 5),
+        *("--n-best", 13),  # More than there are beams.
+    )
+
+    assert code == 0
+    assert given["options"] == SearchOptions(
+        n_best=13,
+        max_source_length=256,
+        sampling=Sampling(temperature=0.7, top_k=11, top_p=0.9, seed=5),
+    )
+    assert given["prefixes"] is None
 
 
 def test_only_line_feeds_end_lines():
@@ -255,6 +291,199 @@ def test_n_best_names_the_line_and_the_score(
     )
     # Two lines are blank: one translation each.
     assert len(rows) == 3 * (len(SOURCES) - 2) + 2
+
+
+def pharaoh(pairs):
+    return " ".join(f"{source}-{target}" for source, target in pairs)
+
+
+def test_an_alignment_follows_its_translation(
+    run_dir, translator, source_file, capsysbinary
+):
+    code = run("translate", run_dir, "--input", source_file, "--alignment")
+
+    rows = capsysbinary.readouterr().out.decode().split("\n")[:-1]
+    expected = [on_one_line(text) for text in translator.translate(SOURCES)]
+    alignments = translator.align(SOURCES, expected)
+    assert code == 0
+    assert rows == [
+        f"{text} ||| {pharaoh(pairs)}"
+        for text, pairs in zip(expected, alignments, strict=True)
+    ]
+    assert rows[2] == " ||| " and alignments[2] == []
+    assert all(alignments[row] for row in (0, 1, 4))
+
+
+def test_with_n_best_the_alignment_is_the_fourth_column(
+    run_dir, translator, source_file, capsysbinary
+):
+    code = run(
+        *("translate", run_dir, "--input", source_file, "--alignment"),
+        *("--n-best", 2, "--sample", "--seed", 3, "--max-length", 7),
+    )
+
+    rows = [
+        row.split("\t")
+        for row in capsysbinary.readouterr().out.decode().split("\n")[:-1]
+    ]
+    assert code == 0
+    assert [row[0] for row in rows[:5]] == ["1", "1", "2", "2", "3"]
+    for number, _, text, pairs in rows:
+        (expected,) = translator.align([SOURCES[int(number) - 1]], [text])
+        assert pairs == pharaoh(expected)
+
+
+@pytest.mark.parametrize("from_file", [False, True])
+def test_translations_begin_with_the_prefixes_of_their_lines(
+    run_dir, translator, source_file, tmp_path, capsysbinary, from_file
+):
+    prefixes = ["Hund"] * len(SOURCES)
+    flags = ["--prefix", "Hund"]
+    if from_file:
+        prefixes[1:4] = ["", "der", "die Wiese"]
+        write_lines(tmp_path / "prefixes", prefixes)
+        flags = ["--prefixes", tmp_path / "prefixes"]
+
+    code = run("translate", run_dir, "--input", source_file, *flags)
+
+    rows = capsysbinary.readouterr().out.decode().split("\n")[:-1]
+    expected = translator.translate(SOURCES, prefixes=prefixes)
+    assert code == 0
+    assert rows == [on_one_line(text) for text in expected]
+    for source, prefix, row in zip(SOURCES, prefixes, rows, strict=True):
+        assert row.startswith(prefix) if source.strip() else row == ""
+
+
+def test_as_many_prefixes_as_lines_are_needed(
+    run_dir, source_file, tmp_path, monkeypatch, capsys
+):
+    prefixes = tmp_path / "prefixes"
+    write_lines(prefixes, SOURCES[:3])
+
+    both = ["--input", source_file, "--prefixes", prefixes]
+    assert run("translate", run_dir, *both) == 2
+    assert capsys.readouterr().err == (
+        "error: Expected as many lines in --input and --prefixes, received 8 "
+        "and 3; align the files.\n"
+    )
+    # Nobody knows the number of lines on standard input.
+    give(monkeypatch, b"a dog\n" * 2)
+    replace_translator(monkeypatch, lambda texts: [])
+    assert run("translate", run_dir, "--prefixes", prefixes) == 2
+    assert capsys.readouterr().err.endswith(
+        "error: Expected as many lines in --input and --prefixes, found no "
+        "line 3 in standard input; align the files.\n"
+    )
+
+
+def test_lines_that_are_cut_are_named(
+    run_dir, translator, source_file, caplog, monkeypatch, capsysbinary
+):
+    monkeypatch.setattr(lines, "CHUNK_LINES", 3)
+    lengths = translator.tokenizer.tokenize(SOURCES).row_lengths().numpy()
+    longest = int(np.sort(lengths)[-3])
+    cut = [i for i, length in enumerate(lengths, 1) if length > longest]
+
+    code = run(
+        *("translate", run_dir, "--input", source_file, "--max-length", 3),
+        *("--max-source-length", longest),
+    )
+
+    assert code == 0 and 0 < len(cut) < 3
+    for number in cut:
+        assert f"line {number}" in caplog.text or f", {number}" in caplog.text
+    assert f"Cut after {longest} tokens (--max-source-length)" in caplog.text
+    capsysbinary.readouterr()
+    caplog.clear()
+    assert run("translate", run_dir, "--input", source_file) == 0
+    assert "Cut" not in caplog.text
+
+
+def test_a_warning_of_cuts_names_at_most_twenty_lines(caplog):
+    translate_verb.warn_of_cuts([True] * 23, first=101, longest=7)
+    assert caplog.messages == [
+        "Cut after 7 tokens (--max-source-length): lines "
+        f"{', '.join(map(str, range(101, 121)))} and 3 more."
+    ]
+
+
+def test_sentences_of_a_line_are_translated_one_by_one(
+    run_dir, tmp_path, monkeypatch, capsysbinary
+):
+    source = tmp_path / "source.en"
+    write_lines(
+        source,
+        [
+            "Dr. Dog met Mr. Cat. They ran, e.g. across the meadow!  Why?",
+            "",
+            "no end",
+            "One. Two.",
+        ],
+    )
+    given = []
+
+    def translate(texts):
+        given.extend(texts)
+        return [[Hypothesis(f"<{text}>", -0.5)] for text in texts]
+
+    replace_translator(monkeypatch, translate)
+
+    code = run("translate", run_dir, "--input", source, "--split-sentences")
+
+    assert code == 0
+
+    # The sentences and their number are those of a reader.
+    assert given == [
+        "Dr. Dog met Mr. Cat.",
+        "They ran, e.g. across the meadow!",
+        "Why?",
+        "no end",
+        "One.",
+        "Two.",
+    ]
+    assert capsysbinary.readouterr().out.decode().split("\n") == [
+        "<Dr. Dog met Mr. Cat.> <They ran, e.g. across the meadow!> <Why?>",
+        "",
+        "<no end>",
+        "<One.> <Two.>",
+        "",
+    ]
+
+
+def test_score_prints_what_the_search_found(
+    run_dir, translator, source_file, tmp_path, capsysbinary, monkeypatch
+):
+    monkeypatch.setattr(lines, "CHUNK_LINES", 3)
+    target = tmp_path / "target.de"
+    texts = [GERMAN[i % len(GERMAN)] for i in range(len(SOURCES))]
+    write_lines(target, texts)
+
+    code = run(
+        *("score", run_dir, "--source", source_file, "--target", target),
+        *("--length-penalty", 0.9),
+    )
+
+    found = [float(row) for row in capsysbinary.readouterr().out.split()]
+    expected = translator.score(SOURCES, texts, length_penalty=0.9)
+    assert code == 0
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_score_needs_two_texts_of_one_length(
+    run_dir, source_file, tmp_path, capsys
+):
+    target = tmp_path / "target.de"
+    target.write_text("eins\n")
+    texts = ["--source", source_file, "--target", target]
+    assert run("score", run_dir, *texts) == 2
+    assert "in --source and --target, received 8 and 1" in (
+        capsys.readouterr().err
+    )
+    texts[1] = tmp_path / "none"
+    assert run("score", run_dir, *texts) == 2
+    assert "can be read as --source" in capsys.readouterr().err
+    assert run("score", run_dir, *texts, "--length-penalty", -1) == 2
+    assert "`length_penalty` must be at least 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("chunk_lines", [1, 3, 8])
@@ -407,15 +636,20 @@ def test_an_input_that_cannot_be_read_is_an_error(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--beam-size", 0], "--beam-size of at least 1, received 0"),
-        (["--average", 0], "--average of at least 1, received 0"),
+        (
+            ["--beam-size", 0],
+            "`beam_size` must be at least 1. Received: beam_size=0",
+        ),
+        (["--average", 0], "Expected --average of at least 1, received 0"),
         (
             ["--length-penalty", -0.1],
-            "--length-penalty of at least 0, received -0.1",
+            "`length_penalty` must be at least 0 and finite. Received: "
+            "length_penalty=-0.1",
         ),
         (
             ["--length-penalty", "nan"],
-            "--length-penalty of at least 0, received nan",
+            "`length_penalty` must be at least 0 and finite. Received: "
+            "length_penalty=nan",
         ),
     ],
 )
@@ -424,19 +658,45 @@ def test_numbers_that_make_no_sense_are_refused(
     run_dir, capsys, verb, arguments, message
 ):
     assert run(verb, run_dir, *arguments) == 2
-    assert capsys.readouterr().err == f"error: Expected {message}.\n"
+    assert capsys.readouterr().err == f"error: {message}.\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--n-best", 0], "--n-best of at least 1, received 0"),
-        (["--n-best", 5], "--n-best of at most --beam-size, received 5 and 4"),
-        (["--min-length", -1], "--min-length of at least 0, received -1"),
-        (["--max-length", 0], "--max-length of at least 1, received 0"),
+        (
+            ["--n-best", 5],
+            "`n_best` must be from 1 to `beam_size`. Received: n_best=5, "
+            "beam_size=4",
+        ),
         (
             ["--max-length", 5, "--min-length", 7],
-            "--max-length of at least 7, received 5",
+            "`max_length` must be at least `min_length`. Received: "
+            "max_length=5, min_length=7",
+        ),
+        (
+            ["--sample", "--top-p", 0],
+            "`top_p` must be above 0 and at most 1. Received: top_p=0.0",
+        ),
+        (
+            ["--top-k", 5],
+            "Expected --sample beside --top-k, received --top-k alone; add "
+            "--sample or leave it out",
+        ),
+        (
+            ["--split-sentences", "--n-best", 2],
+            "Expected --split-sentences without --n-best above 1, received "
+            "both; leave one out",
+        ),
+        (
+            ["--split-sentences", "--prefix", "a"],
+            "Expected --split-sentences without --prefix, received both; leave "
+            "one out",
+        ),
+        (
+            ["--split-sentences", "--alignment"],
+            "Expected --split-sentences without --alignment, received both; "
+            "leave one out",
         ),
     ],
 )
@@ -444,7 +704,7 @@ def test_numbers_of_translate_that_make_no_sense_are_refused(
     run_dir, capsys, arguments, message
 ):
     assert run("translate", run_dir, *arguments) == 2
-    assert capsys.readouterr().err == f"error: Expected {message}.\n"
+    assert capsys.readouterr().err == f"error: {message}.\n"
 
 
 @pytest.mark.parametrize("verb", ["translate", "evaluate"])
@@ -617,11 +877,13 @@ def test_a_report_that_cannot_be_written_is_known_at_once(
 
 def test_a_log_tells_the_time_that_is_left(caplog, monkeypatch):
     clock = iter([100.0, 150.0, 155.0, 250.0])
-    monkeypatch.setattr(__main__.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(
+        sentence_progress.time, "monotonic", lambda: next(clock)
+    )
 
     with (
         caplog.at_level(logging.INFO, "keras_transformer"),
-        __main__.Progress(total=300) as progress,
+        sentence_progress.Progress(total=300) as progress,
     ):
         progress(50, 100)  # 50 s: a line.
         progress(60, 100)  # 5 s after it: none.
@@ -637,7 +899,7 @@ def test_a_log_tells_the_time_that_is_left(caplog, monkeypatch):
 def test_a_log_without_a_total_counts_over_chunks(caplog):
     with (
         caplog.at_level(logging.INFO, "keras_transformer"),
-        __main__.Progress(total=None, seconds=0.0) as progress,
+        sentence_progress.Progress(total=None, seconds=0.0) as progress,
     ):
         progress.end_chunk(11)
         progress(2, 11)
@@ -657,7 +919,7 @@ def test_a_terminal_shows_a_bar_unless_it_shows_the_results(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", Terminal())
 
-    with __main__.Progress(total=23, bar=bar) as progress:
+    with sentence_progress.Progress(total=23, bar=bar) as progress:
         progress(11, 13)
 
     drawn = sys.stderr.getvalue()
@@ -678,7 +940,7 @@ def test_help_shows_the_verbs_with_an_example_each():
     done = start("-m", "keras_transformer", "--help", text=True)
 
     assert done.returncode == 0
-    for verb in ("translate", "evaluate"):
+    for verb in ("translate", "score", "evaluate"):
         example = f"python -m keras_transformer {verb} --run-dir runs/demo"
         assert example in done.stdout
 

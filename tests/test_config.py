@@ -127,11 +127,39 @@ def test_a_damaged_configuration_is_named(tmp_path, damage):
     assert message.endswith("); train the run again or restore the file.")
 
 
+def test_a_run_of_before_there_were_moving_averages_is_read(tmp_path):
+    run = make_run()
+    fields = dataclasses.asdict(run)
+    del fields["training"]["ema"]
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    assert RunConfig.load(tmp_path) == run
+    assert run.training.ema is None
+
+
+NEEDED = [
+    (part, field.name)
+    for part, kind in (("model", ModelConfig), ("training", TrainingConfig))
+    for field in dataclasses.fields(kind)
+    if field.name not in ("ema", "checkpoint_steps")
+]
+
+
+@pytest.mark.parametrize("part, name", NEEDED)
+def test_every_other_field_must_be_there(tmp_path, part, name):
+    fields = dataclasses.asdict(make_run())
+    del fields[part][name]
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    with pytest.raises(UserError, match=f"it lacks {name}"):
+        RunConfig.load(tmp_path)
+
+
 @pytest.mark.parametrize(
     "model, training, message",
     [
         ({"dropout": 1.0}, {}, "--dropout in [0, 1), received 1.0."),
         ({"dropout": -0.1}, {}, "--dropout in [0, 1), received -0.1."),
+        ({}, {"ema": 1.0}, "--ema in (0, 1), received 1.0."),
+        ({}, {"ema": 0.0}, "--ema in (0, 1), received 0.0."),
         (
             {},
             {"label_smoothing": 1.5},

@@ -1,3 +1,7 @@
+"""Training on several replicas; whole runs by workers are in test_workers."""
+
+import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -5,69 +9,135 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from free_ports import free_ports
+from train_replicas import KERAS_SHARES, WAYS
 
-from keras_transformer.config import UserError
-from keras_transformer.distribution import ExactTransformer, make_strategy
+from keras_transformer.distribution import ExactTransformer
 from keras_transformer.losses import SmoothedCrossEntropy
 
 SCRIPT = pathlib.Path(__file__).with_name("train_replicas.py")
 
 
+def start(strategy, output, tf_config=None):
+    output.mkdir()
+    environment = {"PYTHONPATH": ".", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    if tf_config:
+        environment["TF_CONFIG"] = json.dumps(tf_config)
+    return subprocess.Popen(
+        [sys.executable, SCRIPT, strategy, output],
+        cwd=SCRIPT.parents[1],
+        env={**os.environ, **environment},
+    )
+
+
+def load(output):
+    return {path.stem: dict(np.load(path)) for path in output.iterdir()}
+
+
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Weights after 20 steps, for a way of training; each way runs once."""
+def one(tmp_path_factory):
+    """What each way of training on one replica comes to."""
+    output = tmp_path_factory.mktemp("replicas") / "one"
+    assert start("none", output).wait() == 0
+    return load(output)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """The same on two devices."""
+    output = tmp_path_factory.mktemp("replicas") / "two"
+    assert start("mirrored", output).wait() == 0
+    return load(output)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """The same by two worker processes: what each of them holds."""
     folder = tmp_path_factory.mktemp("replicas")
-    done = {}
-
-    def run(replicas, accumulate, dropout=0.0):
-        way = (replicas, accumulate, dropout)
-        if way not in done:
-            output = folder / f"{replicas}-{accumulate}-{dropout}.npz"
-            subprocess.run(
-                [sys.executable, SCRIPT, *map(str, way), output],
-                check=True,
-                cwd=SCRIPT.parents[1],
-                env={"PYTHONPATH": ".", "TF_CPP_MIN_LOG_LEVEL": "3"},
-            )
-            done[way] = dict(np.load(output))
-        return done[way]
-
-    return run
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    processes = [
+        start(
+            "multiworker",
+            folder / str(i),
+            {
+                "cluster": {"worker": addresses},
+                "task": {"type": "worker", "index": i},
+            },
+        )
+        for i in range(2)
+    ]
+    assert [process.wait() for process in processes] == [0, 0]
+    return [load(folder / str(i)) for i in range(2)]
 
 
 def assert_same_training(one, other):
+    """Weights, every step's loss, and the logs of training and validation."""
     assert one.keys() == other.keys()
     for name in one:
         np.testing.assert_allclose(one[name], other[name], atol=1e-5)
 
 
-@pytest.mark.slow
-def test_two_replicas_with_unequal_tokens_train_like_one(trained):
-    assert_same_training(trained(1, 1), trained(2, 1))
+EXACT = [way for way in WAYS if not WAYS[way].dropout]
 
 
 @pytest.mark.slow
-def test_four_micro_batches_train_like_one_batch(trained):
-    assert_same_training(trained(1, 1), trained(1, 4))
+@pytest.mark.parametrize("way", EXACT)
+def test_two_replicas_with_unequal_tokens_train_like_one(one, two, way):
+    assert_same_training(one[way], two[way])
 
 
 @pytest.mark.slow
-def test_micro_batches_on_two_replicas_train_like_one_batch(trained):
-    assert_same_training(trained(1, 1), trained(2, 2))
+@pytest.mark.parametrize("way", KERAS_SHARES)
+def test_rows_that_keras_shares_out_train_like_one(one, two, way):
+    assert_same_training(one[way.removesuffix(" by Keras")], two[way])
 
 
 @pytest.mark.slow
-def test_the_training_that_is_compared_moves_the_weights(trained):
-    losses = trained(1, 1)["losses"]
+@pytest.mark.parametrize("way", EXACT)
+def test_two_workers_with_unequal_tokens_train_like_one(one, pair, way):
+    for worker in pair:
+        assert_same_training(one[way], worker[way])
+
+
+def weights(results):
+    return {name: results[name] for name in results if name.isdecimal()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "way",
+    [
+        "accumulated",
+        "five steps a call",
+        "with Keras's Adam",
+        "by XLA",
+        "accumulated by XLA",
+    ],
+)
+def test_how_a_step_is_computed_changes_no_weight(one, way):
+    assert_same_training(weights(one["plainly"]), weights(one[way]))
+
+
+@pytest.mark.slow
+def test_the_training_that_is_compared_moves_the_weights(one):
+    losses = one["plainly"]["losses"]
     assert losses[-5:].mean() < losses[:5].mean() - 0.2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("replicas, accumulate", [(2, 1), (1, 4)])
-def test_losses_with_dropout_are_finite_and_fall(trained, replicas, accumulate):
-    losses = trained(replicas, accumulate, 0.1)["losses"]
-    assert np.isfinite(losses).all()
-    assert losses[-5:].mean() < losses[:5].mean()
+def test_losses_with_dropout_are_finite_and_fall(one, two, pair):
+    for trained in (one, two, *pair):
+        losses = trained["with dropout"]["losses"]
+        assert np.isfinite(losses).all()
+        assert losses[-5:].mean() < losses[:5].mean()
+
+
+@pytest.mark.slow
+def test_every_replica_drops_other_units(two, pair):
+    first, second = two["with dropout"]["dropped"]
+    assert (first != second).mean() > 0.1
+    ((first,), (second,)) = (x["with dropout"]["dropped"] for x in pair)
+    assert (first != second).mean() > 0.1
 
 
 def test_evaluation_weighs_every_token_alike():
@@ -92,11 +162,6 @@ def test_evaluation_weighs_every_token_alike():
     results = model.evaluate(data, verbose=0, return_dict=True)
     assert results["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
     assert results["token_accuracy"] == pytest.approx(np.mean(hits))
-
-
-def test_an_unknown_strategy_is_refused_by_name():
-    with pytest.raises(UserError, match="auto, none, mirrored, received tpu"):
-        make_strategy("tpu")
 
 
 def test_accumulate_below_one_is_refused():

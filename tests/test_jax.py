@@ -54,6 +54,14 @@ def test_jax_gives_the_same_cached_steps(on_jax, on_tensorflow):
     )
 
 
+def test_jax_gives_the_same_losses_through_the_tied_matrix(
+    on_jax, on_tensorflow
+):
+    np.testing.assert_allclose(
+        on_jax["tied_losses"], on_tensorflow["tied_losses"], rtol=1e-5
+    )
+
+
 def test_a_training_step_on_jax_is_the_same(on_jax, on_tensorflow, weights):
     for name in ("loss", "token_accuracy", "perplexity"):
         np.testing.assert_allclose(on_jax[name], on_tensorflow[name], rtol=1e-5)

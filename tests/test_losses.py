@@ -4,7 +4,7 @@ import paper
 import pytest
 import tensorflow as tf
 
-from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.losses import SmoothedCrossEntropy, tied_cross_entropies
 
 # B 3, T 5, V 7, N = 8 real tokens in rows of unequal length.
 TARGET = np.array([[4, 6, 5, 1, 3], [5, 3, 0, 0, 0], [3, 0, 0, 0, 0]], "int32")
@@ -176,3 +176,86 @@ def test_loss_refuses_a_smoothing_outside_its_range(value):
     )
     with pytest.raises(ValueError, match=message):
         SmoothedCrossEntropy(value)
+
+
+def tied(smoothing, features, table, factor=1.0, **options):
+    """Both losses, and the gradients of the weighted first one."""
+
+    @tf.function(**options)
+    def of(features, table):
+        with tf.GradientTape() as tape:
+            tape.watch([features, table])
+            smoothed, plain = tied_cross_entropies(
+                TARGET, features, table, smoothing
+            )
+            total = factor * tf.reduce_sum(
+                tf.where(REAL, tf.cast(smoothed, tf.float32), 0.0)
+            )
+        return smoothed, plain, *tape.gradient(total, [features, table])
+
+    return [x.numpy() for x in of(features, table)]
+
+
+def features_and_table():
+    random = np.random.default_rng(11)
+    features = random.normal(size=(3, 5, 11))
+    return features, random.normal(size=(7, 11))
+
+
+@pytest.mark.parametrize("options", [{}, {"jit_compile": True}])
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+def test_tied_losses_and_gradients_follow_the_equations(smoothing, options):
+    features, table = features_and_table()
+    logits = features @ table.T
+    reference = np.array(
+        [paper.smoothed_distribution(row, 7, smoothing) for row in TARGET]
+    )
+    slopes = -3 * (paper.softmax(logits) - reference) * REAL[..., None]
+    smoothed, plain, to_features, to_table = tied(
+        smoothing,
+        tf.constant(features, tf.float32),
+        tf.constant(table, tf.float32),
+        factor=-3.0,
+        **options,
+    )
+    for ours, by_hand in ((smoothed, smoothing), (plain, 0.0)):
+        np.testing.assert_allclose(
+            ours[REAL],
+            paper.cross_entropies(TARGET[REAL], logits[REAL], by_hand),
+            rtol=1e-5,
+            atol=1e-6,
+        )
+    np.testing.assert_allclose(to_features, slopes @ table, atol=1e-5)
+    np.testing.assert_allclose(
+        to_table, np.einsum("btv,btd->vd", slopes, features), atol=1e-5
+    )
+
+
+def test_tied_losses_of_half_precision_features_are_float32():
+    features, table = features_and_table()
+    features = features.astype("float16")
+    smoothed, plain, to_features, to_table = tied(
+        0.1, tf.constant(features), tf.constant(table, tf.float32)
+    )
+    assert smoothed.dtype == plain.dtype == to_table.dtype == "float32"
+    assert to_features.dtype == "float16"
+    logits = features.astype("float64") @ table.T
+    np.testing.assert_allclose(
+        smoothed[REAL],
+        paper.cross_entropies(TARGET[REAL], logits[REAL], 0.1),
+        rtol=1e-2,
+        atol=1e-2,
+    )
+
+
+def test_a_hopeless_token_costs_87_nats_and_can_still_be_learnt():
+    table = tf.eye(7, 11)
+    features = -300.0 * table[:5][None] + tf.zeros((3, 1, 1))
+    target = tf.constant([[0, 1, 2, 3, 4]] * 3)
+    with tf.GradientTape() as tape:
+        tape.watch(features)
+        _, plain = tied_cross_entropies(target, features, table)
+        smoothed, _ = tied_cross_entropies(target, features, table)
+    np.testing.assert_allclose(plain, 87.3, atol=0.1)
+    slope = tape.gradient(smoothed, features).numpy()
+    np.testing.assert_allclose(slope[0, 2, 2], -1.0, atol=1e-6)

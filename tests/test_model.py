@@ -137,7 +137,7 @@ def test_cached_steps_give_what_the_whole_target_gives(either_model):
     beams[..., 0] = 2
     memory, source_mask = model.encode(SOURCE)
     cross = model.cross_keys_values(memory)
-    cache = model.empty_cache(batch=3, beams=4)
+    cache = model.empty_cache(batch=3)
     whole = [
         model.decode(beams[:, beam], memory, source_mask) for beam in range(4)
     ]
@@ -147,8 +147,8 @@ def test_cached_steps_give_what_the_whole_target_gives(either_model):
         )
         assert logits.shape == (3, 4, VOCAB)
         for key, value in cache:
-            assert key.shape == (3, 4, 3, t + 1, KEY_DIM)
-            assert value.shape == (3, 4, 3, t + 1, VALUE_DIM)
+            assert key.shape == (3, 3, 4 * (t + 1), KEY_DIM)
+            assert value.shape == (3, 3, 4 * (t + 1), VALUE_DIM)
         for beam in range(4):
             close(logits[:, beam], whole[beam][:, t])
 
@@ -157,7 +157,7 @@ def test_cached_steps_give_what_the_whole_target_gives(either_model):
 def test_a_cached_step_has_float32_logits_and_a_cache_of_compute_dtype(policy):
     model = make_model(dtype=policy)
     memory, source_mask = model.encode(SOURCE)
-    cache = model.empty_cache(3, 2)
+    cache = model.empty_cache(3)
     logits, after = model.decode_step(
         TARGET_IN[:, :2], 0, cache, model.cross_keys_values(memory), source_mask
     )

@@ -1,69 +1,108 @@
-"""Train a toy model for 20 steps on N replicas and save its weights.
+"""Train a toy model in several ways on some replicas; save each one's weights.
 
-A program of its own, because logical devices must be set before TensorFlow
-starts: python tests/train_replicas.py REPLICAS ACCUMULATE DROPOUT OUTPUT.npz
+A program of its own, because logical devices and workers must be set before
+TensorFlow starts: python tests/train_replicas.py STRATEGY OUTPUT. STRATEGY is
+none, mirrored (two logical devices) or multiworker, with TF_CONFIG set; OUTPUT
+is a folder that gets WAY.npz for each of `WAYS`.
 """
 
+import pathlib
 import sys
+from typing import NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer import workers
 from keras_transformer.distribution import ExactTransformer
 from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.optimizers import Adam
 
 VOCAB = 29
+FEW_ROWS = (8, 5, 1, 3, 7)
 
 
-def batches():
-    """20 batches of 8 rows whose halves hold very different token counts."""
+class Way(NamedTuple):
+    accumulate: int = 1
+    dropout: float = 0.0
+    steps_per_execution: int = 1
+    few_rows: bool = False
+    share_rows: bool = True
+    validate: bool = False
+    xla: bool = False
+    adam: type = Adam
+
+
+WAYS = {
+    "plainly": Way(validate=True),
+    "accumulated": Way(accumulate=2),
+    "with dropout": Way(dropout=0.1),
+    "five steps a call": Way(steps_per_execution=5),
+    "with few rows": Way(few_rows=True),
+    "with Keras's Adam": Way(adam=keras.optimizers.Adam),
+    "by XLA": Way(xla=True),
+    "accumulated by XLA": Way(accumulate=2, xla=True),
+}
+# Keras shares the rows out: among the devices of one process.
+KERAS_SHARES = {
+    "plainly by Keras": Way(share_rows=False, validate=True),
+    "with few rows by Keras": Way(few_rows=True, share_rows=False),
+    "five steps a call by Keras": Way(share_rows=False, steps_per_execution=5),
+}
+
+
+def batches(few_rows):
+    """20 batches of rows whose halves hold very different token counts."""
     random = np.random.default_rng(3)
-    for _ in range(20):
+    for i in range(20):
         ids = random.integers(4, VOCAB, (8, 13))
-        lengths = np.concatenate(
-            [random.integers(9, 14, 4), random.integers(1, 4, 4)]
-        )
+        lengths = np.tile([random.integers(9, 14), random.integers(1, 4)], 4)
         target = np.where(np.arange(13) < lengths[:, None], ids, 0)
         target_in = np.concatenate([np.full((8, 1), 2), target[:, :-1]], 1)
         source = np.roll(target, 1, axis=0)
-        yield tuple(x.astype("int32") for x in (source, target_in, target))
+        rows = FEW_ROWS[i % len(FEW_ROWS)] if few_rows else 8
+        source, target_in, target = (
+            x[:rows].astype("int32") for x in (source, target_in, target)
+        )
+        yield (source, target_in), target
 
 
-def main(replicas, accumulate, dropout, output):
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(
-        cpu, [tf.config.LogicalDeviceConfiguration()] * replicas
-    )
-    strategy = tf.distribute.get_strategy()
-    if replicas > 1:
-        devices = [f"CPU:{i}" for i in range(replicas)]
-        strategy = tf.distribute.MirroredStrategy(devices)
+def make_model(way):
     keras.utils.set_random_seed(5)
-    with strategy.scope():
-        model = ExactTransformer(
-            vocab_size=VOCAB,
-            num_layers=1,
-            d_model=14,
-            num_heads=2,
-            ffn_dim=17,
-            dropout=dropout,
-            accumulate=accumulate,
-        )
-        model.compile(
-            keras.optimizers.Adam(0.01, beta_2=0.98, epsilon=1e-9),
-            SmoothedCrossEntropy(0.1),
-            jit_compile=False,
-        )
-        model.optimizer.build(model.trainable_variables)
-    source, target_in, target = (
-        np.stack(x) for x in zip(*batches(), strict=True)
+    model = ExactTransformer(
+        vocab_size=VOCAB,
+        num_layers=1,
+        d_model=14,
+        num_heads=2,
+        ffn_dim=17,
+        dropout=way.dropout,
+        accumulate=way.accumulate,
     )
-    data = tf.data.Dataset.from_tensor_slices(((source, target_in), target))
+    model.compile(
+        way.adam(0.01, beta_2=0.98, epsilon=1e-9),
+        SmoothedCrossEntropy(0.1),
+        jit_compile=way.xla,
+        steps_per_execution=way.steps_per_execution,
+    )
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def train(strategy, way):
+    with strategy.scope():
+        model = make_model(way)
+    ids = tf.TensorSpec((None, None), tf.int32)
+    data = tf.data.Dataset.from_generator(
+        lambda: batches(way.few_rows), output_signature=((ids, ids), ids)
+    )
+    if way.share_rows:
+        data = workers.share_rows(strategy, data)
     losses = []
-    model.fit(
+    history = model.fit(
         data,
         verbose=0,
+        validation_data=data if way.validate else None,
         callbacks=[
             keras.callbacks.LambdaCallback(
                 on_train_batch_end=lambda _, logs: losses.append(
@@ -71,11 +110,39 @@ def main(replicas, accumulate, dropout, output):
                 )
             )
         ],
-    )
+    ).history
     weights = {str(i): w for i, w in enumerate(model.get_weights())}
-    np.savez(output, losses=losses, **weights)
+    logs = {name: values[-1] for name, values in history.items()}
+    return model, {"losses": losses, **logs, **weights}
+
+
+def dropped(strategy, model):
+    """What each local replica keeps of ones: `(replicas, 5, 7, 11)`."""
+
+    @tf.function
+    def drop():
+        ones = tf.ones((5, 7, 11))
+        return strategy.run(lambda: model.source_dropout(ones, training=True))
+
+    return np.stack(strategy.experimental_local_results(drop()))
+
+
+def main(name, output):
+    if name == "mirrored":
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        two = [tf.config.LogicalDeviceConfiguration()] * 2
+        tf.config.set_logical_device_configuration(cpu, two)
+        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    else:
+        strategy = workers.make_strategy(name)
+    ways = {**WAYS, **(KERAS_SHARES if name == "mirrored" else {})}
+    for way in ways:
+        model, results = train(strategy, ways[way])
+        if ways[way].dropout:
+            results["dropped"] = dropped(strategy, model)
+        np.savez(pathlib.Path(output, f"{way}.npz"), **results)
+    workers.meet(strategy)
 
 
 if __name__ == "__main__":
-    replicas, accumulate, dropout, output = sys.argv[1:]
-    main(int(replicas), int(accumulate), float(dropout), output)
+    main(*sys.argv[1:])

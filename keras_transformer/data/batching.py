@@ -96,19 +96,23 @@ class BatchPlan:
 
     def epoch(self, epoch: int) -> list[Batch]:
         """List the batches of an epoch, counted from 0, in order."""
-        random = np.random.default_rng([self.seed, epoch])
         pairs = np.arange(len(self.corpus))
-        cuts = self._cuts
         if self.shuffle:
-            random.shuffle(pairs)
-            cuts = [cuts[i] for i in random.permutation(len(cuts))]
+            np.random.default_rng([self.seed, epoch]).shuffle(pairs)
         pairs = pairs[np.argsort(self._ranks[pairs], kind="stable")]
         batches = []
-        for start, stop, (num_rows, source_length, target_length) in cuts:
+        for start, stop, (num_rows, source_length, target_length) in (
+            self._cuts[i] for i in self._order(epoch)
+        ):
             rows = np.full(num_rows, -1)
             rows[: stop - start] = pairs[start:stop]
             batches.append(Batch(rows, source_length, target_length))
         return batches
+
+    def shape(self, number: int) -> tuple[int, int, int]:
+        """Return (B, S, T) of a batch, counted from 0 over all epochs."""
+        epoch, index = divmod(number, len(self))
+        return self._cuts[self._order(epoch)[index]][2]
 
     def shapes(self) -> list[tuple[int, int, int]]:
         """List every (B, S, T) that occurs, in ascending order."""
@@ -120,6 +124,15 @@ class BatchPlan:
         tokens = self.corpus.source_lengths.sum(dtype=np.int64)
         tokens += self.corpus.target_lengths.sum(dtype=np.int64)
         return float(1 - tokens / positions)
+
+    def _order(self, epoch: int) -> np.ndarray:
+        """The order of the cuts in an epoch."""
+        if not self.shuffle:
+            return np.arange(len(self))
+        # Not after the shuffle of the pairs, which takes long where they are
+        # many and says nothing about shapes.
+        random = np.random.default_rng([self.seed, epoch, 1])
+        return random.permutation(len(self))
 
     def _padded_lengths(
         self, source: np.ndarray, target: np.ndarray
@@ -209,7 +222,6 @@ def _rank_cells(
 def batches(
     plan: BatchPlan,
     cursor: tuple[int, int] = (0, 0),
-    rows: slice | None = None,
 ) -> tf.data.Dataset:
     """Stream training batches without end.
 
@@ -217,8 +229,6 @@ def batches(
         plan: Which pairs meet.
         cursor: Epoch and batch of the first element, both from 0. After `n`
             updates from the start, `divmod(n, len(plan))`.
-        rows: The part of every batch that this worker takes, such as
-            `slice(worker, None, workers)`; all rows by default.
 
     Returns:
         Dataset of `((source (B, S), target_in (B, T)), target_out (B, T))`,
@@ -226,13 +236,11 @@ def batches(
         target with EOS; PAD fills both, and rows of padding throughout.
     """
     first_epoch, first_batch = cursor
-    rows = rows or slice(None)
     planned = functools.lru_cache(maxsize=1)(plan.epoch)
 
     def batch(number: int) -> Batch:
         epoch, index = divmod(number, len(plan))
-        batch = planned(epoch)[index]
-        return batch._replace(rows=batch.rows[rows])
+        return planned(epoch)[index]
 
     first = first_epoch * len(plan) + first_batch
     return _dataset(plan.corpus, tf.data.Dataset.counter(first), batch)

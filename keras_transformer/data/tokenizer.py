@@ -48,6 +48,7 @@ class Tokenizer(tf.Module):
 
     Attributes:
         vocab_size: Number of pieces.
+        model: The serialised sentencepiece model.
 
     Raises:
         ValueError: If `model` is no such model.
@@ -71,12 +72,12 @@ class Tokenizer(tf.Module):
             )
         self.vocab_size: int = pieces.GetPieceSize()
         self._pieces = pieces
-        self._model = model
+        self.model = model
         self.processor = self._make_processor()
 
     def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
         return tensorflow_text.SentencepieceTokenizer(
-            model=self._model, out_type=tf.int32, add_bos=False, add_eos=True
+            model=self.model, out_type=tf.int32, add_bos=False, add_eos=True
         )
 
     def _run(self, method: str, values: tf.Tensor) -> tf.Tensor:
@@ -122,7 +123,9 @@ class Tokenizer(tf.Module):
             )
         path = pathlib.Path(path)
         # In a file, since a size that does not fit takes a second pass.
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        with tempfile.TemporaryDirectory(
+            dir=path.parent, prefix=".partial-"
+        ) as folder:
             text = os.path.join(folder, "sentences.txt")
             with open(text, "w", encoding="utf-8", newline="\n") as lines:
                 lines.writelines(f"{sentence}\n" for sentence in sentences)
@@ -172,6 +175,20 @@ class Tokenizer(tf.Module):
         """
         # A list of no strings would become float32.
         return self._run("tokenize", tf.convert_to_tensor(text, tf.string))
+
+    def tokenize_with_offsets(
+        self, text: tf.Tensor | Sequence[str]
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """As `tokenize`, with the place of each piece in its text.
+
+        Returns:
+            The ids, and the offsets in bytes at which each piece begins and
+            after which it ends, each ragged int32 `(B, None)`. Pieces that
+            spell one character in bytes share its end; `EOS_ID` has 0 and 0.
+        """
+        return self._run(
+            "tokenize_with_offsets", tf.convert_to_tensor(text, tf.string)
+        )
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Turn ids into the text before the first `EOS_ID`.

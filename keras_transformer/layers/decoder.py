@@ -4,11 +4,10 @@ Section 3.1. Besides the call on whole targets, `step` runs one position with
 cached keys and values; both must give the same numbers.
 
 Axes: B batch, T target length, S source length, D model width, H heads,
-K key width, U value width, W beams, t positions so far.
+K key width, U value width, W beams, t slots written so far.
 """
 
 import keras
-from keras import ops
 
 from keras_transformer.layers.encoder import (
     attention_layer,
@@ -113,27 +112,27 @@ class DecoderLayer(keras.layers.Layer):
         x = self._residual(2, x, self.feed_forward(x), training)
         return x, own, cross
 
-    def step(self, inputs, cache, cross, memory_mask):
-        """One position of every beam.
+    def step(self, inputs, cache, cross, self_mask, memory_mask, write):
+        """One position of every beam; the beams of a sentence go together.
 
         Args:
             inputs: Float tensor `(B, W, D)`.
-            cache: Keys `(B, W, H, t, K)` and values `(B, W, H, t, U)` of the
-                positions before this one.
+            cache: Keys `(B, H, t, K)` and values `(B, H, t, U)` of the
+                sentence's slots so far.
             cross: Keys `(B, H, S, K)` and values `(B, H, S, U)` of the memory.
+            self_mask: Boolean tensor `(B, 1, W, t')`, the slots of a beam
+                among those after writing.
             memory_mask: Boolean tensor `(B, 1, 1, S)`.
+            write: Called as `write(slots, new)` for keys `(B, H, W, K)` and
+                values `(B, H, W, U)`; returns all slots.
 
         Returns:
-            The output `(B, W, D)` and the cache with this position added.
+            The output `(B, W, D)` and the cache with this position written.
         """
-        x = inputs[:, :, None, :]  # (B, W, 1, D): a target of length 1 a beam
-        new = self.self_attention.keys_values(x)
-        cache = tuple(
-            ops.concatenate([old, one], axis=3)
-            for old, one in zip(cache, new, strict=True)
-        )
-        update, _ = self.self_attention.attend(x, *cache)
-        x = self._residual(0, inputs, update[:, :, 0, :])
+        new = self.self_attention.keys_values(inputs)
+        cache = tuple(map(write, cache, new))
+        update, _ = self.self_attention.attend(inputs, *cache, self_mask)
+        x = self._residual(0, inputs, update)
         # The beams of a sentence are queries to the same memory.
         update, _ = self.cross_attention.attend(x, *cross, memory_mask)
         x = self._residual(1, x, update)
@@ -227,13 +226,15 @@ class Decoder(keras.layers.Layer):
             cross.append(cross_of_layer)
         return inputs, own, cross
 
-    def step(self, inputs, caches, crosses, memory_mask):
+    def step(self, inputs, caches, crosses, self_mask, memory_mask, write):
         """`DecoderLayer.step` through the stack; lists have a layer each."""
         new_caches = []
         for layer, cache, cross in zip(
             self.layers, caches, crosses, strict=True
         ):
-            inputs, cache = layer.step(inputs, cache, cross, memory_mask)
+            inputs, cache = layer.step(
+                inputs, cache, cross, self_mask, memory_mask, write
+            )
             new_caches.append(cache)
         return inputs, new_caches
 

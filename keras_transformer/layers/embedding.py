@@ -56,18 +56,23 @@ class TiedEmbedding(keras.layers.Layer):
         rows = ops.take(self.table, ids, axis=0)
         return ops.cast(rows, self.compute_dtype) * self.d_model**0.5
 
-    def logits(self, inputs):
+    def output_kernel(self):
+        """The matrix transposed, `(D, V)`, in the compute dtype."""
+        return ops.transpose(ops.cast(self.table, self.compute_dtype))
+
+    def logits(self, inputs, kernel=None):
         """Score every piece of the vocabulary.
 
         Args:
             inputs: Float tensor `(..., D)`.
+            kernel: As from `output_kernel`, where many products share one.
 
         Returns:
             Float32 tensor `(..., V)`; the product runs in the compute dtype.
         """
-        table = ops.cast(self.table, self.compute_dtype)
+        kernel = self.output_kernel() if kernel is None else kernel
         flat = ops.reshape(inputs, (-1, self.d_model))
-        logits = ops.matmul(flat, ops.transpose(table))
+        logits = ops.matmul(flat, kernel)
         shape = (*ops.shape(inputs)[:-1], self.vocab_size)
         return ops.reshape(ops.cast(logits, "float32"), shape)
 

@@ -7,6 +7,7 @@ import keras
 
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.normalization import LayerNormalization
 
 # The paper names none; this is tensor2tensor's.
 NORM_EPSILON = 1e-6
@@ -193,7 +194,7 @@ def residual_parts(owner, name):
         dtype=owner.dtype_policy,
         name=f"{name}_dropout",
     )
-    norm = keras.layers.LayerNormalization(
+    norm = LayerNormalization(
         epsilon=NORM_EPSILON, dtype=owner.dtype_policy, name=f"{name}_norm"
     )
     return dropout, norm

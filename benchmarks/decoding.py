@@ -1,0 +1,292 @@
+"""Time the exported beam search against its peers, and its cost by size.
+
+Base model, vocabulary 32,000, random weights, beam 4, alpha 0.6, exactly so
+many steps for every system. The peers' scripts take sentences, source tokens
+and target tokens (and CTranslate2's the precision) and print tokens/s; each
+runs with the Python of its own environment. Where one is missing, its rows are.
+
+With `--run-dir` a trained model translates the lines of `--text` instead, ours
+and its own export in CTranslate2, from pieces to pieces.
+
+Example:
+    export PYTHONPATH=.
+    python benchmarks/decoding.py --scripts ../shared/bench
+    python benchmarks/decoding.py --run-dir runs/multi30k --text TEST.en
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+VOCABULARY = 32_000
+BEAMS = 4
+PEERS = {
+    "CTranslate2 float32": ("ct2", "ctranslate2_decode.py", ["float32"]),
+    "OpenNMT-tf": ("onmt", "opennmt_decode.py", []),
+}
+
+
+def parse_args(argv=None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--scripts", type=pathlib.Path, help="folder of the peers' scripts")
+    add("--peers", type=pathlib.Path, default=".peers", help="environments")
+    add("--rounds", type=int, default=2, help="of all systems in turn")
+    add("--batches", default="32,1", help="sentences; default: %(default)s")
+    add("--tokens", type=int, default=32, help="of a source and a target")
+    add("--grid", action="store_true", help="cost by batch and length instead")
+    add("--run-dir", type=pathlib.Path, help="a trained model, with --text")
+    add("--text", type=pathlib.Path, help="source sentences, one a line")
+    add("--serve", nargs=3, help=argparse.SUPPRESS)  # Path, sentences, tokens.
+    return parser.parse_args(argv)
+
+
+def export_random(path: str, steps: int) -> None:
+    """Write a SavedModel with random weights that takes so many steps."""
+    from keras_transformer.model import Transformer
+    from keras_transformer.options import SearchOptions
+    from keras_transformer.text_model import TextModel
+
+    translator = object.__new__(TextModel)  # Ids need no tokenizer.
+    translator.model = Transformer.from_preset("base", vocab_size=VOCABULARY)
+    options = SearchOptions(beam_size=BEAMS, min_length=steps, max_length=steps)
+    export(translator, options, path)
+
+
+def export(translator, options, path: str) -> None:
+    """Write a SavedModel that searches from ids to ids."""
+    import keras
+    import tensorflow as tf
+
+    archive = keras.export.ExportArchive()
+    archive.track(translator.model)
+    archive.add_endpoint(
+        "serving_default",
+        lambda source: translator.search_ids(source, options)._asdict(),
+        [tf.TensorSpec([None, None], tf.int32, "source")],
+    )
+    archive.write_out(path, verbose=False)
+
+
+def serve(path: str, sentences: int, tokens: int) -> None:
+    """Load as TensorFlow Serving does, run, and print what it took."""
+    import numpy as np
+    import tensorflow as tf
+
+    bare = peak_memory()
+    start = time.perf_counter()
+    with tf.compat.v1.Session(graph=tf.Graph()) as session:
+        loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], path)
+        load = time.perf_counter() - start
+        signature = loaded.signature_def["serving_default"]
+        source = np.random.default_rng(0).integers(
+            4, VOCABULARY, (sentences, tokens)
+        )
+        feed = {signature.inputs["source"].name: source}
+        fetch = signature.outputs["ids"].name
+        session.run(fetch, feed)
+        times = []
+        for _ in range(20 if sentences == 1 else 4):
+            start = time.perf_counter()
+            ids = session.run(fetch, feed)
+            times.append(time.perf_counter() - start)
+    assert ids.shape == (sentences, 1, tokens)
+    p50, p95 = np.percentile(times, [50, 95]) * 1e3
+    print(
+        f"{sentences * tokens / min(times):.0f} target tokens/s, load "
+        f"{load:.1f} s, p50 {p50:.0f} ms, p95 {p95:.0f} ms, "
+        f"TensorFlow alone {bare:.0f} MB, peak {peak_memory():.0f} MB"
+    )
+
+
+def peak_memory() -> float:
+    """Of this process so far, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def run(command: list) -> tuple[float, str]:
+    """Tokens/s and all that was printed, with the peak memory of a peer."""
+    timed = (
+        "import resource, subprocess, sys\n"
+        "p = subprocess.run(sys.argv[1:], capture_output=True, text=True)\n"
+        "peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss\n"
+        "print(p.stdout.strip(), f'[{peak / 1024:.0f} MB]')\n"
+        "sys.exit(p.returncode)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", timed, *map(str, command)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+    line = done.stdout.strip().splitlines()[-1]
+    return float(re.search(r"(\d+) target tokens/s", line)[1]), line
+
+
+def compare(args: argparse.Namespace, path: str) -> None:
+    """All systems in turn, so that a slow minute meets each of them."""
+    rounds = []
+    for sentences in map(int, args.batches.split(",")):
+        for _ in range(args.rounds):
+            speeds = {
+                "keras_transformer": run(
+                    [
+                        sys.executable,
+                        __file__,
+                        "--serve",
+                        path,
+                        sentences,
+                        args.tokens,
+                    ]
+                )
+            }
+            for name, (folder, script, more) in PEERS.items():
+                python = pathlib.Path(args.peers) / folder / "bin/python"
+                if args.scripts and python.exists():
+                    speeds[name] = run(
+                        [
+                            python,
+                            args.scripts / script,
+                            sentences,
+                            args.tokens,
+                            args.tokens,
+                            *more,
+                        ]
+                    )
+            rounds.append((sentences, speeds))
+            for name, (_, line) in speeds.items():
+                print(f"# {sentences}: {name}: {line}", flush=True)
+    print("| sentences | system | target tokens/s | ours is times as fast |")
+    print("| --- | --- | --- | --- |")
+    for sentences, speeds in rounds:
+        ours = speeds["keras_transformer"][0]
+        for name, (speed, _) in speeds.items():
+            ratio = f"{ours / speed:.2f}"
+            print(f"| {sentences} | {name} | {speed:.0f} | {ratio} |")
+
+
+def compare_real(args: argparse.Namespace) -> None:
+    """A trained model on real sentences, each system at its best batches."""
+    import ctranslate2
+    import tensorflow as tf
+
+    from keras_transformer import ctranslate2_export
+    from keras_transformer.options import SearchOptions
+    from keras_transformer.translator import Translator
+
+    translator = Translator.from_run(args.run_dir)
+    tokenizer = translator.tokenizer
+    texts = args.text.read_text(encoding="utf-8").splitlines()
+    ids = tokenizer.tokenize(texts)
+    ids = tf.gather(ids, tf.argsort(ids.row_lengths(), direction="DESCENDING"))
+    names = tokenizer.pieces(range(tokenizer.vocab_size))
+    pieces = [[names[i] for i in row[:-1]] for row in ids.to_list()]
+    with tempfile.TemporaryDirectory() as folder:
+        export(translator, SearchOptions(), f"{folder}/ours")
+        ours = tf.saved_model.load(f"{folder}/ours").signatures
+        ours = ours["serving_default"]
+        theirs = {
+            f"{workers} × {2 // workers} threads": ctranslate2.Translator(
+                str(
+                    ctranslate2_export.export(
+                        translator, f"{folder}/theirs-{workers}"
+                    )
+                ),
+                compute_type="float32",
+                inter_threads=workers,
+                intra_threads=2 // workers,
+            )
+            for workers in (1, 2)
+        }
+
+        def run_ours(size):
+            for start in range(0, len(texts), size):
+                ours(source=ids[start : start + size].to_tensor(0))
+
+        def run_theirs(model, size):
+            model.translate_batch(
+                pieces, max_batch_size=size, beam_size=BEAMS, length_penalty=0.6
+            )
+
+        systems = {}
+        for size in (32, 128):
+            systems[f"keras_transformer, batches of {size}"] = (run_ours, size)
+            for name, model in theirs.items():
+                systems[f"CTranslate2 float32, {name}, batches of {size}"] = (
+                    run_theirs,
+                    model,
+                    size,
+                )
+        best = dict.fromkeys(systems, 0.0)
+        for _ in range(1 + args.rounds):  # The first one warms up.
+            for name, (function, *arguments) in systems.items():
+                start = time.perf_counter()
+                function(*arguments)
+                speed = len(texts) / (time.perf_counter() - start)
+                best[name] = max(best[name], speed)
+    print("| system | sentences/s |")
+    print("| --- | --- |")
+    for name, speed in best.items():
+        print(f"| {name} | {speed:.0f} |")
+
+
+def grid() -> None:
+    """Time a step over batch and length, beside the arithmetic in it."""
+    import numpy as np
+    import tensorflow as tf
+
+    print("| sentences | tokens | ms/step | GFLOP/step | GFLOP/s |")
+    print("| --- | --- | --- | --- | --- |")
+    for sentences, tokens in [(1, 16), (1, 64), (8, 32), (32, 32), (128, 16)]:
+        with tempfile.TemporaryDirectory() as path:
+            export_random(path, tokens)
+            search = tf.saved_model.load(path).signatures["serving_default"]
+            source = tf.constant(
+                np.random.default_rng(0).integers(
+                    4, VOCABULARY, (sentences, tokens)
+                ),
+                tf.int32,
+            )
+            search(source=source)
+            start = time.perf_counter()
+            search(source=source)["ids"].numpy()
+            seconds = (time.perf_counter() - start) / tokens
+        # Multiplications and additions of the weights, a row a beam.
+        weights = 6 * (6 * 512**2 + 2 * 512 * 2048) + 512 * VOCABULARY
+        work = 2 * BEAMS * sentences * weights / 1e9
+        print(
+            f"| {sentences} | {tokens} | {seconds * 1e3:.1f} | {work:.2f} | "
+            f"{work / seconds:.0f} |",
+            flush=True,
+        )
+
+
+def main(argv=None) -> None:
+    """Run what was asked for."""
+    args = parse_args(argv)
+    if args.serve:
+        path, sentences, tokens = args.serve
+        serve(path, int(sentences), int(tokens))
+    elif args.run_dir:
+        compare_real(args)
+    elif args.grid:
+        grid()
+    else:
+        with tempfile.TemporaryDirectory() as path:
+            export_random(path, args.tokens)
+            compare(args, path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""Time OpenNMT-tf on a tokenised corpus, its own input pipeline included.
+
+Runs in OpenNMT-tf's environment, started by benchmarks/training.py:
+opennmt_multi30k.py FOLDER BATCH_TOKENS STEPS, where FOLDER holds source.txt,
+target.txt and vocab.txt. Without a folder, "-", it takes one fixed batch of
+288 × 14 tokens. The shape is our `tiny`.
+"""
+
+import itertools
+import os
+import pathlib
+import sys
+import tempfile
+import time
+import warnings
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+warnings.filterwarnings("ignore")
+
+import numpy as np  # noqa: E402
+import opennmt  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+VOCAB = 8_000
+
+
+def make_model(vocabulary):
+    embedder = opennmt.inputters.WordEmbedder
+    model = opennmt.models.Transformer(
+        embedder(embedding_size=128),
+        embedder(embedding_size=128),
+        num_layers=4,
+        num_units=128,
+        num_heads=4,
+        ffn_inner_dim=256,
+        dropout=0.3,
+        attention_dropout=0.0,
+        ffn_dropout=0.0,
+        pre_norm=False,
+        share_embeddings=opennmt.models.EmbeddingsSharingLevel.ALL,
+    )
+    model.initialize(
+        {"source_vocabulary": vocabulary, "target_vocabulary": vocabulary},
+        params={"label_smoothing": 0.1},
+    )
+    return model
+
+
+def fixed_batches():
+    random = np.random.default_rng(0)
+    ids, ids_in, ids_out = (
+        tf.constant(random.integers(3, VOCAB, (288, 14)), tf.int64)
+        for _ in range(3)
+    )
+    length = tf.fill([288], 14)
+    features = {"ids": ids, "length": length}
+    labels = {"ids": ids_in, "ids_out": ids_out, "length": length}
+    return tf.data.Dataset.from_tensors((features, labels)).repeat()
+
+
+def write_vocabulary():
+    path = os.path.join(tempfile.mkdtemp(), "vocab.txt")
+    pieces = ["<blank>", "<s>", "</s>", *(f"t{i}" for i in range(3, VOCAB))]
+    pathlib.Path(path).write_text("\n".join(pieces))
+    return path
+
+
+def main(folder, batch_tokens, steps):
+    fixed = folder == "-"
+    model = make_model(
+        write_vocabulary() if fixed else os.path.join(folder, "vocab.txt")
+    )
+    dataset = (
+        fixed_batches()
+        if fixed
+        else model.examples_inputter.make_training_dataset(
+            os.path.join(folder, "source.txt"),
+            os.path.join(folder, "target.txt"),
+            batch_tokens,
+            batch_type="tokens",
+            shuffle_buffer_size=40_000,
+            length_bucket_width=1,  # As in its automatic configuration.
+            maximum_features_length=100,
+            maximum_labels_length=100,
+        )
+    )
+    optimizer = tf.keras.optimizers.legacy.Adam(1e-4, beta_2=0.98, epsilon=1e-9)
+
+    @tf.function(input_signature=dataset.element_spec)
+    def step(features, labels):
+        with tf.GradientTape() as tape:
+            outputs, _ = model(features, labels, training=True)
+            loss, count = model.compute_loss(outputs, labels, training=True)[:2]
+            loss = loss / count
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(
+            zip(gradients, model.trainable_variables, strict=True)
+        )
+        return loss
+
+    tokens = 0
+    for i, (features, labels) in enumerate(
+        itertools.islice(dataset, steps + 10)
+    ):
+        if i == 10:
+            start = time.perf_counter()
+        float(step(features, labels))
+        if i >= 10:
+            tokens += int(tf.reduce_sum(labels["length"]))
+    seconds = time.perf_counter() - start
+    print(f"OpenNMT-tf tiny: {tokens / seconds:.0f} target tokens/s")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

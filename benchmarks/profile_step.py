@@ -1,0 +1,66 @@
+"""Say which operations a training step on the CPU spends its time in.
+
+    python benchmarks/profile_step.py base 32 32 32000
+
+Preset, rows, tokens a row, vocabulary. Milliseconds are summed over the
+threads, which run two operations at a time or share one, so that they add up
+to more than the step.
+"""
+
+import collections
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import training  # noqa: E402
+
+STEPS = 3
+
+
+def profile(preset, work):
+    rows, length, vocab_size = work
+    model = training.make_model(preset, vocab_size, xla=False)
+    ids = np.random.default_rng(0).integers(4, vocab_size, (3, rows, length))
+    source, target_in, target = tf.unstack(tf.constant(ids, tf.int32))
+    step = tf.function(model.train_step)
+    for _ in range(3):
+        step(((source, target_in), target))
+    with tempfile.TemporaryDirectory() as folder:
+        tf.profiler.experimental.start(folder)
+        for _ in range(STEPS):
+            float(step(((source, target_in), target))["batch_loss"])
+        tf.profiler.experimental.stop()
+        (path,) = pathlib.Path(folder).rglob("*.xplane.pb")
+        return xplane_pb2.XSpace.FromString(path.read_bytes())
+
+
+def by_operation(space):
+    """Milliseconds and calls a step, by type of operation."""
+    spent, calls = collections.Counter(), collections.Counter()
+    for plane in space.planes:
+        for line in plane.lines:
+            for event in line.events:
+                name = plane.event_metadata[event.metadata_id].name
+                _, colon, kind = name.partition(":")  # NAME:OPERATION
+                if colon and not kind.startswith(":") and "host" in plane.name:
+                    kind = kind.split("#")[0].removeprefix("_Mkl")
+                    spent[kind] += event.duration_ps / 1e9 / STEPS
+                    calls[kind] += 1 / STEPS
+    return spent, calls
+
+
+def main():
+    preset, *work = sys.argv[1:]
+    spent, calls = by_operation(profile(preset, [int(n) for n in work]))
+    for kind, milliseconds in spent.most_common(24):
+        print(f"{kind:28s} {milliseconds:8.1f} ms {calls[kind]:6.0f} calls")
+    print(f"{'all':28s} {sum(spent.values()):8.1f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,298 @@
+"""Time our training step and OpenNMT-tf's on the same work, in turn.
+
+    python benchmarks/training.py --corpus FOLDER --bench FOLDER --rounds 3
+
+FOLDER of --corpus holds the Multi30k text (train.en, train.de), that of
+--bench opennmt_train.py. OpenNMT-tf runs where .peers/onmt exists. Each
+measurement is a process of its own; a round runs every one of them once. The
+table gives medians over the rounds.
+"""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).parents[1]
+ONMT = ROOT / ".peers/onmt/bin/python"
+BASE = (32, 32, 32_000)  # Rows, tokens a row, vocabulary.
+TINY = (288, 14, 8_000)
+
+
+def matmul_rate():
+    """The best rate of matrix products of 4,096 cubed, in GFLOP/s."""
+    import tensorflow as tf
+
+    a, b = (tf.random.normal((4096, 4096)) for _ in range(2))
+    product = tf.function(lambda: tf.matmul(a, b)[0, 0])
+    seconds = median_seconds(lambda: float(product()), 6)
+    report(gflops_per_second=2 * 4096**3 / seconds / 1e9)
+
+
+def step(preset, work, replicas=1, xla=False):
+    """Our step on one fixed batch, in a bare loop and in `fit`."""
+    import numpy as np
+    import tensorflow as tf
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(
+        cpu, [tf.config.LogicalDeviceConfiguration()] * replicas
+    )
+    strategy = tf.distribute.get_strategy()
+    if replicas > 1:
+        devices = [f"CPU:{i}" for i in range(replicas)]
+        strategy = tf.distribute.MirroredStrategy(devices)
+    rows, length, vocab_size = work
+    with strategy.scope():
+        model = make_model(preset, vocab_size, xla)
+    ids = np.random.default_rng(0).integers(4, vocab_size, (3, rows, length))
+    source, target_in, target = ids.astype("int32")
+    batch = ((source, target_in), target)
+    from keras_transformer.workers import share_rows
+
+    dataset = tf.data.Dataset.from_tensors(batch).repeat()
+    dataset = share_rows(strategy, dataset)
+    start = time.perf_counter()
+    model.fit(dataset, steps_per_epoch=1, verbose=0)
+    report(first_step=time.perf_counter() - start)
+    in_fit = seconds_in_fit(model, dataset, 8)
+    values = {"tokens_per_second": rows * length / in_fit}
+    if replicas == 1:
+        bare = tf.function(model.train_step)
+        inputs = tf.nest.map_structure(tf.constant, batch)
+        one = lambda: float(bare(inputs)["batch_loss"])  # noqa: E731
+        one()
+        values["seconds_bare"] = median_seconds(one, 8)
+        values["fit_overhead"] = 100 * (in_fit / values["seconds_bare"] - 1)
+        values["gflops_per_second"] = (
+            flops(preset, work) / values["seconds_bare"] / 1e9
+        )
+    report(**values)
+
+
+def multi30k(run_dir):
+    """`tiny` on batches of Multi30k, input pipeline included."""
+    import itertools
+
+    from keras_transformer.config import PRESETS
+    from keras_transformer.data import batching
+
+    plan = batching.BatchPlan(records(run_dir), 4_096, seed=1)
+    model = make_model("tiny", TINY[2], False, PRESETS["tiny"].model.dropout)
+    steps = 150
+    seconds = seconds_in_fit(model, batching.batches(plan), steps, sum)
+    tokens = sum(
+        int((target != 0).numpy().sum())
+        for _, target in itertools.islice(
+            batching.batches(plan), WARM_UP, WARM_UP + steps
+        )
+    )
+    report(
+        tokens_per_second=tokens / seconds,
+        padding=100 * plan.padding_waste(),
+        shapes=len(plan.shapes()),
+    )
+
+
+WARM_UP = 10
+
+
+def seconds_in_fit(model, dataset, steps, reduce=statistics.median):
+    """Seconds of `steps` steps of `fit`, after a few others."""
+    import keras
+
+    class Clock(keras.callbacks.Callback):
+        def __init__(self):
+            super().__init__()
+            self.times = []
+
+        def on_train_batch_end(self, batch, logs=None):
+            float(logs["batch_loss"])
+            self.times.append(time.perf_counter())
+
+    clock = Clock()
+    warm_up = min(WARM_UP, steps)
+    model.fit(
+        dataset, steps_per_epoch=warm_up + steps, verbose=0, callbacks=[clock]
+    )
+    times = clock.times[warm_up - 1 :]
+    return reduce(b - a for a, b in zip(times, times[1:], strict=False))
+
+
+def make_model(preset, vocab_size, xla, dropout=None):
+    import keras
+
+    from keras_transformer.config import PRESETS
+    from keras_transformer.distribution import ExactTransformer
+    from keras_transformer.losses import SmoothedCrossEntropy
+    from keras_transformer.optimizers import Adam
+
+    keras.utils.set_random_seed(1)
+    sizes = dataclasses.asdict(PRESETS[preset].model)
+    sizes["vocab_size"] = vocab_size
+    if dropout is not None:
+        sizes["dropout"] = dropout
+    model = ExactTransformer(**sizes)
+    model.compile(Adam(1e-4), SmoothedCrossEntropy(0.1), jit_compile=xla)
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def flops(preset, work):
+    from keras_transformer import estimates
+    from keras_transformer.config import PRESETS
+
+    rows, length, vocab_size = work
+    sizes = dataclasses.replace(PRESETS[preset].model, vocab_size=vocab_size)
+    return estimates.step_flops(sizes, rows, length, length)
+
+
+def records(run_dir):
+    """The tokenised training split, made on the first call."""
+    from keras_transformer.data import batching, corpora
+    from keras_transformer.data.tokenizer import Tokenizer
+
+    folder = pathlib.Path(run_dir)
+    corpus = corpora.open_corpus((folder / "corpus").read_text(), "en", "de")
+    path = folder / "tokenizer.model"
+    if not path.exists():
+        sentences = (text for pair in corpus.pairs("train") for text in pair)
+        Tokenizer.train(sentences, TINY[2], path)
+    return batching.TokenisedCorpus.build(
+        corpus.pairs("train"),
+        Tokenizer.load(path),
+        folder / "records",
+        max_length=256,
+        fingerprint="",
+        progress=lambda count: None,
+    )
+
+
+def write_for_opennmt(run_dir):
+    """The same pieces as words of text files."""
+    corpus, folder = records(run_dir), pathlib.Path(run_dir)
+    words = ["<blank>", "<s>", "</s>", *(f"t{i}" for i in range(3, TINY[2]))]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    for name, side in (("source", corpus.source), ("target", corpus.target)):
+        with open(folder / f"{name}.txt", "w") as file:
+            for i in range(len(corpus)):
+                ids = side.padded([i], 256)[0]
+                file.write(" ".join(f"t{n}" for n in ids if n > 3) + "\n")
+
+
+def median_seconds(function, times):
+    function()
+    seconds = []
+    for _ in range(times):
+        start = time.perf_counter()
+        function()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def report(**values):
+    for name, value in values.items():
+        print(f"{name}={value:.4f}")
+
+
+def run(command):
+    """What a process reports, and its peak memory."""
+    process = subprocess.Popen(
+        [str(part) for part in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        },
+    )
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"{command} failed: {output}")
+    found = dict(re.findall(r"(\w+)=([\d.-]+)", output))
+    if speed := re.search(r"(\d+) target tokens/s", output):
+        found["tokens_per_second"] = speed[1]
+    found["peak_gb"] = usage.ru_maxrss / 2**20
+    return {name: float(value) for name, value in found.items()}
+
+
+def measurements(bench, run_dir):
+    """Name → command."""
+    this = [sys.executable, pathlib.Path(__file__).resolve()]
+    ours = {
+        name: [*this, "--only", name, "--run-dir", run_dir] for name in PARTS
+    }
+    if not ONMT.exists():
+        return ours
+    peer = [ONMT, pathlib.Path(__file__).with_name("opennmt_multi30k.py")]
+    return {
+        **ours,
+        "base OpenNMT-tf": [ONMT, bench / "opennmt_train.py", 32, 32, 8],
+        "tiny OpenNMT-tf": [*peer, "-", 0, 20],
+        "multi30k OpenNMT-tf": [*peer, run_dir, 4_096, 150],
+    }
+
+
+PARTS = {
+    "matmul": lambda _: matmul_rate(),
+    "base": lambda _: step("base", BASE),
+    "base xla": lambda _: step("base", BASE, xla=True),
+    "base 2 replicas": lambda _: step("base", BASE, replicas=2),
+    "tiny": lambda _: step("tiny", TINY),
+    "multi30k": multi30k,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--corpus", type=pathlib.Path)
+    parser.add_argument("--bench", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=PARTS, help="in this process")
+    parser.add_argument("--run-dir", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.only:
+        return PARTS[args.only](args.run_dir)
+    if not (args.corpus and args.bench):
+        parser.error("--corpus and --bench are needed")
+    with tempfile.TemporaryDirectory() as run_dir:
+        (pathlib.Path(run_dir) / "corpus").write_text(
+            str(args.corpus.resolve())
+        )
+        write_for_opennmt(run_dir)
+        commands = measurements(args.bench.resolve(), run_dir)
+        rounds = {name: [] for name in commands}
+        for number in range(args.rounds):
+            for name, command in commands.items():
+                rounds[name].append(run(command))
+                print(number + 1, name, rounds[name][-1], file=sys.stderr)
+    for name, values in rounds.items():
+        medians = {
+            key: statistics.median(value[key] for value in values)
+            for key in values[0]
+        }
+        rate = medians.get("tokens_per_second")
+        peer = rounds.get(f"{name} OpenNMT-tf")
+        if rate and peer:
+            medians["ratio"] = rate / statistics.median(
+                value["tokens_per_second"] for value in peer
+            )
+        shown = "  ".join(f"{k} {v:,.2f}" for k, v in medians.items())
+        print(f"{name:22s} {shown}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Which source words a translation looks at: attention and word alignment.
+
+The weights are those of one teacher-forced pass: each row is what the search
+sees when it writes that token, since no position looks ahead.
+
+Axes: B batch, S source pieces, T target pieces, H heads, L layers.
+"""
+
+import bisect
+import itertools
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.config import BOS_ID, PAD_ID
+from keras_transformer.model import Transformer
+
+
+class Attention(NamedTuple):
+    """How much each target piece looked at each source piece.
+
+    Attributes:
+        source_pieces: S pieces, "▁" for a space, the end token "</s>" last.
+        target_pieces: T pieces, likewise.
+        weights: float32 `(L, H, T, S)`; every row of S sums to 1. Row t is the
+            attention with which piece t was written.
+    """
+
+    source_pieces: list[str]
+    target_pieces: list[str]
+    weights: np.ndarray
+
+    def mean(self) -> np.ndarray:
+        """The mean over all layers and heads, float32 `(T, S)`."""
+        return self.weights.mean(axis=(0, 1))
+
+
+def attention_weights(
+    model: Transformer, source: tf.Tensor, target: tf.Tensor
+) -> tf.Tensor:
+    """The attention to the source of every layer and head.
+
+    Args:
+        model: The model.
+        source: int32 `(B, S)`, EOS last.
+        target: int32 `(B, T)`, without BOS.
+
+    Returns:
+        float32 `(B, L, H, T, S)`, 0 where either side is padding.
+    """
+    # The start token, then all but the last one.
+    target_in = tf.pad(target, [[0, 0], [1, 0]], constant_values=BOS_ID)
+    weights = model.attention_weights(source, target_in[:, :-1])["cross"]
+    is_pair = (target != PAD_ID)[:, :, None] & (source != PAD_ID)[:, None, :]
+    return tf.where(
+        is_pair[:, None, None],
+        tf.cast(tf.stack(weights, axis=1), tf.float32),
+        0.0,
+    )
+
+
+def align_words(
+    attention: np.ndarray,
+    source_words: Sequence[int],
+    target_words: Sequence[int],
+) -> list[tuple[int, int]]:
+    """Give each target word the source word that it looked at most.
+
+    What a target word looks at a source word is the sum over the pieces of
+    both. Of source words with one sum the first is taken.
+
+    Args:
+        attention: `(T, S)`, such as `Attention.mean`; pieces beyond those of
+            `source_words` and `target_words`, such as the end tokens, are left
+            out.
+        source_words: The word that each source piece belongs to, ascending.
+        target_words: Likewise.
+
+    Returns:
+        Pairs (source word, target word) counted from 0, in the order of the
+        target; none where either side has no words.
+    """
+    if not len(source_words) or not len(target_words):
+        return []
+    sums = np.zeros([max(target_words) + 1, max(source_words) + 1])
+    inner = attention[: len(target_words), : len(source_words)]
+    np.add.at(sums, np.ix_(target_words, source_words), inner)
+    return [
+        (int(sums[word].argmax()), word) for word in sorted(set(target_words))
+    ]
+
+
+def words_of_pieces(
+    text: bytes, starts: Sequence[int], ends: Sequence[int]
+) -> list[int]:
+    """Which word of a text each piece belongs to.
+
+    Words are what `str.split` finds. A piece belongs to the last word that it
+    covers part of; one that covers none, such as the space before a word or
+    the first bytes of a character, to the next word.
+
+    Args:
+        text: UTF-8.
+        starts: Offset in bytes of each piece in `text`, without the end token.
+        ends: Offset in bytes after each piece.
+
+    Returns:
+        The number of a word for each piece, counted from 0.
+    """
+    decoded = text.decode("utf-8", "replace")
+    sizes = [len(character.encode()) for character in decoded]
+    offsets = [0, *itertools.accumulate(sizes)]
+    words = [match.span() for match in re.finditer(r"\S+", decoded)]
+    begins = [offsets[begin] for begin, _ in words]
+    found = []
+    for start, end in zip(starts, ends, strict=True):
+        # The last word that begins before the piece ends, unless it is over.
+        word = bisect.bisect_left(begins, end) - 1
+        if word < 0 or offsets[words[word][1]] <= start:
+            word += 1
+        found.append(min(word, len(words) - 1))
+    return found

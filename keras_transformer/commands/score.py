@@ -1,0 +1,54 @@
+"""`python -m keras_transformer score`."""
+
+import argparse
+import contextlib
+import pathlib
+import sys
+
+from keras_transformer import command_line, config, lines, search_flags
+from keras_transformer.commands.sentence_progress import Progress
+from keras_transformer.options import SearchOptions
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb alone has."""
+    search_flags.add_penalty_flag(parser)
+    add = parser.add_argument
+    add("--source", type=pathlib.Path, required=True, help="lines of text")
+    add(
+        "--target",
+        type=pathlib.Path,
+        required=True,
+        help="a translation of each line",
+    )
+    add("--output", type=pathlib.Path, help="default: standard output")
+
+
+def score(args: argparse.Namespace) -> None:
+    """Score given translations: for each line of --target a number.
+
+    It is the length-normalised log-probability in nats, as `translate
+    --n-best` prints it, of a source that is never cut.
+    """
+    with search_flags.refusals():
+        SearchOptions(length_penalty=args.length_penalty)
+    config.RunConfig.load(args.run_dir)  # That it is one.
+    with contextlib.ExitStack() as stack:
+        pairs, total = lines.open_pairs(
+            *(args.source, "--source", args.target, "--target"), stack
+        )
+        # Before the work, so that a place that cannot be written shows.
+        output = lines.open_output(args.output, stack)
+        command_line.quiet_tensorflow()
+        from keras_transformer.translator import Translator
+
+        translator = Translator.from_run(args.run_dir, args.average)
+        on_screen = not args.output and sys.stdout.isatty()
+        progress = stack.enter_context(Progress(total, bar=not on_screen))
+        for chunk in lines.chunks(pairs):
+            scores = translator.score(
+                *zip(*chunk, strict=True), length_penalty=args.length_penalty
+            )
+            output.writelines(b"%.4f\n" % number for number in scores)
+            output.flush()
+            progress.end_chunk(len(chunk))

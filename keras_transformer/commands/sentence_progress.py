@@ -1,0 +1,76 @@
+"""How far a translation is, on a terminal or in a log."""
+
+import datetime
+import logging
+import sys
+import time
+
+import rich.console
+import rich.progress
+
+logger = logging.getLogger("keras_transformer")
+
+
+class Progress:
+    """A bar with the time left on a terminal; in a log, a line every 30 s.
+
+    Args:
+        total: Sentences in all; None where nobody knows.
+        bar: Whether a bar may be drawn at all.
+        seconds: Seconds between lines in a log.
+
+    Attributes:
+        before: Sentences of the chunks that have ended.
+    """
+
+    def __init__(
+        self, total: int | None, bar: bool = True, seconds: float = 30.0
+    ) -> None:
+        self.total = total
+        self.seconds = seconds
+        self.before = 0
+        self.bar = rich.progress.Progress(
+            rich.progress.BarColumn(),
+            rich.progress.MofNCompleteColumn(),
+            rich.progress.TextColumn("sentences, time left"),
+            rich.progress.TimeRemainingColumn(),
+            console=rich.console.Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,  # Results are not part of the picture.
+            disable=not (bar and sys.stderr.isatty()),
+        )
+        self.task = self.bar.add_task("", total=total)
+
+    def __enter__(self) -> "Progress":
+        self.start = self.last = time.monotonic()
+        self.bar.start()
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.bar.stop()
+
+    def __call__(self, done: int, of_chunk: int) -> None:
+        """Show that `done` sentences of the running chunk are done."""
+        self._show(self.before + done)
+
+    def end_chunk(self, count: int) -> None:
+        """Count a whole chunk, blank lines at its end included."""
+        self.before += count
+        self._show(self.before)
+
+    def _show(self, done):
+        self.bar.update(self.task, completed=done)
+        now = time.monotonic()
+        if not self.bar.disable or now - self.last < self.seconds:
+            return
+        self.last = now
+        if self.total is None:
+            logger.info("%d sentences", done)
+            return
+        left = (now - self.start) / max(done, 1) * (self.total - done)
+        logger.info(
+            "%d of %d sentences, %s left",
+            done,
+            self.total,
+            datetime.timedelta(seconds=int(left)),
+        )

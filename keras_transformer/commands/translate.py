@@ -1,0 +1,209 @@
+"""`python -m keras_transformer translate`."""
+
+import argparse
+import contextlib
+import itertools
+import logging
+import pathlib
+import sys
+from collections.abc import Callable, Iterator
+
+from keras_transformer import (
+    command_line,
+    config,
+    lines,
+    search_flags,
+    sentences,
+)
+from keras_transformer.commands.sentence_progress import Progress
+from keras_transformer.config import UserError
+
+logger = logging.getLogger("keras_transformer")
+
+_NAMED_LINES = 20  # In a warning.
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb alone has."""
+    add = parser.add_argument
+    add("--input", type=pathlib.Path, help="default: standard input")
+    add("--output", type=pathlib.Path, help="default: standard output")
+    search_flags.add_search_flags(parser)
+    prefix = parser.add_mutually_exclusive_group()
+    prefix.add_argument(
+        "--prefix", metavar="TEXT", help="how every translation begins"
+    )
+    prefix.add_argument(
+        "--prefixes",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="how each translation begins, line by line; empty for no matter",
+    )
+    add(
+        "--alignment",
+        action="store_true",
+        help="add the source word that each target word looks at most",
+    )
+    add(
+        "--split-sentences",
+        action="store_true",
+        help="translate the sentences of a line one by one",
+    )
+
+
+def translate(args: argparse.Namespace) -> None:
+    """Translate UTF-8 text line by line, empty lines included.
+
+    With --n-best above 1 every line has its translations on lines of their
+    own, best first, as
+
+        LINE<TAB>SCORE<TAB>TRANSLATION
+
+    LINE counts from 1; SCORE is the length-normalised log-probability in
+    nats. There are fewer where the search finds fewer; an empty line has one.
+
+    With --alignment come pairs such as 0-0 1-2 of a source word and the target
+    word that looks at it most, in the order of the target, counted from 0;
+    words are what lies between white space. They follow a translation as
+
+        TRANSLATION ||| PAIRS
+
+    or with --n-best as a fourth column. Lines that are cut after
+    --max-source-length tokens are named on standard error.
+    """
+    options = search_flags.options_from(args)
+    check_combination(args)
+    run = config.RunConfig.load(args.run_dir)
+    if args.output and args.output.exists():
+        raise UserError(
+            f"Expected a new file as --output, but {args.output} exists; "
+            "remove it or choose another name."
+        )
+    with contextlib.ExitStack() as stack:
+        rows, total = open_rows(args, stack)
+        # Before the work, so that a place that cannot be written shows.
+        output = lines.open_output(args.output, stack)
+        command_line.quiet_tensorflow()
+        from keras_transformer.translator import Translator
+
+        translator = Translator.from_run(args.run_dir, args.average)
+        on_screen = not args.output and sys.stdout.isatty()
+        progress = stack.enter_context(Progress(total, bar=not on_screen))
+        for chunk in lines.chunks(rows):
+            texts, prefixes = zip(*chunk, strict=True)
+            if args.split_sentences:
+                found, truncated = by_sentence(
+                    translator, texts, options, run.source_lang, progress
+                )
+            else:
+                found, truncated = translator.n_best(
+                    texts,
+                    options,
+                    prefixes=prefixes if any(prefixes) else None,
+                    progress=progress,
+                )
+            first = progress.before + 1
+            warn_of_cuts(truncated, first, args.max_source_length)
+            for row in rows_out(translator, texts, found, first, args):
+                output.write(row.encode() + b"\n")
+            output.flush()
+            progress.end_chunk(len(chunk))
+
+
+def check_combination(args: argparse.Namespace) -> None:
+    """Refuse what does not go with --split-sentences."""
+    if args.split_sentences:
+        for name, is_given in (
+            ("n-best above 1", args.n_best > 1),
+            ("prefix", args.prefix is not None),
+            ("prefixes", args.prefixes is not None),
+            ("alignment", args.alignment),
+        ):
+            if is_given:
+                raise UserError(
+                    f"Expected --split-sentences without --{name}, received "
+                    "both; leave one out."
+                )
+
+
+def open_rows(
+    args: argparse.Namespace, stack: contextlib.ExitStack
+) -> tuple[Iterator[tuple[str, str]], int | None]:
+    """The lines to translate with their prefixes, and how many there are."""
+    if args.prefixes:
+        return lines.open_pairs(
+            *(args.input, "--input", args.prefixes, "--prefixes"), stack
+        )
+    file, name, total = lines.open_input(args.input, stack)
+    rows = zip(
+        lines.read_lines(file, name), itertools.repeat(args.prefix or "")
+    )
+    return rows, total
+
+
+def by_sentence(
+    translator,
+    texts: tuple[str, ...],
+    options,
+    language: str,
+    progress: Callable[[int, int], None],
+) -> tuple[list[list[tuple[str, float]]], list[bool]]:
+    """As `Translator.n_best`, but each sentence of a text on its own."""
+    parts = [sentences.split(text, language) for text in texts]
+    every = list(itertools.chain.from_iterable(parts))
+    found, truncated = translator.n_best(
+        every,
+        options,
+        progress=lambda done, total: progress(
+            done * len(texts) // total, len(texts)
+        ),
+    )
+    every = zip(found, truncated, strict=True)
+    joined, was_cut = [], []
+    for part in parts:
+        of_text = list(itertools.islice(every, len(part)))
+        text = " ".join(hypotheses[0].text for hypotheses, _ in of_text)
+        joined.append([(text, 0.0)])
+        was_cut.append(any(is_cut for _, is_cut in of_text))
+    return joined, was_cut
+
+
+def warn_of_cuts(truncated, first: int, longest: int) -> None:
+    """Name the lines that were cut."""
+    cut = [number for number, is_cut in enumerate(truncated, first) if is_cut]
+    if cut:
+        more = len(cut) - _NAMED_LINES
+        logger.warning(
+            "Cut after %d tokens (--max-source-length): line%s %s%s.",
+            longest,
+            "s" if len(cut) > 1 else "",
+            ", ".join(map(str, cut[:_NAMED_LINES])),
+            f" and {more} more" if more > 0 else "",
+        )
+
+
+def rows_out(
+    translator, texts: tuple[str, ...], found, first: int, args
+) -> Iterator[str]:
+    """The lines to write for a chunk."""
+    flat = [
+        (number, source, text, score)
+        for number, (source, hypotheses) in enumerate(
+            zip(texts, found, strict=True), first
+        )
+        for text, score in hypotheses
+    ]
+    alignments = itertools.repeat(None)
+    if args.alignment:
+        _, sources, targets, _ = zip(*flat, strict=True)
+        alignments = translator.align(
+            sources, targets, max_source_length=args.max_source_length
+        )
+    for (number, _, text, score), pairs in zip(flat, alignments, strict=False):
+        row = lines.on_one_line(text)
+        if args.n_best > 1:
+            row = f"{number}\t{score:.4f}\t{row}"
+        if pairs is not None:
+            row += "\t" if args.n_best > 1 else " ||| "
+            row += " ".join(f"{source}-{target}" for source, target in pairs)
+        yield row

@@ -1,0 +1,56 @@
+"""Adam (section 5.3) in one pass over the weights."""
+
+import keras
+import tensorflow as tf
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Adam(keras.optimizers.Adam):
+    """Keras's Adam, with TensorFlow's fused kernel for the update.
+
+    Keras writes an update as a dozen operations, each a pass over weights and
+    moments. Slots, arguments and results are Keras's own, up to rounding. The
+    defaults are section 5.3's.
+
+    Args:
+        learning_rate: A float or a `LearningRateSchedule`.
+        beta_1: Decay of the mean of the gradients.
+        beta_2: Decay of the mean of their squares.
+        epsilon: Added to the root of that mean.
+        **kwargs: Those of `keras.optimizers.Adam`, without `amsgrad`.
+    """
+
+    def __init__(
+        self,
+        learning_rate=0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.98,
+        epsilon: float = 1e-9,
+        **kwargs,
+    ) -> None:
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, **kwargs)
+        if self.amsgrad:
+            raise ValueError("`amsgrad` has no fused kernel. Received: True")
+
+    def update_step(self, gradient, variable, learning_rate):
+        index = self._get_variable_index(variable)
+        step = tf.cast(self.iterations + 1, variable.dtype)
+        tf.raw_ops.ResourceApplyAdam(
+            var=_handle(variable),
+            m=_handle(self._momentums[index]),
+            v=_handle(self._velocities[index]),
+            beta1_power=tf.pow(tf.cast(self.beta_1, variable.dtype), step),
+            beta2_power=tf.pow(tf.cast(self.beta_2, variable.dtype), step),
+            lr=tf.cast(learning_rate, variable.dtype),
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            epsilon=self.epsilon,
+            grad=tf.convert_to_tensor(tf.cast(gradient, variable.dtype)),
+        )
+
+
+def _handle(variable):
+    """The resource of a Keras or a TensorFlow variable on this device."""
+    if isinstance(variable, keras.Variable):
+        variable = variable.value
+    return variable.handle

@@ -1,0 +1,141 @@
+"""How far a training is, on a terminal or in a log."""
+
+import logging
+import time
+from collections.abc import Callable
+
+import keras
+import rich.console
+import rich.progress
+import tensorflow as tf
+
+logger = logging.getLogger("keras_transformer")
+
+
+class ShowProgress(keras.callbacks.Callback):
+    """A bar on a terminal; in a log, a line a minute.
+
+    Args:
+        now: Tells the progress.
+        history: Gets a row for every line.
+        steps: Updates of the whole training.
+        minutes: Minutes of the whole training; None for no limit.
+    """
+
+    def __init__(self, now, history, steps, minutes, seconds=60.0) -> None:
+        super().__init__()
+        self.now = now
+        self.history = history
+        self.steps = steps
+        self.minutes = minutes
+        self.seconds = seconds
+        self.bar = rich.progress.Progress(
+            rich.progress.BarColumn(),
+            rich.progress.TextColumn("{task.description}"),
+            console=rich.console.Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+            disable=not rich.console.Console(stderr=True).is_terminal,
+        )
+        self.task = self.bar.add_task("first step", total=1.0)
+
+    def on_train_begin(self, logs=None):
+        self.begin = self.last = self.now()
+        self.window = []
+        self.bar.start()
+
+    def on_train_batch_end(self, batch, logs=None):
+        now = self.now()
+        # Tensors, fetched when a line is due: a GPU need not wait for them.
+        self.window.append(
+            [
+                logs["tokens"],
+                logs["batch_loss"],
+                logs["perplexity"],
+                logs["gradient_norm"],
+            ]
+        )
+        first = now.step == self.begin.step + 1
+        if first:
+            seconds = now.seconds - self.begin.seconds
+            logger.info("First step after %.1f s.", seconds)
+        if not self.bar.disable and len(self.window) % 10 == 0:
+            self.show(now)
+        if now.seconds - self.last.seconds >= self.seconds or first:
+            self.report(now)
+
+    def on_train_end(self, logs=None):
+        if self.window:
+            self.report(self.now())
+        self.bar.stop()
+
+    def summary(self, now):
+        """Means over the window's target tokens, and tokens a second.
+
+        That of the gradient's norm is over updates, without those that
+        float16 skipped.
+        """
+        window = tf.constant(self.window, tf.float64)  # (updates, 4)
+        tokens, losses, perplexities, norms = tf.unstack(window, axis=1)
+        norms = tf.boolean_mask(norms, tf.math.is_finite(norms))
+        total = float(tf.reduce_sum(tokens)) or 1.0
+        plain = float(tf.reduce_sum(tf.math.log(perplexities) * tokens)) / total
+        return {
+            "loss": float(tf.reduce_sum(losses * tokens)) / total,
+            "perplexity": float(tf.exp(plain)),
+            "gradient_norm": float(tf.reduce_mean(norms)),
+            "learning_rate": float(self.model.optimizer.learning_rate),
+            "tokens_per_second": total
+            / max(now.seconds - self.last.seconds, 1e-9),
+        }
+
+    def line(self, now, values):
+        done, left = self.estimate(now)
+        return (
+            f"step {now.step}/{self.steps}  loss {values['loss']:.3f}  "
+            f"perplexity {values['perplexity']:.2f}  "
+            f"gradient {values['gradient_norm']:.2f}  "
+            f"{values['tokens_per_second']:,.0f} target tokens/s  "
+            f"{_clock(left)} left"
+        ), done
+
+    def estimate(self, now):
+        """Share of the training done, and seconds left."""
+        seconds = now.seconds - self.begin.seconds
+        steps = now.step - self.begin.step
+        left = (self.steps - now.step) * seconds / max(steps, 1)
+        done = now.step / self.steps
+        if self.minutes and 60 * self.minutes - now.seconds < left:
+            left = max(60 * self.minutes - now.seconds, 0.0)
+            done = min(now.seconds / (60 * self.minutes), 1.0)
+        return done, left
+
+    def show(self, now):
+        line, done = self.line(now, self.summary(now))
+        self.bar.update(self.task, completed=done, description=line)
+
+    def report(self, now):
+        values = self.summary(now)
+        line, _ = self.line(now, values)
+        logger.info("%s", line)
+        self.history.add(now, **values)
+        self.last, self.window = now, []
+
+
+def log_count(what: str, seconds: float = 30.0) -> Callable[[int], None]:
+    """A function that logs the count it is given, every so many seconds."""
+    last = time.monotonic()
+
+    def count(number: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= seconds:
+            logger.info("%s %s", f"{number:,}", what)
+            last = time.monotonic()
+
+    return count
+
+
+def _clock(seconds):
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}"

@@ -1,0 +1,205 @@
+"""What TensorFlow Serving reads beside the model: warm-up, batching, names.
+
+    OUTPUT/models.config               which model is served, and from where
+    OUTPUT/batching_parameters.txt     how requests are put together
+    OUTPUT/VERSION/assets.extra/tf_serving_warmup_requests
+
+TensorFlow Serving runs the first requests of a new version slowly, so it plays
+the warm-up requests to it before it lets anybody else in. They pass through
+the same batching as all others: one that is larger than the batching file
+allows would keep the version from loading. Both files are the operator's once
+they exist, and a new version adapts to them.
+"""
+
+import dataclasses
+import itertools
+import logging
+import os
+import pathlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import tensorflow as tf
+from google.protobuf import text_format
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+from tensorflow_serving.config import model_server_config_pb2
+
+from keras_transformer.config import UserError
+
+MODELS_FILE = "models.config"
+BATCHING_FILE = "batching_parameters.txt"
+WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
+MAX_BATCH_SIZE = 32
+
+# The language does not matter, the lengths do.
+SHORT_TEXT = "Where is the nearest station?"
+LONG_TEXT = (
+    "When the last train of the evening had left without us, we walked along "
+    "the river to the small hotel beside the old bridge, where a friendly "
+    "young man gave us two rooms on the second floor, a late supper and a map "
+    "of the town, and told us that the first train of the morning would leave "
+    "at a quarter past six from the other platform."
+)
+
+_BATCHING = """\
+# For tensorflow_model_server --enable_batching --batching_parameters_file.
+# The most texts in a batch, and so in a request. The warm-up of the versions
+# here has batches as large: lower it only together with a new version.
+max_batch_size {{ value: {max_batch_size} }}
+# How long a text waits for company; a translation takes much longer.
+batch_timeout_micros {{ value: 5000 }}
+# Batches translated at the same time, though each alone uses every core: on two
+# cores two give 30 % more translations a second than one, four no more.
+num_batch_threads {{ value: 2 }}
+# Batches that may wait; beyond, a client hears at once that we are busy.
+max_enqueued_batches {{ value: 16 }}
+# No allowed_batch_sizes: filling a batch up to one would translate the filling.
+"""
+_MODELS = """\
+# For tensorflow_model_server --model_config_file, with this folder mounted at
+# base_path. The highest version is served unless model_version_policy says
+# otherwise.
+"""
+
+logger = logging.getLogger("keras_transformer")
+
+
+@dataclasses.dataclass(frozen=True)
+class ServingKit:
+    """The files of one export; `plan` makes it.
+
+    Attributes:
+        name: Name of the model, as clients ask for it.
+        max_batch_size: Texts in the largest batch of the server.
+    """
+
+    name: str
+    max_batch_size: int
+
+    @classmethod
+    def plan(
+        cls,
+        output: str | os.PathLike,
+        name: str | None = None,
+        max_batch_size: int | None = None,
+    ) -> "ServingKit":
+        """Find out whether the kit can be written, before any work is done.
+
+        Args:
+            output: Folder of all versions; need not exist.
+            name: Name of the model; by default that of the folder.
+            max_batch_size: Texts in a batch, at least 1; by default what the
+                batching file of `output` says, or 32 where there is none.
+
+        Raises:
+            UserError: If the name cannot be part of a URL, or the size is
+                below 1 or another one than in the batching file.
+        """
+        name = (
+            os.path.basename(os.path.abspath(output)) if name is None else name
+        )
+        if not name or re.search("[/:]", name):
+            raise UserError(
+                "Expected a model name without / and :, received "
+                f"{name!r}; give one with --name."
+            )
+        path = pathlib.Path(output) / BATCHING_FILE
+        kept = _max_batch_size(path) if path.is_file() else None
+        if max_batch_size is None:
+            max_batch_size = MAX_BATCH_SIZE if kept is None else kept
+        if max_batch_size < 1:
+            raise UserError(
+                f"Expected a batch of at least 1, received {max_batch_size}."
+            )
+        if kept not in (None, max_batch_size):
+            raise UserError(
+                f"{path} has max_batch_size {kept}, this command says "
+                f"{max_batch_size}; leave out --max-batch-size or change the "
+                "file."
+            )
+        return cls(name, max_batch_size)
+
+    def write_warmup(
+        self,
+        saved_model: str | os.PathLike,
+        signatures: Mapping[str, Sequence[str]],
+    ) -> None:
+        """Put the warm-up requests into a SavedModel.
+
+        Args:
+            saved_model: Its folder, not yet where a server could see it.
+            signatures: For each signature the names of its inputs, all of
+                them string `(B,)`.
+        """
+        path = pathlib.Path(saved_model) / WARMUP_FILE
+        path.parent.mkdir()
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for request in self.warmup_requests(signatures):
+                writer.write(request.SerializeToString())
+
+    def warmup_requests(
+        self, signatures: Mapping[str, Sequence[str]]
+    ) -> Iterator[prediction_log_pb2.PredictionLog]:
+        """For each signature a short text, a long one, and a full batch."""
+        full = itertools.islice(
+            itertools.cycle([SHORT_TEXT, LONG_TEXT]), self.max_batch_size
+        )
+        batches = [SHORT_TEXT], [LONG_TEXT], list(full)
+        for (signature, inputs), texts in itertools.product(
+            signatures.items(), batches
+        ):
+            request = predict_pb2.PredictRequest()
+            request.model_spec.name = self.name
+            request.model_spec.signature_name = signature
+            for argument in inputs:
+                request.inputs[argument].CopyFrom(tf.make_tensor_proto(texts))
+            yield prediction_log_pb2.PredictionLog(
+                predict_log=prediction_log_pb2.PredictLog(request=request)
+            )
+
+    def write_configs(
+        self, output: str | os.PathLike, partial: str | os.PathLike
+    ) -> None:
+        """Write the two configuration files, each whole; keep existing ones.
+
+        Args:
+            output: Folder of all versions.
+            partial: A folder on the same disk, for files not yet whole.
+        """
+        for file, text in (
+            (BATCHING_FILE, self.batching_parameters()),
+            (MODELS_FILE, self.models_config()),
+        ):
+            path = pathlib.Path(output) / file
+            if path.exists():
+                logger.info("Kept %s as it is", path)
+                continue
+            whole = pathlib.Path(partial) / file
+            whole.write_text(text, encoding="utf-8")
+            whole.rename(path)
+
+    def batching_parameters(self) -> str:
+        """The text form of TensorFlow Serving's `BatchingParameters`."""
+        return _BATCHING.format(max_batch_size=self.max_batch_size)
+
+    def models_config(self) -> str:
+        """The text form of TensorFlow Serving's `ModelServerConfig`."""
+        config = model_server_config_pb2.ModelServerConfig()
+        config.model_config_list.config.add(
+            name=self.name,
+            base_path=f"/models/{self.name}",
+            model_platform="tensorflow",
+        )
+        return _MODELS + text_format.MessageToString(config)
+
+
+def _max_batch_size(path: pathlib.Path) -> int:
+    """What a batching file says."""
+    text = re.sub("#.*", "", path.read_text(encoding="utf-8"))
+    found = re.search(r"\bmax_batch_size\s*:?\s*{\s*value\s*:\s*(\d+)", text)
+    if found is None:
+        raise UserError(
+            f"Expected max_batch_size {{ value: N }} in {path}, found none; "
+            "add it or remove the file."
+        )
+    return int(found[1])

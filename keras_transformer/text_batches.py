@@ -1,0 +1,84 @@
+"""Texts as ids, cut and batched.
+
+Axes: B batch, L tokens of the longest text.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.config import EOS_ID, PAD_ID
+
+
+def as_bytes(name: str, texts: Sequence[str]) -> list[bytes]:
+    """Encode texts in UTF-8.
+
+    Args:
+        name: What an error calls them.
+        texts: The texts.
+
+    Raises:
+        ValueError: If `texts` is one `str`.
+    """
+    if isinstance(texts, str):
+        raise ValueError(
+            f"`{name}` must be a sequence of texts. Received: {name}={texts!r}"
+        )
+    # A lone surrogate is no character that UTF-8 could carry.
+    return [text.encode("utf-8", "replace") for text in texts]
+
+
+def check_pairs(**texts: Sequence[str]) -> None:
+    """Refuse two sequences of texts that are not of one length.
+
+    Raises:
+        ValueError: If they differ.
+    """
+    (one, ones), (other, others) = texts.items()
+    if len(ones) != len(others):
+        raise ValueError(
+            f"`{one}` and `{other}` must be of one length. Received: "
+            f"{len(ones)} {one}, {len(others)} {other}"
+        )
+
+
+def cut(
+    ids: tf.RaggedTensor, longest: int | None
+) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Shorten rows to `longest` ids, EOS still last; tell which were longer."""
+    if longest is None:
+        return ids, tf.zeros([ids.nrows()], tf.bool)
+    truncated = ids.row_lengths() > longest
+    ends = tf.fill([ids.nrows(), 1], EOS_ID)
+    return tf.concat([ids[:, :-1][:, : longest - 1], ends], axis=1), truncated
+
+
+def dense(ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+    """Pad rows that are ragged."""
+    if isinstance(ids, tf.RaggedTensor):
+        return ids.to_tensor(PAD_ID)
+    return ids
+
+
+def token_counts(ids: tf.Tensor) -> tf.Tensor:
+    """Tokens of each row `(B, L)`, PAD left out, int32 `(B,)`."""
+    return tf.reduce_sum(tf.cast(ids != PAD_ID, tf.int32), axis=-1)
+
+
+def batches(
+    rows: np.ndarray,
+    lengths: np.ndarray,
+    costs: np.ndarray,
+    batch_tokens: int,
+) -> Iterator[np.ndarray]:
+    """Rows of similar length together, within a budget of their costs.
+
+    The longest come first: they need the most memory, and an estimate of the
+    time left errs on the safe side.
+    """
+    rows = rows[np.argsort(-lengths[rows], kind="stable")]
+    while len(rows):
+        count = max(1, batch_tokens // int(costs[rows[0]]))
+        yield rows[:count]
+        rows = rows[count:]

@@ -1,0 +1,55 @@
+"""A run directory of a small random model, and how the tests export it."""
+
+import keras
+import numpy as np
+
+from keras_transformer import checkpoints, config
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.model import Transformer
+from keras_transformer.translator import SearchOptions
+
+WORDS = (
+    "ein kleiner Hund läuft über die grüne Wiese und bellt laut "
+    "a small dog runs across the meadow"
+).split()
+OPTIONS = SearchOptions(
+    beam_size=5, length_penalty=0.9, n_best=3, max_source_length=11
+)
+
+
+def write_run(path):
+    """A run directory with one checkpoint of a small random model."""
+    keras.utils.set_random_seed(1)
+    draw = np.random.default_rng(0)
+    tokenizer = Tokenizer.train(
+        [" ".join(draw.choice(WORDS, draw.integers(2, 9))) for _ in range(300)],
+        331,
+        path / "tokenizer.model",
+    )
+    sizes = dict(
+        vocab_size=tokenizer.vocab_size,
+        num_layers=2,
+        d_model=14,
+        num_heads=3,
+        key_dim=5,
+        value_dim=7,
+        ffn_dim=17,
+        dropout=0.1,
+    )
+    config.RunConfig(
+        preset="tiny",
+        corpus="demo",
+        source_lang="en",
+        target_lang="de",
+        train_split="train",
+        validation_split="val",
+        requested_vocab_size=tokenizer.vocab_size,
+        model=config.ModelConfig(**sizes),
+        training=config.TrainingConfig(),
+    ).save(path)
+    model = Transformer(**sizes)
+    # Fresh logits are all alike.
+    model.embedding.table.assign(2 * model.embedding.table)
+    model.compile(optimizer="sgd", loss="mse")
+    checkpoints.save_checkpoint(path, model, checkpoints.Progress(step=7))
+    return path

@@ -1,0 +1,153 @@
+"""Whatever bytes come in, the exported model answers every row, each alone."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+AWKWARD = {
+    "empty": b"",
+    "spaces": b"   ",
+    "line ends and tabs": b" \n\t\r\n",
+    "unusual spaces": "\u00a0\u2003\u3000\u200b".encode(),
+    "zero byte": b"\0",
+    "zero bytes in a word": b"Hu\0nd\0",
+    "control characters": bytes(range(1, 32)) + b"\x7f\xc2\x85",
+    "no UTF-8": b"ein \xff\xfe\x80 Hund",
+    "half a character": "ä".encode()[:1],
+    "overlong": b"\xc0\xaf\xe0\x80\xaf",
+    "surrogate": b"\xed\xa0\x80",
+    "beyond Unicode": b"\xf4\x90\x80\x80",
+    "last of Unicode": "\U0010ffff\uffff\ufffe".encode(),
+    "right to left": "שלום עולם \u202e مرحبا \u200f dog".encode(),
+    "marks": ("e" + "\u0301" * 2_000).encode(),
+    "joiners": "\ufeff\u200c\u200d".encode(),
+    "names of pieces": "▁▁<s></s><unk><pad><0x41>".encode(),
+    "emoji": "😀👩‍👩‍👧‍👦🇩🇪".encode() * 2_000,
+    "grows under NFKC": "ﷺ".encode() * 5_000,
+    "a word of a megabyte": b"a" * 2**20,
+    "a megabyte of space": b" " * 2**20,
+    "a megabyte of anything": np.random.default_rng(0).bytes(2**20),
+    "a long line": b"a small dog " * 5_000,
+    "long and no UTF-8": b"\xff" * 50_000,
+    "many zero bytes": b"\0" * 50_000,
+    "a sentence": "ein kleiner Hund läuft".encode(),
+}
+TEXTS = list(AWKWARD.values())
+
+# Not longer: what is long is above.
+any_text = st.one_of(
+    st.binary(max_size=40),
+    st.text(max_size=20).map(lambda text: text.encode("utf-8", "replace")),
+    st.sampled_from([text for text in TEXTS if len(text) < 100]),
+)
+
+
+def check(answer, num_rows):
+    """A row for each text; text is UTF-8, as JSON needs it; no score is NaN."""
+    for name, values in answer.items():
+        assert values.shape[0] == num_rows, name
+        if values.dtype == object:
+            for text in values.ravel():
+                text.decode()
+        else:
+            assert not np.isnan(values).any(), name
+
+
+def assert_same(answer, row, other, other_row):
+    """Two rows say the same; the axes after the first may be padded."""
+    for name, values in answer.items():
+        # Of one row still, since a lone string has no shape.
+        one = values[row : row + 1]
+        two = other[name][other_row : other_row + 1]
+        common = tuple(map(slice, np.minimum(one.shape, two.shape)))
+        for rest in (one, two):
+            padding = np.ones(rest.shape, bool)
+            padding[common] = False
+            assert not rest[padding].any(), name
+        one, two = one[common], two[common]
+        if values.dtype.kind == "f":
+            np.testing.assert_allclose(
+                one, two, rtol=1e-4, atol=1e-4, err_msg=name
+            )
+        else:
+            np.testing.assert_array_equal(one, two, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def alone(served):
+    """Each awkward text as a batch of its own: by signature, then in order."""
+    return {
+        signature: [served.everywhere(signature, [text]) for text in TEXTS]
+        for signature in served.signatures
+    }
+
+
+@pytest.mark.slow
+def test_every_awkward_text_is_answered(alone):
+    assert {"serving_default", "n_best", "score"} <= set(alone)
+    for answers in alone.values():
+        for answer in answers:
+            check(answer, 1)
+
+
+@pytest.mark.slow
+def test_an_answer_does_not_depend_on_its_neighbours(served, alone):
+    for signature, answers in alone.items():
+        together = served.everywhere(signature, TEXTS)
+        check(together, len(TEXTS))
+        for row, answer in enumerate(answers):
+            assert_same(together, row, answer, 0)
+
+
+def test_blank_texts_have_the_empty_translation_with_score_0(served):
+    blank = [AWKWARD[name] for name in ("empty", "spaces", "unusual spaces")]
+    found = served("serving_default", text=[*blank, b"dog"])
+    assert found["translation"].tolist()[:3] == [b"", b"", b""]
+    assert found["score"].tolist()[:3] == [0, 0, 0]
+    assert found["score"][3] < 0
+
+
+@pytest.mark.slow
+def test_batches_of_none_one_and_a_thousand(served):
+    draw = np.random.default_rng(0)
+    short = [text for text in TEXTS if len(text) < 100]
+    for signature in served.signatures:
+        check(served.everywhere(signature, []), 0)
+        one = served.everywhere(signature, [short[-1]])
+        check(one, 1)
+        many = [short[i] for i in draw.integers(len(short), size=999)]
+        thousand = served.everywhere(signature, [*many, short[-1]])
+        check(thousand, 1_000)
+        assert_same(thousand, 999, one, 0)
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(texts=st.lists(any_text, max_size=5), data=st.data())
+def test_any_bytes_are_answered_and_alone_as_in_company(served, texts, data):
+    signature = data.draw(st.sampled_from(sorted(served.signatures)))
+    together = served.everywhere(signature, texts)
+    check(together, len(texts))
+    if texts:
+        row = data.draw(st.integers(0, len(texts) - 1))
+        assert_same(
+            together, row, served.everywhere(signature, [texts[row]]), 0
+        )
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(pairs=st.lists(st.tuples(any_text, any_text), min_size=1, max_size=5))
+def test_unequal_inputs_are_answered_too(served, pairs):
+    for signature, definition in served.signatures.items():
+        if len(definition.inputs) == 2:
+            columns = zip(*pairs, strict=True)
+            answer = served(
+                signature,
+                **dict(zip(definition.inputs, map(list, columns), strict=True)),
+            )
+            check(answer, len(pairs))

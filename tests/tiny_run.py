@@ -1,0 +1,76 @@
+"""A model too small to learn, and run directories with checkpoints of it."""
+
+import dataclasses
+
+import keras
+import numpy as np
+
+from keras_transformer import checkpoints, config
+from keras_transformer.averaging import MovingAverage
+from keras_transformer.checkpoints import Progress
+from keras_transformer.distribution import ExactTransformer
+from keras_transformer.losses import SmoothedCrossEntropy
+
+MODEL = config.ModelConfig(
+    vocab_size=23,
+    num_layers=1,
+    d_model=6,
+    num_heads=2,
+    key_dim=3,
+    value_dim=5,
+    ffn_dim=7,
+    dropout=0.2,
+)
+
+
+def make_model(seed):
+    keras.utils.set_random_seed(seed)
+    model = ExactTransformer(**dataclasses.asdict(MODEL))
+    model.compile(
+        keras.optimizers.Adam(0.01),
+        SmoothedCrossEntropy(0.1),
+        jit_compile=False,
+    )
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def train(model, steps, callbacks=()):
+    random = np.random.default_rng(11)
+    source, target = random.integers(4, 23, (2, 5 * steps, 7))
+    target_in = np.concatenate([np.full((5 * steps, 1), 2), target[:, :-1]], 1)
+    model.fit(
+        (source, target_in),
+        target,
+        batch_size=5,
+        shuffle=False,
+        verbose=0,
+        callbacks=callbacks,
+    )
+
+
+def write_run(run_dir, ema=None):
+    """Write three checkpoints of other weights each; those of their seeds.
+
+    With `ema`, checkpoint N has the weights of seed 10 + N as its average.
+    """
+    preset = config.PRESETS["tiny"]
+    config.RunConfig(
+        preset="tiny",
+        corpus="demo",
+        source_lang="en",
+        target_lang="de",
+        train_split="train",
+        validation_split="val",
+        requested_vocab_size=23,
+        model=MODEL,
+        training=dataclasses.replace(preset.training, ema=ema),
+    ).save(run_dir)
+    for step in (1, 2, 3):
+        average = ()
+        if ema:
+            average = MovingAverage(make_model(10 + step), ema).variables
+        checkpoints.save_checkpoint(
+            run_dir, make_model(step), Progress(step), average=average
+        )
+    return run_dir

@@ -1,0 +1,113 @@
+"""Train a toy model in float16 from a loss scale that must overflow.
+
+A program of its own for two replicas, because logical devices must be set
+before TensorFlow starts: python tests/train_scaled.py OUTPUT.npz
+"""
+
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.averaging import MovingAverage
+from keras_transformer.distribution import ExactTransformer
+from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.schedules import TransformerSchedule
+
+VOCAB = 29
+STEPS = 59
+START = 2.0**40
+EMA = 0.8
+
+
+def data(seed=3, rows=8):
+    """Batches of copies; only the second half of the rows holds tokens."""
+    ids = np.random.default_rng(seed).integers(4, VOCAB, (STEPS, rows, 5))
+    ids[:, : rows // 2] = 0
+    starts = np.where(ids[:, :, :1] > 0, 2, 0)
+    inputs = np.concatenate([starts, ids[:, :, :-1]], 2)
+    source, target_in, target = (x.astype("int32") for x in (ids, inputs, ids))
+    return tf.data.Dataset.from_tensor_slices(((source, target_in), target))
+
+
+def make_model(accumulate, start=START, growth=2_000):
+    keras.utils.set_random_seed(5)
+    model = ExactTransformer(
+        vocab_size=VOCAB,
+        num_layers=1,
+        d_model=14,
+        num_heads=2,
+        ffn_dim=17,
+        dropout=0.1,
+        accumulate=accumulate,
+        dtype="mixed_float16",
+    )
+    model.compile(
+        keras.optimizers.LossScaleOptimizer(
+            keras.optimizers.Adam(
+                TransformerSchedule(14, 11), beta_2=0.98, epsilon=1e-9
+            ),
+            initial_scale=start,
+            dynamic_growth_steps=growth,
+        ),
+        SmoothedCrossEntropy(0.1),
+        jit_compile=False,
+    )
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+class Record(keras.callbacks.Callback):
+    """Keeps what there is after every step."""
+
+    def __init__(self, average):
+        super().__init__()
+        self.average = average
+        self.steps = []
+
+    def on_train_begin(self, logs=None):
+        self.note(0.0, 0.0)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.note(logs["batch_loss"], logs["gradient_norm"])
+
+    def note(self, loss, norm):
+        optimizer = self.model.optimizer
+        self.steps.append(
+            {
+                "loss": float(loss),
+                "norm": float(norm),
+                "scale": float(optimizer.dynamic_scale.numpy()),
+                "updates": int(optimizer.iterations.numpy()),
+                "rate": float(tf.convert_to_tensor(optimizer.learning_rate)),
+                "weights": flat(self.model.trainable_variables),
+                "moments": flat(optimizer.inner_optimizer.variables),
+                "average": flat(self.average.variables),
+            }
+        )
+
+
+def flat(variables):
+    return np.concatenate([np.ravel(v.numpy()) for v in variables])
+
+
+def record(strategy, accumulate):
+    """What there was before and after each step, as arrays by name."""
+    with strategy.scope():
+        model = make_model(accumulate)
+        average = MovingAverage(model, EMA)
+    keep = Record(average)
+    model.fit(data(), verbose=0, shuffle=False, callbacks=[average, keep])
+    return {
+        name: np.stack([step[name] for step in keep.steps])
+        for name in keep.steps[0]
+    }
+
+
+if __name__ == "__main__":
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0],
+        [tf.config.LogicalDeviceConfiguration()] * 2,
+    )
+    np.savez(sys.argv[1], **record(tf.distribute.MirroredStrategy(), 1))
