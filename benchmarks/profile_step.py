@@ -1,6 +1,6 @@
 """Say which operations a training step on the CPU spends its time in.
 
-    python benchmarks/profile_step.py base 32 32 32000
+    PYTHONPATH=. python benchmarks/profile_step.py base 32 32 32000
 
 Preset, rows, tokens a row, vocabulary. Milliseconds are summed over the
 threads, which run two operations at a time or share one, so that they add up
@@ -46,8 +46,8 @@ def by_operation(space):
         for line in plane.lines:
             for event in line.events:
                 name = plane.event_metadata[event.metadata_id].name
-                _, colon, kind = name.partition(":")  # NAME:OPERATION
-                if colon and not kind.startswith(":") and "host" in plane.name:
+                _, _, kind = name.partition(":")  # NAME:OPERATION
+                if kind[:1].isalpha() and "host" in plane.name:
                     kind = kind.split("#")[0].removeprefix("_Mkl")
                     spent[kind] += event.duration_ps / 1e9 / STEPS
                     calls[kind] += 1 / STEPS

@@ -1,8 +1,8 @@
 """Time our training step and OpenNMT-tf's on the same work, in turn.
 
-    python benchmarks/training.py --corpus FOLDER --bench FOLDER --rounds 3
+    PYTHONPATH=. python benchmarks/training.py --corpus F --bench F --rounds 3
 
-FOLDER of --corpus holds the Multi30k text (train.en, train.de), that of
+The folder of --corpus holds the Multi30k text (train.en, train.de), that of
 --bench opennmt_train.py. OpenNMT-tf runs where .peers/onmt exists. Each
 measurement is a process of its own; a round runs every one of them once. The
 table gives medians over the rounds.
@@ -85,7 +85,7 @@ def multi30k(run_dir):
 
     plan = batching.BatchPlan(records(run_dir), 4_096, seed=1)
     model = make_model("tiny", TINY[2], False, PRESETS["tiny"].model.dropout)
-    steps = 150
+    steps = 100
     seconds = seconds_in_fit(model, batching.batches(plan), steps, sum)
     tokens = sum(
         int((target != 0).numpy().sum())
@@ -176,13 +176,15 @@ def records(run_dir):
 
 def write_for_opennmt(run_dir):
     """The same pieces as words of text files."""
+    import numpy as np
+
     corpus, folder = records(run_dir), pathlib.Path(run_dir)
     words = ["<blank>", "<s>", "</s>", *(f"t{i}" for i in range(3, TINY[2]))]
     (folder / "vocab.txt").write_text("\n".join(words))
     for name, side in (("source", corpus.source), ("target", corpus.target)):
         with open(folder / f"{name}.txt", "w") as file:
             for i in range(len(corpus)):
-                ids = side.padded([i], 256)[0]
+                (ids,) = side.padded(np.array([i]), 256)
                 file.write(" ".join(f"t{n}" for n in ids if n > 3) + "\n")
 
 
@@ -239,16 +241,16 @@ def measurements(bench, run_dir):
         **ours,
         "base OpenNMT-tf": [ONMT, bench / "opennmt_train.py", 32, 32, 8],
         "tiny OpenNMT-tf": [*peer, "-", 0, 20],
-        "multi30k OpenNMT-tf": [*peer, run_dir, 4_096, 150],
+        "multi30k OpenNMT-tf": [*peer, run_dir, 4_096, 100],
     }
 
 
 PARTS = {
     "matmul": lambda _: matmul_rate(),
     "base": lambda _: step("base", BASE),
-    "base xla": lambda _: step("base", BASE, xla=True),
     "base 2 replicas": lambda _: step("base", BASE, replicas=2),
     "tiny": lambda _: step("tiny", TINY),
+    "tiny xla": lambda _: step("tiny", TINY, xla=True),
     "multi30k": multi30k,
 }
 

@@ -92,6 +92,13 @@ FLOORS = [
         "curves": {"history"},
         "dry_run": {"config", "data", "estimates"},
         "evaluation": {"config", "data", "translator"},
+        "preparation": {
+            "checkpoints",
+            "config",
+            "data",
+            "progress",
+            "translator",
+        },
         "serving": {"config", "half", "serving_kit", "translator"},
         "commands": {
             "averaging",
