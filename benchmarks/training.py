@@ -250,6 +250,7 @@ PARTS = {
     "base": lambda _: step("base", BASE),
     "base 2 replicas": lambda _: step("base", BASE, replicas=2),
     "tiny": lambda _: step("tiny", TINY),
+    "tiny 2 replicas": lambda _: step("tiny", TINY, replicas=2),
     "tiny xla": lambda _: step("tiny", TINY, xla=True),
     "multi30k": multi30k,
 }
