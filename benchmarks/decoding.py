@@ -69,7 +69,6 @@ def export(translator, options, path: str) -> None:
     import tensorflow as tf
 
     archive = keras.export.ExportArchive()
-    archive.track(translator.model)
     archive.add_endpoint(
         "serving_default",
         lambda source: translator.search_ids(source, options)._asdict(),

@@ -8,6 +8,7 @@ from keras_transformer.layers import (
     MultiHeadAttention,
     scaled_dot_product_attention,
 )
+from keras_transformer.layers.attention import swap_heads_as_integers
 
 # B 2, T 4, S 6, D 10, H 3, K 5, U 7.
 RANDOM = np.random.default_rng(0)
@@ -61,6 +62,19 @@ def test_attention_takes_further_leading_axes():
         query[:, None], key[:, None], value[:, None]
     )
     np.testing.assert_allclose(deep[:, 0], flat, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_heads_moved_as_integers_are_the_heads_moved(dtype):
+    inputs = keras.ops.cast(heads(2, 3, 5, 7), dtype)
+
+    swapped = swap_heads_as_integers(inputs)
+
+    assert keras.backend.standardize_dtype(swapped.dtype) == dtype
+    np.testing.assert_array_equal(
+        keras.ops.convert_to_numpy(swapped),
+        keras.ops.convert_to_numpy(inputs).transpose(0, 2, 1, 3),
+    )
 
 
 def test_rows_of_weights_sum_to_1_and_hidden_keys_have_none():

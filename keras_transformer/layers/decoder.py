@@ -9,6 +9,7 @@ K key width, U value width, W beams, t slots written so far.
 
 import keras
 
+from keras_transformer.layers.attention import swap_heads_as_integers
 from keras_transformer.layers.encoder import (
     attention_layer,
     check_layer_settings,
@@ -131,10 +132,14 @@ class DecoderLayer(keras.layers.Layer):
         """
         new = self.self_attention.keys_values(inputs)
         cache = tuple(map(write, cache, new))
-        update, _ = self.self_attention.attend(inputs, *cache, self_mask)
+        update, _ = self.self_attention.attend(
+            inputs, *cache, self_mask, swap_heads_as_integers
+        )
         x = self._residual(0, inputs, update)
         # The beams of a sentence are queries to the same memory.
-        update, _ = self.cross_attention.attend(x, *cross, memory_mask)
+        update, _ = self.cross_attention.attend(
+            x, *cross, memory_mask, swap_heads_as_integers
+        )
         x = self._residual(1, x, update)
         return self._residual(2, x, self.feed_forward(x)), cache
 
