@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+from run_config import make_run
 
 from keras_transformer import checkpoints, config
 from keras_transformer.data.tokenizer import Tokenizer
@@ -36,17 +37,7 @@ def write_run(path):
         ffn_dim=17,
         dropout=0.1,
     )
-    config.RunConfig(
-        preset="tiny",
-        corpus="demo",
-        source_lang="en",
-        target_lang="de",
-        train_split="train",
-        validation_split="val",
-        requested_vocab_size=tokenizer.vocab_size,
-        model=config.ModelConfig(**sizes),
-        training=config.TrainingConfig(),
-    ).save(path)
+    make_run(config.ModelConfig(**sizes)).save(path)
     model = Transformer(**sizes)
     # Fresh logits are all alike.
     model.embedding.table.assign(2 * model.embedding.table)

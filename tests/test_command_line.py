@@ -12,6 +12,7 @@ import sys
 import numpy as np
 import pytest
 import sacrebleu
+from run_config import make_run
 from small import SIZES
 
 from keras_transformer import (
@@ -79,17 +80,7 @@ def run_dir(corpus, tmp_path_factory):
     path = tmp_path_factory.mktemp("run")
     tokenizer = Tokenizer.train(ENGLISH + GERMAN, 331, path / "tokenizer.model")
     sizes = {**SIZES, "vocab_size": tokenizer.vocab_size}
-    config.RunConfig(
-        preset="tiny",
-        corpus=str(corpus),
-        source_lang="en",
-        target_lang="de",
-        train_split="train",
-        validation_split="val",
-        requested_vocab_size=331,
-        model=config.ModelConfig(**sizes),
-        training=config.TrainingConfig(),
-    ).save(path)
+    make_run(config.ModelConfig(**sizes), corpus=str(corpus)).save(path)
     model = Transformer(**sizes)
     model.compile(optimizer="sgd", loss="mse")
     for step in (5, 7):

@@ -3,6 +3,7 @@ import json
 import pathlib
 
 import pytest
+from run_config import make_run
 
 from keras_transformer import config
 from keras_transformer.config import (
@@ -14,20 +15,11 @@ from keras_transformer.config import (
 )
 
 
-def make_run(model=None, training=None, **changes):
-    return RunConfig(
-        **{
-            "preset": "tiny",
-            "corpus": "some/folder",
-            "source_lang": "en",
-            "target_lang": "de",
-            "train_split": "train",
-            "validation_split": "val",
-            "requested_vocab_size": 8_000,
-            "model": ModelConfig(vocab_size=7_919, **(model or {})),
-            "training": TrainingConfig(**(training or {})),
-            **changes,
-        }
+def run_of(model=None, training=None, **changes):
+    return make_run(
+        ModelConfig(vocab_size=7_919, **(model or {})),
+        TrainingConfig(**(training or {})),
+        **{"corpus": "some/folder", "requested_vocab_size": 8_000, **changes},
     )
 
 
@@ -46,14 +38,14 @@ def test_presets_cannot_be_changed_by_mistake():
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_passes_its_own_check(preset):
     row = PRESETS[preset]
-    make_run(preset=preset).check()
+    run_of(preset=preset).check()
     dataclasses.replace(
-        make_run(), model=row.model, training=row.training
+        run_of(), model=row.model, training=row.training
     ).check()
 
 
 def test_a_run_comes_back_as_it_was_saved(tmp_path):
-    run = make_run(
+    run = run_of(
         {"positions": "learned", "dropout": 0.0},
         {"checkpoint_steps": 17, "checkpoint_minutes": 2.5},
         corpus="Größe/語料",
@@ -64,7 +56,7 @@ def test_a_run_comes_back_as_it_was_saved(tmp_path):
 
 
 def test_a_save_that_fails_leaves_the_old_configuration(tmp_path, monkeypatch):
-    old = make_run()
+    old = run_of()
     old.save(tmp_path)
 
     def write_half(path, text, *args, **kwargs):
@@ -74,7 +66,7 @@ def test_a_save_that_fails_leaves_the_old_configuration(tmp_path, monkeypatch):
 
     monkeypatch.setattr(pathlib.Path, "write_text", write_half)
     with pytest.raises(OSError, match="No space left on device"):
-        make_run(preset="base").save(tmp_path)
+        run_of(preset="base").save(tmp_path)
 
     assert RunConfig.load(tmp_path) == old
 
@@ -117,7 +109,7 @@ def without(fields, name):
 )
 def test_a_damaged_configuration_is_named(tmp_path, damage):
     path = tmp_path / "config.json"
-    path.write_bytes(damage(dataclasses.asdict(make_run())))
+    path.write_bytes(damage(dataclasses.asdict(run_of())))
     with pytest.raises(UserError) as caught:
         RunConfig.load(tmp_path)
     message = str(caught.value)
@@ -128,7 +120,7 @@ def test_a_damaged_configuration_is_named(tmp_path, damage):
 
 
 def test_a_run_of_before_there_were_moving_averages_is_read(tmp_path):
-    run = make_run()
+    run = run_of()
     fields = dataclasses.asdict(run)
     del fields["training"]["ema"]
     (tmp_path / "config.json").write_text(json.dumps(fields))
@@ -146,7 +138,7 @@ NEEDED = [
 
 @pytest.mark.parametrize("part, name", NEEDED)
 def test_every_other_field_must_be_there(tmp_path, part, name):
-    fields = dataclasses.asdict(make_run())
+    fields = dataclasses.asdict(run_of())
     del fields[part][name]
     (tmp_path / "config.json").write_text(json.dumps(fields))
     with pytest.raises(UserError, match=f"it lacks {name}"):
@@ -199,21 +191,21 @@ def test_every_other_field_must_be_there(tmp_path, part, name):
 )
 def test_a_setting_that_makes_no_sense_is_refused(model, training, message):
     with pytest.raises(UserError) as caught:
-        make_run(model, training).check()
+        run_of(model, training).check()
     assert str(caught.value) == f"Expected {message}"
 
 
 def test_one_language_for_both_sides_is_refused():
     with pytest.raises(UserError) as caught:
-        make_run(source_lang="de").check()
+        run_of(source_lang="de").check()
     assert str(caught.value) == (
         "Expected two languages, received de for both sides."
     )
 
 
 def test_resuming_takes_over_what_may_change():
-    saved = make_run(training={"steps": 100, "keep_checkpoints": 7})
-    now = make_run(training={"steps": 300, "keep_checkpoints": 9})
+    saved = run_of(training={"steps": 100, "keep_checkpoints": 7})
+    now = run_of(training={"steps": 300, "keep_checkpoints": 9})
 
     resumed = now.resume(saved, ["steps", "keep_checkpoints"], "runs/a")
 
@@ -224,7 +216,7 @@ def test_resuming_takes_over_what_may_change():
 
 def test_resuming_keeps_the_vocabulary_that_the_corpus_could_fill():
     # A second command has the size asked for, the run the size it got.
-    saved = make_run()
+    saved = run_of()
     now = dataclasses.replace(
         saved, model=dataclasses.replace(saved.model, vocab_size=8_000)
     )
@@ -243,8 +235,8 @@ def test_resuming_keeps_the_vocabulary_that_the_corpus_could_fill():
     ],
 )
 def test_resuming_refuses_what_may_not_change(part, name, old, new):
-    saved = make_run()
-    now = make_run(
+    saved = run_of()
+    now = run_of(
         {name: new} if part == "model" else None,
         {name: new} if part == "training" else None,
         **({} if part else {name: new}),

@@ -7,10 +7,11 @@ import numpy as np
 import paper
 import pytest
 from digits import write_digits
+from run_config import make_run
 
 import train
 from keras_transformer import command_line, dry_run, estimates
-from keras_transformer.config import PRESETS, RunConfig
+from keras_transformer.config import PRESETS
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.data.corpora import Corpus
 from keras_transformer.data.records import Side, TokenisedCorpus
@@ -145,17 +146,7 @@ def test_the_head_of_an_endless_corpus_ends():
 
 def run_of(preset):
     recipe = PRESETS[preset]
-    return RunConfig(
-        preset,
-        "demo",
-        "en",
-        "de",
-        "train",
-        "val",
-        recipe.model.vocab_size,
-        recipe.model,
-        recipe.training,
-    )
+    return make_run(recipe.model, recipe.training, preset=preset)
 
 
 def plan_of(source, target, batch_tokens):

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from run_config import make_run
 
 from keras_transformer import checkpoints, config
 from keras_transformer.beam_search import BeamResult
@@ -394,17 +395,7 @@ def run_dir(tmp_path_factory, model, tokenizer):
     """A run with one checkpoint."""
     path = tmp_path_factory.mktemp("run")
     model_config = config.ModelConfig(tokenizer.vocab_size, **MODEL)
-    config.RunConfig(
-        preset="tiny",
-        corpus="demo",
-        source_lang="en",
-        target_lang="de",
-        train_split="train",
-        validation_split="val",
-        requested_vocab_size=tokenizer.vocab_size,
-        model=model_config,
-        training=config.TrainingConfig(),
-    ).save(path)
+    make_run(model_config).save(path)
     (path / "tokenizer.model").write_bytes(
         tokenizer.processor._model_resource._model
     )

@@ -4,6 +4,7 @@ import dataclasses
 
 import keras
 import numpy as np
+from run_config import make_run
 
 from keras_transformer import checkpoints, config
 from keras_transformer.averaging import MovingAverage
@@ -55,17 +56,7 @@ def write_run(run_dir, ema=None):
     With `ema`, checkpoint N has the weights of seed 10 + N as its average.
     """
     preset = config.PRESETS["tiny"]
-    config.RunConfig(
-        preset="tiny",
-        corpus="demo",
-        source_lang="en",
-        target_lang="de",
-        train_split="train",
-        validation_split="val",
-        requested_vocab_size=23,
-        model=MODEL,
-        training=dataclasses.replace(preset.training, ema=ema),
-    ).save(run_dir)
+    make_run(MODEL, dataclasses.replace(preset.training, ema=ema)).save(run_dir)
     for step in (1, 2, 3):
         average = ()
         if ema:
