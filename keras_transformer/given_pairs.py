@@ -30,14 +30,9 @@ _IDS = tf.TensorSpec([None, None], tf.int32)
 
 
 class GivenPairs(TextModel):
-    """A trained model with its tokenizer, as a reader of pairs of texts.
+    """A `TextModel` that reads pairs of texts in Python.
 
-    Args:
-        model: The model; its vocabulary is the tokenizer's.
-        tokenizer: The tokenizer.
-
-    Raises:
-        ValueError: If the two differ in vocabulary size.
+    It takes and refuses what that does.
     """
 
     def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
@@ -131,10 +126,10 @@ class GivenPairs(TextModel):
         and heads, added up over the pieces of the two words.
 
         Args:
-            sources: Source texts.
-            targets: A translation of each, such as the search has found.
+            sources: As in `attention`, like all that follow.
+            targets: A translation of each.
             max_source_length: Tokens after which a source is cut.
-            batch_tokens: As in `score`.
+            batch_tokens: Budget of a batch.
 
         Returns:
             For each pair of texts the pairs (source word, target word),

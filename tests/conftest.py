@@ -43,6 +43,15 @@ def either_model(request, small_model, learned_model):
 
 
 @pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    """A folder of numbers in English and German words."""
+    from digits import write_digits
+
+    folder = tmp_path_factory.mktemp("digits")
+    return write_digits(folder, train=211, val=23, test=17)
+
+
+@pytest.fixture(scope="session")
 def small_run(tmp_path_factory):
     """A run directory with one checkpoint. Not to be changed."""
     from small_run import write_run

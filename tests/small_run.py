@@ -13,6 +13,15 @@ WORDS = (
     "ein kleiner Hund läuft über die grüne Wiese und bellt laut "
     "a small dog runs across the meadow"
 ).split()
+SIZES = dict(
+    num_layers=2,
+    d_model=14,
+    num_heads=3,
+    key_dim=5,
+    value_dim=7,
+    ffn_dim=17,
+    dropout=0.1,
+)
 OPTIONS = SearchOptions(
     beam_size=5, length_penalty=0.9, n_best=3, max_source_length=11
 )
@@ -27,16 +36,7 @@ def write_run(path):
         331,
         path / "tokenizer.model",
     )
-    sizes = dict(
-        vocab_size=tokenizer.vocab_size,
-        num_layers=2,
-        d_model=14,
-        num_heads=3,
-        key_dim=5,
-        value_dim=7,
-        ffn_dim=17,
-        dropout=0.1,
-    )
+    sizes = dict(vocab_size=tokenizer.vocab_size, **SIZES)
     make_run(config.ModelConfig(**sizes)).save(path)
     model = Transformer(**sizes)
     # Fresh logits are all alike.

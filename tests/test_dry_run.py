@@ -6,11 +6,12 @@ import re
 import numpy as np
 import paper
 import pytest
-from digits import write_digits
+import toy_training
 from run_config import make_run
+from toy_training import run
 
 import train
-from keras_transformer import command_line, dry_run, estimates
+from keras_transformer import dry_run, estimates
 from keras_transformer.config import PRESETS
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.data.corpora import Corpus
@@ -18,23 +19,8 @@ from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("digits")
-    return write_digits(folder, train=211, val=23, test=17)
-
-
 def arguments(corpus, run_dir, *more):
-    return [
-        *("--preset", "demo", "--corpus", str(corpus)),
-        *("--run-dir", str(run_dir), "--vocab-size", "300"),
-        *("--batch-tokens", "256", "--dry-run"),
-        *more,
-    ]
-
-
-def run(*argv):
-    return command_line.run(lambda: train.main([str(a) for a in argv]))
+    return toy_training.arguments(corpus, run_dir, "--dry-run", *more)
 
 
 def figures(output):

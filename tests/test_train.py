@@ -9,7 +9,8 @@ import sys
 import time
 
 import pytest
-from digits import write_digits
+import toy_training
+from toy_training import run
 
 import train
 from keras_transformer import checkpoints, command_line, history
@@ -23,26 +24,14 @@ from keras_transformer.config import (
 ROOT = pathlib.Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    """A folder of digits in English and German words."""
-    folder = tmp_path_factory.mktemp("digits")
-    return write_digits(folder, train=211, val=23, test=17)
-
-
 def arguments(corpus, run_dir, *more):
-    return [
-        *("--preset", "demo", "--corpus", str(corpus)),
-        *("--run-dir", str(run_dir), "--vocab-size", "300"),
-        *("--batch-tokens", "256", "--warmup-steps", "20"),
-        *("--steps", "30", "--checkpoint-steps", "7"),
-        *("--validation-steps", "20"),
+    return toy_training.arguments(
+        corpus,
+        run_dir,
+        *("--warmup-steps", "20", "--steps", "30"),
+        *("--checkpoint-steps", "7", "--validation-steps", "20"),
         *more,
-    ]
-
-
-def run(*argv):
-    return command_line.run(lambda: train.main([str(a) for a in argv]))
+    )
 
 
 def start(*argv):

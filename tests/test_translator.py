@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from run_config import make_run
+from small_run import SIZES
 
 from keras_transformer import checkpoints, config
 from keras_transformer.beam_search import BeamResult
@@ -35,15 +36,6 @@ SOURCES = [
     " \t\n",
     "the dog",
 ]
-MODEL = dict(
-    num_layers=2,
-    d_model=14,
-    num_heads=3,
-    key_dim=5,
-    value_dim=7,
-    ffn_dim=17,
-    dropout=0.1,
-)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +51,7 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(tokenizer):
-    model = Transformer(vocab_size=tokenizer.vocab_size, **MODEL)
+    model = Transformer(vocab_size=tokenizer.vocab_size, **SIZES)
     # Far enough from fresh weights that the words hang on the source and
     # sentences end at many lengths.
     for weight in model.weights:
@@ -394,7 +386,7 @@ def test_progress_counts_up_to_all_texts(translator):
 def run_dir(tmp_path_factory, model, tokenizer):
     """A run with one checkpoint."""
     path = tmp_path_factory.mktemp("run")
-    model_config = config.ModelConfig(tokenizer.vocab_size, **MODEL)
+    model_config = config.ModelConfig(tokenizer.vocab_size, **SIZES)
     make_run(model_config).save(path)
     (path / "tokenizer.model").write_bytes(
         tokenizer.processor._model_resource._model

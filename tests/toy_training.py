@@ -1,0 +1,19 @@
+"""train.py on the toy corpus of `digits.py`, in this process."""
+
+import train
+from keras_transformer import command_line
+
+
+def arguments(corpus, run_dir, *more):
+    """A command line: the demo preset with few pieces and small batches."""
+    return [
+        *("--preset", "demo", "--corpus", str(corpus)),
+        *("--run-dir", str(run_dir), "--vocab-size", "300"),
+        *("--batch-tokens", "256"),
+        *more,
+    ]
+
+
+def run(*argv):
+    """Returns what the command exits with."""
+    return command_line.run(lambda: train.main([str(a) for a in argv]))
