@@ -12,7 +12,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from keras_transformer import command_line, search_flags
+from keras_transformer.commands import command_line, search_flags
 
 logger = logging.getLogger("keras_transformer")
 
@@ -87,9 +87,9 @@ def export(args: argparse.Namespace) -> None:
     command_line.quiet_tensorflow()
     if args.format == "ctranslate2":
         return export_to_ctranslate2(args)
-    from keras_transformer import serving
-    from keras_transformer.serving_kit import ServingKit
-    from keras_transformer.translator import Translator
+    from keras_transformer.exporting import saved_model as serving
+    from keras_transformer.exporting.serving_kit import ServingKit
+    from keras_transformer.translation.translator import Translator
 
     # An export that cannot succeed ends before the model is loaded.
     serving.version_path(args.output, args.version)
@@ -104,8 +104,8 @@ def export(args: argparse.Namespace) -> None:
 
 def export_to_ctranslate2(args: argparse.Namespace) -> None:
     """As `export`, for the other format."""
-    from keras_transformer import ctranslate2_export
-    from keras_transformer.translator import Translator
+    from keras_transformer.exporting import ctranslate2 as ctranslate2_export
+    from keras_transformer.translation.translator import Translator
 
     ctranslate2_export.check_output(args.output)
     translator = Translator.from_run(args.run_dir, args.average)

@@ -21,36 +21,31 @@ import sys
 import tempfile
 import zlib
 
-from keras_transformer import command_line, config
+from keras_transformer import config
+from keras_transformer.commands import command_line
 from keras_transformer.config import UserError
+from keras_transformer.runs import run_config
 
 command_line.quiet_tensorflow()
 
 import keras  # noqa: E402
 
-from keras_transformer import (  # noqa: E402
-    averaging,
-    callbacks,
-    checkpoints,
-    curves,
-    distribution,
-    dry_run,
-    workers,
-)
-from keras_transformer.compilations import Compilations  # noqa: E402
 from keras_transformer.data import batching, corpora  # noqa: E402
-from keras_transformer.guard import StopOnNonFinite  # noqa: E402
-from keras_transformer.history import History  # noqa: E402
 from keras_transformer.losses import SmoothedCrossEntropy  # noqa: E402
-from keras_transformer.optimizers import Adam  # noqa: E402
-from keras_transformer.preparation import (  # noqa: E402
+from keras_transformer.runs import averaging, checkpoints, curves  # noqa: E402
+from keras_transformer.runs.history import History  # noqa: E402
+from keras_transformer.schedules import TransformerSchedule  # noqa: E402
+from keras_transformer.training import callbacks, dry_run, exact_step, workers  # noqa: E402,E501
+from keras_transformer.training.compilations import Compilations  # noqa: E402
+from keras_transformer.training.guard import StopOnNonFinite  # noqa: E402
+from keras_transformer.training.optimizers import Adam  # noqa: E402
+from keras_transformer.training.preparation import (  # noqa: E402
     CHANGEABLE,
     check_run_dir,
     prepare_data,
     prepare_tokenizer,
 )
-from keras_transformer.progress import ShowProgress  # noqa: E402
-from keras_transformer.schedules import TransformerSchedule  # noqa: E402
+from keras_transformer.training.progress import ShowProgress  # noqa: E402
 
 logger = logging.getLogger("keras_transformer")
 
@@ -132,7 +127,7 @@ def parse_args(argv=None) -> argparse.Namespace:
     return parser.parse_args(with_files(sys.argv[1:] if argv is None else argv))
 
 
-def run_config(args: argparse.Namespace) -> config.RunConfig:
+def run_config(args: argparse.Namespace) -> run_config.RunConfig:
     """The preset, with what the command line says otherwise."""
     if args.preset not in config.PRESETS:
         raise UserError(
@@ -154,7 +149,7 @@ def run_config(args: argparse.Namespace) -> config.RunConfig:
         )
         for part in (preset.model, preset.training)
     )
-    run = config.RunConfig(
+    run = run_config.RunConfig(
         preset=args.preset,
         corpus=corpora.absolute_name(args.corpus),
         source_lang=args.source_lang,
@@ -178,7 +173,7 @@ def build_model(run, accumulate, xla):
     """The model, compiled with the optimizer and the loss of section 5."""
     recipe = run.training
     keras.utils.set_random_seed(recipe.seed)
-    model = distribution.ExactTransformer(
+    model = exact_step.ExactTransformer(
         **dataclasses.asdict(run.model),
         accumulate=accumulate,
         dtype=recipe.precision,
@@ -204,7 +199,7 @@ def build_model(run, accumulate, xla):
 
 def local_copy(run):
     """A model to evaluate on the chief alone."""
-    model = distribution.ExactTransformer(
+    model = exact_step.ExactTransformer(
         **dataclasses.asdict(run.model), dtype=run.training.precision
     )
     model.compile(
@@ -331,7 +326,7 @@ def print_costs(run, run_dir, corpus, strategy, accumulate, xla):
     replicas = strategy.num_replicas_in_sync
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        has_run = (run_dir / config.CONFIG_FILE).exists()
+        has_run = (run_dir / run_config.CONFIG_FILE).exists()
         run, tokenizer = prepare_tokenizer(
             run, run_dir if has_run else folder, corpus
         )
@@ -377,8 +372,8 @@ def is_finished(args, run, start):
 def train_beside_chief(args, run, run_dir, strategy):
     """Train as another worker than the chief, which alone writes."""
     workers.meet(strategy)  # The chief has prepared the run directory.
-    workers.wait_for_file(run_dir / config.CONFIG_FILE)
-    run = run.resume(config.RunConfig.load(run_dir), CHANGEABLE, run_dir)
+    workers.wait_for_file(run_dir / run_config.CONFIG_FILE)
+    run = run.resume(run_config.RunConfig.load(run_dir), CHANGEABLE, run_dir)
     records = batching.TokenisedCorpus.load(
         run_dir / "records" / run.train_split
     )

@@ -53,9 +53,9 @@ def parse_args(argv=None) -> argparse.Namespace:
 
 def export_random(path: str, steps: int) -> None:
     """Write a SavedModel with random weights that takes so many steps."""
+    from keras_transformer.decoding.options import SearchOptions
     from keras_transformer.model import Transformer
-    from keras_transformer.options import SearchOptions
-    from keras_transformer.text_model import TextModel
+    from keras_transformer.translation.text_model import TextModel
 
     translator = object.__new__(TextModel)  # Ids need no tokenizer.
     translator.model = Transformer.from_preset("base", vocab_size=VOCABULARY)
@@ -180,9 +180,9 @@ def compare_real(args: argparse.Namespace) -> None:
     import ctranslate2
     import tensorflow as tf
 
-    from keras_transformer import ctranslate2_export
-    from keras_transformer.options import SearchOptions
-    from keras_transformer.translator import Translator
+    from keras_transformer.decoding.options import SearchOptions
+    from keras_transformer.exporting import ctranslate2 as ctranslate2_export
+    from keras_transformer.translation.translator import Translator
 
     translator = Translator.from_run(args.run_dir)
     tokenizer = translator.tokenizer

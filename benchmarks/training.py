@@ -54,7 +54,7 @@ def step(preset, work, replicas=1, xla=False):
     ids = np.random.default_rng(0).integers(4, vocab_size, (3, rows, length))
     source, target_in, target = ids.astype("int32")
     batch = ((source, target_in), target)
-    from keras_transformer.workers import share_rows
+    from keras_transformer.training.workers import share_rows
 
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
     dataset = share_rows(strategy, dataset)
@@ -129,9 +129,9 @@ def make_model(preset, vocab_size, xla, dropout=None):
     import keras
 
     from keras_transformer.config import PRESETS
-    from keras_transformer.distribution import ExactTransformer
     from keras_transformer.losses import SmoothedCrossEntropy
-    from keras_transformer.optimizers import Adam
+    from keras_transformer.training.exact_step import ExactTransformer
+    from keras_transformer.training.optimizers import Adam
 
     keras.utils.set_random_seed(1)
     sizes = dataclasses.asdict(PRESETS[preset].model)
@@ -145,8 +145,8 @@ def make_model(preset, vocab_size, xla, dropout=None):
 
 
 def flops(preset, work):
-    from keras_transformer import estimates
     from keras_transformer.config import PRESETS
+    from keras_transformer.training import estimates
 
     rows, length, vocab_size = work
     sizes = dataclasses.replace(PRESETS[preset].model, vocab_size=vocab_size)

@@ -6,8 +6,6 @@ backend.
 """
 
 import importlib
-import sys
-import types
 
 _HOMES = {
     "PRESETS": "config",
@@ -18,15 +16,16 @@ _HOMES = {
     "Perplexity": "metrics",
     "positional_encoding": "layers",
     "Tokenizer": "data.tokenizer",
-    "Translator": "translator",
-    "Hypothesis": "translator",
-    "SearchOptions": "options",
-    "Sampling": "options",
-    "Attention": "alignment",
+    "beam_search": "decoding.beam_search",
+    "SearchOptions": "decoding.options",
+    "Sampling": "decoding.options",
+    "Translator": "translation.translator",
+    "Hypothesis": "translation.translator",
+    "Attention": "translation.alignment",
 }
 _MODULES = ("layers", "masks")
 
-__all__ = [*_HOMES, *_MODULES, "beam_search"]
+__all__ = [*_HOMES, *_MODULES]
 
 
 def __getattr__(name):
@@ -43,18 +42,3 @@ def __getattr__(name):
 
 def __dir__():
     return __all__
-
-
-class _Package(types.ModuleType):
-    """Lets `beam_search` be the function though its module has that name."""
-
-    @property
-    def beam_search(self):
-        return importlib.import_module(f"{__name__}.beam_search").beam_search
-
-    @beam_search.setter
-    def beam_search(self, module):
-        """Importing the module sets this attribute; the function stays."""
-
-
-sys.modules[__name__].__class__ = _Package

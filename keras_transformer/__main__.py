@@ -11,8 +11,13 @@ import inspect
 import pathlib
 import sys
 
-from keras_transformer import command_line, search_flags
-from keras_transformer.commands import evaluate, score, translate
+from keras_transformer.commands import (
+    command_line,
+    evaluate,
+    score,
+    search_flags,
+    translate,
+)
 from keras_transformer.config import UserError
 
 # Verb: its flags, its function, a line for --help.

@@ -1,14 +1,11 @@
-"""Presets (table 3) and the configuration that a run directory carries.
+"""Presets (table 3), ids and errors.
 
-This file imports neither Keras nor TensorFlow: reading a configuration is
-instant, and both wings may depend on it.
+This file imports neither Keras nor TensorFlow, and both wings may depend on
+it.
 """
 
 import dataclasses
-import json
-import os
-import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -18,22 +15,7 @@ UNK_ID = 1
 BOS_ID = 2
 EOS_ID = 3
 
-CONFIG_FILE = "config.json"
-
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
-
-_POSITIVE = (
-    "steps",
-    "batch_tokens",
-    "max_length",
-    "warmup_steps",
-    "learning_rate_scale",
-    "average",
-    "checkpoint_minutes",
-    "checkpoint_steps",
-    "keep_checkpoints",
-    "validation_steps",
-)
 
 
 class UserError(Exception):
@@ -201,172 +183,3 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
     }
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class RunConfig:
-    """All that later verbs need to know of a run, as `config.json`.
-
-    Attributes:
-        preset: Name of the preset the run started from.
-        corpus: `demo`, a folder, or `tfds:NAME[/CONFIG]`.
-        source_lang: Language code of the source side.
-        target_lang: Language code of the target side.
-        train_split: Name of the training split.
-        validation_split: Name of the validation split.
-        requested_vocab_size: The vocabulary size asked for; the model has the
-            size that the corpus could fill.
-        model: The model's arguments.
-        training: The recipe.
-    """
-
-    preset: str
-    corpus: str
-    source_lang: str
-    target_lang: str
-    train_split: str
-    validation_split: str
-    requested_vocab_size: int
-    model: ModelConfig
-    training: TrainingConfig
-
-    def check(self) -> None:
-        """Raise a `UserError` for the first setting that makes no sense."""
-        if self.source_lang == self.target_lang:
-            raise UserError(
-                "Expected two languages, received "
-                f"{self.source_lang} for both sides."
-            )
-        if self.train_split == self.validation_split:
-            raise UserError(
-                "Expected two splits, received "
-                f"{self.train_split} for training and validation."
-            )
-        model, training = self.model, self.training
-        for name, value, good, wanted in (
-            ("dropout", model.dropout, 0 <= model.dropout < 1, "in [0, 1)"),
-            (
-                "label-smoothing",
-                training.label_smoothing,
-                0 <= training.label_smoothing < 1,
-                "in [0, 1)",
-            ),
-            (
-                "ema",
-                training.ema,
-                training.ema is None or 0 < training.ema < 1,
-                "in (0, 1)",
-            ),
-            ("seed", training.seed, 0 <= training.seed < 2**32, "in [0, 2^32)"),
-            (
-                "precision",
-                training.precision,
-                training.precision in PRECISIONS,
-                f"one of {', '.join(PRECISIONS)}",
-            ),
-        ):
-            if not good:
-                raise UserError(
-                    f"Expected --{name} {wanted}, received {value}."
-                )
-        for name in _POSITIVE:
-            value = getattr(training, name)
-            if value is not None and not value > 0:
-                raise UserError(
-                    f"Expected --{name.replace('_', '-')} above 0, received "
-                    f"{value}."
-                )
-        if training.keep_checkpoints < training.average:
-            raise UserError(
-                f"Expected --keep-checkpoints of at least {training.average}, "
-                "the --average at the end, received "
-                f"{training.keep_checkpoints}."
-            )
-
-    def resume(
-        self, saved: "RunConfig", changeable: Iterable[str], run_dir
-    ) -> "RunConfig":
-        """Take over what may change; refuse what may not.
-
-        Args:
-            saved: The configuration of the run directory.
-            changeable: Fields of the recipe that may differ.
-            run_dir: Named in the error.
-
-        Returns:
-            The saved configuration with this one's changeable fields.
-
-        Raises:
-            UserError: If any other field differs; it names the field.
-        """
-        new, old = dataclasses.asdict(self), dataclasses.asdict(saved)
-        for part in ("model", "training"):
-            new.update(new.pop(part))
-            old.update(old.pop(part))
-        for name in sorted(new):
-            if name == "vocab_size" or name in changeable:
-                continue
-            if new[name] != old[name]:
-                raise UserError(
-                    f"{run_dir} was trained with {name} = {old[name]}, this "
-                    f"command says {new[name]}; give the same, or another "
-                    "--run-dir."
-                )
-        recipe = {name: getattr(self.training, name) for name in changeable}
-        return dataclasses.replace(
-            saved, training=dataclasses.replace(saved.training, **recipe)
-        )
-
-    def save(self, run_dir: str | os.PathLike) -> None:
-        """Write `config.json` into `run_dir`, whole or not at all."""
-        path = pathlib.Path(run_dir) / CONFIG_FILE
-        partial = path.with_suffix(".tmp")
-        partial.write_text(json.dumps(dataclasses.asdict(self), indent=2))
-        partial.replace(path)
-
-    @classmethod
-    def load(cls, run_dir: str | os.PathLike) -> "RunConfig":
-        """Read `config.json`.
-
-        Raises:
-            UserError: If `run_dir` holds no readable configuration.
-        """
-        path = pathlib.Path(run_dir) / CONFIG_FILE
-        try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
-            return cls(
-                **{
-                    **fields,
-                    "model": _with_all_fields(ModelConfig, fields["model"]),
-                    "training": _with_all_fields(
-                        TrainingConfig, fields["training"]
-                    ),
-                }
-            )
-        except (FileNotFoundError, NotADirectoryError):
-            raise UserError(
-                f"Expected a run directory with a {CONFIG_FILE}, found none "
-                f"at {path}; train one with train.py --run-dir {run_dir}."
-            ) from None
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UserError(
-                f"{path} is not a configuration this version can read "
-                f"({error}); train the run again or restore the file."
-            ) from None
-
-
-def _with_all_fields(kind, values):
-    """Build `kind`; a `ValueError` where a default would have to stand in.
-
-    What is None by default is something that a run need not have, and that
-    the file of an older version may lack.
-    """
-    needed = {
-        field.name
-        for field in dataclasses.fields(kind)
-        if field.default is not None
-    }
-    missing = needed - set(values)
-    if missing:
-        raise ValueError(f"it lacks {', '.join(sorted(missing))}")
-    return kind(**values)

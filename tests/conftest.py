@@ -62,7 +62,7 @@ def small_run(tmp_path_factory):
 @pytest.fixture(scope="session")
 def small_translator(small_run):
     """The `Translator` of that run."""
-    from keras_transformer.translator import Translator
+    from keras_transformer.translation.translator import Translator
 
     return Translator.from_run(small_run, average=1)
 
@@ -73,7 +73,7 @@ def exported(small_translator, tmp_path_factory):
     import keras
     from small_run import OPTIONS
 
-    from keras_transformer import serving
+    from keras_transformer.exporting import saved_model as serving
 
     # Makes TensorFlow unload the vocabulary; it must be written all the same.
     keras.utils.set_random_seed(1)

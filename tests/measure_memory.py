@@ -12,8 +12,8 @@ import sys
 import keras
 import numpy as np
 
-from keras_transformer.distribution import ExactTransformer
 from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.training.exact_step import ExactTransformer
 
 
 def main(sizes, shape):

@@ -1,6 +1,7 @@
 """The configuration of a run, for tests that need one without a training."""
 
-from keras_transformer.config import ModelConfig, RunConfig, TrainingConfig
+from keras_transformer.config import ModelConfig, TrainingConfig
+from keras_transformer.runs.run_config import RunConfig
 
 
 def make_run(model: ModelConfig, training=None, **changes) -> RunConfig:

@@ -4,10 +4,11 @@ import keras
 import numpy as np
 from run_config import make_run
 
-from keras_transformer import checkpoints, config
+from keras_transformer import config
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
-from keras_transformer.translator import SearchOptions
+from keras_transformer.runs import checkpoints
+from keras_transformer.translation.translator import SearchOptions
 
 WORDS = (
     "ein kleiner Hund läuft über die grüne Wiese und bellt laut "

@@ -9,10 +9,10 @@ from keras_transformer import config
 from keras_transformer.config import (
     PRESETS,
     ModelConfig,
-    RunConfig,
     TrainingConfig,
     UserError,
 )
+from keras_transformer.runs.run_config import RunConfig
 
 
 def run_of(model=None, training=None, **changes):

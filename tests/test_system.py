@@ -12,7 +12,7 @@ from digits import ENGLISH, GERMAN, write_digits
 import export
 import train
 from keras_transformer import __main__ as verbs
-from keras_transformer import command_line
+from keras_transformer.commands import command_line
 
 pytestmark = pytest.mark.slow
 

@@ -6,11 +6,12 @@ import keras
 import numpy as np
 from run_config import make_run
 
-from keras_transformer import checkpoints, config
-from keras_transformer.averaging import MovingAverage
-from keras_transformer.checkpoints import Progress
-from keras_transformer.distribution import ExactTransformer
+from keras_transformer import config
 from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.runs import checkpoints
+from keras_transformer.runs.averaging import MovingAverage
+from keras_transformer.runs.checkpoints import Progress
+from keras_transformer.training.exact_step import ExactTransformer
 
 MODEL = config.ModelConfig(
     vocab_size=23,

@@ -11,7 +11,7 @@ from keras_transformer.config import BOS_ID
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
-from keras_transformer.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 # Distinct primes but for the width; keys and values of unlike width.
 SIZES = dict(

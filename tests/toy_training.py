@@ -1,7 +1,7 @@
 """train.py on the toy corpus of `digits.py`, in this process."""
 
 import train
-from keras_transformer import command_line
+from keras_transformer.commands import command_line
 
 
 def arguments(corpus, run_dir, *more):

@@ -11,11 +11,11 @@ import sys
 import keras
 from test_batching import natural_corpus
 
-from keras_transformer.compilations import Compilations
 from keras_transformer.data import batching
-from keras_transformer.distribution import ExactTransformer
 from keras_transformer.losses import SmoothedCrossEntropy
-from keras_transformer.optimizers import Adam
+from keras_transformer.training.compilations import Compilations
+from keras_transformer.training.exact_step import ExactTransformer
+from keras_transformer.training.optimizers import Adam
 
 
 def main(pairs):

@@ -14,10 +14,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import workers
-from keras_transformer.distribution import ExactTransformer
 from keras_transformer.losses import SmoothedCrossEntropy
-from keras_transformer.optimizers import Adam
+from keras_transformer.training import workers
+from keras_transformer.training.exact_step import ExactTransformer
+from keras_transformer.training.optimizers import Adam
 
 VOCAB = 29
 FEW_ROWS = (8, 5, 1, 3, 7)

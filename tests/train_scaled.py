@@ -10,10 +10,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.averaging import MovingAverage
-from keras_transformer.distribution import ExactTransformer
 from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.runs.averaging import MovingAverage
 from keras_transformer.schedules import TransformerSchedule
+from keras_transformer.training.exact_step import ExactTransformer
 
 VOCAB = 29
 STEPS = 59

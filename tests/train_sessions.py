@@ -26,7 +26,8 @@ import time
 import traceback
 
 import train
-from keras_transformer import command_line, config
+from keras_transformer import config
+from keras_transformer.commands import command_line
 
 # What Python tells of files (PEP 578).
 OPERATIONS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir")

@@ -6,9 +6,11 @@ import json
 import logging
 import pathlib
 
-from keras_transformer import command_line, config, lines, search_flags
+from keras_transformer.commands import command_line, search_flags
 from keras_transformer.commands.sentence_progress import Progress
-from keras_transformer.options import SearchOptions
+from keras_transformer.data import lines
+from keras_transformer.decoding.options import SearchOptions
+from keras_transformer.runs import run_config
 
 logger = logging.getLogger("keras_transformer")
 
@@ -32,15 +34,16 @@ def evaluate(args: argparse.Namespace) -> None:
     """
     with search_flags.refusals():
         SearchOptions(args.beam_size, args.length_penalty)
-    run = config.RunConfig.load(args.run_dir)
+    run = run_config.RunConfig.load(args.run_dir)
     command_line.quiet_tensorflow()
     from keras_transformer.data import corpora
 
     name = args.corpus or run.corpus
     corpus = corpora.open_corpus(name, run.source_lang, run.target_lang)
     pairs = list(corpus.pairs(args.split))
-    from keras_transformer import averaging, evaluation
-    from keras_transformer.translator import Translator
+    from keras_transformer.runs import averaging
+    from keras_transformer.translation import evaluation
+    from keras_transformer.translation.translator import Translator
 
     translator = Translator.from_run(args.run_dir, args.average)
     averaged = averaging.averaged_checkpoints(args.run_dir, args.average)

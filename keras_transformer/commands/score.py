@@ -5,9 +5,11 @@ import contextlib
 import pathlib
 import sys
 
-from keras_transformer import command_line, config, lines, search_flags
+from keras_transformer.commands import command_line, search_flags
 from keras_transformer.commands.sentence_progress import Progress
-from keras_transformer.options import SearchOptions
+from keras_transformer.data import lines
+from keras_transformer.decoding.options import SearchOptions
+from keras_transformer.runs import run_config
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +34,7 @@ def score(args: argparse.Namespace) -> None:
     """
     with search_flags.refusals():
         SearchOptions(length_penalty=args.length_penalty)
-    config.RunConfig.load(args.run_dir)  # That it is one.
+    run_config.RunConfig.load(args.run_dir)  # That it is one.
     with contextlib.ExitStack() as stack:
         pairs, total = lines.open_pairs(
             *(args.source, "--source", args.target, "--target"), stack
@@ -40,7 +42,7 @@ def score(args: argparse.Namespace) -> None:
         # Before the work, so that a place that cannot be written shows.
         output = lines.open_output(args.output, stack)
         command_line.quiet_tensorflow()
-        from keras_transformer.translator import Translator
+        from keras_transformer.translation.translator import Translator
 
         translator = Translator.from_run(args.run_dir, args.average)
         on_screen = not args.output and sys.stdout.isatty()

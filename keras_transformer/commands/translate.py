@@ -8,15 +8,12 @@ import pathlib
 import sys
 from collections.abc import Callable, Iterator
 
-from keras_transformer import (
-    command_line,
-    config,
-    lines,
-    search_flags,
-    sentences,
-)
+from keras_transformer.commands import command_line, search_flags
 from keras_transformer.commands.sentence_progress import Progress
 from keras_transformer.config import UserError
+from keras_transformer.data import lines
+from keras_transformer.runs import run_config
+from keras_transformer.translation import sentences
 
 logger = logging.getLogger("keras_transformer")
 
@@ -73,7 +70,7 @@ def translate(args: argparse.Namespace) -> None:
     """
     options = search_flags.options_from(args)
     check_combination(args)
-    run = config.RunConfig.load(args.run_dir)
+    run = run_config.RunConfig.load(args.run_dir)
     if args.output and args.output.exists():
         raise UserError(
             f"Expected a new file as --output, but {args.output} exists; "
@@ -84,7 +81,7 @@ def translate(args: argparse.Namespace) -> None:
         # Before the work, so that a place that cannot be written shows.
         output = lines.open_output(args.output, stack)
         command_line.quiet_tensorflow()
-        from keras_transformer.translator import Translator
+        from keras_transformer.translation.translator import Translator
 
         translator = Translator.from_run(args.run_dir, args.average)
         on_screen = not args.output and sys.stdout.isatty()

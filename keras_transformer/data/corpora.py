@@ -12,8 +12,8 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from keras_transformer import config, lines
-from keras_transformer.data import demo
+from keras_transformer import config
+from keras_transformer.data import demo, lines
 
 Pair = tuple[str, str]
 

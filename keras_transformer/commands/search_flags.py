@@ -1,0 +1,164 @@
+"""The flags of the search, once for every command line."""
+
+import argparse
+import contextlib
+from collections.abc import Iterator
+
+from keras_transformer.config import UserError
+from keras_transformer.decoding.options import Sampling, SearchOptions
+
+_SAMPLING = ("temperature", "top_k", "top_p", "seed")
+
+
+def add_average_flag(parser: argparse.ArgumentParser) -> None:
+    """Add `--average`, which every verb that loads a model has."""
+    parser.add_argument(
+        "--average",
+        type=int,
+        help="newest checkpoints averaged; default: what train.py averages",
+    )
+
+
+def add_penalty_flag(parser: argparse.ArgumentParser) -> None:
+    """Add `--length-penalty`, which every verb that scores has."""
+    parser.add_argument(
+        "--length-penalty",
+        type=float,
+        default=SearchOptions.length_penalty,
+        help="alpha of ((5 + length) / 6)^alpha; default: %(default)s",
+    )
+
+
+def add_beam_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what a plain search has: the beam size and the length penalty."""
+    parser.add_argument(
+        "--beam-size",
+        type=int,
+        default=SearchOptions.beam_size,
+        help="1 is greedy; default: %(default)s",
+    )
+    add_penalty_flag(parser)
+
+
+def add_search_flags(
+    parser: argparse.ArgumentParser, n_best: int | None = 1
+) -> None:
+    """Add every option of the search.
+
+    Args:
+        parser: Gets the flags.
+        n_best: Translations of a text by default; None for 4, or as many as
+            there are beams where those are fewer.
+    """
+    add_beam_flags(parser)
+    add = parser.add_argument
+    add(
+        "--n-best",
+        type=int,
+        default=n_best,
+        help="translations of a text; default: "
+        + (f"{n_best}" if n_best else "4, or the beam size if that is smaller"),
+    )
+    add(
+        "--max-source-length",
+        type=int,
+        default=256,
+        help="tokens after which a source is cut; default: %(default)s",
+    )
+    add(
+        "--min-length",
+        type=int,
+        default=SearchOptions.min_length,
+        help="fewest tokens of a translation; default: %(default)s",
+    )
+    add(
+        "--max-length",
+        type=int,
+        help="most tokens of a translation; default: source length + 50",
+    )
+    add(
+        "--no-unknown",
+        action="store_true",
+        help="never write the unknown piece",
+    )
+    add(
+        "--no-repeat-ngram",
+        type=int,
+        default=SearchOptions.no_repeat_ngram,
+        metavar="N",
+        help="let no row of N tokens occur twice; default: any may",
+    )
+    add(
+        "--sample",
+        action="store_true",
+        help="draw by chance instead of searching; --n-best draws",
+    )
+    add(
+        "--temperature",
+        type=float,
+        help="of --sample: divides the logits; default: 1",
+    )
+    add(
+        "--top-k",
+        type=int,
+        help="of --sample: draw among the K likeliest tokens; default: all",
+    )
+    add(
+        "--top-p",
+        type=float,
+        help="of --sample: draw among the fewest tokens whose probability "
+        "reaches P; default: all",
+    )
+    add(
+        "--seed",
+        type=int,
+        help="of --sample: the same draws again; default: others every time",
+    )
+
+
+def options_from(args: argparse.Namespace) -> SearchOptions:
+    """The options that the flags of `add_search_flags` give.
+
+    Raises:
+        UserError: If a number is out of range, or a flag of `--sample` comes
+            without it.
+    """
+    drawing = {
+        name: getattr(args, name)
+        for name in _SAMPLING
+        if getattr(args, name) is not None
+    }
+    if drawing and not args.sample:
+        flag = next(iter(drawing)).replace("_", "-")
+        raise UserError(
+            f"Expected --sample beside --{flag}, received --{flag} alone; add "
+            "--sample or leave it out."
+        )
+    n_best = args.n_best
+    if n_best is None:
+        n_best = 4 if args.sample else min(4, max(args.beam_size, 1))
+    with refusals():
+        return SearchOptions(
+            beam_size=args.beam_size,
+            length_penalty=args.length_penalty,
+            n_best=n_best,
+            min_length=args.min_length,
+            max_length=args.max_length,
+            max_source_length=args.max_source_length,
+            no_unknown=args.no_unknown,
+            no_repeat_ngram=args.no_repeat_ngram,
+            sampling=Sampling(**drawing) if args.sample else None,
+        )
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """Turn a `ValueError` about an option into the user's mistake that it is.
+
+    Raises:
+        UserError: With the same sentence.
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise UserError(f"{error}.") from None

@@ -1,0 +1,148 @@
+"""The steps of a Transformer for `beam_search`, with nothing copied.
+
+Each position writes one slot a beam into the caches of its sentence, in place,
+and there every key and value stays. What moves as beams branch is a mask that
+leaves each beam the slots of its ancestors. Reordering the caches by parent
+beam instead, and growing them by `concat`, took 7.5 of 60 ms a step (base
+model, 32 sentences, beam 4, 32 steps).
+
+Axes: B batch, W beams, H heads, t slots, S source length, K key width, U value
+width.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from keras_transformer.decoding.beam_search import Shared
+from keras_transformer.model import Transformer
+
+
+class CachedSteps:
+    """What `beam_search` needs to write with a `Transformer`.
+
+    Args:
+        model: The model.
+        source: int32 `(B, S)`, EOS last.
+        beam_size: W.
+
+    Attributes:
+        state: The slots of each beam's ancestors, bool `(B, W, t)`.
+        shared: Caches, projected memory and source mask of each sentence.
+    """
+
+    def __init__(
+        self, model: Transformer, source: tf.Tensor, beam_size: int
+    ) -> None:
+        self._model = model
+        self._beam_size = beam_size
+        batch = tf.shape(source)[0]
+        memory, source_mask = model.encode(source, training=False)
+        # 9.0 ms a product of 128 rows instead of 14.0 ms with the matrix as it
+        # lies (base model, vocabulary 32,000), for 5 ms once.
+        self._output_kernel = model.embedding.output_kernel()
+        self.state = tf.zeros([batch, beam_size, 0], tf.bool)
+        self.shared = Shared(
+            {
+                "cache": model.empty_cache(batch),
+                # Once for each sentence, not for each beam or step.
+                "cross": model.cross_keys_values(memory),
+                "source_mask": source_mask,
+            },
+            self._extend,
+        )
+
+    def step(
+        self, ids: tf.Tensor, position: tf.Tensor, state: Any, shared: Any
+    ) -> tuple[tf.Tensor, Any, Any]:
+        """As `beam_search` calls it."""
+        beams = self._beam_size
+        new = tf.repeat(tf.eye(beams, dtype=tf.bool)[None], tf.shape(ids)[0], 0)
+        own = tf.concat([state, new], axis=2)  # (B, W, t)
+        keys = shared["cache"][0][0]
+        room = tf.shape(keys)[2] - tf.shape(own)[2]
+        logits, cache = self._model.decode_step(
+            ids,
+            position,
+            shared["cache"],
+            shared["cross"],
+            shared["source_mask"],
+            own=tf.pad(own, [[0, 0], [0, 0], [0, room]]),
+            write=writer(keys, position, beams),
+            output_kernel=self._output_kernel,
+        )
+        return logits, own, {**shared, "cache": cache}
+
+    def append(
+        self, ids: tf.Tensor, position: tf.Tensor, cache: Any
+    ) -> tuple[tf.Tensor, Any]:
+        """A step whose beams never branch, as `sample` calls it.
+
+        The state is `model.empty_cache` and grows by what is written.
+        """
+        return self._model.decode_step(
+            ids,
+            position,
+            cache,
+            self.shared.state["cross"],
+            self.shared.state["source_mask"],
+            output_kernel=self._output_kernel,
+        )
+
+    def _extend(self, shared: Any, steps: int) -> Any:
+        """Caches with room for so many more steps."""
+        return {
+            **shared,
+            "cache": tf.nest.map_structure(
+                lambda slots: extended(slots, steps * self._beam_size),
+                shared["cache"],
+            ),
+        }
+
+
+def extended(slots: tf.Tensor, more: int) -> tf.Tensor:
+    """Make room: `(B, H, t, K)` to `(B, H, t + more, K)`, always a new tensor.
+
+    `Empty` has a state as far as TensorFlow's optimiser knows. Zeros would be
+    folded into one constant, and what is written in place into a constant is
+    there in the next run too, and in every cache.
+    """
+    batch, heads, _, width = tf.unstack(tf.shape(slots))
+    room = tf.raw_ops.Empty(
+        shape=[batch, heads, more, width], dtype=slots.dtype, init=True
+    )
+    return tf.concat([slots, room], axis=2)
+
+
+def writer(
+    slots: tf.Tensor, position: tf.Tensor, beams: int
+) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Make the function that writes a position's W slots `(B, H, W, K)`.
+
+    It is for all tensors of the size of `slots` but for their last axis.
+
+    `InplaceUpdate` writes into its input, so nobody may read that afterwards:
+    every cache goes from one write to the next alone.
+    """
+    batch, heads, size, _ = tf.unstack(tf.shape(slots))
+    # Where each (sentence, beam, head) writes, `(B, W, H)`: in the order of the
+    # projection, so that TensorFlow drops the two transpositions as one.
+    rows = (
+        tf.range(batch)[:, None, None] * (heads * size)
+        + tf.range(beams)[:, None]
+        + tf.range(heads) * size
+        + position * beams
+    )
+    rows = tf.reshape(rows, [-1])
+
+    def write(old, new):
+        width = new.shape[3]
+        written = tf.raw_ops.InplaceUpdate(
+            x=tf.reshape(old, [-1, width]),
+            i=rows,
+            v=tf.reshape(tf.transpose(new, [0, 2, 1, 3]), [-1, width]),
+        )
+        return tf.reshape(written, tf.shape(old))
+
+    return write

@@ -1,0 +1,272 @@
+"""Drawing translations by chance, over any step function.
+
+Holtzman et al. (2020) compare what is here: temperature, the `top_k` likeliest
+tokens, and nucleus sampling (`top_p`).
+
+Axes: B batch, N draws, V vocabulary, K candidates of a draw, P prefix,
+t tokens written so far, L tokens of the longest draw.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from keras_transformer import config
+from keras_transformer.decoding.beam_search import (
+    BeamResult,
+    Step,
+    length_normaliser,
+)
+from keras_transformer.decoding.continuations import (
+    NONE,
+    prefix_tokens,
+    top_k,
+    without,
+    without_repeats,
+)
+from keras_transformer.decoding.options import Sampling
+
+
+class _Rules(NamedTuple):
+    limits: tf.Tensor  # (B,) int32
+    uniforms: tf.Tensor  # (B, L, N) float64 in [0, 1)
+    prefix: tf.Tensor | None  # (B, P) int32
+    sampling: Sampling
+    min_length: int
+    banned_ids: tuple[int, ...]
+    no_repeat_ngram: int
+    eos_id: int
+    pad_id: int
+
+
+class _Draws(NamedTuple):
+    ids: tf.Tensor  # (B, N, 1 + t) int32, BOS first
+    log_probs: tf.Tensor  # (B, N) float32
+    is_open: tf.Tensor  # (B, N) bool
+
+
+def sample(
+    step: Step,
+    state: Any,
+    *,
+    max_lengths: tf.Tensor,
+    seeds: tf.Tensor,
+    sampling: Sampling,
+    length_penalty: float = 0.6,
+    n_best: int = 1,
+    min_length: int = 0,
+    banned_ids: Sequence[int] = (),
+    no_repeat_ngram: int = 0,
+    prefix: tf.Tensor | None = None,
+    bos_id: int = config.BOS_ID,
+    eos_id: int = config.EOS_ID,
+    pad_id: int = config.PAD_ID,
+) -> BeamResult:
+    """Draw sequences token by token from what `step` says.
+
+    A draw ends with its end token, or without one at the sentence's limit. Its
+    score is that of the plain model, as in `beam_search`: no temperature,
+    nothing cut. What a row draws depends on its seed and its logits alone: not
+    on its place, its neighbours or their limits. Works eagerly and in a
+    `tf.function`, where no batch shape needs a new trace.
+
+    Args:
+        step: As in `beam_search`, with N in place of W.
+        state: Nest of tensors, never reordered. An axis after the first two
+            that starts with the static size 0 may grow.
+        max_lengths: int32 `(B,)`, as in `beam_search`.
+        seeds: int32 `(B, 2)`, a pair for each row.
+        sampling: How to draw; its own seed is not used.
+        length_penalty: The exponent alpha of the score. At least 0.
+        n_best: Independent draws of a sentence, N; some may be alike.
+        min_length: Fewest tokens, the end token included, of a draw that ends
+            before the limit.
+        banned_ids: Tokens never drawn.
+        no_repeat_ngram: No row of so many tokens occurs twice; 0 for any.
+        prefix: int32 `(B, P)`, PAD after the last: how each draw begins. Counts
+            in the score and towards the limit.
+        bos_id: The start token, never drawn.
+        eos_id: The end token; drawn where nothing else is allowed.
+        pad_id: Fills the ids, never drawn.
+
+    Returns:
+        A `BeamResult`, best first. Where the limit is 0 the first draw is
+        empty with score 0, the others score -inf.
+    """
+    limits = tf.cast(max_lengths, tf.int32)
+    batch = tf.size(limits)
+    rules = _Rules(
+        limits=limits,
+        uniforms=_uniforms(seeds, tf.reduce_max(limits), n_best),
+        prefix=prefix,
+        sampling=sampling,
+        min_length=min_length,
+        banned_ids=(pad_id, bos_id, *banned_ids),
+        no_repeat_ngram=no_repeat_ngram,
+        eos_id=eos_id,
+        pad_id=pad_id,
+    )
+    draws = _Draws(
+        ids=tf.fill([batch, n_best, 1], bos_id),
+        log_probs=tf.zeros([batch, n_best]),
+        is_open=tf.repeat(limits[:, None] > 0, n_best, axis=1),
+    )
+    start = (tf.constant(0), draws, state)
+    _, draws, _ = tf.while_loop(
+        lambda position, draws, state: tf.reduce_any(draws.is_open),
+        lambda *now: _advance(step, rules, *now),
+        start,
+        shape_invariants=_shape_invariants(*start),
+    )
+    return _result(rules, draws, length_penalty)
+
+
+def keep_likeliest(
+    logits: tf.Tensor, sampling: Sampling
+) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """What temperature, `top_k` and `top_p` leave to draw from.
+
+    Args:
+        logits: float32 `(B, N, V)`, V static; -inf for what may not be drawn.
+        sampling: How to draw.
+
+    Returns:
+        Weights float64 `(B, N, K)`, probabilities but for a factor, 0 for what
+        is cut; and their tokens int32, likeliest first, or None where K is V
+        and the order is that of the vocabulary.
+    """
+    largest = tf.reduce_max(logits, axis=-1, keepdims=True)
+    # Where nothing may be drawn, all weights are 0 and not NaN.
+    largest = tf.where(largest == NONE, 0.0, largest)
+    scaled = (logits - largest) / sampling.temperature
+    tokens = None
+    if sampling.top_k or sampling.top_p < 1:
+        size = logits.shape[-1]
+        scaled, tokens = top_k(scaled, min(sampling.top_k or size, size))
+    # Sums over a whole vocabulary need the digits.
+    weights = tf.cast(tf.exp(scaled), tf.float64)
+    if sampling.top_p < 1:
+        # The smallest set that reaches the share: a token is in it if those
+        # before it do not reach it.
+        before = tf.cumsum(weights, axis=-1, exclusive=True)
+        total = tf.reduce_sum(weights, axis=-1, keepdims=True)
+        weights = tf.where(before < sampling.top_p * total, weights, 0.0)
+    return weights, tokens
+
+
+def _uniforms(seeds: tf.Tensor, longest: tf.Tensor, n_best: int) -> tf.Tensor:
+    """A number in [0, 1) for each row, position and draw, `(B, L, N)`.
+
+    A generator for each row. Position comes before draw, so that the numbers
+    of a position do not depend on how many follow.
+    """
+    shape = [tf.maximum(longest, 0), n_best]
+
+    def of_row(seed):
+        return tf.random.stateless_uniform(
+            shape, seed, dtype=tf.float64, alg="philox"
+        )
+
+    signature = tf.TensorSpec([None, n_best], tf.float64)
+    # One more row, since of none the stack would not know its shape.
+    seeds = tf.pad(seeds, [[0, 1], [0, 0]])
+    return tf.map_fn(of_row, seeds, fn_output_signature=signature)[:-1]
+
+
+def _shape_invariants(position, draws, state):
+    """Ids grow along their last axis, the state along its empty axes."""
+
+    def of_state(tensor):
+        leading, rest = tensor.shape[:2], tensor.shape[2:]
+        return leading.concatenate([size or None for size in rest])
+
+    return (
+        position.shape,
+        _Draws(
+            ids=draws.ids.shape[:2].concatenate([None]),
+            log_probs=draws.log_probs.shape,
+            is_open=draws.is_open.shape,
+        ),
+        tf.nest.map_structure(of_state, state),
+    )
+
+
+def _advance(step, rules: _Rules, position, draws: _Draws, state):
+    """Write one token: t grows by one."""
+    length = position + 1
+    logits, state = step(draws.ids[:, :, -1], position, state)
+    logits = tf.cast(logits, tf.float32)  # (B, N, V)
+    tokens = _draw(
+        _allowed(logits, rules, draws.ids, length),
+        rules.uniforms[:, position],
+        rules,
+    )
+    if rules.prefix is not None:
+        forced = prefix_tokens(rules.prefix, position, rules.pad_id)[:, None]
+        tokens = tf.where(forced != rules.pad_id, forced, tokens)
+    log_probs = -tf.nn.sparse_softmax_cross_entropy_with_logits(tokens, logits)
+    return (
+        length,
+        _Draws(
+            ids=tf.concat(
+                [
+                    draws.ids,
+                    tf.where(draws.is_open, tokens, rules.pad_id)[:, :, None],
+                ],
+                axis=-1,
+            ),
+            log_probs=draws.log_probs + tf.where(draws.is_open, log_probs, 0.0),
+            is_open=draws.is_open
+            & (tokens != rules.eos_id)
+            & (length < rules.limits[:, None]),
+        ),
+        state,
+    )
+
+
+def _allowed(logits, rules: _Rules, ids, length):
+    """Give -inf to the tokens that may not come next."""
+    never = without(logits, rules.banned_ids)
+    logits = tf.cond(
+        length < rules.min_length,
+        lambda: without(never, [rules.eos_id]),
+        lambda: never,
+    )
+    if rules.no_repeat_ngram:
+        logits = without_repeats(logits, ids[:, :, 1:], rules.no_repeat_ngram)
+    return logits
+
+
+def _draw(logits, uniforms, rules: _Rules):
+    """The token where the running sum of weights passes the number drawn."""
+    weights, tokens = keep_likeliest(logits, rules.sampling)
+    sums = tf.cumsum(weights, axis=-1)
+    total = sums[..., -1:]
+    place = tf.searchsorted(sums, uniforms[..., None] * total, side="right")
+    # A product that was rounded up to the total would pass the end.
+    last = tf.searchsorted(sums, total, side="left")
+    place = tf.minimum(place, last)
+    if tokens is None:
+        drawn = place[..., 0]
+    else:
+        drawn = tf.gather(tokens, place, batch_dims=2)[..., 0]
+    is_possible = tf.reduce_max(logits, axis=-1) > NONE
+    return tf.where(is_possible, drawn, rules.eos_id)
+
+
+def _result(rules: _Rules, draws: _Draws, length_penalty: float) -> BeamResult:
+    """Score the draws and sort them."""
+    ids = draws.ids[:, :, 1:]
+    lengths = tf.reduce_sum(tf.cast(ids != rules.pad_id, tf.int32), axis=-1)
+    scores = draws.log_probs / length_normaliser(lengths, length_penalty)
+    # An empty sentence has one hypothesis; NaN logits leave none.
+    is_first = tf.range(tf.shape(scores)[1]) == 0
+    exists = (rules.limits[:, None] > 0) | is_first
+    scores = tf.where(exists & (scores > NONE), scores, NONE)
+    order = tf.argsort(scores, direction="DESCENDING", stable=True)
+    return BeamResult(
+        tf.gather(ids, order, batch_dims=1),
+        tf.gather(scores, order, batch_dims=1),
+        tf.gather(lengths, order, batch_dims=1),
+    )

@@ -1,0 +1,1 @@
+"""A trained model for others to run: SavedModel, serving kit, CTranslate2."""

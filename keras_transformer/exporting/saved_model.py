@@ -1,0 +1,183 @@
+"""A SavedModel that takes text and returns text, without Python.
+
+Five signatures, as TensorFlow Serving calls them:
+
+    serving_default   text → translation, score, truncated
+    with_prefix       text, prefix → translation, score, truncated
+    n_best            text → translations, scores
+    score             source, target → score, num_tokens
+    attention         text → translation, attention, source_pieces,
+                             target_pieces
+
+Axes: B batch, N hypotheses.
+"""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+
+from keras_transformer.config import UserError
+from keras_transformer.exporting.half import HalfWeights
+from keras_transformer.exporting.serving_kit import ServingKit
+from keras_transformer.translation.translator import SearchOptions, Translator
+
+
+def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
+    """Where a version goes: `output/version`, the layout of TensorFlow Serving.
+
+    Args:
+        output: Folder of all versions; need not exist.
+        version: Number of the version, at least 1.
+
+    Raises:
+        UserError: If the version is below 1 or exists already, or `output` is
+            not a folder.
+    """
+    output = pathlib.Path(output)
+    if version < 1:
+        raise UserError(
+            f"Expected a version of at least 1, received {version}."
+        )
+    if output.exists() and not output.is_dir():
+        raise UserError(
+            f"Expected a folder for the exported model, {output} is a file; "
+            "choose another one."
+        )
+    path = output / str(version)
+    if os.path.lexists(path):
+        raise UserError(
+            f"{path} exists already and is left as it is; choose another "
+            "version or remove it."
+        )
+    return path
+
+
+def export(
+    translator: Translator,
+    output: str | os.PathLike,
+    version: int = 1,
+    options: SearchOptions | None = None,
+    kit: ServingKit | None = None,
+    quantization: str = "float32",
+) -> pathlib.Path:
+    """Write a SavedModel with its tokenizer, whole or not at all.
+
+    Beside it goes what TensorFlow Serving reads, as in `serving_kit`.
+
+    Args:
+        translator: What to export.
+        output: Folder of all versions, made if it does not exist.
+        version: Number of this version.
+        options: How `serving_default`, which returns the best hypothesis, and
+            `n_best` search. By default 4 hypotheses from 4 beams, and sources
+            are cut after 256 tokens.
+        kit: The files for TensorFlow Serving, by default those of
+            `ServingKit.plan(output)`.
+        quantization: How the weights are stored: `"float32"`, or `"float16"`
+            for half the size. Every signature computes in float32.
+
+    Returns:
+        The path of the SavedModel, `output/version`.
+
+    Raises:
+        UserError: As from `version_path` and `ServingKit.plan`, or if the
+            files cannot be written.
+        ValueError: If `quantization` is neither of the two.
+    """
+    if quantization not in ("float32", "float16"):
+        raise ValueError(
+            "`quantization` must be float32 or float16. Received: "
+            f"quantization={quantization!r}"
+        )
+    path = version_path(output, version)
+    kit = kit or ServingKit.plan(output)
+    options = options or SearchOptions(n_best=4, max_source_length=256)
+    archive = keras.export.ExportArchive()
+    # Not the model: its weights, which the signatures lead to, would be
+    # written twice.
+    archive.track(translator.tokenizer)
+    signatures = _signatures(translator, options)
+    half = HalfWeights(translator.model) if quantization == "float16" else None
+    for name, (function, arguments) in signatures.items():
+        if half:
+            function = half.used_by(function)
+        specs = [tf.TensorSpec([None], tf.string, name) for name in arguments]
+        archive.add_endpoint(name, function, specs)
+    is_new = not path.parent.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Beside its goal, so that the last step is a rename; TensorFlow Serving
+        # looks at names that are numbers only.
+        with tempfile.TemporaryDirectory(
+            prefix=".export-", dir=path.parent
+        ) as partial:
+            saved_model = os.path.join(partial, path.name)
+            archive.write_out(saved_model, verbose=False)
+            kit.write_warmup(
+                saved_model,
+                {name: inputs for name, (_, inputs) in signatures.items()},
+            )
+            kit.write_configs(path.parent, partial)
+            os.rename(saved_model, path)
+    except (OSError, tf.errors.OpError) as error:
+        if is_new:
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
+        raise UserError(
+            f"Could not write the model to {path} ({_reason(error)}); free "
+            "space or choose a folder that can be written."
+        ) from error
+    return path
+
+
+def _signatures(
+    translator: Translator, options: SearchOptions
+) -> dict[str, tuple[Callable, tuple[str, ...]]]:
+    """Each signature: a function of string tensors `(B,)` and their names."""
+    best_only = dataclasses.replace(options, n_best=1)
+
+    def with_prefix(text, prefix=None):
+        result = translator.search(text, best_only, prefix)
+        return {
+            "translation": result.translations[:, 0],
+            "score": result.scores[:, 0],
+            "truncated": result.truncated,
+        }
+
+    def serving_default(text):
+        return with_prefix(text)
+
+    def n_best(text):
+        result = translator.search(text, options)
+        return {
+            "translations": result.translations,
+            "scores": result.scores,
+        }
+
+    def score(source, target):
+        scores, num_tokens = translator.score_text(source, target, options)
+        return {"score": scores, "num_tokens": num_tokens}
+
+    def attention(text):
+        return translator.search_attention(text, best_only)._asdict()
+
+    return {
+        "serving_default": (serving_default, ("text",)),
+        "with_prefix": (with_prefix, ("text", "prefix")),
+        "n_best": (n_best, ("text",)),
+        "score": (score, ("source", "target")),
+        "attention": (attention, ("text",)),
+    }
+
+
+def _reason(error: OSError | tf.errors.OpError) -> str:
+    if isinstance(error, OSError):
+        return error.strerror
+    # "{{…}} FILE; No space left on device [Op:SaveV2]"
+    return error.message.rpartition("; ")[2].partition(" [Op:")[0]

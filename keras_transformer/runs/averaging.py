@@ -1,0 +1,193 @@
+"""The weights that a run ends with: averages over checkpoints or updates."""
+
+import contextlib
+import dataclasses
+import logging
+import os
+import pathlib
+from collections.abc import Iterable, Iterator
+
+import keras
+import tensorflow as tf
+
+from keras_transformer.runs import run_config
+from keras_transformer import config
+from keras_transformer.runs.checkpoints import (
+    WEIGHTS_FILE,
+    list_checkpoints,
+    newest_undamaged,
+    read_moving_average,
+)
+from keras_transformer.config import UserError
+from keras_transformer.model import Transformer
+
+AVERAGED_FILE = "averaged.weights.h5"
+
+logger = logging.getLogger("keras_transformer")
+
+
+class MovingAverage(keras.callbacks.Callback):
+    """Keeps a mean of the weights after every update, the newest first.
+
+    After t updates, weights w_i have a share proportional to ema^(t - i): the
+    random start has none. What `LossScaleOptimizer` skips is no update.
+
+    Make it in the strategy's scope; each replica then keeps its own copy, and
+    no replica waits for another.
+
+    Args:
+        model: A compiled model, all of whose weights are trained.
+        ema: Factor by which a share falls with every update, in (0, 1).
+
+    Attributes:
+        variables: The mean of each of `model.trainable_variables`.
+    """
+
+    def __init__(self, model: keras.Model, ema: float) -> None:
+        super().__init__()
+        self.ema = ema
+        self.variables = [
+            keras.Variable(weight.numpy(), trainable=False)
+            for weight in model.trainable_variables
+        ]
+        self.updates = tf.Variable(0, trainable=False, dtype=tf.int64)
+        self.graph = tf.function(self.update)
+
+    def on_train_begin(self, logs=None):
+        # Of a checkpoint, perhaps; it was written after both.
+        self.updates.assign(self.model.optimizer.iterations)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.graph()
+
+    def update(self):
+        updates = tf.convert_to_tensor(self.model.optimizer.iterations)
+        ema = tf.constant(self.ema, tf.float64)
+        share = (1 - ema) / (1 - ema ** tf.cast(updates, tf.float64))
+        share = tf.where(updates > self.updates, share, 0.0)
+        strategy = self.model.distribute_strategy
+        for average, weight in zip(
+            self.variables, self.model.trainable_variables, strict=True
+        ):
+            strategy.extended.update(
+                average.value,
+                _move,
+                args=(weight.value, tf.cast(share, average.dtype)),
+                group=False,
+            )
+        self.updates.assign(updates)
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Lend the model the averages, as for a validation."""
+        weights = self.model.trainable_variables
+        trained = [weight.numpy() for weight in weights]
+        for weight, average in zip(weights, self.variables, strict=True):
+            weight.assign(average.numpy())
+        try:
+            yield
+        finally:
+            for weight, value in zip(weights, trained, strict=True):
+                weight.assign(value)
+
+
+def _move(average, weight, share):
+    # Exactly `weight` where the share is 1, exactly `average` where it is 0.
+    average.assign((1 - share) * average + share * weight)
+
+
+def load_model(
+    run_dir: str | os.PathLike, average: int | None = None
+) -> Transformer:
+    """Build a run's model with an average of its weights.
+
+    Args:
+        run_dir: The run directory.
+        average: Newest checkpoints to average (section 6.1), at least 1.
+            Where there are fewer, all are taken, with a word on the log. If
+            None: the moving average in the newest checkpoint of a run with
+            `--ema`; as many checkpoints as train.py averages otherwise.
+
+    Returns:
+        The model, in float32 and without an optimizer.
+
+    Raises:
+        UserError: If `run_dir` is not a run directory, or has no checkpoint
+            that can be read.
+    """
+    run = run_config.RunConfig.load(run_dir)
+    paths = averaged_checkpoints(run_dir, average)
+    model = Transformer(**dataclasses.asdict(run.model))
+    if average is None and run.training.ema:
+        logger.info(
+            "Taking the moving average of the weights in %s.", paths[-1]
+        )
+        model.set_weights(read_moving_average(paths[-1]))
+        return model
+    wanted = average or run.training.average
+    if len(paths) < wanted:
+        logger.warning(
+            "Averaging %d checkpoints instead of %d: %s has no more.",
+            len(paths),
+            wanted,
+            run_dir,
+        )
+    average_weights(model, paths)
+    return model
+
+
+def averaged_checkpoints(
+    run_dir: str | os.PathLike, average: int | None = None
+) -> list[pathlib.Path]:
+    """List the checkpoints that `load_model` takes the weights from.
+
+    Args:
+        run_dir: The run directory.
+        average: As for `load_model`.
+
+    Returns:
+        Oldest first, at least one.
+
+    Raises:
+        UserError: As `load_model`.
+    """
+    recipe = run_config.RunConfig.load(run_dir).training
+    if average is None:
+        average = 1 if recipe.ema else recipe.average
+    if average < 1:
+        raise UserError(
+            f"Expected at least 1 checkpoint to average, received {average}."
+        )
+    if not list_checkpoints(run_dir):
+        raise UserError(
+            f"{run_dir} has no checkpoint yet; run train.py --run-dir "
+            f"{run_dir} until it has written one."
+        )
+    return [path for path, _ in newest_undamaged(run_dir, average)]
+
+
+def average_weights(
+    model: keras.Model, paths: Iterable[str | os.PathLike]
+) -> None:
+    """Set a model's weights to the mean of some checkpoints' (section 6.1).
+
+    Args:
+        model: A built model of the checkpoints' shape.
+        paths: Checkpoint folders, at least one.
+    """
+    sums, count = None, 0
+    for path in paths:
+        model.load_weights(pathlib.Path(path) / WEIGHTS_FILE)
+        weights = [weight.astype("float64") for weight in model.get_weights()]
+        sums = (
+            weights
+            if sums is None
+            else [a + b for a, b in zip(sums, weights, strict=True)]
+        )
+        count += 1
+    model.set_weights(
+        [
+            (total / count).astype(weight.dtype)
+            for total, weight in zip(sums, model.weights, strict=True)
+        ]
+    )

@@ -1,0 +1,80 @@
+"""The curve of a run: `logs/history.csv` and TensorBoard's logs."""
+
+import csv
+import io
+import pathlib
+
+import tensorflow as tf
+
+from keras_transformer.runs.checkpoints import Progress
+
+HISTORY_FILE = "history.csv"
+HISTORY_FIELDS = (
+    "step",
+    "minutes",
+    "loss",
+    "perplexity",
+    "gradient_norm",
+    "learning_rate",
+    "tokens_per_second",
+    "validation_loss",
+    "validation_perplexity",
+    "validation_accuracy",
+    "validation_bleu",
+)
+
+
+class History:
+    """The curve of a run: TensorBoard logs and `logs/history.csv`.
+
+    Args:
+        run_dir: The run directory.
+        step: The update that training resumes from; later rows, left by a
+            session that was killed, are dropped.
+    """
+
+    def __init__(self, run_dir, step: int) -> None:
+        folder = pathlib.Path(run_dir) / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.writer = tf.summary.create_file_writer(str(folder))
+        self.path = folder / HISTORY_FILE
+        rows = [row for row in read_history(run_dir) if row["step"] <= step]
+        partial = self.path.with_name(f".partial-{HISTORY_FILE}")
+        with open(partial, "w", newline="", encoding="utf-8") as file:
+            table = csv.DictWriter(file, HISTORY_FIELDS)
+            table.writeheader()
+            table.writerows(rows)
+        partial.replace(self.path)
+
+    def add(self, progress: Progress, **values: float) -> None:
+        """Add a row; what was not measured stays empty."""
+        minutes = progress.seconds / 60
+        row = {"step": progress.step, "minutes": f"{minutes:.3f}"}
+        row.update({name: f"{value:.6g}" for name, value in values.items()})
+        with open(self.path, "a", newline="", encoding="utf-8") as file:
+            csv.DictWriter(file, HISTORY_FIELDS).writerow(row)
+        with self.writer.as_default(step=progress.step):
+            for name, value in values.items():
+                tf.summary.scalar(name, value)
+        self.writer.flush()
+
+
+def read_history(run_dir) -> list[dict[str, float]]:
+    """The rows of `logs/history.csv`, without their empty fields.
+
+    Args:
+        run_dir: The run directory.
+
+    Returns:
+        Oldest first; an empty list where there is no history. A last row
+        that was cut short, as a full disk may leave it, is passed over.
+    """
+    path = pathlib.Path(run_dir) / "logs" / HISTORY_FILE
+    if not path.exists():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        whole, _, _ = file.read().rpartition("\n")
+    return [
+        {name: float(value) for name, value in row.items() if value}
+        for row in csv.DictReader(io.StringIO(whole, newline=""))
+    ]

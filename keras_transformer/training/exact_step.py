@@ -1,0 +1,289 @@
+"""One training step that is exact, on one replica or many (section 5.1).
+
+The gradient of a global batch is the sum over the target tokens of all
+replicas and micro-batches, divided by their global count. A mean for each
+replica, which is Keras's way, weighs a replica with few tokens like one with
+many.
+
+Axes: B batch, S source length, T target length, M rows of a micro-batch.
+"""
+
+import tensorflow as tf
+
+from keras_transformer.losses import (
+    safe_count,
+    tied_cross_entropies,
+    token_cross_entropies,
+    token_weights,
+)
+from keras_transformer.metrics import Perplexity, TokenAccuracy
+from keras_transformer.model import Transformer
+from keras_transformer.training import workers
+
+
+class ExactTransformer(Transformer):
+    """A `Transformer` whose `fit` takes exact steps under any strategy.
+
+    Compile it with an optimizer and `SmoothedCrossEntropy`, without metrics;
+    the rest is Keras's own `fit` and `evaluate`. Besides `loss`, the logs of a
+    training step hold `batch_loss`, `perplexity` (of the unsmoothed
+    likelihood), `gradient_norm` (of the global batch, the loss scale taken out)
+    and `tokens`, the target tokens of the global batch; those of `evaluate`
+    hold `token_accuracy` and `perplexity`. `compile`'s `jit_compile` puts the
+    gradient of a replica under XLA, under any strategy; `"auto"` does on GPUs.
+
+    Args:
+        accumulate: Micro-batches that a replica's share of a batch is run in,
+            one after the other, at least 1. Saves memory; changes nothing
+            else.
+        **kwargs: The arguments of `Transformer`.
+
+    Raises:
+        ValueError: If `accumulate` is below 1.
+    """
+
+    def __init__(self, accumulate: int = 1, **kwargs) -> None:
+        if accumulate < 1:
+            raise ValueError(
+                "`accumulate` must be at least 1. Received: "
+                f"accumulate={accumulate}"
+            )
+        super().__init__(**kwargs)
+        self.accumulate = accumulate
+
+    def build(self, input_shape=None):
+        self.evaluation_metrics = [TokenAccuracy(), Perplexity()]
+        super().build(input_shape)
+
+    @property
+    def stop_training(self):
+        """Whether `fit` ends here; with several workers, what all agreed on.
+
+        Set on one worker, it ends `fit` on all of them after the same step.
+        """
+        if workers.are_several(self.distribute_strategy):
+            return self._stop_agreed
+        return self._stop_wanted
+
+    @stop_training.setter
+    def stop_training(self, wanted):
+        self._stop_wanted = wanted
+        self._stop_agreed = False
+
+    def compile(
+        self, optimizer="rmsprop", loss=None, jit_compile="auto", **kwargs
+    ):
+        # Keras's own switch is off under a strategy, whose collectives XLA
+        # cannot take in. Nearly all of a step is one replica's gradient.
+        super().compile(optimizer, loss, jit_compile=False, **kwargs)
+        if jit_compile == "auto":
+            jit_compile = bool(tf.config.list_logical_devices("GPU"))
+        self.xla = jit_compile
+        self._gradient_graph = self._gradients
+        if self.xla:
+            ids = tf.TensorSpec([None, None], tf.int32)
+            self._gradient_graph = tf.function(
+                self._gradients,
+                input_signature=[ids] * 3 + [tf.TensorSpec([], tf.float32)],
+                jit_compile=True,
+            )
+        # `train_step` sums the gradients over the replicas, for their norm and
+        # for a loss scale that all replicas agree on. Not twice, then.
+        inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        inner._all_reduce_sum_gradients = list
+
+    def make_train_function(self, force=False):
+        self._part_seeds()
+        if self.distribute_strategy.num_replicas_in_sync == 1:
+            return super().make_train_function(force)
+        if self.train_function is None or force:
+            steps = self._steps_on_replicas(self.train_step)
+
+            def train_function(iterator):
+                vote = tf.constant(float(self._stop_wanted))
+                logs, votes = steps(iterator, vote)
+                self._stop_agreed = bool(votes > 0)
+                return logs
+
+            self.train_function = train_function
+        return self.train_function
+
+    def make_test_function(self, force=False):
+        if self.distribute_strategy.num_replicas_in_sync == 1:
+            return super().make_test_function(force)
+        if self.test_function is None or force:
+            steps = self._steps_on_replicas(self.test_step)
+            self.test_function = lambda it: steps(it, tf.constant(0.0))[0]
+        return self.test_function
+
+    def train_step(self, data):
+        (source, target_in), target = data
+        count = _over_replicas(tf.reduce_sum(token_weights(target)))
+        divisor = safe_count(count)
+        if self.accumulate == 1:
+            sums, gradients = self._gradient_graph(
+                source, target_in, target, divisor
+            )
+        else:
+            sums, gradients = self._accumulated(
+                source, target_in, target, divisor
+            )
+        sums, gradients = _over_replicas((sums, gradients))
+        # Before the update, which may change the scale.
+        scale = self.optimizer.scale_loss(1.0)
+        norm = tf.linalg.global_norm(gradients) / scale
+        self.optimizer.apply_gradients(
+            zip(gradients, self.trainable_variables, strict=True)
+        )
+        loss, plain = tf.unstack(sums / divisor)
+        self._loss_tracker.update_state(loss, sample_weight=count)
+        return {
+            "loss": self._loss_tracker.result(),
+            "batch_loss": loss,
+            "perplexity": tf.exp(plain),
+            "gradient_norm": norm,
+            "tokens": count,
+        }
+
+    def test_step(self, data):
+        inputs, target = data
+        logits = self(inputs, training=False)
+        smoothed, _ = token_cross_entropies(
+            target, logits, self.loss.label_smoothing
+        )
+        # Flat, or Keras first takes the mean of each row.
+        self._loss_tracker.update_state(
+            tf.reshape(smoothed, [-1]),
+            sample_weight=tf.reshape(token_weights(target), [-1]),
+        )
+        for metric in self.evaluation_metrics:
+            metric.update_state(target, logits)
+        return {metric.name: metric.result() for metric in self.metrics}
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        # Before the first step under a strategy, Keras 3.15 calls the model
+        # on the mean of the replicas' batches, which ids do not have, to build
+        # it. This model is built on construction.
+        pass
+
+    def _steps_on_replicas(self, step):
+        """Make `steps_per_execution` steps of an iterator, and a vote.
+
+        Keras 3.15 takes the mean of the logs over the workers along an axis
+        that scalars do not have; here every replica has the same logs. Its
+        loop of several steps fails on what is left of a finite dataset.
+        """
+        strategy = self.distribute_strategy
+
+        @tf.function(reduce_retracing=True)
+        def one_step(batch):
+            logs = strategy.run(step, args=(batch,))
+            return _of_any_replica(strategy, logs)
+
+        @tf.function(reduce_retracing=True, autograph=False)
+        def steps(iterator, vote):
+            votes = strategy.run(_count_votes, args=(vote,))
+            logs = one_step(iterator.get_next())
+            if self.steps_per_execution > 1:
+                _, logs = tf.while_loop(
+                    lambda i, _: i < self.steps_per_execution,
+                    lambda i, _: (i + 1, one_step(iterator.get_next())),
+                    (1, logs),
+                )
+            return logs, _of_any_replica(strategy, votes)
+
+        return steps
+
+    def _part_seeds(self):
+        """Give every replica dropout masks of its own, whatever it resumes."""
+        strategy = self.distribute_strategy
+        states = [
+            variable
+            for variable in self.non_trainable_variables
+            if variable.name == "seed_generator_state"
+        ]
+
+        def part():
+            context = tf.distribute.get_replica_context()
+            replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
+            own = tf.stack([tf.cast(state, tf.int64) for state in states])
+            first = _over_replicas(tf.where(replica == 0, own, 0))  # (N, 2)
+            for state, seed in zip(states, tf.unstack(first), strict=True):
+                state.assign(seed + tf.stack([replica, 0]))
+
+        if strategy.num_replicas_in_sync > 1:
+            tf.function(lambda: strategy.run(part))()
+
+    def _gradients(self, source, target_in, target, divisor):
+        """Sums of both cross-entropies `(2,)`, and the loss's gradients."""
+        with tf.GradientTape() as tape:
+            smoothed, plain = tied_cross_entropies(
+                target,
+                self.features((source, target_in), training=True),
+                self.embedding.table,
+                self.loss.label_smoothing,
+            )
+            weights = token_weights(target)
+            total = tf.reduce_sum(smoothed * weights)
+            scaled = self.optimizer.scale_loss(total / divisor)
+        # Dense, also that of the tied matrix.
+        gradients = [
+            tf.convert_to_tensor(gradient)
+            for gradient in tape.gradient(scaled, self.trainable_variables)
+        ]
+        return tf.stack([total, tf.reduce_sum(plain * weights)]), gradients
+
+    def _accumulated(self, source, target_in, target, divisor):
+        """As `_gradients`, over micro-batches of the same rows."""
+        batch = [
+            _micro_batches(ids, self.accumulate)
+            for ids in (source, target_in, target)
+        ]
+        start = (
+            tf.constant(0),
+            tf.zeros(2),
+            [tf.zeros_like(v) for v in self.trainable_variables],
+        )
+
+        def add(i, sums, gradients):
+            new_sums, new = self._gradient_graph(
+                *(ids[i] for ids in batch), divisor
+            )
+            gradients = [
+                old + one for old, one in zip(gradients, new, strict=True)
+            ]
+            return i + 1, sums + new_sums, gradients
+
+        _, sums, gradients = tf.while_loop(
+            lambda i, *_: i < self.accumulate, add, start, parallel_iterations=1
+        )
+        return sums, gradients
+
+    def get_config(self):
+        return {**super().get_config(), "accumulate": self.accumulate}
+
+
+def _micro_batches(ids, count):
+    """Split rows, padding where needed: `(B, T)` to `(count, M, T)`."""
+    rows, length = tf.unstack(tf.shape(ids))
+    ids = tf.pad(ids, [[0, -rows % count], [0, 0]])
+    # Every count-th row, so that lengths are spread evenly.
+    return tf.transpose(tf.reshape(ids, (-1, count, length)), (1, 0, 2))
+
+
+def _over_replicas(value):
+    """Sum a value over all replicas."""
+    context = tf.distribute.get_replica_context()
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+
+def _of_any_replica(strategy, values):
+    """The values of a local replica, where all have the same."""
+    return tf.nest.map_structure(
+        lambda value: strategy.experimental_local_results(value)[0], values
+    )
+
+
+def _count_votes(vote):
+    # Placed, which an argument of a graph is not.
+    return _over_replicas(tf.identity(vote))

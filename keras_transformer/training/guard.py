@@ -1,0 +1,123 @@
+"""The end of a training whose figures are no longer finite."""
+
+import logging
+import pathlib
+
+import keras
+import numpy as np
+
+from keras_transformer.config import JobError
+from keras_transformer.data import lines
+from keras_transformer.runs.checkpoints import list_checkpoints
+
+SHOWN_PAIRS = 3
+
+logger = logging.getLogger("keras_transformer")
+
+
+class StopOnNonFinite(keras.callbacks.Callback):
+    """Ends a run at the first loss, gradient or weight that is not finite.
+
+    It looks once in so many updates, so that a GPU need not wait for the
+    figures of each, and whenever `check` is called: before a checkpoint. On
+    every worker of a cluster the same update ends the run.
+
+    Under float16 a gradient that overflows is normal: Keras's
+    `LossScaleOptimizer` skips the update and halves its scale. A loss that is
+    not finite is not.
+
+    Args:
+        run_dir: The run directory. The sentences of the batch are written to
+            `logs/bad-batch-step-N.txt` in it.
+        now: Tells the progress.
+        plan: The `BatchPlan` that the run trains on.
+        tokenizer: The run's tokenizer.
+        every: Updates between looks.
+    """
+
+    def __init__(self, run_dir, now, plan, tokenizer, every: int = 10) -> None:
+        super().__init__()
+        self.run_dir = pathlib.Path(run_dir)
+        self.now = now
+        self.plan = plan
+        self.tokenizer = tokenizer
+        self.every = every
+        self.window = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        # Tensors: nothing waits for them here.
+        self.window.append(
+            (
+                self.now().step,
+                logs["batch_loss"],
+                logs["gradient_norm"],
+            )
+        )
+        if len(self.window) >= self.every:
+            self.check_figures()
+
+    def check(self) -> None:
+        """Look at all figures since the last look, then at all weights.
+
+        Raises:
+            JobError: If one of them is not finite. It names the update, the
+                file with the batch's sentences and the last checkpoint.
+        """
+        self.check_figures()
+        variables = [*self.model.weights, *self.model.optimizer.variables]
+        finite = [keras.ops.all(keras.ops.isfinite(v)) for v in variables]
+        for variable, is_finite in zip(variables, finite, strict=True):
+            if not is_finite:
+                self.fail(self.now().step, f"{variable.path} is not finite")
+
+    def check_figures(self):
+        optimizer = self.model.optimizer
+        may_overflow = isinstance(
+            optimizer, keras.optimizers.LossScaleOptimizer
+        )
+        window, self.window = self.window, []
+        for step, loss, norm in window:
+            if not np.isfinite(loss):
+                self.fail(step, f"the loss is {float(loss)}")
+            if not (may_overflow or np.isfinite(norm)):
+                self.fail(step, f"the norm of the gradient is {float(norm)}")
+        if may_overflow and optimizer.dynamic_scale.numpy() < 1:
+            self.fail(
+                self.now().step,
+                "the gradient overflows float16 although nothing scales it up",
+            )
+
+    def fail(self, step, reason):
+        pairs = self.sentences(step)
+        path = self.run_dir / "logs" / f"bad-batch-step-{step}.txt"
+        path.parent.mkdir(exist_ok=True)
+        with lines.write_whole(path) as file:
+            for pair in pairs:
+                file.write("\t".join(pair).encode() + b"\n")
+        for source, target in pairs[:SHOWN_PAIRS]:
+            logger.error("    source %s", source)
+            logger.error("    target %s", target)
+        kept = list_checkpoints(self.run_dir)
+        last = f"is {kept[-1]}" if kept else "was not written yet"
+        raise JobError(
+            f"At step {step} {reason}; the {len(pairs)} sentence pairs of its "
+            f"batch are in {path}; the last good checkpoint {last}; the same "
+            "command would come by here again, so mend the sentences or "
+            "lower the learning rate in another --run-dir."
+        )
+
+    def sentences(self, step):
+        """Sources and targets of an update's batch, as text."""
+        epoch, index = divmod(step - 1, len(self.plan))
+        rows = self.plan.epoch(epoch)[index].rows
+        rows = rows[rows >= 0]
+        sides = [
+            self.tokenizer.detokenize(
+                side.padded(rows, side.lengths[rows].max())
+            )
+            for side in (self.plan.corpus.source, self.plan.corpus.target)
+        ]
+        return [
+            tuple(text.decode() for text in pair)
+            for pair in zip(*(side.numpy() for side in sides), strict=True)
+        ]

@@ -1,0 +1,253 @@
+"""Where the replicas are: one device, one machine, or several machines.
+
+On several machines the same command runs with the same arguments, each with
+its own `TF_CONFIG`. The run directory is on a file system that all share; the
+chief, the first of the workers, is the only one that writes.
+"""
+
+import contextlib
+import logging
+import os
+import pathlib
+import re
+import signal
+import time
+import zlib
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from keras_transformer.config import JobError, UserError
+from keras_transformer.training.cluster import EXAMPLE, Cluster
+
+STRATEGIES = ("auto", "none", "mirrored", "multiworker")
+
+# What TensorFlow raises where another worker has gone.
+_LOST = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.UnavailableError,
+)
+
+logger = logging.getLogger("keras_transformer")
+
+
+def make_strategy(name: str) -> tf.distribute.Strategy:
+    """Choose where the replicas are; waits for the other workers, if any.
+
+    Call it before TensorFlow computes anything.
+
+    Args:
+        name: `none` for one device, `mirrored` for every GPU of this machine,
+            `multiworker` for every GPU of every worker in `TF_CONFIG`. `auto`
+            is the last where `TF_CONFIG` is set, or else `mirrored` where
+            there is more than one GPU, or else `none`.
+
+    Returns:
+        A strategy whose scope the model must be built in.
+
+    Raises:
+        UserError: If there is no strategy of that name, or `TF_CONFIG` does
+            not fit it.
+        JobError: If the other workers came and went.
+    """
+    if name not in STRATEGIES:
+        raise UserError(
+            f"Expected a strategy among {', '.join(STRATEGIES)}, received "
+            f"{name}."
+        )
+    text = os.environ.get("TF_CONFIG", "")
+    if name == "multiworker" and not text:
+        raise UserError(
+            "Expected TF_CONFIG to list the workers for --strategy "
+            f"multiworker, found it empty; it looks like {EXAMPLE}."
+        )
+    if name == "multiworker" or (name == "auto" and text):
+        return _join(Cluster.from_tf_config(text))
+    gpus = tf.config.list_logical_devices("GPU")
+    if name == "mirrored" or (name == "auto" and len(gpus) > 1):
+        return tf.distribute.MirroredStrategy()
+    return tf.distribute.get_strategy()
+
+
+def _join(cluster):
+    """Meet the other workers."""
+    logger.info(
+        "This is %s, of %d workers.",
+        cluster.describe(cluster.index),
+        len(cluster.tasks),
+    )
+    cluster.gather(lambda missing: logger.info("Waiting for %s.", missing))
+    try:
+        with _signals_end_the_process():
+            return tf.distribute.MultiWorkerMirroredStrategy()
+    except (tf.errors.OpError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise JobError(
+            f"Could not join the other workers ({reason}); start the same "
+            "command again on every machine."
+        ) from None
+
+
+@contextlib.contextmanager
+def _signals_end_the_process():
+    """While TensorFlow waits, Python would not come to see a signal."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {n: signal.signal(n, signal.SIG_DFL) for n in numbers}
+    try:
+        yield
+    finally:
+        # TensorFlow sets a handler of its own, which swallows SIGTERM.
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def are_several(strategy: tf.distribute.Strategy) -> bool:
+    """Whether replicas are in other processes too."""
+    return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process is the one that writes."""
+    return strategy.extended.should_checkpoint
+
+
+def share_rows(
+    strategy: tf.distribute.Strategy, dataset: tf.data.Dataset
+) -> tf.data.Dataset | tf.distribute.DistributedDataset:
+    """Share the rows of every batch over all replicas, for `fit`.
+
+    Every worker has the same dataset. Of n replicas each gets every n-th row,
+    or none of a batch that has too few.
+
+    Args:
+        strategy: The strategy.
+        dataset: Batches, as tensors whose first axis is rows.
+
+    Returns:
+        What `fit` and `evaluate` take in place of `dataset`.
+    """
+    if strategy.num_replicas_in_sync == 1:
+        return dataset
+
+    def of_this_worker(context):
+        replicas = context.num_replicas_in_sync
+        local = replicas // context.num_input_pipelines
+        first = context.input_pipeline_id * local
+
+        def parts(*batch):
+            numbers = tf.data.Dataset.range(first, first + local)
+            return numbers.map(
+                lambda number: tf.nest.map_structure(
+                    lambda ids: ids[number::replicas], batch
+                )
+            )
+
+        shared = dataset.flat_map(parts)
+        if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+            # Or every step would ask all workers whether they have a batch.
+            endless = tf.data.experimental.assert_cardinality(
+                tf.data.INFINITE_CARDINALITY
+            )
+            shared = shared.apply(endless)
+        return shared.prefetch(2 * local)
+
+    return strategy.distribute_datasets_from_function(of_this_worker)
+
+
+@contextlib.contextmanager
+def chief_first(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Let the other workers enter when the chief has left."""
+    chief = is_chief(strategy)
+    if not chief:
+        meet(strategy)
+    yield
+    if chief:
+        meet(strategy)
+
+
+def meet(strategy: tf.distribute.Strategy) -> None:
+    """Wait until every worker has come here."""
+    if are_several(strategy):
+        with _signals_end_the_process():
+            zero = tf.constant(0)
+            strategy.reduce(tf.distribute.ReduceOp.SUM, zero, axis=None)
+
+
+def wait_for_file(path: pathlib.Path, seconds: float = 60.0) -> None:
+    """Wait for a file of the chief: a shared folder may show it late.
+
+    Raises:
+        UserError: If it does not come.
+    """
+    until = time.monotonic() + seconds
+    while not path.exists():
+        if time.monotonic() > until:
+            raise UserError(
+                f"Expected the chief's {path} within {seconds:.0f} seconds, "
+                "found none; --run-dir must be on a file system that all "
+                "workers share."
+            )
+        time.sleep(0.2)
+
+
+def check_alike(strategy: tf.distribute.Strategy, what: str) -> None:
+    """Check that every worker starts from the same state.
+
+    Args:
+        strategy: The strategy.
+        what: Describes the state of this worker.
+
+    Raises:
+        UserError: On every worker, if they differ.
+    """
+    if not are_several(strategy):
+        return
+    mine = tf.constant([zlib.crc32(what.encode())], tf.int64)
+    all_of_them = strategy.gather(mine, axis=0).numpy()
+    if len(set(all_of_them)) > 1:
+        raise UserError(
+            f"Expected the same on every worker, here it is {what}; --run-dir "
+            "must be on a file system that all workers share."
+        )
+
+
+@contextlib.contextmanager
+def one_fate(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Turn the end of another worker into one sentence.
+
+    Raises:
+        JobError: If TensorFlow finds that another worker has gone: at once
+            where its process ended, in about 10 seconds where its machine no
+            longer answers.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if not are_several(strategy) or not isinstance(error, _LOST):
+            raise
+        cluster = Cluster.from_tf_config(os.environ["TF_CONFIG"])
+        raise JobError(
+            f"Lost {_lost(cluster, error.message)}: its process ended or its "
+            "machine no longer answers, and its log may say why; start the "
+            "same command again on every machine: it goes on at the last "
+            "checkpoint."
+        ) from None
+
+
+def _lost(cluster, message):
+    """Describe the workers that an error message names."""
+    named = {
+        (job, int(index))
+        for job, index in re.findall(
+            r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)", message
+        )
+    }
+    found = [
+        cluster.describe(i)
+        for i, task in enumerate(cluster.tasks)
+        if task in named and i != cluster.index
+    ]
+    return " and ".join(found) or "another worker"

@@ -1,0 +1,1 @@
+"""Where text and model meet: translate, align, evaluate."""

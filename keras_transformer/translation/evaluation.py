@@ -1,0 +1,204 @@
+"""Translate a test set and score it (section 6.1).
+
+A score never stands alone: its signature says how it was computed.
+"""
+
+import dataclasses
+import platform
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from importlib import metadata
+from typing import Any
+
+import sacrebleu
+import sacremoses
+
+from keras_transformer.translation.translator import Translator
+
+# Whose versions a report names.
+_PACKAGES = ("tensorflow", "keras", "sentencepiece", "sacrebleu", "sacremoses")
+
+# Whitespace as Perl sees it in bytes. A match takes the letters on both sides
+# with it, so "a-b-c" comes apart once, "ab-cd-ef" twice.
+_COMPOUND = re.compile(r"(\S)-(\S)", re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """A figure and how it was computed.
+
+    Attributes:
+        name: What it is called in print.
+        value: 0 to 100, more is better.
+        signature: SacreBLEU's, with what was done to the text before.
+    """
+
+    name: str
+    value: float
+    signature: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The scores of a test set.
+
+    Attributes:
+        bleu: SacreBLEU's default BLEU, on detokenised text.
+        chrf: SacreBLEU's default chrF, on detokenised text.
+        compound_split_bleu: The BLEU of the paper's tables, on tokenised
+            text; None where the target language is not German.
+        translations: One for each pair, in order.
+        seconds: Time of the translation alone.
+        target_tokens: Tokens of the translations, end tokens included.
+    """
+
+    bleu: Score
+    chrf: Score
+    compound_split_bleu: Score | None
+    translations: tuple[str, ...]
+    seconds: float
+    target_tokens: int
+
+    @property
+    def scores(self) -> dict[str, Score]:
+        """The scores there are, by field name."""
+        names = ("bleu", "chrf", "compound_split_bleu")
+        found = {name: getattr(self, name) for name in names}
+        return {name: score for name, score in found.items() if score}
+
+    def report(self) -> dict[str, Any]:
+        """All but the translations, ready for JSON."""
+        sentences = len(self.translations)
+        return {
+            "scores": {
+                name: dataclasses.asdict(score)
+                for name, score in self.scores.items()
+            },
+            "sentences": sentences,
+            "seconds": self.seconds,
+            "sentences_per_second": sentences / self.seconds,
+            "target_tokens_per_second": self.target_tokens / self.seconds,
+            "versions": {
+                "python": platform.python_version(),
+                **{name: metadata.version(name) for name in _PACKAGES},
+            },
+        }
+
+
+def evaluate(
+    translator: Translator,
+    pairs: Iterable[tuple[str, str]],
+    target_lang: str,
+    *,
+    beam_size: int = 4,
+    length_penalty: float = 0.6,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Translate every source, however long or empty, and score the result.
+
+    Args:
+        translator: The translator.
+        pairs: Source and reference texts, not tokenised.
+        target_lang: Language code; `de` also gets the paper's BLEU.
+        beam_size: Live hypotheses per sentence.
+        length_penalty: The exponent alpha.
+        progress: Called with the numbers of sentences done and of all.
+
+    Returns:
+        The scores and the translations.
+
+    Raises:
+        ValueError: If there are no pairs.
+    """
+    pairs = list(pairs)
+    if not pairs:
+        raise ValueError("`pairs` must not be empty. Received: no pair")
+    sources, references = zip(*pairs, strict=True)
+    start = time.perf_counter()
+    translations = translator.translate(
+        sources,
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        progress=progress,
+    )
+    seconds = time.perf_counter() - start
+    tokens = translator.tokenizer.tokenize(translations)
+    return Evaluation(
+        bleu=bleu(translations, references),
+        chrf=chrf(translations, references),
+        compound_split_bleu=compound_split_bleu(translations, references)
+        if target_lang == "de"
+        else None,
+        translations=tuple(translations),
+        seconds=seconds,
+        target_tokens=int(tokens.row_lengths().numpy().sum()),
+    )
+
+
+def bleu(translations: Sequence[str], references: Sequence[str]) -> Score:
+    """SacreBLEU's default BLEU, on detokenised text."""
+    return _score("BLEU", sacrebleu.BLEU(), translations, references)
+
+
+def chrf(translations: Sequence[str], references: Sequence[str]) -> Score:
+    """SacreBLEU's default chrF, on detokenised text."""
+    return _score("chrF2", sacrebleu.CHRF(), translations, references)
+
+
+def compound_split_bleu(
+    translations: Sequence[str], references: Sequence[str]
+) -> Score:
+    """The BLEU of the paper's tables: `get_ende_bleu.sh` of tensor2tensor.
+
+    Both sides are tokenised as Moses does for German, compounds are put
+    apart, and tokens are counted as they stand and without smoothing, as in
+    Moses' `multi-bleu.perl`.
+
+    Args:
+        translations: German texts, not tokenised.
+        references: A reference for each, not tokenised.
+
+    Returns:
+        The score; its signature also names the preparation.
+    """
+    counting = sacrebleu.BLEU(
+        tokenize="none",
+        smooth_method="none",
+        force=True,  # The text is tokenised on purpose: no warning.
+    )
+    score = _score(
+        "BLEU, tokenised, compounds split, as in the paper",
+        counting,
+        split_compounds(translations),
+        split_compounds(references),
+    )
+    version = metadata.version("sacremoses")
+    return dataclasses.replace(
+        score,
+        signature=f"{score.signature}|prepared:moses-de.atat.{version}",
+    )
+
+
+def split_compounds(sentences: Iterable[str]) -> list[str]:
+    """Tokenise German and put compounds apart at their hyphens.
+
+    Args:
+        sentences: Such as `Ein Rich-Text-Format.`
+
+    Returns:
+        Such as `Ein Rich ##AT##-##AT## Text ##AT##-##AT## Format .`
+    """
+    moses = sacremoses.MosesTokenizer(lang="de")
+    return [
+        _COMPOUND.sub(
+            r"\1 ##AT##-##AT## \2", moses.tokenize(sentence, return_str=True)
+        )
+        for sentence in sentences
+    ]
+
+
+def _score(name, metric, translations, references):
+    value = metric.corpus_score(list(translations), [list(references)]).score
+    # The signature counts the references, so it comes after the score.
+    return Score(name, value, str(metric.get_signature()))

@@ -1,0 +1,178 @@
+"""What a model says of given translations: scores, attention, alignment.
+
+Axes: B batch, S source length, T target length.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.config import PAD_ID
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.model import Transformer
+from keras_transformer.translation.alignment import (
+    Attention,
+    align_words,
+    attention_weights,
+    words_of_pieces,
+)
+from keras_transformer.translation.text_batches import (
+    as_bytes,
+    batches,
+    check_pairs,
+    cut,
+    dense,
+)
+from keras_transformer.translation.text_model import TextModel
+
+_IDS = tf.TensorSpec([None, None], tf.int32)
+
+
+class GivenPairs(TextModel):
+    """A `TextModel` that reads pairs of texts in Python.
+
+    It takes and refuses what that does.
+    """
+
+    def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
+        super().__init__(model, tokenizer)
+        # Of ids, for batches of any shape.
+        self._score_graph = tf.function(
+            self.score_ids,
+            input_signature=[_IDS, _IDS, tf.TensorSpec([], tf.float32)],
+        )
+        self._attention_graph = tf.function(
+            lambda source, target: attention_weights(model, source, target),
+            input_signature=[_IDS, _IDS],
+        )
+
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        length_penalty: float = 0.6,
+        batch_tokens: int = 2_048,
+    ) -> list[float]:
+        """Score given translations as the search scores its own.
+
+        Args:
+            sources: Source texts.
+            targets: A translation of each.
+            length_penalty: The exponent alpha, at least 0.
+            batch_tokens: Budget of a batch: its pairs times the tokens of its
+                longest text.
+
+        Returns:
+            Length-normalised log-probabilities in nats, in order.
+
+        Raises:
+            ValueError: If there are not as many targets as sources.
+        """
+        scores = np.zeros(len(sources))
+        for rows, source, target in self._pairs(sources, targets, batch_tokens):
+            scores[rows], _ = self._score_graph(source, target, length_penalty)
+        return scores.tolist()
+
+    def attention(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        max_source_length: int | None = None,
+        batch_tokens: int = 2_048,
+    ) -> list[Attention]:
+        """What each target piece looks at in the source.
+
+        Args:
+            sources: Source texts.
+            targets: A translation of each, such as the search has found.
+            max_source_length: Tokens after which a source is cut.
+            batch_tokens: As in `score`.
+
+        Returns:
+            The pieces and the attention of every layer and head, in order.
+
+        Raises:
+            ValueError: If there are not as many targets as sources.
+        """
+        found = [None] * len(sources)
+        for rows, source, target in self._pairs(
+            sources, targets, batch_tokens, max_source_length
+        ):
+            weights = self._attention_graph(source, target).numpy()
+            for row, of_row, *ids in zip(
+                rows, weights, source.numpy(), target.numpy(), strict=True
+            ):
+                ids = [side[side != PAD_ID] for side in ids]
+                found[row] = Attention(
+                    *(self.tokenizer.pieces(side) for side in ids),
+                    of_row[:, :, : len(ids[1]), : len(ids[0])],
+                )
+        return found
+
+    def align(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        max_source_length: int | None = None,
+        batch_tokens: int = 2_048,
+    ) -> list[list[tuple[int, int]]]:
+        """The source word that each target word looks at most.
+
+        Words are what `str.split` finds. Attention is the mean over all layers
+        and heads, added up over the pieces of the two words.
+
+        Args:
+            sources: As in `attention`, like all that follow.
+            targets: A translation of each.
+            max_source_length: Tokens after which a source is cut.
+            batch_tokens: Budget of a batch.
+
+        Returns:
+            For each pair of texts the pairs (source word, target word),
+            counted from 0, in the order of the target.
+
+        Raises:
+            ValueError: If there are not as many targets as sources.
+        """
+        found = self.attention(
+            sources,
+            targets,
+            max_source_length=max_source_length,
+            batch_tokens=batch_tokens,
+        )
+        return [
+            align_words(
+                attention.mean(),
+                of_source[: len(attention.source_pieces) - 1],  # It was cut.
+                of_target,
+            )
+            for attention, of_source, of_target in zip(
+                found, self._words(sources), self._words(targets), strict=True
+            )
+        ]
+
+    def _words(self, texts):
+        """For each text the word of each of its pieces but the end token."""
+        encoded = as_bytes("texts", texts)
+        _, starts, ends = self.tokenizer.tokenize_with_offsets(encoded)
+        return [
+            words_of_pieces(text, begins[:-1], stops[:-1])
+            for text, begins, stops in zip(
+                encoded, starts.to_list(), ends.to_list(), strict=True
+            )
+        ]
+
+    def _pairs(self, sources, targets, batch_tokens, max_source_length=None):
+        """Batches of pairs: their rows, source and target ids, padded."""
+        check_pairs(sources=sources, targets=targets)
+        source_ids = self.tokenizer.tokenize(as_bytes("sources", sources))
+        target_ids = self.tokenizer.tokenize(as_bytes("targets", targets))
+        ids = cut(source_ids, max_source_length)[0], target_ids
+        longest = np.maximum(*(side.row_lengths().numpy() for side in ids))
+        everyone = np.arange(len(sources))
+        for rows in batches(everyone, longest, longest, batch_tokens):
+            yield rows, *(dense(tf.gather(side, rows)) for side in ids)

@@ -1,0 +1,244 @@
+"""Text to text inside a graph: tokenizer, model and search together.
+
+All methods work eagerly and inside a `tf.function`, on tensors of any batch
+size: what an exported model is made of.
+
+Axes: B batch, S source length, T target length, P prefix length, N hypotheses.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from keras_transformer.config import BOS_ID, PAD_ID, UNK_ID
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.beam_search import (
+    BeamResult,
+    beam_search,
+    length_normaliser,
+)
+from keras_transformer.decoding.cached_steps import CachedSteps
+from keras_transformer.decoding.options import SearchOptions
+from keras_transformer.decoding.sampling import sample
+from keras_transformer.model import Transformer
+from keras_transformer.translation.alignment import attention_weights
+from keras_transformer.translation.text_batches import cut, token_counts
+
+# A translation is at most this much longer than its source (section 6.1).
+EXTRA_TOKENS = 50
+_MAX_SEED = 2**31 - 1
+
+
+class TextResult(NamedTuple):
+    """Hypotheses as tensors, best first; empty with -inf where none exist."""
+
+    translations: tf.Tensor  # (B, N) string
+    scores: tf.Tensor  # (B, N) float32, log-probability / `length_normaliser`
+    truncated: tf.Tensor  # (B,) bool, whether the source was cut
+
+
+class AttentionResult(NamedTuple):
+    """The best translations and what they looked at."""
+
+    translation: tf.Tensor  # (B,) string
+    source_pieces: tf.Tensor  # (B, S) string, the end token last, then ""
+    target_pieces: tf.Tensor  # (B, T) string, likewise
+    attention: tf.Tensor  # (B, T, S) float32, mean of all layers and heads
+
+
+class TextModel:
+    """A trained model with its tokenizer, inside a graph.
+
+    Args:
+        model: The model; its vocabulary is the tokenizer's.
+        tokenizer: The tokenizer.
+
+    Raises:
+        ValueError: If the two differ in vocabulary size.
+    """
+
+    def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
+        if model.vocab_size != tokenizer.vocab_size:
+            raise ValueError(
+                "`model` and `tokenizer` must share one vocabulary. Received: "
+                f"{model.vocab_size} and {tokenizer.vocab_size} pieces"
+            )
+        self.model = model
+        self.tokenizer = tokenizer
+
+    def search(
+        self,
+        text: tf.Tensor,
+        options: SearchOptions,
+        prefix: tf.Tensor | None = None,
+    ) -> TextResult:
+        """Translate texts, string `(B,)`.
+
+        Args:
+            text: string `(B,)`.
+            options: How to search.
+            prefix: string `(B,)`, how each translation begins.
+
+        Returns:
+            The hypotheses of each text.
+        """
+        source, truncated = cut(
+            self.tokenizer.tokenize(text), options.max_source_length
+        )
+        result = self.search_ids(
+            source.to_tensor(PAD_ID),
+            options,
+            prefix=None if prefix is None else self.prefix_ids(prefix),
+            seeds=self.seeds(text, options),
+        )
+        return TextResult(
+            self.tokenizer.detokenize(result.ids), result.scores, truncated
+        )
+
+    def search_ids(
+        self,
+        source: tf.Tensor,
+        options: SearchOptions,
+        prefix: tf.Tensor | None = None,
+        seeds: tf.Tensor | None = None,
+    ) -> BeamResult:
+        """Translate ids.
+
+        `max_source_length` is not applied.
+
+        Args:
+            source: int32 `(B, S)`, EOS last.
+            options: How to search.
+            prefix: int32 `(B, P)` without EOS, how each translation begins.
+            seeds: int32 `(B, 2)` as from `seeds`; needed for sampling.
+
+        Returns:
+            The hypotheses of each row.
+        """
+        lengths = token_counts(source)
+        limits = (
+            lengths + EXTRA_TOKENS
+            if options.max_length is None
+            else tf.fill(tf.shape(lengths), options.max_length)
+        )
+        rules = dict(
+            # A blank source, EOS alone, has the empty translation.
+            max_lengths=tf.where(lengths > 1, limits, 0),
+            length_penalty=options.length_penalty,
+            n_best=options.n_best,
+            min_length=options.min_length,
+            banned_ids=(UNK_ID,) if options.no_unknown else (),
+            no_repeat_ngram=options.no_repeat_ngram,
+            prefix=prefix,
+        )
+        if options.sampling:
+            steps = CachedSteps(self.model, source, options.n_best)
+            return sample(
+                steps.append,
+                self.model.empty_cache(tf.shape(source)[0]),
+                seeds=seeds,
+                sampling=options.sampling,
+                **rules,
+            )
+        steps = CachedSteps(self.model, source, options.beam_size)
+        return beam_search(
+            steps.step,
+            steps.state,
+            shared=steps.shared,
+            beam_size=options.beam_size,
+            **rules,
+        )
+
+    def prefix_ids(self, prefix: tf.Tensor) -> tf.Tensor:
+        """Texts `(B,)` as ids int32 `(B, P)`, without EOS."""
+        return self.tokenizer.tokenize(prefix)[:, :-1].to_tensor(PAD_ID)
+
+    def seeds(
+        self, text: tf.Tensor, options: SearchOptions
+    ) -> tf.Tensor | None:
+        """A seed for each text: the user's with a hash of the text.
+
+        So a text has the same draws wherever and with whatever others it
+        comes. Without the user's seed they are random.
+
+        Returns:
+            int32 `(B, 2)`, or None where nothing is drawn.
+        """
+        if not options.sampling:
+            return None
+        batch = tf.size(text)
+        if options.sampling.seed is None:
+            return tf.random.uniform([batch, 2], 0, _MAX_SEED, tf.int32)
+        hashes = tf.strings.to_hash_bucket_fast(text, _MAX_SEED)
+        seeds = tf.fill([batch], options.sampling.seed)
+        return tf.stack([seeds, tf.cast(hashes, tf.int32)], axis=1)
+
+    def score_text(
+        self, source: tf.Tensor, target: tf.Tensor, options: SearchOptions
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Score translations as the search would.
+
+        Args:
+            source: string `(B,)`, cut like a source of the search.
+            target: string `(B,)`, cut where the search would stop writing for
+                the longest source.
+            options: The length penalty and the limits.
+
+        Returns:
+            The scores float32 `(B,)` and the numbers of target tokens, end
+            token included, int32 `(B,)`. Where both texts are blank, 0 and 0.
+        """
+        longest = options.max_source_length
+        source, _ = cut(self.tokenizer.tokenize(source), longest)
+        if longest is not None:
+            longest = options.max_length or longest + EXTRA_TOKENS
+        target, _ = cut(self.tokenizer.tokenize(target), longest)
+        return self.score_ids(
+            source.to_tensor(PAD_ID),
+            target.to_tensor(PAD_ID),
+            options.length_penalty,
+        )
+
+    def score_ids(
+        self, source: tf.Tensor, target: tf.Tensor, length_penalty: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `score_text`, for ids `(B, S)` and `(B, T)`, EOS last."""
+        # (B, T): the start token, then all but the last one.
+        target_in = tf.pad(target, [[0, 0], [1, 0]], constant_values=BOS_ID)
+        logits = self.model((source, target_in[:, :-1]), training=False)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(target, logits)
+        log_probs = -tf.reduce_sum(
+            tf.where(target == PAD_ID, 0.0, losses), axis=-1
+        )
+        num_tokens = token_counts(target)
+        scores = log_probs / length_normaliser(num_tokens, length_penalty)
+        is_blank = (token_counts(source) <= 1) & (num_tokens <= 1)
+        return tf.where(is_blank, 0.0, scores), tf.where(
+            is_blank, 0, num_tokens
+        )
+
+    def search_attention(
+        self, text: tf.Tensor, options: SearchOptions
+    ) -> AttentionResult:
+        """Translate texts, string `(B,)`, and tell what the best looked at."""
+        ragged, _ = cut(
+            self.tokenizer.tokenize(text), options.max_source_length
+        )
+        source = ragged.to_tensor(PAD_ID)
+        result = self.search_ids(
+            source, options, seeds=self.seeds(text, options)
+        )
+        target = result.ids[:, 0]
+        weights = attention_weights(self.model, source, target)
+        return AttentionResult(
+            self.tokenizer.detokenize(target),
+            self._pieces(source),
+            self._pieces(target),
+            tf.reduce_mean(weights, axis=(1, 2)),
+        )
+
+    def _pieces(self, ids: tf.Tensor) -> tf.Tensor:
+        """The piece of each id as a string, "" for padding."""
+        names = self.tokenizer.pieces(range(self.tokenizer.vocab_size))
+        names[PAD_ID] = ""
+        return tf.gather(tf.constant(names), ids)

@@ -1,0 +1,233 @@
+"""Text to text in Python: any number of texts, batched by length."""
+
+import dataclasses
+import logging
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.config import UserError
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.options import SearchOptions
+from keras_transformer.model import Transformer
+from keras_transformer.runs import averaging
+from keras_transformer.translation.given_pairs import GivenPairs
+from keras_transformer.translation.text_batches import (
+    as_bytes,
+    batches,
+    check_pairs,
+    cut,
+    dense,
+)
+from keras_transformer.translation.text_model import EXTRA_TOKENS
+
+TOKENIZER_FILE = "tokenizer.model"
+
+logger = logging.getLogger("keras_transformer")
+
+_IDS = tf.TensorSpec([None, None], tf.int32)
+_SEEDS = tf.TensorSpec([None, 2], tf.int32)
+
+
+class Hypothesis(NamedTuple):
+    """A translation and its length-normalised log-probability in nats."""
+
+    text: str
+    score: float
+
+
+class Translator(GivenPairs):
+    """A trained model with its tokenizer.
+
+    Beside what is here it scores, attends and aligns, as in `GivenPairs`, and
+    works in a graph, as in `TextModel`.
+
+    A text of nothing but space has the one translation "" with score 0,
+    whatever the prefix.
+
+    Args:
+        model: The model; its vocabulary is the tokenizer's.
+        tokenizer: The tokenizer.
+
+    Raises:
+        ValueError: If the two differ in vocabulary size.
+    """
+
+    def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
+        super().__init__(model, tokenizer)
+        # One graph for each set of options, for batches of any shape. Ids
+        # only: a graph that holds the tokenizer would be of no use any more
+        # once `tf.random.set_seed` has unloaded its vocabulary.
+        self._search_graphs: dict[tuple, Callable] = {}
+
+    @classmethod
+    def from_run(
+        cls, run_dir: str | os.PathLike, average: int | None = None
+    ) -> "Translator":
+        """Load what train.py wrote.
+
+        Args:
+            run_dir: The run directory.
+            average: Newest checkpoints whose weights are averaged; None for
+                what the run asks for, as in `averaging.load_model`.
+
+        Raises:
+            UserError: If `run_dir` is no run directory with a checkpoint, or
+                its vocabulary is not that of its model.
+        """
+        model = averaging.load_model(run_dir, average)
+        tokenizer = Tokenizer.load(pathlib.Path(run_dir) / TOKENIZER_FILE)
+        try:
+            return cls(model, tokenizer)
+        except ValueError:
+            raise UserError(
+                f"Expected {model.vocab_size} pieces in {run_dir}/"
+                f"{TOKENIZER_FILE} as in the model, found "
+                f"{tokenizer.vocab_size}; restore the file of this run."
+            ) from None
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        n_best: int | None = None,
+        prefixes: Sequence[str] | None = None,
+        batch_tokens: int = 8_192,
+        progress: Callable[[int, int], None] | None = None,
+        **options,
+    ) -> list[str] | list[list[Hypothesis]]:
+        """Translate any number of texts, batched by length.
+
+        Args:
+            texts: Source texts.
+            n_best: Hypotheses per text; not given, one, as plain `str`.
+            prefixes: As in `n_best`, like `batch_tokens` and `progress`.
+            batch_tokens: Budget of a batch.
+            progress: Called with the numbers of texts done and of all texts.
+            **options: The other fields of `SearchOptions`, such as
+                `beam_size=4`.
+
+        Returns:
+            One translation for each text, in order; with `n_best` a list of
+            hypotheses, best first, which is shorter where fewer exist.
+
+        Raises:
+            ValueError: If an option is out of range, or as from `n_best`.
+        """
+        search = SearchOptions(
+            n_best=1 if n_best is None else n_best, **options
+        )
+        found, truncated = self.n_best(
+            texts,
+            search,
+            prefixes=prefixes,
+            batch_tokens=batch_tokens,
+            progress=progress,
+        )
+        if np.any(truncated):
+            logger.warning(
+                "Cut %d of %d texts after %d tokens.",
+                np.sum(truncated),
+                len(texts),
+                search.max_source_length,
+            )
+        if n_best is None:
+            return [hypotheses[0].text for hypotheses in found]
+        return found
+
+    def n_best(
+        self,
+        texts: Sequence[str],
+        options: SearchOptions,
+        *,
+        prefixes: Sequence[str] | None = None,
+        batch_tokens: int = 8_192,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> tuple[list[list[Hypothesis]], np.ndarray]:
+        """Translate as `translate`, and tell which texts were cut.
+
+        Args:
+            texts: Source texts.
+            options: How to search.
+            prefixes: How each translation begins, "" for no matter how. The
+                space at its ends is dropped, and the search may go on inside
+                its last word. It counts in the score and towards the limit,
+                where it is cut too.
+            batch_tokens: Budget of a batch: its texts times the tokens of its
+                longest possible translation.
+            progress: Called with the numbers of texts done and of all texts.
+
+        Returns:
+            The hypotheses of each text, best first, and whether each text was
+            cut after `max_source_length` tokens, bool `(len(texts),)`.
+
+        Raises:
+            ValueError: If `texts` is one `str`, or there are not as many
+                prefixes as texts.
+        """
+        encoded = as_bytes("texts", texts)
+        sources, truncated = cut(
+            self.tokenizer.tokenize(encoded), options.max_source_length
+        )
+        inputs = {"source": sources}
+        if prefixes is not None:
+            check_pairs(texts=texts, prefixes=prefixes)
+            inputs["prefix"] = self.tokenizer.tokenize(
+                as_bytes("prefixes", prefixes)
+            )[:, :-1]
+        if options.sampling:
+            inputs["seeds"] = self.seeds(tf.constant(encoded), options)
+        lengths = sources.row_lengths().numpy()
+        limits = options.max_length or lengths + EXTRA_TOKENS
+        found = [[Hypothesis("", 0.0)] for _ in texts]
+        waiting = np.flatnonzero(lengths > 1)  # Blank ones are answered.
+        done = len(texts) - len(waiting)
+        search = self._search_graph(options, tuple(inputs))
+        for rows in batches(
+            waiting, lengths, np.maximum(lengths, limits), batch_tokens
+        ):
+            result = search(
+                *(dense(tf.gather(tensor, rows)) for tensor in inputs.values())
+            )
+            translations = self.tokenizer.detokenize(result.ids).numpy()
+            for row, texts_of_row, scores in zip(
+                rows, translations, result.scores.numpy(), strict=True
+            ):
+                found[row] = _hypotheses(texts_of_row, scores)
+            done += len(rows)
+            if progress:
+                progress(done, len(texts))
+        return found, truncated.numpy()
+
+    def _search_graph(self, options: SearchOptions, inputs: tuple) -> Callable:
+        """One graph for each set of options, for batches of any shape."""
+        if options.sampling:
+            # An input: another seed needs no other graph.
+            sampling = dataclasses.replace(options.sampling, seed=None)
+            options = dataclasses.replace(options, sampling=sampling)
+        if (options, inputs) not in self._search_graphs:
+
+            def search(source, *others):
+                named = dict(zip(inputs[1:], others, strict=True))
+                return self.search_ids(source, options, **named)
+
+            self._search_graphs[options, inputs] = tf.function(
+                search,
+                input_signature=[
+                    _SEEDS if name == "seeds" else _IDS for name in inputs
+                ],
+            )
+        return self._search_graphs[options, inputs]
+
+
+def _hypotheses(texts: np.ndarray, scores: np.ndarray) -> list[Hypothesis]:
+    """One sentence's, without the places that hold none."""
+    return [
+        Hypothesis(text.decode("utf-8", "replace"), float(score))
+        for text, score in zip(texts, scores, strict=True)
+        if score > -np.inf
+    ] or [Hypothesis("", -np.inf)]

@@ -1,0 +1,536 @@
+"""Beam search against exhaustive search, a plain reference and a lattice."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simple_search import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    as_hypotheses,
+    assert_same,
+    every_hypothesis,
+    log_softmax,
+    normalised,
+    plain_beam_search,
+)
+
+from keras_transformer.decoding.beam_search import (
+    beam_search,
+    length_normaliser,
+)
+from keras_transformer.decoding.continuations import top_k
+
+
+class TreeModel:
+    """Free logits for every prefix of every sentence.
+
+    Prefixes are numbered like a heap: the children of n are V n + 1 to
+    V n + V. The state is that number, so a search that mixes up its beams
+    reads the logits of another prefix.
+    """
+
+    def __init__(self, seed, batch, vocab, depth, spread=2.0):
+        nodes = sum(vocab**level for level in range(depth))
+        draw = np.random.default_rng(seed)
+        self.logits = draw.normal(0, spread, (batch, nodes, vocab))
+        self.logits = self.logits.astype("float32")
+        self.batch, self.vocab = batch, vocab
+
+    def state(self, beams):
+        return tf.zeros([self.batch, beams], tf.int32)
+
+    def step(self, ids, position, node):
+        node = tf.where(position == 0, node, node * self.vocab + ids + 1)
+        return tf.gather(self.logits, node, batch_dims=1), node
+
+    def log_probs(self, sentence, prefix):
+        """NumPy, float64."""
+        node = 0
+        for token in prefix:
+            node = node * self.vocab + token + 1
+        return log_softmax(self.logits[sentence, node])
+
+
+class MarkovModel:
+    """The next token hangs on the latest one and on the position alone.
+
+    The table is `(B, T, V, V)`; positions from T on share the last entry.
+    """
+
+    def __init__(self, table):
+        self.table = np.asarray(table, "float32")
+        self.batch, self.positions = self.table.shape[:2]
+
+    def state(self, beams):
+        return ()
+
+    def step(self, ids, position, state):
+        table = self.table[:, min(int(position), self.positions - 1)]
+        return tf.gather(table, ids, batch_dims=1), state
+
+    def log_probs(self, sentence, prefix):
+        position = min(len(prefix), self.positions - 1)
+        latest = prefix[-1] if prefix else BOS
+        return log_softmax(self.table[sentence, position, latest])
+
+
+def random_markov(seed, batch, vocab, positions=31, spread=2.0):
+    # A table for every position: with one for all, the same pairs of tokens in
+    # another order would tie.
+    draw = np.random.default_rng(seed)
+    return MarkovModel(draw.normal(0, spread, (batch, positions, vocab, vocab)))
+
+
+def search(model, limits, beam_size, **options):
+    result = beam_search(
+        model.step,
+        model.state(beam_size),
+        max_lengths=tf.constant(limits),
+        beam_size=beam_size,
+        **options,
+    )
+    return [np.asarray(part) for part in result]
+
+
+# Besides EOS, a vocabulary of V offers V - 3 tokens: with V = 5 and a limit of
+# 5 a beam of 2^4 drops nothing, with V = 6 and 4 one of 3^3.
+@pytest.mark.parametrize("vocab, longest, beam_size", [(5, 5, 16), (6, 4, 27)])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.3])
+@pytest.mark.parametrize("n_best, min_length", [(1, 0), (3, 0), (13, 3)])
+def test_a_beam_wide_enough_finds_what_exhaustive_search_finds(
+    vocab, longest, beam_size, alpha, n_best, min_length
+):
+    batch = 11
+    model = TreeModel(seed=vocab, batch=batch, vocab=vocab, depth=longest)
+    limits = [1 + sentence % longest for sentence in range(batch)]
+
+    result = search(
+        model,
+        limits,
+        beam_size,
+        length_penalty=alpha,
+        n_best=n_best,
+        min_length=min_length,
+    )
+
+    for sentence, limit in enumerate(limits):
+        expected = every_hypothesis(
+            model, sentence, limit, alpha, min_length=min_length
+        )
+        assert_same(as_hypotheses(result, sentence), expected[:n_best])
+
+
+PREFIXES = [(), (4,), (1, 4), (4, 4), (4, 1, 1, 1, 1, 1)]
+RULES = [
+    {"banned_ids": (UNK,)},
+    {"banned_ids": tuple(range(5, 17))},  # More than are worth spare places.
+    {"no_repeat_ngram": 1},
+    {"no_repeat_ngram": 2},
+    {"no_repeat_ngram": 3, "banned_ids": (4,)},
+    {"prefix": PREFIXES},
+    {"prefix": PREFIXES, "no_repeat_ngram": 2, "min_length": 3},
+    {"prefix": PREFIXES, "banned_ids": (4,), "no_repeat_ngram": 1},
+]
+
+
+def rules_of(rules, sentence):
+    """For the searches with lists, which take one sentence's prefix."""
+    prefixes = rules.get("prefix", [()])
+    others = {name: rules[name] for name in rules if name != "prefix"}
+    return {"forced": prefixes[sentence % len(prefixes)], **others}
+
+
+def as_tensors(rules, batch):
+    """For ours, which takes all prefixes, PAD-filled."""
+    if "prefix" not in rules:
+        return rules
+    prefixes = [PREFIXES[i % len(PREFIXES)] for i in range(batch)]
+    return {**rules, "prefix": tf.ragged.constant(prefixes).to_tensor(PAD)}
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_under_rules_a_wide_beam_finds_what_exhaustive_search_finds(rules):
+    batch, longest = 11, 5
+    model = TreeModel(seed=3, batch=batch, vocab=5, depth=longest)
+    limits = [1 + sentence % longest for sentence in range(batch)]
+
+    result = search(model, limits, 16, n_best=7, **as_tensors(rules, batch))
+
+    for sentence, limit in enumerate(limits):
+        expected = every_hypothesis(
+            model, sentence, limit, 0.6, **rules_of(rules, sentence)
+        )
+        assert_same(as_hypotheses(result, sentence), expected[:7])
+
+
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("beam_size, n_best", [(2, 2), (3, 1)])
+def test_under_rules_a_narrow_beam_is_the_plain_search(
+    rules, beam_size, n_best
+):
+    batch = 13
+    limits = [1 + sentence % 11 for sentence in range(batch)]
+    model = random_markov(beam_size, batch, vocab=19)
+
+    result = search(
+        model, limits, beam_size, n_best=n_best, **as_tensors(rules, batch)
+    )
+
+    for sentence, limit in enumerate(limits):
+        expected = plain_beam_search(
+            model,
+            sentence,
+            limit,
+            beam_size,
+            0.6,
+            n_best,
+            **rules_of(rules, sentence),
+        )
+        assert_same(as_hypotheses(result, sentence), expected)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.7])
+@pytest.mark.parametrize("beam_size, n_best", [(2, 1), (3, 3), (5, 2)])
+@pytest.mark.parametrize("min_length", [0, 4])
+def test_the_early_stop_never_changes_the_result(
+    alpha, beam_size, n_best, min_length
+):
+    batch = 13
+    limits = [1 + sentence % 11 for sentence in range(batch)]
+    model = random_markov(beam_size, batch, vocab=17)
+    # Ends are likely in some sentences and rare in others.
+    model.table[..., EOS] += np.linspace(-2, 4, batch)[:, None, None]
+
+    result = search(
+        model,
+        limits,
+        beam_size,
+        length_penalty=alpha,
+        n_best=n_best,
+        min_length=min_length,
+    )
+
+    for sentence, limit in enumerate(limits):
+        expected = plain_beam_search(
+            model,
+            sentence,
+            limit,
+            beam_size,
+            alpha,
+            n_best,
+            min_length=min_length,
+        )
+        assert_same(as_hypotheses(result, sentence), expected)
+
+
+def test_the_early_stop_saves_steps():
+    # After a sure end nothing can win, although the limit is far away.
+    table = np.zeros([1, 7, 7])
+    table[:, :, EOS] = 10
+    steps = []
+
+    def step(ids, position, state):
+        steps.append(int(position))
+        return tf.gather(tf.constant(table), ids, batch_dims=1), state
+
+    beam_search(step, (), max_lengths=tf.constant([50]), beam_size=3)
+
+    assert steps == [0]
+
+
+def markov_lattice(edges, vocab):
+    """One sentence's table of logits from {(from, to): probability}."""
+    table = np.full([vocab, vocab], -np.inf)
+    table[:, UNK] = 0.0  # Nodes no path reaches still need a distribution.
+    for start in {start for start, _ in edges}:
+        table[start] = -np.inf
+    for (start, end), probability in edges.items():
+        table[start, end] = np.log(probability)
+    return MarkovModel([[table]])
+
+
+A, B, C, D, E = 4, 5, 6, 7, 8
+#            0.4
+#      ┌───── A ──────┬─ 0.5 ── C ─ 1.0 ─┐
+#  BOS ┤              └─ 0.5 ── D ─ 1.0 ─┤ EOS
+#      └───── B ────────── 0.9 ─ E ─ 1.0 ┘     B: 0.35
+#  (the rest of BOS, 0.25, and of B, 0.1, ends at once)
+LATTICE = {
+    (BOS, A): 0.40,
+    (BOS, B): 0.35,
+    (BOS, EOS): 0.25,
+    (A, C): 0.5,
+    (A, D): 0.5,
+    (B, E): 0.9,
+    (B, EOS): 0.1,
+    (C, EOS): 1.0,
+    (D, EOS): 1.0,
+    (E, EOS): 1.0,
+}
+
+
+def test_greedy_loses_where_the_best_first_word_leads_astray():
+    model = markov_lattice(LATTICE, vocab=9)
+
+    greedy = search(model, [5], beam_size=1, length_penalty=0.0)
+    beam = search(model, [5], beam_size=2, length_penalty=0.0, n_best=2)
+
+    # A, then C before D as the lower id: 0.4 × 0.5.
+    assert_same(as_hypotheses(greedy, 0), [((A, C, EOS), np.log(0.2))])
+    # B E: 0.35 × 0.9; next comes the empty sentence with 0.25.
+    assert_same(
+        as_hypotheses(beam, 0),
+        [((B, E, EOS), np.log(0.315)), ((EOS,), np.log(0.25))],
+    )
+
+
+def test_the_penalty_decides_between_short_and_long():
+    #  BOS ─ 0.5 ─ EOS        and        BOS ─ 0.5 ─ A ─ 0.8 ─ EOS
+    model = markov_lattice(
+        {(BOS, EOS): 0.5, (BOS, A): 0.5, (A, EOS): 0.8, (A, UNK): 0.2}, vocab=5
+    )
+    # ln 0.5 = -0.69; ln 0.4 / (7/6)^2 = -0.67.
+    for alpha, best in [(0.0, (EOS,)), (2.0, (A, EOS))]:
+        result = search(model, [6], beam_size=2, length_penalty=alpha)
+        assert as_hypotheses(result, 0)[0][0] == best
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.7])
+@pytest.mark.parametrize("min_length", [0, 5])
+def test_one_beam_is_the_loop_over_argmax(alpha, min_length):
+    batch, limit = 29, 11
+    model = random_markov(7, batch, vocab=13)
+    model.table[..., [PAD, BOS]] += 3  # Must not be produced all the same.
+
+    result = search(
+        model, [limit] * batch, 1, length_penalty=alpha, min_length=min_length
+    )
+
+    for sentence in range(batch):
+        ids, log_prob = (), 0.0
+        while len(ids) < limit and EOS not in ids:
+            log_probs = model.log_probs(sentence, ids)
+            allowed = log_probs.copy()
+            allowed[[PAD, BOS]] = -np.inf
+            if len(ids) + 1 < min_length:
+                allowed[EOS] = -np.inf
+            ids = (*ids, int(np.argmax(allowed)))
+            log_prob += log_probs[ids[-1]]
+        score = normalised(log_prob, len(ids), alpha)
+        assert_same(as_hypotheses(result, sentence), [(ids, score)])
+
+
+def test_nothing_follows_an_end_token():
+    ids, scores, lengths = search(
+        random_markov(5, batch=19, vocab=7), [9] * 19, 4, n_best=4
+    )
+
+    after_end = np.cumsum(ids == EOS, axis=-1) - (ids == EOS) > 0
+    assert after_end.any()
+    assert (ids[after_end] == PAD).all()
+    np.testing.assert_array_equal(lengths, (ids != PAD).sum(axis=-1))
+    assert not (ids == BOS).any()
+    assert (np.diff(scores, axis=-1) <= 0).all()
+
+
+def test_an_unfinished_hypothesis_is_normalised_like_a_finished_one():
+    # The end is impossible, so all are cut at the limit of 3.
+    table = np.zeros([1, 1, 6, 6], "float32")
+    table[..., EOS] = -np.inf
+    table[..., UNK] = 2.0
+
+    ids, scores, lengths = search(
+        MarkovModel(table), [3], 2, length_penalty=0.6
+    )
+
+    # UNK among UNK, PAD, BOS and two words: e²/(e² + 4), three times.
+    log_prob = 3 * np.log(np.e**2 / (np.e**2 + 4))
+    np.testing.assert_array_equal(ids, [[[UNK, UNK, UNK]]])
+    np.testing.assert_allclose(scores, [[log_prob / (8 / 6) ** 0.6]], rtol=1e-6)
+    np.testing.assert_array_equal(lengths, [[3]])
+
+
+def test_a_limit_of_zero_gives_the_empty_hypothesis():
+    model = random_markov(1, batch=2, vocab=7)
+
+    ids, scores, lengths = search(model, [0, 3], 3, n_best=2)
+
+    np.testing.assert_array_equal(ids[0], np.full(ids[0].shape, PAD))
+    np.testing.assert_array_equal(scores[0], [0.0, -np.inf])
+    np.testing.assert_array_equal(lengths[0], [0, 0])
+    assert lengths[1, 0] > 0
+
+
+def test_places_without_a_hypothesis_are_empty_and_score_minus_infinity():
+    # Two hypotheses in all: A EOS and B EOS.
+    model = markov_lattice(
+        {(BOS, A): 0.7, (BOS, B): 0.3, (A, EOS): 1.0, (B, EOS): 1.0}, vocab=6
+    )
+
+    ids, scores, lengths = search(model, [4], 5, n_best=4, length_penalty=0.0)
+
+    np.testing.assert_array_equal(ids[0, :2, :2], [[A, EOS], [B, EOS]])
+    assert (ids[0, 2:] == PAD).all()
+    np.testing.assert_allclose(
+        scores, [[np.log(0.7), np.log(0.3), -np.inf, -np.inf]], rtol=1e-6
+    )
+    np.testing.assert_array_equal(lengths, [[2, 2, 0, 0]])
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
+def test_half_precision_logits_give_float32_scores(dtype):
+    # Thirty steps; a sum kept in half precision would lose its last digits.
+    exact = random_markov(2, batch=3, vocab=23)
+    exact.table[..., EOS] -= 9  # So that few sentences end.
+    half = MarkovModel(exact.table)
+    half.table = tf.cast(exact.table, dtype)
+    exact.table = tf.cast(half.table, tf.float32).numpy()
+
+    result = search(half, [31] * 3, 4, length_penalty=0.0)
+
+    assert result[1].dtype == np.float32
+    for sentence in range(3):
+        expected = plain_beam_search(exact, sentence, 31, 4, alpha=0.0)
+        assert_same(as_hypotheses(result, sentence), expected)
+
+
+def test_a_sentence_is_searched_alike_in_any_batch():
+    model = random_markov(11, batch=7, vocab=13)
+    limits = [1, 2, 3, 5, 7, 11, 13]
+    together = search(model, limits, 3, n_best=2)
+
+    for sentence in range(7):
+        alone = MarkovModel(model.table[sentence : sentence + 1])
+        result = search(alone, [limits[sentence]], 3, n_best=2)
+        assert_same(as_hypotheses(result, 0), as_hypotheses(together, sentence))
+
+
+def test_one_trace_serves_every_batch_and_the_state_may_grow():
+    """The state is the whole prefix, as a cache's time axis grows."""
+    vocab, traces = 11, []
+    table = np.random.default_rng(0).normal(size=[vocab, vocab])
+    table = table.astype("float32")
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+    def run(limits):
+        traces.append(1)
+
+        def step(ids, position, state):
+            prefix = tf.concat([state["prefix"], ids[:, :, None]], axis=-1)
+            tf.debugging.assert_equal(tf.shape(prefix)[2], position + 1)
+            # The sum of the rows of all tokens so far.
+            logits = tf.reduce_sum(tf.gather(table, prefix), axis=2)
+            return logits, {"prefix": prefix}
+
+        state = {"prefix": tf.zeros([tf.size(limits), 3, 0], tf.int32)}
+        return beam_search(
+            step, state, max_lengths=limits, beam_size=3, n_best=2
+        )
+
+    class PrefixModel:
+        def log_probs(self, sentence, prefix):
+            return log_softmax(table[[BOS, *prefix]].sum(axis=0))
+
+    for batch in (5, 0, 2):
+        limits = [2, 3, 5, 7, 4][:batch]
+        result = [part.numpy() for part in run(tf.constant(limits, tf.int32))]
+        assert result[0].shape[:2] == (batch, 2)
+        for sentence, limit in enumerate(limits):
+            expected = plain_beam_search(
+                PrefixModel(), sentence, limit, 3, 0.6, n_best=2
+            )
+            assert_same(as_hypotheses(result, sentence), expected)
+    assert len(traces) == 1
+
+
+def test_a_model_that_answers_nan_finds_nothing_and_stops():
+    table = np.zeros([1, 1, 7, 7])
+    table[..., UNK] = np.nan
+
+    ids, scores, lengths = search(MarkovModel(table), [5], 2, n_best=2)
+
+    assert not ids.any() and not lengths.any()
+    np.testing.assert_array_equal(scores, [[-np.inf, -np.inf]])
+
+
+def test_a_batch_of_none_gives_a_result_of_none():
+    model = MarkovModel(np.zeros([0, 1, 5, 5]))
+    ids, scores, lengths = search(model, np.zeros(0, "int32"), 4, n_best=3)
+    assert ids.shape[:2] == scores.shape == lengths.shape == (0, 3)
+
+
+def test_other_special_ids_are_honoured():
+    # EOS 0, BOS 4 and PAD 5: id 2, the likely one, is an ordinary word here.
+    table = np.zeros([1, 1, 6, 6])
+    table[0, 0, 4, 2] = 5
+    table[0, 0, 2, 0] = 5
+
+    ids, _, lengths = search(
+        MarkovModel(table), [7], 2, bos_id=4, eos_id=0, pad_id=5
+    )
+
+    np.testing.assert_array_equal(ids[0, 0, :2], [2, 0])
+    assert (ids[0, 0, 2:] == 5).all()
+    np.testing.assert_array_equal(lengths, [[2]])
+
+
+def test_the_normaliser_is_that_of_wu_et_al():
+    np.testing.assert_allclose(
+        length_normaliser(tf.constant([1, 7, 13]), 2.0), [1, 4, 9], rtol=1e-6
+    )
+    np.testing.assert_allclose(length_normaliser(tf.constant(31), 0.5), 6**0.5)
+
+
+# Few different values make many ties; sizes with large and small divisors.
+@given(
+    size=st.sampled_from([7, 97, 1000, 16 * 251]),
+    k=st.integers(1, 7),
+    seed=st.integers(0, 10_000),
+    levels=st.sampled_from([2, 2_000, 1_000_000]),
+)
+@settings(max_examples=100, deadline=None)
+def test_top_k_is_that_of_tensorflow(size, k, seed, levels):
+    rows = np.random.default_rng(seed).integers(0, levels, (2, 3, size))
+    rows = tf.constant(rows, tf.float32)
+
+    values, indices = top_k(rows, k)
+
+    expected_values, expected_indices = tf.math.top_k(rows, k)
+    np.testing.assert_array_equal(values, expected_values)
+    np.testing.assert_array_equal(indices, expected_indices)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (
+            {"beam_size": 0},
+            "`beam_size` must be at least 1. Received: beam_size=0",
+        ),
+        (
+            {"length_penalty": -0.5},
+            "`length_penalty` must be at least 0 and finite. Received: "
+            "length_penalty=-0.5",
+        ),
+        ({"length_penalty": float("nan")}, "Received: length_penalty=nan"),
+        (
+            {"beam_size": 3, "n_best": 4},
+            "`n_best` must be from 1 to `beam_size`. Received: n_best=4, "
+            "beam_size=3",
+        ),
+        ({"n_best": 0}, "Received: n_best=0"),
+        (
+            {"no_repeat_ngram": -1},
+            "`no_repeat_ngram` must be at least 0. Received: "
+            "no_repeat_ngram=-1",
+        ),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError) as error:
+        beam_search(None, (), max_lengths=[1], **options)
+    assert message in str(error.value)

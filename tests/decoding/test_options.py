@@ -1,0 +1,357 @@
+"""The options of a search: their ranges, their flags and what they do."""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import toy
+from served import Served
+from small_run import OPTIONS, WORDS
+
+from keras_transformer import config
+from keras_transformer.commands import search_flags
+from keras_transformer.decoding.options import Sampling, SearchOptions
+from keras_transformer.exporting import saved_model as serving
+from keras_transformer.model import Transformer
+from keras_transformer.translation.translator import Hypothesis, Translator
+
+ROOT = pathlib.Path(__file__).parents[2]
+PAD, UNK, EOS = config.PAD_ID, config.UNK_ID, config.EOS_ID
+
+SOURCES = ["ein kleiner Hund bellt", "", "the dog", "laut", "die grüne Wiese"]
+SAMPLING = Sampling(temperature=0.9, top_k=23, top_p=0.8, seed=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(beam_size=0), "`beam_size` must be at least 1."),
+        (dict(n_best=0), "`n_best` must be from 1 to `beam_size`."),
+        (dict(n_best=5), "Received: n_best=5, beam_size=4"),
+        (dict(n_best=0, sampling=Sampling()), "`n_best` must be at least 1."),
+        (dict(length_penalty=-0.1), "must be at least 0 and finite."),
+        (dict(length_penalty=np.nan), "Received: length_penalty=nan"),
+        (dict(min_length=-1), "`min_length` must be at least 0."),
+        (dict(max_length=0), "`max_length` must be at least 1."),
+        (dict(max_length=3, min_length=5), "at least `min_length`."),
+        (dict(max_source_length=1), "must be at least 2."),
+        (dict(no_repeat_ngram=-1), "`no_repeat_ngram` must be at least 0."),
+    ],
+)
+def test_an_option_out_of_range_is_refused(options, message):
+    with pytest.raises(ValueError) as error:
+        SearchOptions(**options)
+    assert message in str(error.value) and "Received: " in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(temperature=0), "`temperature` must be above 0 and finite."),
+        (dict(temperature=np.inf), "Received: temperature=inf"),
+        (dict(temperature=np.nan), "Received: temperature=nan"),
+        (dict(top_k=-1), "`top_k` must be at least 0. Received: top_k=-1"),
+        (dict(top_p=0), "`top_p` must be above 0 and at most 1."),
+        (dict(top_p=1.1), "Received: top_p=1.1"),
+        (dict(seed=-1), "`seed` must be from 0 to 2^31 - 1."),
+        (dict(seed=2**31), "Received: seed=2147483648"),
+    ],
+)
+def test_an_option_of_sampling_out_of_range_is_refused(options, message):
+    with pytest.raises(ValueError) as error:
+        Sampling(**options)
+    assert message in str(error.value) and "Received: " in str(error.value)
+
+
+def parse(*argv, **defaults):
+    parser = argparse.ArgumentParser()
+    search_flags.add_search_flags(parser, **defaults)
+    return search_flags.options_from(parser.parse_args([*map(str, argv)]))
+
+
+def test_flags_that_are_not_given_are_the_defaults_of_python():
+    # But for the cut, which keeps a line from taking all memory.
+    assert parse() == SearchOptions(max_source_length=256)
+    assert parse(n_best=None).n_best == 4
+    assert parse("--beam-size", 3, n_best=None).n_best == 3
+    assert parse("--beam-size", 1, "--sample", n_best=None).n_best == 4
+    assert parse("--sample").sampling == Sampling()
+
+
+def test_every_option_has_a_flag():
+    values = dict(
+        beam_size=7,
+        length_penalty=0.5,
+        n_best=5,
+        min_length=2,
+        max_length=11,
+        max_source_length=13,
+        no_repeat_ngram=3,
+    )
+    drawing = dict(temperature=0.7, top_k=17, top_p=0.9, seed=19)
+    argv = ["--no-unknown", "--sample"]
+    for name, value in {**values, **drawing}.items():
+        argv += [f"--{name.replace('_', '-')}", value]
+
+    found = parse(*argv)
+
+    assert found == SearchOptions(
+        **values, no_unknown=True, sampling=Sampling(**drawing)
+    )
+    fields = {field.name for field in dataclasses.fields(SearchOptions)}
+    assert fields == {*values, "no_unknown", "sampling"}
+
+
+@pytest.mark.parametrize("flag", ["--temperature", "--top-p", "--seed"])
+def test_a_flag_of_sampling_needs_it(flag):
+    with pytest.raises(config.UserError) as error:
+        parse(flag, 1)
+    assert f"Expected --sample beside {flag}" in str(error.value)
+
+
+PROGRAM = """
+import json, sys
+import export
+from keras_transformer import __main__
+for verb in ("translate", "evaluate"):
+    __main__.parse_args([verb, "--run-dir", "r"])
+export.parse_args(["--run-dir", "r", "--output", "o"])
+try:
+    __main__.main(["translate", "--run-dir", "r", "--beam-size", "0"])
+except Exception as error:
+    print(json.dumps([str(error), *sys.modules]))
+"""
+
+
+def test_a_mistake_in_the_flags_shows_before_tensorflow_is_loaded():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        check=True,
+        capture_output=True,
+        cwd=ROOT,
+    )
+    message, *modules = json.loads(done.stdout)
+    assert message.startswith("`beam_size` must be at least 1.")
+    assert not {"tensorflow", "keras"} & set(modules)
+
+
+@pytest.fixture(scope="module")
+def fond_of_unknown(small_translator):
+    """A translator that likes the unknown piece best."""
+    small = small_translator.model
+    model = Transformer(**dataclasses.asdict(small.model_config))
+    model.set_weights(small.get_weights())
+    table = model.embedding.table.numpy()
+    ids = small_translator.search_ids(
+        small_translator.tokenizer.tokenize(["the dog"]).to_tensor(),
+        SearchOptions(beam_size=1),
+    ).ids
+    # Like the piece that comes first, only more so.
+    table[UNK] = 1.5 * table[ids[0, 0, 0]]
+    model.embedding.table.assign(table)
+    return Translator(model, small_translator.tokenizer)
+
+
+@pytest.mark.parametrize("sampling", [None, Sampling(temperature=0.2, seed=1)])
+def test_the_unknown_piece_is_written_only_where_it_may(
+    fond_of_unknown, sampling
+):
+    texts = ["the dog", "laut"]
+    (free, *_), _ = fond_of_unknown.translate(
+        texts, n_best=4, sampling=sampling
+    )
+    assert "⁇" in free.text
+    for hypotheses in fond_of_unknown.translate(
+        texts, n_best=4, sampling=sampling, no_unknown=True
+    ):
+        assert not any("⁇" in text for text, _ in hypotheses)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        SearchOptions(beam_size=3, n_best=3, no_unknown=True, max_length=11),
+        SearchOptions(beam_size=3, n_best=3, no_repeat_ngram=2, min_length=5),
+        SearchOptions(n_best=2, length_penalty=1.3, sampling=SAMPLING),
+        SearchOptions(n_best=5, no_repeat_ngram=2, sampling=SAMPLING),
+    ],
+)
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_score_is_that_of_the_whole_translation_under_every_option(
+    fond_of_unknown, options, begins
+):
+    tokenizer = fond_of_unknown.tokenizer
+    source = tokenizer.tokenize(["the dog", "die grüne Wiese"]).to_tensor()
+    prefix = fond_of_unknown.prefix_ids(["Hund und", ""]) if begins else None
+
+    found = fond_of_unknown.search_ids(
+        source, options, prefix=prefix, seeds=tf.constant([[3, 1], [3, 2]])
+    )
+
+    for n in range(options.n_best):
+        scores, lengths = fond_of_unknown.score_ids(
+            source, found.ids[:, n], options.length_penalty
+        )
+        np.testing.assert_allclose(found.scores[:, n], scores, rtol=1e-4)
+        np.testing.assert_array_equal(found.lengths[:, n], lengths)
+    for row in found.ids.numpy()[0]:
+        given = prefix[0] if begins else []
+        assert list(row[: len(given)]) == list(given)
+        row = list(row[row != PAD])
+        assert not (options.no_unknown and UNK in row)
+        n = options.no_repeat_ngram
+        if n:
+            grams = [tuple(row[i : i + n]) for i in range(len(row) - n + 1)]
+            assert len(set(grams)) == len(grams)
+
+
+@pytest.mark.parametrize("sampling", [None, SAMPLING])
+def test_a_translation_begins_with_its_prefix(sampling):
+    translator = toy.translator()
+    sources = ["two five one", "six", "", "nine three", "two four"]
+    prefixes = ["acht", "  zwei \t eins ", "acht", "", "si"]
+
+    found = translator.translate(
+        sources, prefixes=prefixes, n_best=3, sampling=sampling
+    )
+
+    begins = ["acht", "zwei eins", "", "", "si"]
+    for hypotheses, begin in zip(found, begins, strict=True):
+        assert all(text.startswith(begin) for text, _ in hypotheses)
+    # A blank text stays one; no prefix is no constraint.
+    assert found[2] == [Hypothesis("", 0.0)]
+    free = translator.translate(sources, n_best=3, sampling=sampling)
+    assert [text for text, _ in found[3]] == [text for text, _ in free[3]]
+    assert not free[0][0].text.startswith("acht")
+
+
+def test_a_right_prefix_is_continued_as_the_reference_goes():
+    translator = toy.translator()
+    sources, targets = toy.corpus()["test"]
+    prefixes = [" ".join(target.split()[:2]) for target in targets]
+
+    free = translator.translate(sources)
+    found = translator.translate(sources, prefixes=prefixes)
+
+    def right(translations):
+        return sum(x == y for x, y in zip(translations, targets, strict=True))
+
+    assert right(found) >= right(free) > 100
+
+
+def test_as_many_prefixes_as_texts_are_needed(small_translator):
+    with pytest.raises(ValueError, match="2 texts, 1 prefixes"):
+        small_translator.translate(["a", "b"], prefixes=["c"])
+    with pytest.raises(ValueError, match="`prefixes` must be a sequence"):
+        small_translator.translate(["a", "b"], prefixes="cd")
+
+
+def test_the_same_seed_draws_the_same_whatever_the_batches(small_translator):
+    def draw(texts, **options):
+        return small_translator.translate(
+            texts, n_best=3, sampling=SAMPLING, max_length=11, **options
+        )
+
+    first = draw(SOURCES)
+
+    def assert_alike(found, expected):
+        for ours, theirs in zip(found, expected, strict=True):
+            assert [text for text, _ in ours] == [text for text, _ in theirs]
+            np.testing.assert_allclose(
+                [score for _, score in ours],
+                [score for _, score in theirs],
+                rtol=1e-4,
+            )
+
+    assert_alike(draw(SOURCES), first)
+    assert_alike(draw(SOURCES, batch_tokens=1), first)
+    assert_alike(draw(SOURCES[::-1]), first[::-1])
+    # Three draws, best first; a blank text has one translation.
+    assert [len(hypotheses) for hypotheses in first] == [3, 1, 3, 3, 3]
+    for hypotheses in first:
+        scores = [score for _, score in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+    assert len({text for text, _ in first[0]}) > 1
+    graphs = len(small_translator._search_graphs)
+    other = small_translator.translate(
+        SOURCES,
+        n_best=3,
+        max_length=11,
+        sampling=dataclasses.replace(SAMPLING, seed=4),
+    )
+    assert other != first
+    assert len(small_translator._search_graphs) == graphs
+
+
+def test_without_a_seed_every_call_draws_afresh(small_translator):
+    draws = {
+        small_translator.translate(["the dog"], sampling=Sampling())[0]
+        for _ in range(5)
+    }
+    assert len(draws) > 1
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling(top_k=1), Sampling(temperature=1e-5)]
+)
+def test_the_boldest_draw_is_the_greedy_one(small_translator, sampling):
+    assert small_translator.translate(
+        SOURCES, sampling=sampling
+    ) == small_translator.translate(SOURCES, beam_size=1)
+
+
+def test_the_export_takes_a_prefix(served, small_translator):
+    prefixes = ["laut und", "laut", "", "the", ""]
+    found = served("with_prefix", text=SOURCES, prefix=prefixes)
+
+    expected = small_translator.translate(
+        SOURCES,
+        prefixes=prefixes,
+        n_best=1,
+        beam_size=OPTIONS.beam_size,
+        length_penalty=OPTIONS.length_penalty,
+        max_source_length=OPTIONS.max_source_length,
+    )
+
+    texts = [text.decode() for text in found["translation"]]
+    assert texts == [hypotheses[0].text for hypotheses in expected]
+    assert texts[0].startswith("laut und") and texts[1] == ""
+    np.testing.assert_allclose(
+        found["score"], [x[0].score for x in expected], rtol=1e-4, atol=1e-6
+    )
+    assert found["truncated"].tolist() == [True, False, False, False, False]
+
+
+@pytest.mark.slow
+def test_an_export_draws_as_its_options_say(small_translator, tmp_path):
+    options = SearchOptions(
+        n_best=3,
+        max_source_length=11,
+        no_unknown=True,
+        no_repeat_ngram=2,
+        sampling=SAMPLING,
+    )
+    texts = [*SOURCES, " ".join(WORDS)]
+
+    served = Served(serving.export(small_translator, tmp_path, 1, options))
+
+    found = served("n_best", text=texts)
+    expected, _ = small_translator.n_best(texts, options)
+    for row, hypotheses in enumerate(expected):
+        ours = [text.decode() for text in found["translations"][row]]
+        missing = 3 - len(hypotheses)
+        assert ours == [text for text, _ in hypotheses] + [""] * missing
+        np.testing.assert_allclose(
+            found["scores"][row],
+            [score for _, score in hypotheses] + [-np.inf] * missing,
+            rtol=1e-4,
+        )
+    # What a client hears does not hang on who else asks.
+    (alone,) = served("n_best", text=texts[2:3])["translations"]
+    assert alone.tolist() == found["translations"][2].tolist()

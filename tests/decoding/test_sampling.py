@@ -1,0 +1,279 @@
+"""Sampling over tables of probabilities that are known exactly."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer import config
+from keras_transformer.decoding.options import Sampling
+from keras_transformer.decoding.sampling import keep_likeliest, sample
+
+PAD, UNK, BOS, EOS = config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID
+A, B, C, D = 4, 5, 6, 7
+V = 11
+DRAWS = 4_001
+# 99.9th percentiles of chi-square by degrees of freedom, from the usual table.
+CHI_SQUARE = {1: 10.83, 2: 13.82, 3: 16.27, 4: 18.47, 5: 20.52}
+
+
+def row(**probabilities):
+    """Probabilities of the next token by name, as a row of the vocabulary."""
+    table = np.zeros(V)
+    for name, probability in probabilities.items():
+        table[globals()[name]] = probability
+    assert abs(table.sum() - 1) < 1e-9
+    return table
+
+
+# What may follow each token: a first-order model.
+FOLLOW = {
+    BOS: row(A=0.4, B=0.3, C=0.15, D=0.05, EOS=0.1),
+    A: row(A=0.1, B=0.2, C=0.3, D=0.2, EOS=0.2),
+    B: row(A=0.25, C=0.25, D=0.25, EOS=0.25),
+    C: row(B=0.5, D=0.25, EOS=0.25),
+    D: row(D=0.6, EOS=0.4),
+}
+TABLE = np.stack([FOLLOW.get(i, row(EOS=1.0)) for i in range(V)])
+
+
+def step(ids, position, state):
+    """The model of `FOLLOW`, which also counts positions in its state."""
+    tf.debugging.assert_equal(state, tf.fill(tf.shape(state), position))
+    logits = tf.math.log(tf.constant(TABLE, tf.float32))
+    return tf.gather(logits, ids), state + 1
+
+
+def draw(limits, seeds, sampling=None, **options):
+    """Sample in a graph; ids, scores and lengths as arrays."""
+    n_best = options.setdefault("n_best", 1)
+
+    @tf.function
+    def graph(limits, seeds):
+        return sample(
+            step,
+            tf.zeros([tf.size(limits), n_best], tf.int32),
+            max_lengths=limits,
+            seeds=seeds,
+            sampling=sampling or Sampling(),
+            **options,
+        )
+
+    found = graph(tf.constant(limits), tf.constant(seeds))
+    return [array.numpy() for array in found]
+
+
+def chi_square(observed, expected):
+    """Of counts against exact probabilities, where those are not 0."""
+    counts = np.bincount(observed, minlength=V)
+    assert not counts[expected == 0].any()
+    kept = expected > 0
+    goal = expected[kept] / expected[kept].sum() * len(observed)
+    statistic = ((counts[kept] - goal) ** 2 / goal).sum()
+    return statistic, kept.sum() - 1
+
+
+def assert_drawn_from(observed, expected):
+    statistic, freedom = chi_square(observed, expected)
+    assert statistic < CHI_SQUARE[freedom], (statistic, freedom)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, FOLLOW[BOS]),
+        # Squares: 0.16, 0.09, 0.0225, 0.0025, 0.01.
+        ({"temperature": 0.5}, FOLLOW[BOS] ** 2),
+        ({"temperature": 2.0}, FOLLOW[BOS] ** 0.5),
+        ({"top_k": 3}, row(A=8 / 17, B=6 / 17, C=3 / 17)),
+        # 0.4 + 0.3 < 0.75 <= 0.4 + 0.3 + 0.15.
+        ({"top_p": 0.75}, row(A=8 / 17, B=6 / 17, C=3 / 17)),
+        # Of three that are left, 8/17 + 6/17 reach 0.8.
+        ({"top_k": 3, "top_p": 0.8}, row(A=4 / 7, B=3 / 7)),
+        # The temperature comes first: 0.16 + 0.09 of 0.285 reach 0.87.
+        ({"temperature": 0.5, "top_p": 0.87}, row(A=0.64, B=0.36)),
+        ({"top_k": 1_000}, FOLLOW[BOS]),
+    ],
+)
+def test_the_first_token_is_drawn_with_its_exact_probability(options, expected):
+    ids, _, _ = draw(
+        [2], [[3, 17]], Sampling(**options), n_best=DRAWS, min_length=0
+    )
+    assert_drawn_from(ids[0, :, 0], expected)
+
+
+def test_the_check_notices_what_is_drawn_from_another_distribution():
+    ids, _, _ = draw([2], [[3, 17]], Sampling(temperature=1.2), n_best=DRAWS)
+    statistic, freedom = chi_square(ids[0, :, 0], FOLLOW[BOS])
+    assert statistic > CHI_SQUARE[freedom]
+
+
+def test_a_later_token_is_drawn_given_the_one_before_it():
+    ids, _, _ = draw([3], [[3, 23]], n_best=DRAWS)
+
+    for token in (A, B, C):
+        followers = ids[0, ids[0, :, 0] == token, 1]
+        assert len(followers) > 300
+        assert_drawn_from(followers, FOLLOW[token])
+
+
+def test_rows_and_positions_are_drawn_independently():
+    ids, _, _ = draw([3] * DRAWS, [[3, i] for i in range(DRAWS)])
+
+    first = ids[:, 0, 0]
+    assert_drawn_from(first, FOLLOW[BOS])
+    # Neighbouring rows: the pair (A, A) comes with the product of the two.
+    pairs = (first[:-1] == A) & (first[1:] == A)
+    assert abs(pairs.mean() - 0.16) < 4 * np.sqrt(0.16 * 0.84 / DRAWS)
+
+
+def test_the_nucleus_is_the_smallest_set_that_reaches_its_share():
+    # By hand, as Holtzman et al. (2020) define it: drop from the smallest.
+    draws = np.random.default_rng(0)
+    logits = draws.normal(0, 2, [13, 1, V]).astype("float32")
+    share = 0.7
+
+    weights, tokens = keep_likeliest(tf.constant(logits), Sampling(top_p=share))
+
+    for logits_of_row, kept, order in zip(
+        logits[:, 0], weights[:, 0].numpy(), tokens[:, 0].numpy(), strict=True
+    ):
+        probabilities = np.exp(logits_of_row.astype("float64"))
+        probabilities /= probabilities.sum()
+        nucleus = set(order[kept > 0])
+        mass = sum(probabilities[i] for i in nucleus)
+        smallest = min(nucleus, key=lambda i: probabilities[i])
+        assert mass >= share > mass - probabilities[smallest]
+        # No token outside is likelier than one inside.
+        others = set(range(V)) - nucleus
+        assert max(probabilities[list(others)]) <= probabilities[smallest]
+
+
+def test_a_score_is_that_of_the_plain_model_whatever_was_cut():
+    alpha = 0.8
+    ids, scores, lengths = draw(
+        [5, 3],
+        [[3, 1], [3, 2]],
+        Sampling(temperature=0.6, top_k=4, top_p=0.9),
+        n_best=17,
+        length_penalty=alpha,
+        no_repeat_ngram=2,
+        min_length=2,
+    )
+
+    assert len(np.unique(lengths)) > 2
+    for of_row, scores_of_row in zip(ids, scores, strict=True):
+        for tokens, score in zip(of_row, scores_of_row, strict=True):
+            tokens = tokens[tokens != PAD]
+            before = [BOS, *tokens[:-1]]
+            total = np.log(TABLE[before, tokens]).sum()
+            expected = total / ((5 + len(tokens)) / 6) ** alpha
+            np.testing.assert_allclose(score, expected, rtol=1e-5)
+        assert (np.diff(scores_of_row) <= 0).all()  # Best first.
+
+
+def test_the_same_seed_draws_the_same_and_another_does_not():
+    first = draw([19], [[3, 5]], n_best=29)
+    again = draw([19], [[3, 5]], n_best=29)
+    other = draw([19], [[4, 5]], n_best=29)
+
+    for one, same in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one, same)
+    assert first[0].shape != other[0].shape or (first[0] != other[0]).any()
+
+
+def test_a_row_draws_alike_wherever_and_with_whomever_it_is():
+    limits = [3, 41, 7]
+    seeds = [[9, 1], [9, 2], [9, 3]]
+    together = draw(limits, seeds, n_best=5)
+    backwards = draw(limits[::-1], seeds[::-1], n_best=5)
+
+    for i in range(3):
+        alone = draw(limits[i : i + 1], seeds[i : i + 1], n_best=5)
+        length = alone[0].shape[2]
+        for batch, place in ((together, i), (backwards, 2 - i)):
+            np.testing.assert_array_equal(
+                batch[0][place, :, :length], alone[0][0]
+            )
+            assert not batch[0][place, :, length:].any()
+            np.testing.assert_allclose(batch[1][place], alone[1][0], rtol=1e-6)
+
+
+def test_a_draw_ends_at_its_limit_and_the_limit_0_is_empty():
+    ids, scores, lengths = draw(
+        [0, 1, 5], [[3, 1], [3, 2], [3, 3]], n_best=31, min_length=1_000
+    )
+
+    assert lengths.tolist() == [[0] * 31, [1] * 31, [5] * 31]
+    assert scores[0].tolist() == [0.0] + [-np.inf] * 30
+    assert not (ids == EOS).any()
+    assert np.isfinite(scores[1:]).all()
+
+
+def test_an_end_comes_only_after_the_least_length():
+    _, _, lengths = draw([13], [[3, 1]], n_best=101, min_length=4)
+    assert lengths.min() == 4
+
+
+def test_banned_tokens_are_never_drawn():
+    ids, _, _ = draw([2], [[3, 1]], n_best=DRAWS, banned_ids=(A, C))
+    assert_drawn_from(ids[0, :, 0], row(B=6 / 9, D=1 / 9, EOS=2 / 9))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_no_row_of_n_tokens_comes_twice(n):
+    def repeats(ids):
+        ids = ids[ids != PAD]
+        rows = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
+        return len(rows) - len(set(rows))
+
+    free, _, _ = draw([23], [[3, 1]], n_best=101)
+    assert sum(map(repeats, free[0])) > 20
+    ids, _, lengths = draw([23], [[3, 1]], n_best=101, no_repeat_ngram=n)
+    assert not sum(map(repeats, ids[0]))
+    # Only what would repeat is forbidden: other rows of n - 1 come again.
+    assert max(lengths[0]) > n + 1
+
+
+def test_where_nothing_is_allowed_the_draw_ends():
+    # After D only D or the end, which comes too early.
+    ids, scores, _ = draw(
+        [9], [[3, 1]], n_best=3, min_length=9, banned_ids=(A, B, C, D)
+    )
+    assert (ids[0, :, 0] == EOS).all() and np.isfinite(scores).all()
+
+
+def test_each_draw_begins_with_its_prefix():
+    prefix = tf.constant([[C, B, A], [D, PAD, PAD], [PAD, PAD, PAD]])
+    ids, scores, lengths = draw(
+        [11, 11, 11],
+        [[3, 1], [3, 2], [3, 3]],
+        n_best=DRAWS // 4,
+        prefix=prefix,
+        banned_ids=(C,),  # Of what is drawn, not of what is given.
+    )
+
+    assert (ids[0, :, :3] == [C, B, A]).all()
+    assert (ids[1, :, 0] == D).all()
+    follow_a = np.where(np.arange(V) == C, 0, FOLLOW[A])
+    assert_drawn_from(ids[0, :, 3], follow_a)
+    assert_drawn_from(ids[1, :, 1], FOLLOW[D])
+    follow_bos = np.where(np.arange(V) == C, 0, FOLLOW[BOS])
+    assert_drawn_from(ids[2, :, 0], follow_bos)
+    # The prefix counts in the score: C B A and the end.
+    (shortest,) = np.unique(scores[0, lengths[0] == 4])
+    total = np.log(0.15 * 0.5 * 0.25 * 0.2)
+    np.testing.assert_allclose(shortest, total / 1.5**0.6, rtol=1e-5)
+
+
+def test_a_prefix_counts_towards_the_limit():
+    ids, _, lengths = draw(
+        [2], [[3, 1]], n_best=2, prefix=tf.constant([[C, B, A]])
+    )
+    assert ids[0].tolist() == [[C, B], [C, B]] and (lengths == 2).all()
+
+
+def test_no_rows_give_no_draws():
+    ids, scores, lengths = draw(
+        np.zeros(0, "int32"), np.zeros([0, 2], "int32"), n_best=3
+    )
+    assert ids.shape[:2] == scores.shape == lengths.shape == (0, 3)

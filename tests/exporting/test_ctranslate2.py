@@ -1,0 +1,258 @@
+"""The CTranslate2 model says what the Keras model says."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import ctranslate2
+import numpy as np
+import pytest
+import sentencepiece
+import toy
+from small import make_model
+
+import export
+from keras_transformer.config import UserError
+from keras_transformer.exporting import ctranslate2 as ctranslate2_export
+from keras_transformer.translation.translator import Translator
+
+ROOT = pathlib.Path(__file__).parents[2]
+# Spaces of several kinds, NFKC, a control character, unseen characters.
+TEXT = " three\u3000\tｆｏｕｒ \u200bfive\x07 ～Ж🙂 "
+
+
+@pytest.fixture(scope="module", params=["sinusoidal", "learned"])
+def either(request, tmp_path_factory):
+    """A trained translator and the folder of its CTranslate2 model."""
+    translator = toy.translator(request.param)
+    folder = tmp_path_factory.mktemp("exported") / request.param
+    return translator, ctranslate2_export.export(translator, folder)
+
+
+@pytest.fixture(scope="module")
+def exported(small_translator, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported") / "model"
+    return ctranslate2_export.export(small_translator, folder)
+
+
+def theirs(folder, texts, **options):
+    """CTranslate2's texts and scores, with α = 0 and our limits."""
+    pieces = load_pieces(folder)
+    results = ctranslate2.Translator(str(folder)).translate_batch(
+        pieces.encode(texts, out_type=str),
+        length_penalty=0,
+        min_decoding_length=0,
+        return_scores=True,
+        **options,
+    )
+    return (
+        [pieces.decode(result.hypotheses[0]) for result in results],
+        np.array([result.scores[0] for result in results]),
+    )
+
+
+def ours(translator, texts, beam_size):
+    results = translator.translate(
+        texts, beam_size=beam_size, length_penalty=0.0, n_best=1
+    )
+    return (
+        [result[0].text for result in results],
+        np.array([result[0].score for result in results]),
+    )
+
+
+def load_pieces(folder):
+    path = str(folder / "tokenizer.model")
+    return sentencepiece.SentencePieceProcessor(model_file=path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_trained_model_translates_and_scores_alike(either, beam_size):
+    translator, folder = either
+    texts, right = toy.corpus()["test"]
+    expected, scores = ours(translator, texts, beam_size)
+    # Or both might agree on nonsense.
+    assert sum(map(str.__eq__, expected, right)) > 100
+    found, their_scores = theirs(folder, texts, beam_size=beam_size)
+    assert found == expected
+    np.testing.assert_allclose(their_scores, scores, rtol=0, atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantization", ["float16", "int8"])
+def test_quantised_weights_translate_nearly_alike(tmp_path, quantization):
+    folder = ctranslate2_export.export(
+        toy.translator(), tmp_path / "model", quantization
+    )
+    texts, _ = toy.corpus()["test"]
+    expected, _ = ours(toy.translator(), texts, 4)
+    found, _ = theirs(folder, texts, beam_size=4)
+    agreed = sum(map(str.__eq__, found, expected))
+    assert agreed >= 120, f"{agreed} of 127"
+
+
+def test_quantisation_is_in_the_file(small_translator, exported, tmp_path):
+    half = ctranslate2_export.export(
+        small_translator, tmp_path / "half", "float16"
+    )
+    sizes = [(path / "model.bin").stat().st_size for path in (exported, half)]
+    assert sizes[1] < 0.55 * sizes[0]
+    int8 = ctranslate2_export.export(
+        small_translator, tmp_path / "int8", "int8"
+    )
+    assert ctranslate2.Translator(str(exported)).compute_type == "float32"
+    assert ctranslate2.Translator(str(int8)).compute_type == "int8_float32"
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("widths", [(5, 7), (7, 5), (3, 3)])
+def test_every_shape_of_heads_scores_alike(tmp_path, positions, widths):
+    # Random weights in all places; neither width times 3 is the model's 10.
+    tokenizer = toy.tokenizer()
+    model = make_model(
+        vocab_size=tokenizer.vocab_size,
+        positions=positions,
+        key_dim=widths[0],
+        value_dim=widths[1],
+    )
+    # Sums of many tokens, so keep them small.
+    model.embedding.table.assign(0.2 * model.embedding.table)
+    translator = Translator(model, tokenizer)
+    folder = ctranslate2_export.export(translator, tmp_path / "model")
+    # Longer than the table of 13 learned positions, and not.
+    sources = ["six eight " * 9, "two", "one two three"]
+    targets = ["drei acht " * 8, "neun eins", "vier"]
+    pieces = load_pieces(folder)
+    results = ctranslate2.Translator(str(folder)).score_batch(
+        pieces.encode(sources, out_type=str),
+        pieces.encode(targets, out_type=str),
+    )
+    expected = translator.score(sources, targets, length_penalty=0.0)
+    assert min(len(result.log_probs) for result in results[:1]) > 13
+    np.testing.assert_allclose(
+        [sum(result.log_probs) for result in results], expected, rtol=1e-4
+    )
+
+
+def test_the_folder_holds_all_that_text_needs(exported):
+    assert sorted(path.name for path in exported.iterdir()) == [
+        "config.json",
+        "model.bin",
+        "shared_vocabulary.json",
+        "tokenizer.model",
+    ]
+    assert list(exported.parent.iterdir()) == [exported]
+    vocabulary = json.loads((exported / "shared_vocabulary.json").read_text())
+    assert vocabulary[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
+    pieces = load_pieces(exported)
+    assert vocabulary == pieces.id_to_piece(list(range(len(vocabulary))))
+    # CTranslate2's own is 1e-5.
+    settings = json.loads((exported / "config.json").read_text())
+    assert settings["layer_norm_epsilon"] == 1e-6
+
+
+def test_its_pieces_are_the_tokenizer_s(small_translator, exported):
+    ids = small_translator.tokenizer.tokenize([TEXT]).to_list()[0]
+    assert load_pieces(exported).encode(TEXT) == ids[:-1]
+    assert (
+        "3 4" not in TEXT
+        and load_pieces(exported).decode(ids[:-1]) == "three four five ～Ж🙂"
+    )
+
+
+def test_a_blank_text_has_the_empty_translation(small_translator, exported):
+    found, scores = theirs(exported, ["  ", "two"], beam_size=4)
+    expected, _ = ours(small_translator, ["  "], 4)
+    assert found[0] == expected[0] == "" and scores[0] == 0.0
+
+
+@pytest.mark.slow
+def test_the_documented_lines_translate_without_keras(tmp_path):
+    folder = ctranslate2_export.export(toy.translator(), tmp_path / "model")
+    _, example = ctranslate2_export.__doc__.split("translates text:\n")
+    example = textwrap.dedent(example.split("\nsentencepiece norm")[0])
+    source = "seven one four"
+    example = example.replace("FOLDER", str(folder))
+    example = example.replace("A dog runs.", source)
+    example += "\nimport sys; print({'keras', 'tensorflow'} & set(sys.modules))"
+    output = subprocess.run(
+        [sys.executable, "-c", example],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    expected = toy.translator().translate([source])
+    assert expected == ["sieben eins vier"]
+    assert output == f"{expected}\nset()\n"
+
+
+def test_an_existing_folder_is_left_as_it_is(small_translator, tmp_path):
+    with pytest.raises(UserError, match="exists already and is left as it is"):
+        ctranslate2_export.export(small_translator, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_place_that_cannot_be_written_is_named(small_translator, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="Could not write the model to"):
+        ctranslate2_export.export(small_translator, tmp_path / "file" / "model")
+
+
+def test_an_unknown_quantization_is_refused(small_translator, tmp_path):
+    with pytest.raises(ValueError, match="Received: quantization='int4'"):
+        ctranslate2_export.export(small_translator, tmp_path / "x", "int4")
+
+
+def test_without_the_package_the_command_to_get_it_is_given(
+    tmp_path, monkeypatch
+):
+    # What Python does for a package that is not there.
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(UserError, match="pip install 'ctranslate2>=") as error:
+        ctranslate2_export.check_output(tmp_path / "model")
+    requirements = (ROOT / "requirements-test.txt").read_text().splitlines()
+    assert ctranslate2_export.REQUIREMENT in requirements
+    assert ctranslate2_export.REQUIREMENT in str(error.value)
+
+
+def test_the_command_writes_the_model_and_prints_where(
+    small_run, exported, tmp_path, capsys
+):
+    folder = tmp_path / "new" / "model"
+    arguments = ["--run-dir", small_run, "--output", folder]
+    arguments = [*map(str, arguments), "--format", "ctranslate2"]
+    assert export.main(arguments) == 0
+    assert capsys.readouterr().out == f"{folder}\n"
+    for path in exported.iterdir():
+        assert (folder / path.name).read_bytes() == path.read_bytes()
+    # Once more into the same folder.
+    assert export.main(arguments) == 2
+    assert "exists already and is left" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            ("--format", "ctranslate2", "--beam-size", "5"),
+            "--beam-size belongs to --format savedmodel; leave it out",
+        ),
+        (
+            ("--format", "ctranslate2", "--version", "2"),
+            "--version belongs to --format savedmodel; leave it out",
+        ),
+        (
+            ("--quantize", "int8"),
+            "--quantize int8 belongs to --format ctranslate2",
+        ),
+        (("--quantize", "int4"), "invalid choice: 'int4'"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options, sentence, capsys):
+    with pytest.raises(SystemExit) as stop:
+        export.parse_args(["--run-dir", "R", "--output", "O", *options])
+    assert stop.value.code == 2
+    assert sentence in capsys.readouterr().err

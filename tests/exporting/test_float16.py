@@ -1,0 +1,117 @@
+"""Training in float16 skips an update that overflows, and goes on."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import train_scaled
+
+from keras_transformer.runs import checkpoints
+from keras_transformer.schedules import TransformerSchedule
+
+SCRIPT = pathlib.Path(train_scaled.__file__)
+
+
+@pytest.fixture(scope="module", params=["plain", "accumulated", "replicas"])
+def steps(request, tmp_path_factory):
+    """What there was before and after each step, for a way of training."""
+    if request.param != "replicas":
+        return train_scaled.record(
+            tf.distribute.get_strategy(), 1 + (request.param == "accumulated")
+        )
+    # The gradient of the first replica, which has no tokens, is finite.
+    output = tmp_path_factory.mktemp("scaled") / "steps.npz"
+    subprocess.run(
+        [sys.executable, SCRIPT, output],
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])},
+    )
+    return dict(np.load(output))
+
+
+def skipped(steps):
+    """Which steps left the count of updates as it was."""
+    return np.diff(steps["updates"]) == 0
+
+
+@pytest.mark.slow
+def test_an_overflow_halves_the_scale_and_changes_nothing_else(steps):
+    skips = skipped(steps)
+    # float16 ends at 2^16; the gradient of a mean loss is not above 1.
+    assert skips[:20].all() and not skips.all()
+    for i in np.flatnonzero(skips):
+        assert not np.isfinite(steps["norm"][i + 1])
+        assert steps["scale"][i + 1] == steps["scale"][i] / 2
+        for name in ("weights", "moments", "average", "rate"):
+            np.testing.assert_array_equal(steps[name][i], steps[name][i + 1])
+
+
+@pytest.mark.slow
+def test_training_goes_on_after_the_overflows(steps):
+    went_on = np.flatnonzero(~skipped(steps)) + 1
+    assert went_on.size > 20
+    assert np.isfinite(steps["norm"][went_on]).all()
+    for name in ("loss", "weights", "moments", "average"):
+        assert np.isfinite(steps[name]).all()
+    losses = steps["loss"][went_on]
+    assert losses[-5:].mean() < losses[:5].mean() - 0.2
+    # The norm is that of the gradient itself, not of the scaled one.
+    assert (steps["norm"][went_on] < 10).all()
+
+
+@pytest.mark.slow
+def test_the_learning_rate_counts_updates_not_steps(steps):
+    schedule = TransformerSchedule(14, 11)
+    for updates, rate in zip(steps["updates"], steps["rate"], strict=True):
+        step = updates + 1  # Keras shows the rate of the next update.
+        expected = 14**-0.5 * min(step**-0.5, step * 11**-1.5)
+        assert rate == pytest.approx(expected, rel=1e-5)
+        assert float(schedule(int(updates))) == pytest.approx(rate)
+
+
+@pytest.mark.slow
+def test_the_moving_average_is_that_of_the_updates(steps):
+    updated = steps["weights"][1:][~skipped(steps)].astype("float64")
+    shares = train_scaled.EMA ** np.arange(len(updated))[::-1]
+    expected = shares @ updated / shares.sum()
+    np.testing.assert_allclose(steps["average"][-1], expected, atol=1e-6)
+    assert np.abs(updated[-1] - expected).max() > 1e-3
+
+
+def test_the_norm_is_that_of_the_unscaled_gradient_while_the_scale_grows():
+    norms = []
+    for growth in (2_000, 3):
+        model = train_scaled.make_model(1, start=2.0**6, growth=growth)
+        keep = keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda _, logs: norms.append(
+                float(logs["gradient_norm"])
+            )
+        )
+        data = train_scaled.data().take(11)
+        model.fit(data, verbose=0, shuffle=False, callbacks=[keep])
+    assert float(model.optimizer.dynamic_scale) == 2.0**9
+    np.testing.assert_allclose(norms[:11], norms[11:], rtol=0.05)
+
+
+def test_a_checkpoint_holds_the_scale(tmp_path):
+    model = train_scaled.make_model(1, start=2.0**30)
+    data = train_scaled.data()
+    model.fit(data.take(3), verbose=0, shuffle=False)
+    checkpoints.save_checkpoint(tmp_path, model, checkpoints.Progress(3))
+    restored = train_scaled.make_model(1)
+    checkpoints.restore_checkpoint(tmp_path, restored)
+    assert float(restored.optimizer.dynamic_scale) == 2.0**27
+    for one in (model, restored):
+        one.fit(data.skip(3).take(17), verbose=0, shuffle=False)
+    assert int(model.optimizer.iterations) > 3
+    for a, b in zip(
+        [*model.variables, *model.optimizer.variables],
+        [*restored.variables, *restored.optimizer.variables],
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)

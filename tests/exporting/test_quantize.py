@@ -1,0 +1,171 @@
+"""The SavedModel whose weights are float16."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import toy
+from served import Served
+
+import export as export_command
+from keras_transformer.exporting import saved_model as serving
+from keras_transformer.exporting.half import HalfWeights
+from keras_transformer.model import Transformer
+from keras_transformer.translation.translator import SearchOptions, Translator
+
+GREEDY = SearchOptions(
+    beam_size=1, n_best=1, length_penalty=0.0, max_source_length=31
+)
+
+
+def stored_weights(saved_model):
+    """Shape and dtype of each float in the file, and the bytes of the file."""
+    path = saved_model / "variables" / "variables"
+    reader = tf.train.load_checkpoint(str(path))
+    dtypes = reader.get_variable_to_dtype_map()
+    shapes = reader.get_variable_to_shape_map()
+    weights = [
+        (tuple(shapes[name]), dtype.name)
+        for name, dtype in dtypes.items()
+        if dtype.is_floating
+    ]
+    data = path.with_name("variables.data-00000-of-00001")
+    return sorted(weights), data.stat().st_size
+
+
+@pytest.fixture(scope="module")
+def both(small_translator, tmp_path_factory):
+    """The small model in float32 and in float16."""
+    return {
+        dtype: serving.export(
+            small_translator,
+            tmp_path_factory.mktemp(dtype),
+            options=GREEDY,
+            quantization=dtype,
+        )
+        for dtype in ("float32", "float16")
+    }
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_every_weight_is_stored_once_in_its_dtype(
+    both, small_translator, dtype
+):
+    weights, _ = stored_weights(both[dtype])
+    model = small_translator.model
+    assert weights == sorted((tuple(w.shape), dtype) for w in model.weights)
+
+
+def test_it_takes_half_the_space(both):
+    (_, whole), (_, half) = (
+        stored_weights(both[dtype]) for dtype in ("float32", "float16")
+    )
+    assert 0.5 * whole < half < 0.53 * whole
+
+
+def test_every_signature_computes_in_float32_with_the_rounded_weights(
+    both, small_translator
+):
+    # What is left of the weights, by NumPy.
+    original = small_translator.model
+    model = Transformer.from_config(original.get_config())
+    model.set_weights(
+        [w.astype("float16").astype("float32") for w in original.get_weights()]
+    )
+    rounded = Translator(model, small_translator.tokenizer)
+    texts = ["ein kleiner Hund", "", "the dog across the meadow"]
+    served = Served(both["float16"])
+
+    expected = rounded.translate(
+        texts, beam_size=1, length_penalty=0.0, n_best=1
+    )
+    for name in ("serving_default", "n_best"):
+        found = served(name, text=texts)
+        text = found.get("translation", found.get("translations")).ravel()
+        assert [t.decode() for t in text] == [e[0].text for e in expected]
+        np.testing.assert_allclose(
+            found.get("score", found.get("scores")).ravel(),
+            [e[0].score for e in expected],
+            rtol=1e-5,
+        )
+    targets = ["die Wiese", "und", "laut"]
+    np.testing.assert_allclose(
+        served("score", source=texts, target=targets)["score"],
+        rounded.score(texts, targets, length_penalty=0.0),
+        rtol=1e-5,
+    )
+
+
+def test_it_has_the_signatures_of_the_float32_model(both):
+    half, whole = (Served(both[dtype]) for dtype in ("float16", "float32"))
+    assert set(half.signatures) == set(whole.signatures)
+    for name in whole.signatures:
+        found, expected = (
+            served.everywhere(name, ["the dog", "die Wiese und"])
+            for served in (half, whole)
+        )
+        assert set(found) == set(expected)
+        for output, array in expected.items():
+            assert found[output].dtype == array.dtype
+            assert found[output].shape[0] == array.shape[0] == 2
+
+
+@pytest.mark.slow
+def test_a_trained_model_translates_and_scores_nearly_as_before(tmp_path):
+    translator = toy.translator()
+    path = serving.export(
+        translator, tmp_path, options=GREEDY, quantization="float16"
+    )
+    texts, right = toy.corpus()["test"]
+    expected = translator.translate(
+        texts, beam_size=1, length_penalty=0.0, n_best=1
+    )
+    # Or both might agree on nonsense.
+    before = [e[0].text for e in expected]
+    assert sum(map(str.__eq__, before, right)) > 100
+
+    found = Served(path)("serving_default", text=texts)
+
+    agree = [
+        after.decode() == text
+        for after, text in zip(found["translation"], before, strict=True)
+    ]
+    assert sum(agree) >= 126
+    np.testing.assert_allclose(
+        found["score"][agree],
+        [e[0].score for e, same in zip(expected, agree, strict=True) if same],
+        rtol=0,
+        atol=0.02,
+    )
+
+
+def test_the_model_keeps_its_own_weights():
+    dense = keras.layers.Dense(3)
+    dense.build((2, 5))
+    before = dense.get_weights()
+    inputs = np.random.default_rng(0).normal(size=(2, 5)).astype("float32")
+
+    halved = HalfWeights(dense).used_by(dense.call)(inputs)
+
+    for weight, value in zip(dense.weights, before, strict=True):
+        assert weight.dtype == "float32"
+        np.testing.assert_array_equal(weight, value)
+    kernel = before[0].astype("float16").astype("float32")
+    np.testing.assert_allclose(halved, inputs @ kernel, rtol=1e-5)
+    # Float16 has 11 bits: what it does changes something.
+    assert np.any(np.asarray(halved) != np.asarray(dense(inputs)))
+
+
+def test_the_command_stores_float16(small_run, tmp_path, capsys):
+    arguments = ["--run-dir", small_run, "--output", tmp_path]
+    arguments = [*map(str, arguments), "--quantize", "float16"]
+    assert export_command.main(arguments) == 0
+    assert capsys.readouterr().out == f"{tmp_path / '1'}\n"
+    weights, _ = stored_weights(tmp_path / "1")
+    assert {dtype for _, dtype in weights} == {"float16"}
+
+
+def test_another_quantization_is_refused(small_translator, tmp_path):
+    with pytest.raises(ValueError, match="Received: quantization='int8'"):
+        serving.export(small_translator, tmp_path, quantization="int8")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,310 @@
+"""The exported model in the loader that TensorFlow Serving uses."""
+
+import errno
+import os
+import re
+import resource
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from served import Served
+from tensorflow.core.protobuf import saved_model_pb2
+
+import export as export_command
+from keras_transformer import config
+from keras_transformer.exporting import saved_model as serving
+
+TEXTS = [
+    "ein kleiner Hund bellt",
+    "",
+    "the dog",
+    "  ",
+    "laut und laut und laut und laut und laut und laut und laut",
+    "die Wiese",
+]
+
+
+def test_the_version_and_two_files_are_all_that_is_left(exported):
+    assert exported.name == "17"
+    assert sorted(os.listdir(exported.parent)) == [
+        "17",
+        "batching_parameters.txt",
+        "models.config",
+    ]
+    assert (exported / "saved_model.pb").is_file()
+
+
+def test_the_signatures_are_those_of_the_contract(served):
+    def table(infos):
+        return {
+            name: (
+                tf.dtypes.as_dtype(info.dtype).name,
+                [axis.size for axis in info.tensor_shape.dim],
+            )
+            for name, info in infos.items()
+        }
+
+    found = {
+        name: (table(signature.inputs), table(signature.outputs))
+        for name, signature in served.signatures.items()
+    }
+
+    text = ("string", [-1])
+    assert found == {
+        "serving_default": (
+            {"text": text},
+            {
+                "translation": text,
+                "score": ("float32", [-1]),
+                "truncated": ("bool", [-1]),
+            },
+        ),
+        "with_prefix": (
+            {"text": text, "prefix": text},
+            {
+                "translation": text,
+                "score": ("float32", [-1]),
+                "truncated": ("bool", [-1]),
+            },
+        ),
+        "n_best": (
+            {"text": text},
+            {
+                "translations": ("string", [-1, 3]),
+                "scores": ("float32", [-1, 3]),
+            },
+        ),
+        "score": (
+            {"source": text, "target": text},
+            {"score": ("float32", [-1]), "num_tokens": ("int32", [-1])},
+        ),
+        "attention": (
+            {"text": text},
+            {
+                "translation": text,
+                "source_pieces": ("string", [-1, -1]),
+                "target_pieces": ("string", [-1, -1]),
+                "attention": ("float32", [-1, -1, -1]),
+            },
+        ),
+    }
+
+
+def test_nothing_in_the_graph_calls_python(exported):
+    saved = saved_model_pb2.SavedModel()
+    saved.ParseFromString((exported / "saved_model.pb").read_bytes())
+    graph = saved.meta_graphs[0].graph_def
+
+    nodes = [
+        *graph.node,
+        *(node for f in graph.library.function for node in f.node_def),
+    ]
+
+    operations = {node.op for node in nodes}
+    assert "SentencepieceTokenizeOp" in operations  # We look where it matters.
+    # PyFunc, PyFuncStateless, EagerPyFunc and NumpyFunction.
+    assert not [name for name in operations if re.search("Py|Numpy", name)]
+
+
+def test_the_best_translation_is_that_of_the_translator(
+    served, small_translator
+):
+    expected = small_translator.translate(
+        TEXTS, beam_size=5, length_penalty=0.9, n_best=1, max_source_length=11
+    )
+
+    found = served("serving_default", text=TEXTS)
+
+    assert [text.decode() for text in found["translation"]] == [
+        hypotheses[0].text for hypotheses in expected
+    ]
+    np.testing.assert_allclose(
+        found["score"],
+        [hypotheses[0].score for hypotheses in expected],
+        rtol=1e-4,
+        atol=1e-4,
+    )
+    is_long = small_translator.tokenizer.tokenize(TEXTS).row_lengths() > 11
+    assert 0 < np.sum(is_long) < len(TEXTS)
+    np.testing.assert_array_equal(found["truncated"], is_long)
+
+
+def test_the_n_best_are_those_of_the_translator(served, small_translator):
+    expected = small_translator.translate(
+        TEXTS, beam_size=5, length_penalty=0.9, n_best=3, max_source_length=11
+    )
+
+    found = served("n_best", text=TEXTS)
+
+    for row, hypotheses in enumerate(expected):
+        texts = [text.decode() for text in found["translations"][row]]
+        missing = 3 - len(hypotheses)
+        assert texts == [item.text for item in hypotheses] + [""] * missing
+        np.testing.assert_allclose(
+            found["scores"][row],
+            [item.score for item in hypotheses] + [-np.inf] * missing,
+            rtol=1e-4,
+            atol=1e-4,
+        )
+
+
+def test_scores_are_those_of_the_translator(served, small_translator):
+    sources = ["the dog", "laut", "", "ein Hund"]
+    targets = ["ein Hund", "", " ", "a small dog runs"]
+
+    found = served("score", source=sources, target=targets)
+
+    np.testing.assert_allclose(
+        found["score"],
+        small_translator.score(sources, targets, length_penalty=0.9),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+    counts = small_translator.tokenizer.tokenize(targets).row_lengths().numpy()
+    counts[2] = 0  # Blank on both sides.
+    np.testing.assert_array_equal(found["num_tokens"], counts)
+
+
+def test_an_empty_batch_gives_empty_answers(served):
+    found = served("serving_default", text=[])
+    assert [len(value) for value in found.values()] == [0, 0, 0]
+    found = served("n_best", text=[])
+    assert found["translations"].shape == found["scores"].shape == (0, 3)
+    found = served("score", source=[], target=[])
+    assert [len(value) for value in found.values()] == [0, 0]
+
+
+def test_blank_and_broken_text_gets_a_row_each(served):
+    found = served("serving_default", text=["", b"\xff\xfe", " \n", "\0"])
+
+    assert found["translation"].tolist()[0::2] == [b"", b""]
+    assert found["score"].tolist()[0::2] == [0.0, 0.0]
+    assert np.isfinite(found["score"]).all()
+
+
+def test_neighbours_in_a_batch_do_not_matter(served):
+    together = served("serving_default", text=TEXTS)
+    for row, text in enumerate(TEXTS):
+        alone = served("serving_default", text=[text])
+        assert alone["translation"][0] == together["translation"][row]
+        np.testing.assert_allclose(
+            alone["score"][0], together["score"][row], rtol=1e-4, atol=1e-4
+        )
+
+
+def test_a_version_is_never_overwritten(small_translator, exported):
+    before = {path: path.stat().st_mtime_ns for path in exported.rglob("*")}
+
+    with pytest.raises(config.UserError) as error:
+        serving.export(small_translator, exported.parent, version=17)
+
+    assert "17 exists already and is left as it is" in str(error.value)
+    after = {path: path.stat().st_mtime_ns for path in exported.rglob("*")}
+    assert after == before
+
+
+@pytest.mark.parametrize("version", [0, -3])
+def test_versions_start_at_one(tmp_path, version):
+    with pytest.raises(config.UserError) as error:
+        serving.version_path(tmp_path, version)
+    assert f"at least 1, received {version}" in str(error.value)
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(config.UserError, match="file is a file; choose"):
+        serving.version_path(tmp_path / "file", 1)
+
+
+@contextmanager
+def files_of_at_most(num_bytes):
+    """As a full disk: larger files fail while they are being written."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_leaves_nothing_half_written(small_translator, tmp_path):
+    output = tmp_path / "exported"
+
+    with files_of_at_most(10_000), pytest.raises(config.UserError) as error:
+        serving.export(small_translator, output)
+
+    assert str(error.value) == (
+        f"Could not write the model to {output / '1'} "
+        f"({os.strerror(errno.EFBIG)}); free space or choose a folder that "
+        "can be written."
+    )
+    assert not output.exists()
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(
+    small_translator, tmp_path
+):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(config.UserError, match="choose a folder that can be"):
+        serving.export(small_translator, tmp_path / "file" / "exported")
+
+
+def test_the_command_prints_the_path_and_nothing_else(
+    small_run, tmp_path, capfd
+):
+    code = export_command.main(
+        [
+            f"--run-dir={small_run}",
+            f"--output={tmp_path}",
+            "--version=3",
+            "--average=1",
+            "--beam-size=2",
+            "--max-length=5",
+        ]
+    )
+
+    assert code == 0
+    assert capfd.readouterr().out == f"{tmp_path / '3'}\n"
+    found = Served(tmp_path / "3")("n_best", text=["laut"])
+    # Of two beams there are no four best.
+    assert found["translations"].shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--run-dir=nowhere"], "Expected a run directory with a config.json"),
+        (["--version=0"], "Expected a version of at least 1, received 0"),
+        (["--average=0"], "Expected at least 1 checkpoint to average"),
+        (["--beam-size=0"], "`beam_size` must be at least 1"),
+        (["--n-best=7"], "`n_best` must be from 1 to `beam_size`"),
+        (["--n-best=0"], "Received: n_best=0"),
+        (["--max-source-length=1"], "`max_source_length` must be at least 2"),
+        (["--length-penalty=-1"], "`length_penalty` must be at least 0"),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence_and_exit_code_2(
+    small_run, tmp_path, capsys, arguments, message
+):
+    output = tmp_path / "exported"
+    code = export_command.main(
+        [f"--run-dir={small_run}", f"--output={output}", *arguments]
+    )
+
+    assert code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    errors = [
+        line for line in printed.err.splitlines() if line.startswith("error: ")
+    ]
+    assert len(errors) == 1 and message in errors[0]
+    assert not output.exists()
+
+
+def test_an_unknown_flag_exits_with_2(capsys):
+    with pytest.raises(SystemExit) as error:
+        export_command.main(["--run-dir=r", "--output=o", "--beams=3"])
+    assert error.value.code == 2
+    assert "--beams=3" in capsys.readouterr().err

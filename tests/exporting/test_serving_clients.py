@@ -1,0 +1,230 @@
+"""The clients and the compose file of examples/serving.
+
+The clients run as processes against `prediction_server.py`, which stands in for
+TensorFlow Serving.
+"""
+
+import json
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+import tensorflow as tf
+import yaml
+
+from keras_transformer.exporting.serving_kit import ServingKit
+
+ROOT = pathlib.Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "serving"
+TEXTS = ["ein kleiner Hund bellt", "", "über die Wiese 😀"]
+
+
+@pytest.fixture(scope="module")
+def ports(exported):
+    """The server's gRPC port and REST port, by client."""
+    server = subprocess.Popen(
+        [
+            sys.executable,
+            ROOT / "tests" / "prediction_server.py",
+            exported,
+            "small",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with server:
+        grpc_port, rest_port = server.stdout.readline().split()
+        yield {"grpc_client.py": grpc_port, "rest_client.py": rest_port}
+        server.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def expected(served):
+    found = served("serving_default", text=TEXTS)
+    return [text.decode() for text in found["translation"]]
+
+
+def ask(client, *arguments):
+    return subprocess.run(
+        [sys.executable, EXAMPLES / client, *arguments],
+        capture_output=True,
+        text=True,
+        # Without this package.
+        cwd="/",
+        env={"PATH": "", "PYTHONIOENCODING": "utf-8"},
+    )
+
+
+@pytest.mark.parametrize("client", ["grpc_client.py", "rest_client.py"])
+def test_a_client_prints_a_translation_a_line(ports, expected, client):
+    found = ask(
+        client, "--model=small", f"--server=localhost:{ports[client]}", *TEXTS
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout == "".join(f"{text}\n" for text in expected)
+
+
+@pytest.mark.parametrize("client", ["grpc_client.py", "rest_client.py"])
+def test_a_server_that_is_not_there_is_one_sentence(client):
+    with socket.socket() as taken:
+        # Bound but not listening: nobody else can answer there.
+        taken.bind(("127.0.0.1", 0))
+        server = f"127.0.0.1:{taken.getsockname()[1]}"
+        found = ask(client, "--model=small", f"--server={server}", "Hund")
+    assert (found.returncode, found.stdout) == (1, "")
+    assert re.fullmatch(
+        f"error: no translation from {server} .*; is TensorFlow Serving .*\n",
+        found.stderr,
+    )
+
+
+@pytest.mark.parametrize("client", ["grpc_client.py", "rest_client.py"])
+def test_an_unknown_model_is_one_sentence(ports, client):
+    server = f"localhost:{ports[client]}"
+    found = ask(client, "--model=large", f"--server={server}", "Hund")
+    assert (found.returncode, found.stdout) == (1, "")
+    assert re.fullmatch(f"error: .*{server} .*Latest.large.*\n", found.stderr)
+
+
+def post(port, body):
+    request = urllib.request.Request(
+        f"http://localhost:{port}/v1/models/small:predict",
+        json.dumps(body).encode(),
+    )
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)
+
+
+def test_rows_and_columns_give_the_same(ports, expected):
+    # The two forms of the documentation; README.md shows both.
+    port = ports["rest_client.py"]
+    rows = post(port, {"instances": TEXTS})["predictions"]
+    assert [row["translation"] for row in rows] == expected
+    named = post(port, {"instances": [{"text": text} for text in TEXTS]})
+    assert named["predictions"] == rows
+    columns = post(port, {"inputs": {"text": TEXTS}})["outputs"]
+    assert columns == {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def test_the_other_signatures_answer_over_rest(ports, served):
+    port = ports["rest_client.py"]
+    found = post(
+        port, {"signature_name": "n_best", "inputs": {"text": ["Hund", " "]}}
+    )["outputs"]
+    assert len(found["translations"][0]) == 3
+    # A blank text has one translation; Python's JSON reads -Infinity.
+    assert found["scores"][1] == [0, float("-inf"), float("-inf")]
+    pair = {"source": "Hund", "target": "dog"}
+    (row,) = post(port, {"signature_name": "score", "instances": [pair]})[
+        "predictions"
+    ]
+    answer = served("score", source=["Hund"], target=["dog"])
+    assert row["score"] == pytest.approx(answer["score"][0], rel=1e-4)
+    assert row["num_tokens"] == answer["num_tokens"][0]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"text": ["Hund"]}, {"inputs": {"texts": ["Hund"]}}, {"instances": [7]}],
+)
+def test_the_stand_in_refuses_what_is_not_documented(ports, body):
+    with pytest.raises(urllib.error.HTTPError) as error:
+        post(ports["rest_client.py"], body)
+    assert error.value.code == 400
+
+
+@pytest.mark.slow
+def test_a_c_program_translates(exported, served, expected, tmp_path):
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        # Python and make are all that the tests may ask for.
+        return
+    packages = pathlib.Path(tf.sysconfig.get_lib()).parent
+    library = packages / "tensorflow"
+    # As README.md says.
+    subprocess.run(
+        [
+            compiler,
+            *("-std=c11", "-Wall", "-Wextra", "-Werror"),
+            *("-o", tmp_path / "translate", EXAMPLES / "translate.c"),
+            *(f"-I{library}/include", f"-L{library}"),
+            *("-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2"),
+            f"-Wl,-rpath,{library}",
+        ],
+        check=True,
+    )
+    signature = served.signatures["serving_default"]
+    operators = "tensorflow_text/python/ops/_sentencepiece_tokenizer.so"
+
+    found = subprocess.run(
+        [
+            tmp_path / "translate",
+            exported,
+            packages / operators,
+            signature.inputs["text"].name,
+            signature.outputs["translation"].name,
+            *TEXTS,
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+        # No Python to be found.
+        env={"PATH": ""},
+    )
+
+    assert found.stdout.splitlines() == expected
+
+
+def compose(environment):
+    """The service, its variables replaced as Docker Compose does it."""
+    text = re.sub(
+        r"\$\{(\w+):-([^}]*)\}",
+        lambda found: environment.get(found[1]) or found[2],
+        (EXAMPLES / "compose.yaml").read_text(),
+    )
+    assert "$" not in text
+    (service,) = yaml.safe_load(text)["services"].values()
+    return service
+
+
+@pytest.mark.parametrize(
+    "environment, name",
+    [({}, "demo"), ({"EXPORT": "/exports/ende", "NAME": "ende"}, "ende")],
+)
+def test_the_compose_file_names_what_export_writes(environment, name, exported):
+    service = compose(environment)
+    assert service["image"].startswith("tensorflow/serving:")
+    # Where TensorFlow Serving listens, and where the clients ask.
+    assert service["ports"] == ["8500:8500", "8501:8501"]
+    for client, port in ("grpc_client.py", 8500), ("rest_client.py", 8501):
+        assert f'"localhost:{port}"' in (EXAMPLES / client).read_text()
+    (volume,) = service["volumes"]
+    folder, inside, mode = volume.split(":")
+    assert mode == "ro"
+    if not environment:
+        # As make demo exports, seen from the compose file.
+        assert (EXAMPLES / folder).resolve() == ROOT / "exported" / "demo"
+    config = ServingKit.plan(folder).models_config()
+    assert f'name: "{name}"' in config
+    assert f'base_path: "{inside}"' in config
+    flags = dict(flag.split("=") for flag in service["command"])
+    assert flags.pop("--enable_batching") == "true"
+    assert int(flags.pop("--rest_api_timeout_in_ms")) >= 30_000
+    files = {
+        flags.pop("--model_config_file"),
+        flags.pop("--batching_parameters_file"),
+    }
+    assert not flags
+    assert files == {
+        f"{inside}/{path.name}"
+        for path in exported.parent.iterdir()
+        if path.is_file()
+    }

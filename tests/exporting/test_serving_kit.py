@@ -1,0 +1,264 @@
+"""The files for TensorFlow Serving, read as TensorFlow Serving reads them."""
+
+import os
+
+import pytest
+import tensorflow as tf
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    text_format,
+    wrappers_pb2,
+)
+from tensorflow_serving.apis import prediction_log_pb2
+from tensorflow_serving.config import model_server_config_pb2
+
+import export as export_command
+from keras_transformer.config import UserError
+from keras_transformer.exporting import saved_model as serving
+from keras_transformer.exporting import serving_kit
+from keras_transformer.exporting.serving_kit import ServingKit
+from keras_transformer.translation.translator import SearchOptions
+
+
+def batching_parameters():
+    """TensorFlow Serving's message, which its Python package does not bring.
+
+    The fields are those of session_bundle_config.proto.
+    """
+    file = descriptor_pb2.FileDescriptorProto(
+        name="batching.proto",
+        package="tensorflow.serving",
+        syntax="proto3",
+        dependency=[wrappers_pb2.DESCRIPTOR.name],
+    )
+    message = file.message_type.add(name="BatchingParameters")
+    kinds = descriptor_pb2.FieldDescriptorProto
+    for number, name in enumerate(
+        (
+            "max_batch_size",
+            "batch_timeout_micros",
+            "max_enqueued_batches",
+            "num_batch_threads",
+        ),
+        start=1,
+    ):
+        message.field.add(
+            name=name,
+            number=number,
+            label=kinds.LABEL_OPTIONAL,
+            type=kinds.TYPE_MESSAGE,
+            type_name=".google.protobuf.Int64Value",
+        )
+    message.field.add(
+        name="allowed_batch_sizes",
+        number=6,
+        label=kinds.LABEL_REPEATED,
+        type=kinds.TYPE_INT64,
+    )
+    pool = descriptor_pool.DescriptorPool()
+    wrappers = descriptor_pb2.FileDescriptorProto()
+    wrappers_pb2.DESCRIPTOR.CopyToProto(wrappers)
+    pool.Add(wrappers)
+    pool.Add(file)
+    return message_factory.GetMessageClass(
+        pool.FindMessageTypeByName("tensorflow.serving.BatchingParameters")
+    )()
+
+
+def read_batching(output):
+    return text_format.Parse(
+        (output / "batching_parameters.txt").read_text(), batching_parameters()
+    )
+
+
+def read_models(output):
+    return text_format.Parse(
+        (output / "models.config").read_text(),
+        model_server_config_pb2.ModelServerConfig(),
+    )
+
+
+def read_warmup(version):
+    """The requests: `(model, signature, inputs)`, the inputs as arrays."""
+    path = version / "assets.extra" / "tf_serving_warmup_requests"
+    for record in tf.data.TFRecordDataset(str(path)):
+        log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        assert log.WhichOneof("log_type") == "predict_log"
+        spec = log.predict_log.request.model_spec
+        inputs = log.predict_log.request.inputs
+        yield (
+            spec.name,
+            spec.signature_name,
+            {name: tf.make_ndarray(inputs[name]) for name in inputs},
+        )
+
+
+def test_the_batching_file_is_what_the_server_expects(exported):
+    found = read_batching(exported.parent)
+    assert found.max_batch_size.value == 32
+    # Less than a translation takes, and enough for another request to arrive.
+    assert 1_000 <= found.batch_timeout_micros.value <= 50_000
+    assert found.num_batch_threads.value >= 1
+    assert found.max_enqueued_batches.value >= found.num_batch_threads.value
+    assert not found.allowed_batch_sizes
+
+
+def test_the_models_file_serves_the_folder_under_its_name(exported):
+    found = read_models(exported.parent)
+    (model,) = found.model_config_list.config
+    name = exported.parent.name
+    assert model.name == name
+    assert model.base_path == f"/models/{name}"
+    assert model.model_platform == "tensorflow"
+    # No policy: the server takes the highest version.
+    assert not model.HasField("model_version_policy")
+
+
+def test_the_warm_up_plays_in_the_loader_of_the_server(exported, served):
+    seen = {}
+    for model, signature, inputs in read_warmup(exported):
+        assert model == exported.parent.name
+        (size,) = {len(values) for values in inputs.values()}
+        answer = served(signature, **inputs)
+        assert {len(values) for values in answer.values()} == {size}
+        texts = {text for values in inputs.values() for text in values}
+        seen.setdefault(signature, []).append((size, texts))
+
+    assert set(seen) == set(served.signatures)
+    limit = read_batching(exported.parent).max_batch_size.value
+    for requests in seen.values():
+        assert {1, limit} == {size for size, _ in requests}
+        # Short and long text, alone and together.
+        lengths = [sorted(map(len, texts)) for _, texts in requests]
+        short, long = lengths[-1][0], lengths[-1][-1]
+        assert long > 8 * short
+        assert [short] in lengths and [long] in lengths
+    # The server refuses a file with more.
+    assert sum(map(len, seen.values())) <= 1_000
+
+
+def test_texts_of_the_warm_up_are_not_cut_by_default(small_translator):
+    longest = small_translator.tokenizer.tokenize([serving_kit.LONG_TEXT])
+    # Even a vocabulary of next to nothing but bytes.
+    assert longest.row_lengths()[0] <= 2 * 256
+
+
+def test_a_later_version_adapts_to_the_files_that_are_there(
+    small_translator, tmp_path
+):
+    options = SearchOptions(beam_size=1, max_source_length=7)
+    kit = ServingKit.plan(tmp_path, name="ende", max_batch_size=3)
+    serving.export(small_translator, tmp_path, 1, options, kit)
+    batching = tmp_path / "batching_parameters.txt"
+    models = tmp_path / "models.config"
+    assert read_batching(tmp_path).max_batch_size.value == 3
+    assert read_models(tmp_path).model_config_list.config[0].name == "ende"
+    # An operator tunes both.
+    batching.write_text("max_batch_size {\n  value: 5 # was 3\n}\n")
+    models.write_text(models.read_text() + "# pinned\n")
+
+    second = serving.export(small_translator, tmp_path, 2, options)
+
+    assert batching.read_text() == "max_batch_size {\n  value: 5 # was 3\n}\n"
+    assert models.read_text().endswith("# pinned\n")
+    sizes = {
+        len(values)
+        for _, _, inputs in read_warmup(second)
+        for values in inputs.values()
+    }
+    assert sizes == {1, 5}
+    assert sorted(os.listdir(tmp_path)) == [
+        "1",
+        "2",
+        "batching_parameters.txt",
+        "models.config",
+    ]
+
+
+def test_the_name_is_that_of_the_folder(tmp_path, monkeypatch):
+    assert ServingKit.plan(tmp_path / "de-en").name == "de-en"
+    assert ServingKit.plan(f"{tmp_path}/de-en/").name == "de-en"
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert ServingKit.plan(".").name == "here"
+
+
+def test_any_name_that_fits_a_url_is_read_back(tmp_path):
+    for name in ('quo"te', "back\\slash", "größe", "with space"):
+        text = ServingKit(name, 1).models_config()
+        found = text_format.Parse(
+            text, model_server_config_pb2.ModelServerConfig()
+        )
+        assert found.model_config_list.config[0].name == name
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a:predict"])
+def test_a_name_that_no_url_can_hold_is_refused(tmp_path, name):
+    with pytest.raises(UserError, match="model name without / and :"):
+        ServingKit.plan(tmp_path, name=name)
+
+
+def test_a_batch_size_below_1_is_refused(tmp_path):
+    with pytest.raises(UserError, match="at least 1, received 0"):
+        ServingKit.plan(tmp_path, max_batch_size=0)
+
+
+def test_another_batch_size_than_in_the_file_is_refused(tmp_path):
+    # The server would not load a version whose warm-up is larger.
+    (tmp_path / "batching_parameters.txt").write_text(
+        ServingKit("demo", 8).batching_parameters()
+    )
+    assert ServingKit.plan(tmp_path).max_batch_size == 8
+    assert ServingKit.plan(tmp_path, max_batch_size=8).max_batch_size == 8
+    with pytest.raises(UserError) as error:
+        ServingKit.plan(tmp_path, max_batch_size=9)
+    assert "has max_batch_size 8, this command says 9" in str(error.value)
+
+
+def test_a_batching_file_without_a_size_is_refused(tmp_path):
+    (tmp_path / "batching_parameters.txt").write_text(
+        "# max_batch_size { value: 4 }\nnum_batch_threads { value: 2 }\n"
+    )
+    with pytest.raises(UserError, match="Expected max_batch_size { value: N }"):
+        ServingKit.plan(tmp_path)
+
+
+def test_the_command_passes_name_and_size_on(small_run, tmp_path, capsys):
+    code = export_command.main(
+        [
+            f"--run-dir={small_run}",
+            f"--output={tmp_path}",
+            "--average=1",
+            "--beam-size=1",
+            "--name=ende",
+            "--max-batch-size=3",
+        ]
+    )
+
+    assert code == 0
+    assert capsys.readouterr().out == f"{tmp_path / '1'}\n"
+    assert read_models(tmp_path).model_config_list.config[0].name == "ende"
+    found = list(read_warmup(tmp_path / "1"))
+    assert {name for name, _, _ in found} == {"ende"}
+    assert max(len(inputs.popitem()[1]) for _, _, inputs in found) == 3
+
+
+@pytest.mark.parametrize(
+    "argument, message",
+    [
+        ("--max-batch-size=0", "Expected a batch of at least 1, received 0"),
+        ("--name=a/b", "Expected a model name without / and :"),
+    ],
+)
+def test_a_wrong_argument_ends_before_any_work(
+    small_run, tmp_path, capsys, argument, message
+):
+    output = tmp_path / "exported"
+    code = export_command.main(
+        [f"--run-dir={small_run}", f"--output={output}", argument]
+    )
+    assert code == 2
+    assert message in capsys.readouterr().err
+    assert not output.exists()

@@ -1,0 +1,134 @@
+"""The weights that later verbs take: averages of checkpoints or updates."""
+
+import logging
+
+import keras
+import numpy as np
+import pytest
+from tiny_run import make_model, train, write_run
+
+from keras_transformer.runs import averaging
+from keras_transformer.runs import checkpoints
+from keras_transformer.runs.averaging import MovingAverage
+from keras_transformer.config import UserError
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    """A run directory with three checkpoints of other weights each."""
+    return write_run(tmp_path)
+
+
+def test_the_average_is_the_mean_of_the_newest(run_dir):
+    model = averaging.load_model(run_dir, average=2)
+    two, three = (make_model(seed).get_weights() for seed in (2, 3))
+    for mean, a, b in zip(model.get_weights(), two, three, strict=True):
+        np.testing.assert_allclose(mean, (a + b) / 2, atol=1e-7)
+
+
+def test_fewer_checkpoints_than_asked_are_averaged_with_a_word(run_dir, caplog):
+    with caplog.at_level(logging.WARNING):
+        model = averaging.load_model(run_dir, average=5)
+    assert "Averaging 3 checkpoints instead of 5" in caplog.text
+    expected = np.mean(
+        [make_model(seed).get_weights()[0] for seed in (1, 2, 3)], axis=0
+    )
+    np.testing.assert_allclose(model.get_weights()[0], expected, atol=1e-7)
+
+
+def test_a_directory_that_is_no_run_is_an_error(tmp_path):
+    with pytest.raises(UserError, match="Expected a run directory"):
+        averaging.load_model(tmp_path / "nowhere")
+
+
+def test_a_run_without_checkpoints_is_an_error(run_dir):
+    for path in checkpoints.list_checkpoints(run_dir):
+        for file in path.iterdir():
+            file.unlink()
+        path.rmdir()
+    with pytest.raises(UserError, match="has no checkpoint yet"):
+        averaging.load_model(run_dir)
+
+
+def test_averaging_nothing_is_an_error(run_dir):
+    with pytest.raises(UserError, match="at least 1 .* received 0"):
+        averaging.load_model(run_dir, average=0)
+
+
+def test_a_run_with_a_moving_average_is_loaded_with_that(tmp_path, caplog):
+    write_run(tmp_path, ema=0.9)
+    with caplog.at_level(logging.INFO):
+        model = averaging.load_model(tmp_path)
+    newest = tmp_path / "checkpoints" / "step-000000003"
+    assert caplog.messages == [
+        f"Taking the moving average of the weights in {newest}."
+    ]
+    for found, expected in zip(
+        model.get_weights(), make_model(13).get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_an_average_that_is_asked_for_is_one_of_checkpoints(tmp_path):
+    write_run(tmp_path, ema=0.9)
+    model = averaging.load_model(tmp_path, average=2)
+    two, three = (make_model(seed).get_weights() for seed in (2, 3))
+    for mean, a, b in zip(model.get_weights(), two, three, strict=True):
+        np.testing.assert_allclose(mean, (a + b) / 2, atol=1e-7)
+    paths = averaging.averaged_checkpoints(tmp_path, average=2)
+    assert [path.name[-1] for path in paths] == ["2", "3"]
+
+
+def test_a_run_is_loaded_with_as_many_checkpoints_as_its_recipe_says(run_dir):
+    # The recipe says five; there are three.
+    paths = averaging.averaged_checkpoints(run_dir)
+    assert [path.name[-1] for path in paths] == ["1", "2", "3"]
+    expected = np.mean(
+        [make_model(seed).get_weights()[0] for seed in (1, 2, 3)], axis=0
+    )
+    found = averaging.load_model(run_dir).get_weights()[0]
+    np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
+def test_a_moving_average_that_is_not_there_is_an_error(run_dir):
+    newest = checkpoints.list_checkpoints(run_dir)[-1]
+    with pytest.raises(
+        UserError, match="Expected a moving average in .*000003"
+    ):
+        checkpoints.read_moving_average(newest)
+
+
+def test_shares_of_the_moving_average_fall_by_its_factor():
+    model = make_model(seed=1)
+    average = MovingAverage(model, 0.7)
+    trained = []
+    keep = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: trained.append(
+            model.get_weights()
+        )
+    )
+    train(model, steps=5, callbacks=[average, keep])
+    # The weights before the first update have no share.
+    shares = np.array([0.7**4, 0.7**3, 0.7**2, 0.7, 1.0])
+    shares /= shares.sum()
+    for i, variable in enumerate(average.variables):
+        steps = np.stack([weights[i] for weights in trained])
+        expected = np.tensordot(shares, steps.astype("float64"), 1)
+        np.testing.assert_allclose(variable, expected, atol=1e-6)
+    moved = trained[-1][0] - average.variables[0].numpy()
+    assert np.abs(moved).max() > 1e-3
+
+
+def test_the_moving_average_is_lent_and_the_weights_come_back():
+    model = make_model(seed=1)
+    average = MovingAverage(make_model(seed=2), 0.7)
+    average.set_model(model)
+    before = model.get_weights()
+    with pytest.raises(KeyboardInterrupt), average.in_use():
+        for a, b in zip(
+            model.get_weights(), make_model(seed=2).get_weights(), strict=True
+        ):
+            np.testing.assert_array_equal(a, b)
+        raise KeyboardInterrupt
+    for a, b in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -1,0 +1,161 @@
+import logging
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+from tiny_run import make_model, train, write_run
+
+from keras_transformer.runs import checkpoints
+from keras_transformer.runs.averaging import MovingAverage
+from keras_transformer.runs.checkpoints import Progress
+from keras_transformer.config import UserError
+
+
+def everything(model):
+    """All that decides how a training goes on."""
+    seeds = [
+        layer.seed_generator.state
+        for layer in model._flatten_layers()
+        if hasattr(layer, "seed_generator")
+    ]
+    assert len(seeds) == 2 + 2 + 3  # Dropouts: embeddings, encoder, decoder.
+    state = [*model.variables, *model.optimizer.variables, *seeds]
+    return [np.array(variable) for variable in state]
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    """A run directory with three checkpoints of other weights each."""
+    return write_run(tmp_path)
+
+
+def test_a_restored_model_goes_on_exactly_like_the_saved_one(tmp_path):
+    model = make_model(seed=1)
+    train(model, steps=2)
+    checkpoints.save_checkpoint(tmp_path, model, Progress(2, 3.5))
+    restored = make_model(seed=2)
+    progress = checkpoints.restore_checkpoint(tmp_path, restored)
+    train(model, steps=2)
+    train(restored, steps=2)
+
+    assert progress == Progress(2, 3.5)
+    for one, other in zip(everything(model), everything(restored), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_moving_average_goes_on_exactly_too(tmp_path):
+    model, restored = make_model(seed=1), make_model(seed=2)
+    averages = [MovingAverage(x, 0.7) for x in (model, restored)]
+    train(model, steps=2, callbacks=[averages[0]])
+    checkpoints.save_checkpoint(
+        tmp_path, model, Progress(2), average=averages[0].variables
+    )
+    checkpoints.restore_checkpoint(tmp_path, restored, averages[1].variables)
+    for one, average in zip((model, restored), averages, strict=True):
+        train(one, steps=2, callbacks=[average])
+    for one, other in zip(*(x.variables for x in averages), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_without_a_checkpoint_training_starts_at_nothing(tmp_path):
+    model = make_model(seed=1)
+    assert checkpoints.restore_checkpoint(tmp_path, model) == Progress(0, 0.0)
+
+
+def test_only_the_newest_checkpoints_are_kept(tmp_path):
+    model = make_model(seed=1)
+    for step in (5, 10, 100, 20):
+        checkpoints.save_checkpoint(tmp_path, model, Progress(step), keep=3)
+    names = [path.name for path in checkpoints.list_checkpoints(tmp_path)]
+    assert names == ["step-000000010", "step-000000020", "step-000000100"]
+
+
+def test_a_write_that_fails_leaves_nothing_and_hides_nothing(
+    run_dir, monkeypatch
+):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoints.np, "savez", full)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoints.save_checkpoint(run_dir, make_model(4), Progress(4))
+    names = {path.name for path in (run_dir / "checkpoints").iterdir()}
+    assert names == {"step-000000001", "step-000000002", "step-000000003"}
+
+
+def test_too_little_space_is_noticed_before_anything_is_written(
+    run_dir, monkeypatch
+):
+    free = shutil.disk_usage(run_dir)._replace(free=100)
+    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda path: free)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoints.save_checkpoint(run_dir, make_model(4), Progress(4))
+    assert len(list((run_dir / "checkpoints").iterdir())) == 3
+
+
+def test_the_optimizer_is_written_once(run_dir):
+    with h5py.File(
+        run_dir / "checkpoints" / "step-000000003" / "model.weights.h5"
+    ) as file:
+        assert "optimizer" not in file
+        assert "embedding" in file
+
+
+def test_a_half_written_folder_is_no_checkpoint(run_dir):
+    (run_dir / "checkpoints" / ".partial-step-000000009").mkdir()
+    assert [p.name for p in checkpoints.list_checkpoints(run_dir)][-1] == (
+        "step-000000003"
+    )
+
+
+def test_what_a_killed_process_left_is_removed(run_dir):
+    (run_dir / "logs").mkdir()
+    whole = sorted(run_dir.rglob("*"))
+    folder = run_dir / "checkpoints" / ".partial-step-000000009"
+    folder.mkdir()
+    (folder / "training.npz").write_bytes(b"PK")
+    (run_dir / "logs" / ".partial-history.csv").write_text("step")
+    (run_dir / ".partial-averaged.weights.h5").write_bytes(b"")
+    checkpoints.remove_leftovers(run_dir)
+    assert sorted(run_dir.rglob("*")) == whole
+
+
+@pytest.mark.parametrize(
+    "file", ["model.weights.h5", "training.npz", "state.json"]
+)
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
+    run_dir, caplog, file
+):
+    damaged = run_dir / "checkpoints" / "step-000000003" / file
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    damaged.write_bytes(content)
+    model = make_model(seed=9)
+    with caplog.at_level(logging.WARNING):
+        progress = checkpoints.restore_checkpoint(run_dir, model)
+    assert progress.step == 2
+    # Out of the way, so that it neither counts nor stands for the newest.
+    assert [p.name[-1] for p in checkpoints.list_checkpoints(run_dir)] == [
+        "1",
+        "2",
+    ]
+    assert "damaged checkpoint" in caplog.text
+    assert "step-000000003" in caplog.text
+    np.testing.assert_array_equal(
+        model.get_weights()[0], make_model(seed=2).get_weights()[0]
+    )
+
+
+def test_a_truncated_checkpoint_is_damaged_too(run_dir):
+    path = run_dir / "checkpoints" / "step-000000003" / "model.weights.h5"
+    path.write_bytes(path.read_bytes()[:1000])
+    progress = checkpoints.restore_checkpoint(run_dir, make_model(seed=9))
+    assert progress.step == 2
+
+
+def test_nothing_but_damaged_checkpoints_is_an_error(run_dir):
+    for path in (run_dir / "checkpoints").glob("*/state.json"):
+        path.unlink()
+    with pytest.raises(UserError, match="Every checkpoint in .* is damaged"):
+        checkpoints.restore_checkpoint(run_dir, make_model(seed=9))

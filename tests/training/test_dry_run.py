@@ -1,0 +1,209 @@
+import dataclasses
+import itertools
+import pathlib
+import re
+
+import numpy as np
+import paper
+import pytest
+import toy_training
+from run_config import make_run
+from toy_training import run
+
+import train
+from keras_transformer.config import PRESETS
+from keras_transformer.data.batching import BatchPlan
+from keras_transformer.data.corpora import Corpus
+from keras_transformer.data.records import Side, TokenisedCorpus
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.training import dry_run, estimates
+
+
+def arguments(corpus, run_dir, *more):
+    return toy_training.arguments(corpus, run_dir, "--dry-run", *more)
+
+
+def figures(output):
+    """The rows of a table: label, figure, what follows it."""
+    rows = re.findall(r"(?m)^  (\S.*?)  +(\S+)(?:  (.*))?$", output)
+    return [(label, float(x.replace(",", "")), note) for label, x, note in rows]
+
+
+def figure(output, label, which=0):
+    return [x for name, x, _ in figures(output) if name == label][which]
+
+
+@pytest.fixture(scope="module")
+def dry(corpus, tmp_path_factory):
+    """Standard output of a dry run, and where the run would have gone."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        printed = []
+        patch.setattr("builtins.print", lambda *a, **k: printed.append(a[0]))
+        assert run(*arguments(corpus, folder / "run")) == 0
+    return "\n".join(printed), folder
+
+
+def test_a_dry_run_tells_size_tokens_memory_and_time(dry):
+    output, _ = dry
+    # demo: N 2, d_model 128, d_ff 256, h 4, d_k and d_v 32.
+    vocabulary = int(figure(output, "vocabulary"))
+    assert 260 < vocabulary <= 300
+    count = paper.parameter_count(vocabulary, 2, 128, 256, 4, 32, 32)
+    assert figure(output, "parameters") == count
+    assert 100 < figure(output, "source tokens") <= 256
+    assert 100 < figure(output, "target tokens") <= 256
+    assert 0 < figure(output, "padding") < 50
+    assert figure(output, "weights") == round(4 * count / 1e6)
+    assert figure(output, "Adam's moments") == round(8 * count / 1e6)
+    seconds = figure(output, "seconds a step")
+    assert seconds > 0
+    hours = seconds * PRESETS["demo"].training.steps / 3600
+    assert figure(output, "hours") == pytest.approx(hours, rel=0.01)
+    step, whole = figure(output, "FLOPs"), figure(output, "FLOPs", 1)
+    steps = PRESETS["demo"].training.steps
+    assert whole == pytest.approx(steps * step, rel=0.01)
+
+
+def test_a_dry_run_writes_nothing(dry):
+    _, folder = dry
+    assert list(folder.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def begun(corpus, tmp_path_factory):
+    """A run directory as it is when training begins."""
+    run_dir = tmp_path_factory.mktemp("runs") / "begun"
+    argv = arguments(corpus, run_dir)
+    argv.remove("--dry-run")
+    args = train.parse_args(argv)
+    run_dir.mkdir()
+    configuration = train.run_config(args)
+    # A vocabulary of other text, so that one can tell which was used.
+    words = (f"word {number}" for number in range(1_000))
+    tokenizer = Tokenizer.train(words, 281, run_dir / "tokenizer.model")
+    model = dataclasses.replace(
+        configuration.model, vocab_size=tokenizer.vocab_size
+    )
+    dataclasses.replace(configuration, model=model).save(run_dir)
+    return run_dir, tokenizer.vocab_size
+
+
+def state(run_dir):
+    return {p: p.stat().st_mtime_ns for p in sorted(run_dir.rglob("*"))}
+
+
+def test_a_dry_run_of_a_run_takes_its_vocabulary_and_leaves_it_alone(
+    corpus, begun, capsys
+):
+    run_dir, vocab_size = begun
+    before = state(run_dir)
+    more = ("--strategy", "mirrored", "--accumulate", "2")
+    assert run(*arguments(corpus, run_dir, *more)) == 0
+    output = capsys.readouterr().out
+    assert state(run_dir) == before
+    assert figure(output, "vocabulary") == vocab_size
+    assert "micro-batches: 2" in output
+
+
+def test_a_dry_run_refuses_what_the_run_would(corpus, begun, capsys):
+    run_dir, _ = begun
+    assert run(*arguments(corpus, run_dir, "--seed", "2")) == 2
+    assert "seed = 1, this command says 2" in capsys.readouterr().err
+    assert run(*arguments(corpus / "nowhere", run_dir)) == 2
+    assert "which is no folder" in capsys.readouterr().err
+    argv = arguments(corpus, run_dir, "--strategy", "multiworker")
+    assert run(*argv) == 2
+    output = capsys.readouterr()
+    assert "Expected one machine for --dry-run" in output.err
+    assert output.out == ""
+
+
+def test_the_head_of_an_endless_corpus_ends():
+    corpus = Corpus(
+        "endless",
+        "en",
+        "de",
+        ("train",),
+        lambda _: itertools.repeat(("a", "b")),
+    )
+    assert sum(1 for _ in dry_run.head(corpus).pairs("train")) == 20_000
+
+
+def run_of(preset):
+    recipe = PRESETS[preset]
+    return make_run(recipe.model, recipe.training, preset=preset)
+
+
+def plan_of(source, target, batch_tokens):
+    nothing = np.zeros(0, np.uint16)
+    sides = (
+        Side(nothing, np.array(x, np.int32), nothing) for x in (source, target)
+    )
+    return BatchPlan(TokenisedCorpus(*sides), batch_tokens)
+
+
+def test_costs_are_means_and_the_largest_shape_by_hand():
+    # 32 pairs of 4 tokens and 5, 16 rows to a batch of 80: two batches, each
+    # (16, 4, 5), of which either of two replicas takes 8 rows.
+    plan = plan_of([4] * 32, [5] * 32, 80)
+    run = run_of("tiny")
+    costs = dry_run.count(run, plan, replicas=2)
+    assert costs.source_tokens == 64
+    assert costs.target_tokens == 80
+    assert costs.flops == estimates.step_flops(run.model, 16, 4, 5)
+    assert costs.largest == (8, 4, 5)
+    assert costs.memory == estimates.memory(run.model, 8, 4, 5)
+
+
+def test_time_is_scaled_from_the_rows_that_were_measured():
+    plan = plan_of([4] * 32, [5] * 32, 80)
+    run = run_of("base")
+    costs = dry_run.count(run, plan)
+    measured = dry_run.Measured((4, 4, 5), whole=False, seconds=0.5)
+    output = dry_run.report(run, plan, costs, measured)
+    assert "scaled by FLOPs" in output
+    # Four times the rows, four times the FLOPs; 100,000 steps.
+    assert figure(output, "seconds a step") == 2
+    assert figure(output, "target tokens/s") == 80 / 2
+    assert figure(output, "hours") == 55.6
+
+
+@pytest.mark.parametrize(
+    "preset, days, flops", [("base", 0.5, 3.3e18), ("big", 3.5, 2.3e19)]
+)
+def test_the_papers_flops_are_shown_beside_ours(preset, days, flops):
+    # Eight GPUs at 9.5 TFLOPS for so many days, to two digits.
+    by_hand = 8 * 9.5e12 * days * 86_400
+    assert by_hand == pytest.approx(flops, rel=0.01)
+    plan = plan_of([4] * 32, [5] * 32, 80)
+    run = run_of(preset)
+    measured = dry_run.Measured((16, 4, 5), whole=True, seconds=0.5)
+    output = dry_run.report(run, plan, dry_run.count(run, plan), measured)
+    assert figure(output, "the paper's") == flops
+    assert "scaled" not in output
+
+
+def test_lengths_of_a_head_are_planned_as_often_as_they_come(
+    corpus, tmp_path, monkeypatch
+):
+    run = run_of("demo")
+    run = dataclasses.replace(run, corpus=str(corpus))
+    tokenizer = Tokenizer.train(["one two"], 264, tmp_path / "t.model")
+    pairs = [("one two", "eins")] * 30
+    source = Corpus("thirty", "en", "de", ("train",), lambda _: iter(pairs))
+    plan, whole = dry_run.make_plan(run, source, tokenizer, tmp_path / "all")
+    assert whole
+    assert len(plan.corpus) == 30
+    monkeypatch.setattr(dry_run, "HEAD_PAIRS", 30)
+    plan, whole = dry_run.make_plan(run, source, tokenizer, tmp_path / "head")
+    assert not whole
+    assert len(plan.corpus) == 30 * dry_run.REPEATS
+    lengths = plan.corpus.source_lengths
+    assert lengths.sum() == dry_run.REPEATS * lengths[:30].sum()
+
+
+def test_a_recipe_of_the_paper_can_be_asked_for_what_it_costs():
+    args = train.parse_args(["@recipes/wmt14-en-de-base.args", "--dry-run"])
+    assert args.dry_run
+    assert pathlib.Path("runs/wmt14-en-de-base") == args.run_dir

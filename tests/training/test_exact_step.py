@@ -1,0 +1,169 @@
+"""Training on several replicas; whole runs by workers are in test_workers."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from free_ports import free_ports
+from train_replicas import KERAS_SHARES, WAYS
+
+from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.training.exact_step import ExactTransformer
+
+SCRIPT = pathlib.Path(__file__).parents[1] / "train_replicas.py"
+
+
+def start(strategy, output, tf_config=None):
+    output.mkdir()
+    environment = {"PYTHONPATH": ".", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    if tf_config:
+        environment["TF_CONFIG"] = json.dumps(tf_config)
+    return subprocess.Popen(
+        [sys.executable, SCRIPT, strategy, output],
+        cwd=SCRIPT.parents[1],
+        env={**os.environ, **environment},
+    )
+
+
+def load(output):
+    return {path.stem: dict(np.load(path)) for path in output.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """What each way of training on one replica comes to."""
+    output = tmp_path_factory.mktemp("replicas") / "one"
+    assert start("none", output).wait() == 0
+    return load(output)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """The same on two devices."""
+    output = tmp_path_factory.mktemp("replicas") / "two"
+    assert start("mirrored", output).wait() == 0
+    return load(output)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """The same by two worker processes: what each of them holds."""
+    folder = tmp_path_factory.mktemp("replicas")
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    processes = [
+        start(
+            "multiworker",
+            folder / str(i),
+            {
+                "cluster": {"worker": addresses},
+                "task": {"type": "worker", "index": i},
+            },
+        )
+        for i in range(2)
+    ]
+    assert [process.wait() for process in processes] == [0, 0]
+    return [load(folder / str(i)) for i in range(2)]
+
+
+def assert_same_training(one, other):
+    """Weights, every step's loss, and the logs of training and validation."""
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_allclose(one[name], other[name], atol=1e-5)
+
+
+EXACT = [way for way in WAYS if not WAYS[way].dropout]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", EXACT)
+def test_two_replicas_with_unequal_tokens_train_like_one(one, two, way):
+    assert_same_training(one[way], two[way])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", KERAS_SHARES)
+def test_rows_that_keras_shares_out_train_like_one(one, two, way):
+    assert_same_training(one[way.removesuffix(" by Keras")], two[way])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", EXACT)
+def test_two_workers_with_unequal_tokens_train_like_one(one, pair, way):
+    for worker in pair:
+        assert_same_training(one[way], worker[way])
+
+
+def weights(results):
+    return {name: results[name] for name in results if name.isdecimal()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "way",
+    [
+        "accumulated",
+        "five steps a call",
+        "with Keras's Adam",
+        "by XLA",
+        "accumulated by XLA",
+    ],
+)
+def test_how_a_step_is_computed_changes_no_weight(one, way):
+    assert_same_training(weights(one["plainly"]), weights(one[way]))
+
+
+@pytest.mark.slow
+def test_the_training_that_is_compared_moves_the_weights(one):
+    losses = one["plainly"]["losses"]
+    assert losses[-5:].mean() < losses[:5].mean() - 0.2
+
+
+@pytest.mark.slow
+def test_losses_with_dropout_are_finite_and_fall(one, two, pair):
+    for trained in (one, two, *pair):
+        losses = trained["with dropout"]["losses"]
+        assert np.isfinite(losses).all()
+        assert losses[-5:].mean() < losses[:5].mean()
+
+
+@pytest.mark.slow
+def test_every_replica_drops_other_units(two, pair):
+    first, second = two["with dropout"]["dropped"]
+    assert (first != second).mean() > 0.1
+    ((first,), (second,)) = (x["with dropout"]["dropped"] for x in pair)
+    assert (first != second).mean() > 0.1
+
+
+def test_evaluation_weighs_every_token_alike():
+    model = ExactTransformer(vocab_size=11, d_model=6, num_heads=2, ffn_dim=7)
+    model.compile(loss=SmoothedCrossEntropy(0.1), jit_compile=False)
+    random = np.random.default_rng(2)
+    batches, losses, hits = [], [], []
+    for rows, length in ((2, 3), (5, 7)):
+        source, target_in, target = random.integers(4, 11, (3, rows, length))
+        target[0, 1:] = 0
+        batches.append(((source, target_in), target))
+        logits = np.array(model((source, target_in)), "float64")
+        log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        at_target = np.take_along_axis(log_p, target[..., None], -1)[..., 0]
+        smoothed = -0.9 * at_target - 0.1 * log_p.mean(-1)
+        losses.extend(smoothed[target > 0])
+        hits.extend((logits.argmax(-1) == target)[target > 0])
+    ids = tf.TensorSpec((None, None), tf.int64)
+    data = tf.data.Dataset.from_generator(
+        lambda: iter(batches), output_signature=((ids, ids), ids)
+    )
+    results = model.evaluate(data, verbose=0, return_dict=True)
+    assert results["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+    assert results["token_accuracy"] == pytest.approx(np.mean(hits))
+
+
+def test_accumulate_below_one_is_refused():
+    with pytest.raises(ValueError, match="Received: accumulate=0"):
+        ExactTransformer(vocab_size=7, d_model=2, num_heads=1, accumulate=0)

@@ -1,0 +1,190 @@
+"""A run ends at the first figure that is not finite."""
+
+import types
+
+import keras
+import numpy as np
+import pytest
+from digits import write_digits
+from train_sessions import TOY
+
+import train
+from keras_transformer import config
+from keras_transformer.commands import command_line
+from keras_transformer.config import JobError
+from keras_transformer.data import batching
+from keras_transformer.data.records import TokenisedCorpus
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.runs import checkpoints
+from keras_transformer.runs.checkpoints import Progress
+from keras_transformer.training.guard import StopOnNonFinite
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_digits(tmp_path_factory.mktemp("digits"), train=53, val=7)
+
+
+def pairs_of(corpus):
+    sides = [(corpus / f"train.{x}").read_text() for x in ("en", "de")]
+    return list(zip(*(text.splitlines() for text in sides), strict=True))
+
+
+@pytest.fixture(scope="module")
+def trained_on(corpus, tmp_path_factory):
+    """A plan of 53 pairs, and the vocabulary."""
+    folder = tmp_path_factory.mktemp("data")
+    pairs = pairs_of(corpus)
+    sentences = [sentence for pair in pairs for sentence in pair]
+    tokenizer = Tokenizer.train(sentences, 290, folder / "tokenizer.model")
+    records = TokenisedCorpus.build(pairs, tokenizer, folder / "records")
+    return batching.BatchPlan(records, 89, seed=5), tokenizer
+
+
+def make_guard(run_dir, trained_on, optimizer=None, weights=(), every=10):
+    guard = StopOnNonFinite(
+        run_dir, lambda: Progress(guard.step), *trained_on, every=every
+    )
+    guard.set_model(
+        types.SimpleNamespace(
+            optimizer=optimizer or keras.optimizers.SGD(), weights=weights
+        )
+    )
+    return guard
+
+
+def feed(guard, figures):
+    """Let the guard see losses and norms of steps from 1 on."""
+    for step, (loss, norm) in enumerate(figures, start=1):
+        guard.step = step
+        guard.on_train_batch_end(
+            step,
+            {"batch_loss": np.float32(loss), "gradient_norm": np.float32(norm)},
+        )
+
+
+GOOD = (2.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    "bad, reason",
+    [
+        ((NAN, NAN), "the loss is nan"),
+        ((INF, 0.5), "the loss is inf"),
+        ((2.5, INF), "the norm of the gradient is inf"),
+    ],
+)
+def test_the_first_bad_step_is_named_with_its_sentences(
+    tmp_path, corpus, trained_on, caplog, bad, reason
+):
+    plan, _ = trained_on
+    step = len(plan) + 3  # In the second epoch.
+    figures = [GOOD] * (step - 1) + [bad] + [(NAN, NAN)] * 10
+    guard = make_guard(tmp_path, trained_on)
+    with pytest.raises(JobError) as caught:
+        feed(guard, figures)
+    assert guard.step % 10 == 0  # Not before it was time to look.
+
+    message = str(caught.value)
+    path = tmp_path / "logs" / f"bad-batch-step-{step}.txt"
+    assert message.startswith(f"At step {step} {reason}; the ")
+    assert f"are in {path}; the last good checkpoint was not written" in message
+    rows = [row for row in plan.epoch(1)[2].rows if row >= 0]
+    expected = ["\t".join(pairs_of(corpus)[row]) for row in rows]
+    assert path.read_text(encoding="utf-8").splitlines() == expected
+    assert f"the {len(rows)} sentence pairs" in message
+    source, target = expected[0].split("\t")
+    assert caplog.messages[:2] == [
+        f"    source {source}",
+        f"    target {target}",
+    ]
+    assert not list((tmp_path / "logs").glob(".partial*"))
+
+
+def test_good_figures_end_nothing(tmp_path, trained_on):
+    weights = [keras.Variable([1.0, 2.0])]
+    guard = make_guard(tmp_path, trained_on, weights=weights)
+    feed(guard, [GOOD] * 23)
+    guard.check()
+    assert not list(tmp_path.iterdir())
+
+
+def test_before_a_checkpoint_every_figure_is_looked_at(tmp_path, trained_on):
+    guard = make_guard(tmp_path, trained_on)
+    feed(guard, [GOOD, GOOD, (NAN, NAN), (NAN, NAN)])
+    with pytest.raises(JobError, match="At step 3 the loss is nan"):
+        guard.check()
+
+
+def test_weights_that_are_not_finite_are_found_without_a_bad_loss(
+    tmp_path, trained_on
+):
+    weights = [keras.Variable([1.0, 2.0]), keras.Variable([NAN, 0.0], name="w")]
+    guard = make_guard(tmp_path, trained_on, weights=weights)
+    feed(guard, [GOOD] * 7)
+    with pytest.raises(JobError, match="At step 7 .*w is not finite"):
+        guard.check()
+
+
+def test_a_moment_that_is_not_finite_is_found_too(tmp_path, trained_on):
+    weight = keras.Variable([1.0, 2.0])
+    optimizer = keras.optimizers.Adam()
+    optimizer.build([weight])
+    optimizer.variables[-1].assign([INF, 1.0])
+    guard = make_guard(tmp_path, trained_on, optimizer, [weight])
+    with pytest.raises(JobError, match="is not finite"):
+        feed(guard, [GOOD])
+        guard.check()
+
+
+def scaled(scale):
+    optimizer = keras.optimizers.LossScaleOptimizer(
+        keras.optimizers.SGD(), initial_scale=scale
+    )
+    optimizer.build([keras.Variable([1.0])])
+    return optimizer
+
+
+def test_a_gradient_may_overflow_where_the_loss_is_scaled(tmp_path, trained_on):
+    guard = make_guard(tmp_path, trained_on, scaled(2.0**15))
+    feed(guard, [GOOD, (2.5, INF), (2.5, NAN), GOOD] * 5)
+    guard.check()
+    feed(guard, [(2.5, INF), (NAN, INF)])
+    with pytest.raises(JobError, match="At step 2 the loss is nan"):
+        guard.check()
+
+
+def test_a_loss_scale_below_one_is_no_scale(tmp_path, trained_on):
+    guard = make_guard(tmp_path, trained_on, scaled(0.5))
+    feed(guard, [(2.5, INF)])
+    with pytest.raises(JobError, match="At step 1 the gradient overflows"):
+        guard.check()
+
+
+@pytest.mark.slow
+def test_a_training_that_blows_up_ends_with_one_sentence(
+    corpus, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(config, "PRESETS", {"toy": TOY})
+    run_dir = tmp_path / "run"
+    argv = [
+        *("--preset", "toy", "--corpus", str(corpus)),
+        *("--run-dir", str(run_dir), "--checkpoint-steps", "1"),
+        # After one update the weights are about 1e29, so the next loss is
+        # a difference of infinities.
+        *("--learning-rate-scale", "1e30"),
+    ]
+    for _ in range(2):  # The same command comes by there again.
+        code = command_line.run(lambda: train.main(argv))
+        assert code == command_line.FAILED
+        error = capsys.readouterr().err
+        assert error.count("error: At step 2 the loss is nan; the ") == 1
+        assert "Traceback" not in error
+        (kept,) = checkpoints.list_checkpoints(run_dir)
+        assert kept.name == "step-000000001"
+        assert f"the last good checkpoint is {kept};" in error
+        bad = run_dir / "logs" / "bad-batch-step-2.txt"
+        pairs = bad.read_text(encoding="utf-8").splitlines()
+        assert set(pairs) <= {"\t".join(pair) for pair in pairs_of(corpus)}

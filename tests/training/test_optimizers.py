@@ -1,0 +1,74 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.training.optimizers import Adam
+
+
+def variables_after(optimizer, steps=5):
+    random = np.random.default_rng(3)
+    variables = [
+        keras.Variable(random.normal(size=shape))
+        for shape in ((7, 3), (5,), (2, 3, 5))
+    ]
+    optimizer.build(variables)
+    for _ in range(steps):
+        gradients = [
+            tf.constant(random.normal(size=v.shape), tf.float32)
+            for v in variables
+        ]
+        optimizer.apply(gradients, variables)
+    return [v.numpy() for v in variables]
+
+
+def test_updates_are_the_equations_of_kingma_and_ba():
+    random = np.random.default_rng(3)
+    weights = [random.normal(size=s) for s in ((7, 3), (5,), (2, 3, 5))]
+    means = [np.zeros_like(w) for w in weights]
+    squares = [np.zeros_like(w) for w in weights]
+    for step in range(1, 6):
+        for w, m, v in zip(weights, means, squares, strict=True):
+            g = random.normal(size=w.shape)
+            m += 0.1 * (g - m)
+            v += 0.02 * (g * g - v)
+            w -= (
+                0.01
+                * (m / (1 - 0.9**step))
+                / (np.sqrt(v / (1 - 0.98**step)) + 1e-9)
+            )
+    for ours, expected in zip(
+        variables_after(Adam(0.01)), weights, strict=True
+    ):
+        np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_updates_are_those_of_keras_with_a_schedule_and_a_gradient_norm_bound():
+    settings = dict(beta_1=0.8, beta_2=0.95, epsilon=0.1, global_clipnorm=2.0)
+    rate = keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.7)
+    for ours, theirs in zip(
+        variables_after(Adam(rate, **settings)),
+        variables_after(keras.optimizers.Adam(rate, **settings)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_the_defaults_are_those_of_section_5_3():
+    config = Adam().get_config()
+    assert (config["beta_1"], config["beta_2"]) == (0.9, 0.98)
+    assert config["epsilon"] == 1e-9
+
+
+def test_it_can_be_saved_and_loaded_by_name():
+    saved = keras.optimizers.serialize(Adam(0.03, beta_2=0.9, name="adam"))
+    loaded = keras.optimizers.deserialize(saved)
+    assert isinstance(loaded, Adam)
+    assert (
+        loaded.get_config() == Adam(0.03, beta_2=0.9, name="adam").get_config()
+    )
+
+
+def test_amsgrad_is_refused():
+    with pytest.raises(ValueError, match="amsgrad"):
+        Adam(amsgrad=True)

@@ -1,0 +1,255 @@
+"""recipes/: the paper's numbers, and batches that no hardware changes.
+
+The table of recipes/README.md is read here, so that it cannot go stale.
+"""
+
+import dataclasses
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+import train
+from keras_transformer.commands import command_line
+from keras_transformer.data.batching import BatchPlan
+from keras_transformer.data.records import Side, TokenisedCorpus
+from keras_transformer.training import estimates
+
+RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
+
+# paper.md by hand: N, d_model, d_ff, h, d_k, vocabulary, dropout, steps,
+# checkpoints averaged; language, BLEU.
+PAPER = {
+    "wmt14-en-de-base": (6, 512, 2048, 8, 64, 37_000, 0.1, 100_000, 5),
+    "wmt14-en-de-big": (6, 1024, 4096, 16, 64, 37_000, 0.3, 300_000, 20),
+    "wmt14-en-fr-base": (6, 512, 2048, 8, 64, 32_000, 0.1, 100_000, 5),
+    "wmt14-en-fr-big": (6, 1024, 4096, 16, 64, 32_000, 0.1, 300_000, 20),
+}
+BLEU = dict(zip(PAPER, (27.3, 28.4, 38.1, 41.8), strict=True))
+
+
+def table(first_columns):
+    """The rows of the README's table that begins with these columns."""
+    lines = (RECIPES / "README.md").read_text().splitlines()
+    rows = [
+        [cell.strip(" `") for cell in line.strip("|").split("|")]
+        for line in lines
+        if line.startswith("|")
+    ]
+    start = [row[: len(first_columns)] for row in rows].index(first_columns)
+    end = start + 2
+    while end < len(rows) and rows[end][0] in PAPER:
+        end += 1
+    return rows[start], rows[start + 2 : end]
+
+
+def ways():
+    """(recipe, GB of a GPU, GPUs, accumulate) of the README."""
+    columns, rows = table(["recipe", "GPU"])
+    for recipe, memory, *values in rows:
+        for column, value in zip(columns[2:], values, strict=True):
+            gpus = int(re.fullmatch(r"(\d) GPUs?", column)[1])
+            yield recipe, float(memory.removesuffix(" GB")), gpus, int(value)
+
+
+WAYS = list(ways())
+
+
+def run_of(recipe, *more):
+    args = train.parse_args([f"@{RECIPES / recipe}.args", *more])
+    return train.run_config(args), args
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    """A million pairs whose lengths are like WMT's, long tail included."""
+    random = np.random.default_rng(1)
+    source = np.exp(random.normal(3.1, 0.65, 1_000_000))
+    target = source * 1.05 * np.exp(random.normal(0, 0.2, source.size))
+    lengths = np.maximum(2, np.rint([source, target])).astype(np.int32)
+    lengths = lengths[:, (lengths <= 256).all(axis=0)]
+    nothing = np.zeros(0, np.uint16)
+    return TokenisedCorpus(*(Side(nothing, x, nothing) for x in lengths))
+
+
+@pytest.fixture(scope="module")
+def plan(corpus):
+    training = run_of("wmt14-en-de-base")[0].training
+    return BatchPlan(corpus, training.batch_tokens, training.seed)
+
+
+def test_there_is_a_recipe_for_each_training_of_the_paper():
+    assert {path.stem for path in RECIPES.glob("*.args")} == set(PAPER)
+
+
+@pytest.mark.parametrize("recipe", PAPER)
+def test_a_recipe_has_the_papers_numbers(recipe):
+    run, args = run_of(recipe)
+    model, training = run.model, run.training
+    assert (
+        model.num_layers,
+        model.d_model,
+        model.ffn_dim,
+        model.num_heads,
+        model.key_dim,
+        model.vocab_size,
+        model.dropout,
+        training.steps,
+        training.average,
+    ) == PAPER[recipe]
+    assert model.value_dim == model.key_dim
+    assert model.positions == "sinusoidal"
+    assert training.batch_tokens == 25_000
+    assert training.warmup_steps == 4_000
+    assert training.learning_rate_scale == 1
+    assert training.label_smoothing == 0.1
+    assert training.checkpoint_minutes == 10
+    assert training.checkpoint_steps is None
+    assert training.keep_checkpoints >= training.average
+    assert training.precision == "float32"
+    assert training.ema is None
+    assert (run.source_lang, run.target_lang) == ("en", recipe[9:11])
+    assert run.corpus == f"tfds:wmt14_translate/{recipe[9:11]}-en"
+    assert run.train_split == "train"
+    assert run.validation_split == "validation"
+    assert args.run_dir == pathlib.Path("runs", recipe)
+
+
+def test_the_readme_shows_what_the_recipes_hold():
+    _, rows = table(["recipe", "model"])
+    assert {row[0] for row in rows} == set(PAPER)
+    for recipe, name, *shown in rows:
+        run, _ = run_of(recipe)
+        assert recipe.endswith(name)
+        assert [float(x.replace(",", "")) for x in shown] == [
+            run.model.vocab_size,
+            run.model.dropout,
+            run.training.label_smoothing,
+            run.training.warmup_steps,
+            run.training.steps,
+            run.training.average,
+            BLEU[recipe],
+        ]
+
+
+def test_the_readme_has_every_recipe_on_1_2_4_and_8_gpus():
+    assert {way[:3] for way in WAYS} == {
+        (recipe, memory, gpus)
+        for recipe in PAPER
+        for memory in (16, 80)
+        for gpus in (1, 2, 4, 8)
+    }
+
+
+@pytest.mark.parametrize("recipe", PAPER)
+def test_the_configuration_is_the_same_on_any_hardware(recipe):
+    # The plan of batches is made from the configuration and the corpus alone.
+    alone, _ = run_of(recipe)
+    for other, _, _, accumulate in WAYS:
+        if other == recipe:
+            run, args = run_of(recipe, "--accumulate", str(accumulate))
+            assert run == alone
+            assert args.accumulate == accumulate
+
+
+@pytest.mark.parametrize("recipe", PAPER)
+def test_every_recipe_plans_the_same_batches(recipe, corpus, plan):
+    training = run_of(recipe)[0].training
+    other = BatchPlan(corpus, training.batch_tokens, training.seed)
+    assert len(other) == len(plan)
+    for one, two in zip(other.epoch(0), plan.epoch(0), strict=True):
+        np.testing.assert_array_equal(one.rows, two.rows)
+        assert one[1:] == two[1:]
+
+
+def test_a_step_has_nearly_25_000_tokens_a_side(corpus, plan):
+    # Means without padding; a shorter side cannot fill the budget.
+    assert 21_000 < corpus.source_lengths.sum() / len(plan) < 25_000
+    assert 22_500 < corpus.target_lengths.sum() / len(plan) < 25_000
+    assert plan.padding_waste() < 0.06
+    for rows, source_length, target_length in plan.shapes():
+        assert rows * max(source_length, target_length) <= 25_000
+
+
+def test_the_readme_tells_the_padding(corpus, plan):
+    text = " ".join((RECIPES / "README.md").read_text().split())
+    found = re.search(
+        r"median (\d+) tokens, mean (\d+) and (\d+)\) a step has ([\d,]+) "
+        r"source and ([\d,]+) target tokens on average, and ([\d.]+) %",
+        text,
+    )
+    told = [float(x.replace(",", "")) for x in found.groups()]
+    source, target = corpus.source_lengths, corpus.target_lengths
+    assert told == [
+        np.median(source),
+        round(source.mean()),
+        round(target.mean()),
+        round(source.sum() / len(plan), -2),
+        round(target.sum() / len(plan), -2),
+        round(100 * plan.padding_waste(), 1),
+    ]
+
+
+def test_replicas_get_equal_shares_of_every_batch(plan):
+    for rows, _, _ in plan.shapes():
+        assert rows % 8 == 0
+
+
+@pytest.mark.parametrize("recipe, gigabytes, gpus, accumulate", WAYS)
+def test_the_share_of_a_gpu_fits_into_two_thirds_of_its_memory(
+    plan, recipe, gigabytes, gpus, accumulate
+):
+    model = run_of(recipe)[0].model
+
+    def most(accumulate):
+        return max(
+            estimates.memory(
+                model, rows // gpus, *lengths, accumulate=accumulate
+            ).total
+            for rows, *lengths in plan.shapes()
+        )
+
+    assert most(accumulate) < gigabytes * 1e9 * 2 / 3
+    # And not for want of a smaller value: half as many would take over half.
+    if accumulate > 1:
+        assert most(accumulate // 2) > gigabytes * 1e9 / 2
+
+
+def test_what_follows_a_file_overrules_it():
+    run, _ = run_of("wmt14-en-de-base", "--steps", "7")
+    alone, _ = run_of("wmt14-en-de-base")
+    training = dataclasses.replace(alone.training, steps=7)
+    assert run == dataclasses.replace(alone, training=training)
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (None, "Expected a file of arguments after @, received .*x.args .No"),
+        ("--steps '7", "Expected arguments and # comments in .*x.args, found"),
+        (b"--corpus \xff", "Expected arguments and # comments in .*x.args"),
+    ],
+)
+def test_a_wrong_file_of_arguments_is_one_sentence(
+    tmp_path, capsys, content, message
+):
+    path = tmp_path / "x.args"
+    if content is not None:
+        path.write_bytes(
+            content if isinstance(content, bytes) else content.encode()
+        )
+    assert command_line.run(lambda: train.main([f"@{path}"])) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    (line,) = output.err.splitlines()
+    assert re.search(f"error: {message}", line), line
+
+
+def test_a_file_may_hold_comments_quotes_and_spaces(tmp_path):
+    path = tmp_path / "x.args"
+    path.write_text(
+        "# the paper's\n--steps 3  # few\n\n--corpus 'a folder'\n--seed=5"
+    )
+    args = train.parse_args([f"@{path}"])
+    assert (args.steps, args.corpus, args.seed) == (3, "a folder", 5)

@@ -1,0 +1,275 @@
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import toy_training
+from toy_training import run
+
+import train
+from keras_transformer.commands import command_line
+from keras_transformer.config import ModelConfig, TrainingConfig, UserError
+from keras_transformer.runs import checkpoints, history
+from keras_transformer.runs.run_config import RunConfig
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def arguments(corpus, run_dir, *more):
+    return toy_training.arguments(
+        corpus,
+        run_dir,
+        *("--warmup-steps", "20", "--steps", "30"),
+        *("--checkpoint-steps", "7", "--validation-steps", "20"),
+        *more,
+    )
+
+
+def start(*argv):
+    return subprocess.Popen(
+        [sys.executable, "train.py", *argv],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+
+
+def wait_for(process, text):
+    """Read the log until a line holds `text`; returns that line."""
+    for line in process.stderr:
+        if text in line:
+            return line
+    raise AssertionError(f"{text!r} never came")
+
+
+@pytest.fixture(scope="module")
+def finished(corpus, tmp_path_factory):
+    """A run that nothing interrupted."""
+    run_dir = tmp_path_factory.mktemp("runs") / "whole"
+    assert run(*arguments(corpus, run_dir)) == 0
+    return run_dir
+
+
+def test_a_run_directory_holds_all_that_later_verbs_need(finished):
+    written = {path.name for path in finished.iterdir()}
+    assert written == {
+        "config.json",
+        "tokenizer.model",
+        "records",
+        "checkpoints",
+        "logs",
+        "averaged.weights.h5",
+        "curve.png",
+    }
+    config = json.loads((finished / "config.json").read_text())
+    assert config["requested_vocab_size"] == 300
+    assert config["training"]["batch_tokens"] == 256
+
+
+def test_the_history_has_losses_that_fall_and_a_bleu(finished):
+    rows = history.read_history(finished)
+    losses = [row["loss"] for row in rows if "loss" in row]
+    assert losses[-1] < losses[0] - 1
+    validated = [row["step"] for row in rows if "validation_bleu" in row]
+    assert validated == [20, 30]
+    assert list((finished / "logs").glob("events.out.tfevents.*"))
+
+
+def test_the_same_command_on_a_finished_run_says_so(corpus, finished, caplog):
+    before = checkpoints.list_checkpoints(finished)
+    with caplog.at_level("INFO"):
+        assert run(*arguments(corpus, finished)) == 0
+    assert "is finished: 30 updates" in caplog.text
+    assert checkpoints.list_checkpoints(finished) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "number, code", [(signal.SIGTERM, 0), (signal.SIGINT, 130)]
+)
+def test_a_signal_writes_a_checkpoint_and_says_how_to_go_on(
+    corpus, tmp_path, number, code
+):
+    argv = arguments(corpus, tmp_path / "run", "--steps", "100000")
+    process = start(*argv)
+    wait_for(process, "Wrote")
+    time.sleep(1)  # A few steps on.
+    process.send_signal(number)
+    _, rest = process.communicate()
+    assert process.returncode == code, rest
+    assert "Stopped; the same command goes on from here." in rest
+    last = checkpoints.list_checkpoints(tmp_path / "run")[-1]
+    assert f"Wrote {last}" in rest
+    assert last.name > "step-000000007"
+
+
+def test_time_ends_a_run_too(corpus, tmp_path, caplog):
+    argv = arguments(corpus, tmp_path / "run", "--steps", "100000")
+    assert run(*argv, "--minutes", "0.05") == 0
+    with caplog.at_level("INFO"):
+        assert run(*argv, "--minutes", "0.05") == 0
+    assert "is finished" in caplog.text
+
+
+def error_of(capsys, *argv):
+    """The one sentence that a wrong command prints."""
+    assert run(*argv) == command_line.WRONG
+    output = capsys.readouterr()
+    assert output.out == ""
+    lines = [x for x in output.err.splitlines() if x.startswith("error: ")]
+    assert len(lines) == 1
+    assert "Traceback" not in output.err
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    "flag, value, message",
+    [
+        ("--preset", "huge", "Expected a preset among base, A-h1, .* huge"),
+        ("--source-lang", "de", "received de twice|de for both sides"),
+        ("--source-lang", "fr", "SPLIT.fr and SPLIT.de .* this folder has: t"),
+        ("--train-split", "dev", "received dev; it has: test, train, val"),
+        ("--validation-split", "dev", "received dev; it has"),
+        ("--strategy", "tpu", "Expected a strategy among .* received tpu"),
+        ("--precision", "int8", "Expected --precision one of .* received int8"),
+        ("--dropout", "-0.1", r"Expected --dropout in \[0, 1\), received -0.1"),
+        ("--label-smoothing", "1", "Expected --label-smoothing in"),
+        ("--steps", "0", "Expected --steps above 0, received 0"),
+        ("--seed", "-1", r"Expected --seed in \[0, 2\^32\), received -1"),
+        ("--validation-split", "train", "two splits, received train for"),
+        ("--max-length", "2", "none with text and at most 2 tokens"),
+        ("--keep-checkpoints", "3", "at least 5, the --average at the end"),
+        ("--vocab-size", "12", "Expected a vocabulary size above 260"),
+        ("--minutes", "0", "Expected --minutes above 0, received 0"),
+        ("--accumulate", "0", "Expected --accumulate above 0, received 0"),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence_and_leaves_nothing(
+    corpus, tmp_path, capsys, flag, value, message
+):
+    argv = arguments(corpus, tmp_path / "run", flag, value)
+    error = error_of(capsys, *argv)
+    assert re.search(message, error), error
+    assert not (tmp_path / "run").exists()
+
+
+def write_corpus(folder, english, german):
+    folder.mkdir()
+    for split in ("train", "val"):
+        (folder / f"{split}.en").write_bytes(english)
+        (folder / f"{split}.de").write_bytes(german)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "english, german, message",
+    [
+        (b"one\ntwo\n", b"eins\n", "found 2 in .*train.en and 1 in .*train.de"),
+        (b"", b"", "both files empty"),
+        (b"one\ntwo\n", b"eins\nzw\xff\n", "train.de, .* in line 2"),
+    ],
+)
+def test_a_broken_corpus_is_one_sentence_and_leaves_nothing(
+    tmp_path, capsys, english, german, message
+):
+    folder = write_corpus(tmp_path / "corpus", english, german)
+    error = error_of(capsys, *arguments(folder, tmp_path / "run"))
+    assert re.search(message, error), error
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_corpus_that_is_not_there_is_one_sentence(tmp_path, capsys):
+    argv = arguments(tmp_path / "nowhere", tmp_path / "run")
+    assert "nowhere, which is no folder" in error_of(capsys, *argv)
+
+
+@pytest.mark.parametrize(
+    "flag, value, field",
+    [
+        ("--seed", "2", "seed = 1, this command says 2"),
+        ("--batch-tokens", "512", "batch_tokens = 256"),
+        ("--vocab-size", "310", "requested_vocab_size = 300"),
+        ("--dropout", "0.3", "dropout = 0.1"),
+        ("--ema", "0.9", "ema = None, this command says 0.9"),
+        ("--preset", "tiny", "= "),
+    ],
+)
+def test_a_run_of_another_configuration_is_refused_by_field(
+    corpus, finished, capsys, flag, value, field
+):
+    error = error_of(capsys, *arguments(corpus, finished, flag, value))
+    assert field in error
+    assert "give the same, or another --run-dir" in error
+
+
+def test_how_a_batch_is_computed_may_change(corpus, finished, caplog):
+    more = ["--accumulate", "2", "--strategy", "mirrored"]
+    with caplog.at_level("INFO"):
+        assert run(*arguments(corpus, finished, *more)) == 0
+    assert "is finished: 30 updates" in caplog.text
+
+
+MAY_CHANGE = {
+    "steps": 11,
+    "average": 11,
+    "checkpoint_minutes": 11.0,
+    "checkpoint_steps": 11,
+    "keep_checkpoints": 11,
+    "validation_steps": 11,
+}
+MAY_NOT = [
+    field.name
+    for kind in (RunConfig, ModelConfig, TrainingConfig)
+    for field in dataclasses.fields(kind)
+    if field.name not in {*MAY_CHANGE, "model", "training", "vocab_size"}
+]
+
+
+def changed(run, name, value):
+    for part in ("model", "training"):
+        if hasattr(getattr(run, part), name):
+            new = dataclasses.replace(getattr(run, part), **{name: value})
+            return dataclasses.replace(run, **{part: new})
+    return dataclasses.replace(run, **{name: value})
+
+
+@pytest.mark.parametrize("name", MAY_NOT)
+def test_no_other_setting_may_change(finished, name):
+    saved = RunConfig.load(finished)
+    with pytest.raises(
+        UserError, match=f"{finished} was .* {name} = .* says 7"
+    ):
+        changed(saved, name, 7).resume(saved, train.CHANGEABLE, finished)
+
+
+@pytest.mark.parametrize("name", MAY_CHANGE)
+def test_a_resumed_run_takes_over_what_may_change(finished, name):
+    saved = RunConfig.load(finished)
+    now = changed(saved, name, MAY_CHANGE[name])
+    assert now != saved
+    assert now.resume(saved, train.CHANGEABLE, finished) == now
+
+
+def test_a_run_directory_that_is_a_file_is_one_sentence(
+    corpus, tmp_path, capsys
+):
+    (tmp_path / "run").write_text("")
+    error = error_of(capsys, *arguments(corpus, tmp_path / "run"))
+    assert "Expected a directory as --run-dir" in error
+
+
+def test_a_full_disk_is_one_sentence(corpus, tmp_path, capsys, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device", "training.npz")
+
+    monkeypatch.setattr(checkpoints.np, "savez", full)
+    error = error_of(capsys, *arguments(corpus, tmp_path / "run"))
+    assert "training.npz: No space left on device; free space" in error
+    assert checkpoints.list_checkpoints(tmp_path / "run") == []

@@ -1,0 +1,346 @@
+"""Whole runs by two worker processes, and all that may go wrong with them."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import h5py
+import numpy as np
+import pytest
+import tensorflow as tf
+from digits import write_digits
+from free_ports import free_ports
+
+import train
+from keras_transformer.commands import command_line
+from keras_transformer.config import UserError
+from keras_transformer.runs import averaging, checkpoints
+from keras_transformer.runs.history import read_history
+from keras_transformer.training import cluster, workers
+from keras_transformer.training.cluster import Cluster
+
+ROOT = pathlib.Path(__file__).parents[2]
+HERE = ["h1:1", "h2:2", "h3:3"]
+
+
+def tf_config(addresses, index, job="worker"):
+    return json.dumps(
+        {
+            "cluster": {"worker": addresses},
+            "task": {"type": job, "index": index},
+        }
+    )
+
+
+def test_a_cluster_counts_the_chief_first():
+    text = json.dumps(
+        {
+            "cluster": {"worker": ["h2:2", "h3:3"], "chief": ["h1:1"]},
+            "task": {"type": "worker", "index": 1},
+            "environment": "cloud",
+        }
+    )
+    found = Cluster.from_tf_config(text)
+    assert found.tasks == (("chief", 0), ("worker", 0), ("worker", 1))
+    assert list(found.addresses) == HERE
+    assert found.index == 2
+    assert found.describe(0) == "chief 0 at h1:1"
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("{", r"JSON, received '\{'"),
+        ("[]", r"an object, received '\[\]'"),
+        ("{}", "a cluster with a list of workers, received None"),
+        ('{"cluster": {"worker": []}}', "a cluster with a list of workers"),
+        ('{"cluster": {"ps": ["a:1"], "worker": ["b:1"]}}', "the job 'ps'"),
+        ('{"cluster": {"worker": "a:1"}}', "a list of worker addresses"),
+        ('{"cluster": {"chief": ["a:1", "b:1"]}}', "at most one chief"),
+        ('{"cluster": {"worker": ["a:1"]}}', "which worker this is, .* None"),
+        (tf_config(["h1"], 0), "of the form host:port, received h1"),
+        (tf_config([7], 0), "of the form host:port, received 7"),
+        (tf_config(["h1:99999"], 0), "of the form host:port"),
+        (tf_config(["h1:1", "h1:1"], 0), "for each worker, .* h1:1 twice"),
+        (tf_config(HERE, 3), "one of the 3 worker addresses, .* received 3"),
+        (tf_config(HERE, -1), "counted from 0, received -1"),
+        (tf_config(HERE, None), "counted from 0, received None"),
+        (tf_config(HERE, 0, "chief"), "one of the 0 chief addresses"),
+        (tf_config(HERE, 0, "ps"), "to be worker or chief, received 'ps'"),
+    ],
+)
+def test_a_wrong_tf_config_is_one_sentence(text, message):
+    with pytest.raises(UserError, match=message) as error:
+        Cluster.from_tf_config(text)
+    assert "it looks like" in str(error.value)
+
+
+def test_a_port_that_another_process_has_is_one_sentence(monkeypatch):
+    with socket.socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        address = f"localhost:{other.getsockname()[1]}"
+        monkeypatch.setenv("TF_CONFIG", tf_config([address, "h2:2"], 0))
+        with pytest.raises(UserError, match="cannot be had .Address already"):
+            workers.make_strategy("auto")
+
+
+def test_a_host_that_is_not_known_is_one_sentence(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", tf_config(["no.invalid:2", "h2:2"], 0))
+    with pytest.raises(UserError, match="no.invalid is not known here"):
+        workers.make_strategy("multiworker")
+
+
+def test_workers_without_tf_config_are_one_sentence(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(UserError, match="TF_CONFIG .* found it empty"):
+        workers.make_strategy("multiworker")
+
+
+def test_an_unknown_strategy_is_refused_by_name():
+    with pytest.raises(UserError, match="mirrored, multiworker, received tpu"):
+        workers.make_strategy("tpu")
+
+
+def test_the_command_line_refuses_before_it_waits(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("TF_CONFIG", tf_config(HERE, 3))
+    argv = ["--corpus", "demo", "--run-dir", str(tmp_path / "run")]
+    code = command_line.run(lambda: train.main(argv))
+    assert code == command_line.WRONG
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: Expected in TF_CONFIG the task's index")
+    assert not (tmp_path / "run").exists()
+
+
+def listen(address):
+    host, port = address.split(":")
+    return socket.create_server((host, int(port)))
+
+
+def test_workers_that_do_not_answer_are_named_until_they_do(monkeypatch):
+    monkeypatch.setattr(cluster, "PATIENCE", 0.0)
+    mine, there, late = (f"127.0.0.1:{port}" for port in free_ports(3))
+    words = []
+    with contextlib.ExitStack() as servers:
+        servers.enter_context(listen(there))
+
+        def report(missing):
+            words.append(missing)
+            assert len(words) < 5
+            # The others find this worker while it waits.
+            host, port = mine.split(":")
+            socket.create_connection((host, int(port)), timeout=3).close()
+            if len(words) == 2:
+                servers.enter_context(listen(late))
+
+        text = tf_config([mine, there, late], 0)
+        Cluster.from_tf_config(text).gather(report)
+    assert words == [f"worker 2 at {late}"] * 2
+
+
+def test_a_file_of_the_chief_that_never_comes_is_one_sentence(tmp_path):
+    with pytest.raises(UserError, match="file system that all workers share"):
+        workers.wait_for_file(tmp_path / "config.json", seconds=0.1)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A folder of digits in English and German words."""
+    folder = tmp_path_factory.mktemp("digits")
+    return write_digits(folder, train=211, val=23)
+
+
+class Pair:
+    """Two workers, each a process with its log in a file."""
+
+    def __init__(self, run_dir, corpus, steps=60, more=("", "")):
+        run_dir.parent.mkdir(exist_ok=True)
+        self.addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+        self.logs = [run_dir.with_suffix(f".log{i}") for i in range(2)]
+        self.reports = [run_dir.with_suffix(f".writes{i}") for i in range(2)]
+        self.processes = []
+        for i in range(2):
+            environment = {
+                **os.environ,
+                "TF_CPP_MIN_LOG_LEVEL": "3",
+                "TF_CONFIG": tf_config(self.addresses, i),
+            }
+            with open(self.logs[i], "w") as log:
+                process = subprocess.Popen(
+                    [
+                        *(sys.executable, "tests/watch_writes.py"),
+                        *(str(run_dir), str(self.reports[i])),
+                        *arguments(corpus, run_dir, steps),
+                        *("--strategy", "multiworker", *more[i].split()),
+                    ],
+                    cwd=ROOT,
+                    env=environment,
+                    stderr=log,
+                )
+            self.processes.append(process)
+
+    def wait_for(self, text):
+        """Read the chief's log until it holds `text`."""
+        with open(self.logs[0]) as log:
+            read = ""
+            while text not in read:
+                ended = self.processes[0].poll() is not None
+                read += log.read()
+                assert text in read or not ended, read
+                time.sleep(0.05)
+
+    def end(self):
+        """Wait for both; returns their exit codes and logs."""
+        codes = [process.wait(timeout=300) for process in self.processes]
+        return codes, [log.read_text() for log in self.logs]
+
+
+def arguments(corpus, run_dir, steps):
+    return [
+        *("--preset", "demo", "--corpus", str(corpus)),
+        *("--run-dir", str(run_dir), "--vocab-size", "300"),
+        *("--batch-tokens", "256", "--warmup-steps", "20"),
+        *("--steps", str(steps), "--checkpoint-steps", "7"),
+        *("--validation-steps", "20", "--dropout", "0"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def finished(corpus, tmp_path_factory):
+    """A run by two workers that nothing interrupted, and its logs."""
+    run_dir = tmp_path_factory.mktemp("pair") / "run"
+    pair = Pair(run_dir, corpus)
+    codes, logs = pair.end()
+    assert codes == [0, 0], logs
+    return run_dir, logs, [report.read_text() for report in pair.reports]
+
+
+@pytest.fixture(scope="module")
+def alone(corpus, tmp_path_factory):
+    """The same run by one process."""
+    run_dir = tmp_path_factory.mktemp("alone") / "run"
+    process = subprocess.run(
+        [sys.executable, "train.py", *arguments(corpus, run_dir, 60)], cwd=ROOT
+    )
+    assert process.returncode == 0
+    return run_dir
+
+
+def arrays(run_dir, step):
+    """Weights, moments, seeds and counters of a checkpoint."""
+    path = run_dir / "checkpoints" / f"step-{step:09d}"
+    with np.load(path / "training.npz") as file:
+        found = {name: file[name] for name in file}
+    with h5py.File(path / "model.weights.h5") as file:
+
+        def note(name, value):
+            if isinstance(value, h5py.Dataset):
+                found[name] = value[()]
+
+        file.visititems(note)
+    return found
+
+
+@pytest.mark.slow
+def test_two_workers_have_the_weights_of_one_process(finished, alone):
+    one, two = (arrays(run_dir, 21) for run_dir in (alone, finished[0]))
+    assert one.keys() == two.keys()
+    for name in one:
+        np.testing.assert_allclose(one[name], two[name], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_chief_alone_writes(finished, alone):
+    run_dir, logs, (chief, other) = finished
+    for name in ("config.json", "checkpoints", "logs", "records"):
+        assert name in chief
+    assert other == ""
+    assert "Wrote" not in logs[1]
+    written, expected = (
+        {path.relative_to(folder) for path in folder.rglob("*")}
+        for folder in (run_dir, alone)
+    )
+    # TensorBoard's files are named after the hour and the process.
+    assert {p for p in written if "tfevents" not in p.name} == {
+        p for p in expected if "tfevents" not in p.name
+    }
+
+
+@pytest.mark.slow
+def test_the_chief_validates_as_one_process_does(finished, alone):
+    one, two = (
+        [row for row in read_history(run_dir) if "validation_bleu" in row]
+        for run_dir in (alone, finished[0])
+    )
+    assert [row["step"] for row in two] == [20, 40, 60]
+    for name in ("validation_loss", "validation_accuracy", "validation_bleu"):
+        assert two[0][name] == pytest.approx(one[0][name], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_a_dead_worker_and_a_signal_stop_both_and_the_command_resumes(
+    corpus, finished, tmp_path
+):
+    run_dir = tmp_path / "run"
+    pair = Pair(run_dir, corpus)
+    pair.wait_for("Wrote")
+    pair.processes[1].kill()
+    codes, (log, _) = pair.end()
+    assert codes == [1, -signal.SIGKILL]
+    errors = [line for line in log.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert f"Lost worker 1 at {pair.addresses[1]}: its process" in errors[0]
+    assert "start the same command again on every machine" in errors[0]
+    assert "Traceback" not in log
+
+    # On the other worker than the one that writes.
+    pair = Pair(run_dir, corpus)
+    pair.wait_for("First step")
+    pair.processes[1].send_signal(signal.SIGTERM)
+    codes, logs = pair.end()
+    assert codes == [0, 0], logs
+    resumed = int(re.search(r"Resuming after update (\d+)", logs[0])[1])
+    assert resumed % 7 == 0
+    assert "SIGTERM: ending after this step." in logs[1]
+    assert "Another worker was asked to end" in logs[0]
+    assert "Stopped; the same command goes on from here." in logs[0]
+    last = checkpoints.list_checkpoints(run_dir)[-1]
+    assert f"Wrote {last}" in logs[0]
+    assert resumed < int(last.name.removeprefix("step-")) < 60
+    assert not (run_dir / averaging.AVERAGED_FILE).exists()
+
+    pair = Pair(run_dir, corpus)
+    codes, logs = pair.end()
+    assert codes == [0, 0], logs
+    one, two = (arrays(folder, 60) for folder in (run_dir, finished[0]))
+    assert one.keys() == two.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], two[name])
+
+
+@pytest.mark.slow
+def test_workers_with_other_arguments_end_with_a_sentence_each(
+    corpus, tmp_path
+):
+    pair = Pair(tmp_path / "run", corpus, more=("", "--steps 61"))
+    codes, logs = pair.end()
+    assert codes == [2, 2], logs
+    for log, steps in zip(logs, (60, 61), strict=True):
+        assert f"here it is update 0 of {steps} in" in log
+        assert "Traceback" not in log
+
+
+def test_without_workers_no_error_is_taken_for_a_lost_one():
+    strategy = tf.distribute.get_strategy()
+    with pytest.raises(tf.errors.UnavailableError):
+        with workers.one_fate(strategy):
+            raise tf.errors.UnavailableError(None, None, "a file system")

@@ -1,0 +1,229 @@
+"""Attention of whole translations, and the word alignment that it gives."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import toy
+from small_run import OPTIONS
+
+from keras_transformer import config
+from keras_transformer.decoding.options import SearchOptions
+from keras_transformer.translation.alignment import (
+    align_words,
+    attention_weights,
+    words_of_pieces,
+)
+
+PAD, BOS, EOS = config.PAD_ID, config.BOS_ID, config.EOS_ID
+
+SOURCES = ["the dog runs", "laut und laut", "", "a small dog", "ein kleiner"]
+TARGETS = ["ein Hund", "über die grüne Wiese", "", " ", "meadow"]
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "words"),
+    [
+        ("ab c", ["a", "b", " c"], [0, 0, 1]),
+        # Spaces that no piece has: before, between, behind.
+        ("  ab   c ", ["  ab", "   c"], [0, 1]),
+        # A space that is a piece of its own goes to the word it begins.
+        ("a b", ["a", " ", "b"], [0, 1, 1]),
+        # Two bytes of a character, of which the last one has the text.
+        ("a 日b", ["a", " ", "", "日", "b"], [0, 1, 1, 1, 1]),
+        ("a日 b", ["a", "", "", "日", " b"], [0, 0, 0, 0, 1]),
+        # A piece over two words goes to the later one.
+        ("ab cd", ["a", "b c", "d"], [0, 1, 1]),
+        # No-break spaces and line ends are white space too.
+        ("é\u00a0é\né", ["é", "\u00a0é", "\né"], [0, 1, 2]),
+        ("a", ["a", ""], [0, 0]),
+        ("", [], []),
+    ],
+)
+def test_each_piece_belongs_to_a_word_between_white_space(text, pieces, words):
+    sizes = [len(piece.encode()) for piece in pieces]
+    # Where the text has more than the pieces, it is at its end.
+    ends = np.cumsum(sizes, dtype=int)
+    starts = ends - sizes
+
+    assert words_of_pieces(text.encode(), starts, ends) == words
+
+
+def test_each_target_word_gets_the_source_word_that_it_looks_at_most():
+    # Source "ab c", target "x yz": pieces a b c </s> and x y z </s>.
+    attention = np.array(
+        [
+            # x: 0.3 for "c" alone, but a and b add up to 0.4.
+            [0.2, 0.2, 0.3, 0.3],
+            # y and z: "ab" has 0.45 and 0.1, "c" has 0.3 and 0.3.
+            [0.4, 0.05, 0.3, 0.25],
+            [0.05, 0.05, 0.3, 0.6],
+            [0.0, 0.0, 1.0, 0.0],
+        ]
+    )
+    assert align_words(attention, [0, 0, 1], [0, 1, 1]) == [(0, 0), (1, 1)]
+
+
+def test_of_equal_words_the_first_is_taken_and_no_words_give_no_pairs():
+    attention = np.full([3, 4], 0.25)
+    assert align_words(attention, [0, 1, 2], [0, 1]) == [(0, 0), (0, 1)]
+    assert align_words(attention, [], [0, 1]) == []
+    assert align_words(attention, [0, 1], []) == []
+
+
+def padded(rows):
+    return tf.ragged.constant(rows, tf.int32).to_tensor(PAD)
+
+
+def test_attention_is_what_every_step_of_a_search_sees(small_model):
+    source = padded([[5, 9, 17, EOS], [22, EOS]])
+    target = padded([[8, 20, 6, 11, EOS], [7, EOS]])
+
+    found = attention_weights(small_model, source, target).numpy()
+
+    # 2 rows, 2 layers, 3 heads, 5 target and 4 source pieces.
+    assert found.shape == (2, 2, 3, 5, 4)
+    written = [[BOS], [BOS]]
+    for t in range(5):
+        # The model reads what is written so far, no more.
+        seen = small_model.attention_weights(source, tf.constant(written))
+        for row, length in enumerate([5, 2]):
+            for layer, weights in enumerate(seen["cross"]):
+                expected = weights[row, :, -1] if t < length else 0.0
+                np.testing.assert_allclose(
+                    found[row, layer, :, t], expected, rtol=1e-5, atol=1e-6
+                )
+            written[row] = [*written[row], int(target[row, t])]
+
+
+def test_attention_is_a_distribution_over_the_pieces_of_the_source(
+    small_translator,
+):
+    found = small_translator.attention(SOURCES, TARGETS)
+
+    tokenizer = small_translator.tokenizer
+    for source, target, attention in zip(SOURCES, TARGETS, found, strict=True):
+        source_ids, target_ids = tokenizer.tokenize([source, target]).to_list()
+        assert attention.source_pieces == tokenizer.pieces(source_ids)
+        assert attention.target_pieces == tokenizer.pieces(target_ids)
+        assert attention.target_pieces[-1] == "</s>"
+        shape = (2, 3, len(target_ids), len(source_ids))
+        assert attention.weights.shape == shape
+        np.testing.assert_allclose(
+            attention.weights.sum(axis=-1), 1.0, rtol=1e-5
+        )
+        by_hand = sum(
+            attention.weights[layer, head]
+            for layer in range(2)
+            for head in range(3)
+        )
+        np.testing.assert_allclose(attention.mean(), by_hand / 6, rtol=1e-5)
+
+
+def test_neighbours_do_not_change_the_attention(small_translator):
+    together = small_translator.attention(SOURCES, TARGETS)
+    # Every pair in a batch of its own.
+    alone = small_translator.attention(SOURCES, TARGETS, batch_tokens=1)
+
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_allclose(
+            one.weights, other.weights, rtol=1e-4, atol=1e-6
+        )
+
+
+def test_a_source_that_is_cut_is_aligned_as_far_as_it_was_read(
+    small_translator,
+):
+    text = "laut " * 11
+    (attention,) = small_translator.attention(
+        [text], ["Hund"], max_source_length=5
+    )
+    assert len(attention.source_pieces) == 5
+    assert attention.source_pieces[-1] == "</s>"
+    ((pair,),) = small_translator.align([text], ["Hund"], max_source_length=5)
+    assert pair[0] < 4 and pair[1] == 0
+
+
+def test_words_of_a_learnt_toy_align_with_their_translations():
+    translator = toy.translator()
+    sources, targets = toy.corpus()["test"]
+
+    found = translator.align(sources, targets)
+
+    right = wrong = 0
+    for target, pairs in zip(targets, found, strict=True):
+        assert [word for _, word in pairs] == list(range(len(target.split())))
+        right += sum(source == word for source, word in pairs)
+        wrong += sum(source != word for source, word in pairs)
+    # Digits keep their order; by chance two of nine would be right.
+    assert right > 1.5 * wrong, (right, wrong)
+
+
+def test_pairs_count_the_words_of_the_texts_as_they_were_given():
+    translator = toy.translator()
+    plain = translator.align(["two five one"], ["zwei fünf eins"])
+    spaced = translator.align(["  two\u00a0 five\tone "], ["zwei  fünf\neins "])
+    assert plain == spaced
+    assert [word for _, word in plain[0]] == [0, 1, 2]
+    assert len({word for word, _ in plain[0]}) > 1
+
+
+def test_blank_texts_have_no_pairs(small_translator):
+    assert small_translator.align(["", "dog", ""], ["", "", "Hund"]) == [[]] * 3
+    assert small_translator.align([], []) == []
+    assert small_translator.attention([], []) == []
+
+
+def test_as_many_sources_as_targets_are_needed(small_translator):
+    with pytest.raises(ValueError, match="2 sources, 1 targets"):
+        small_translator.attention(["a", "b"], ["c"])
+
+
+def test_the_export_tells_what_its_translations_look_at(
+    served, small_translator
+):
+    texts = ["the dog runs", "", "die grüne Wiese und die kleine Wiese laut"]
+
+    found = served("attention", text=texts)
+
+    best = served("serving_default", text=texts)["translation"]
+    assert found["translation"].tolist() == best.tolist()
+    # With the very ids that the search has found: these texts have others
+    # where the search has spelled a word in another way.
+    options = SearchOptions(
+        beam_size=OPTIONS.beam_size,
+        length_penalty=OPTIONS.length_penalty,
+        max_source_length=OPTIONS.max_source_length,
+    )
+    tokenizer = small_translator.tokenizer
+    assert found["attention"].shape == (
+        *found["target_pieces"].shape,
+        found["source_pieces"].shape[1],
+    )
+    for row, text in enumerate(texts):
+        source = tokenizer.tokenize([text])[0][:11].numpy()
+        source[10:] = EOS
+        ids = small_translator.search_ids(source[None], options).ids[0, 0]
+        target = ids.numpy()[ids != PAD]
+        names = [tokenizer.pieces(side) for side in (source, target)]
+        for side, of_row in zip(("source", "target"), names, strict=True):
+            served_names = [
+                name.decode() for name in found[f"{side}_pieces"][row]
+            ]
+            assert served_names[: len(of_row)] == of_row
+            assert not any(served_names[len(of_row) :])
+        expected = np.zeros(found["attention"].shape[1:])
+        if len(target):
+            weights = attention_weights(
+                small_translator.model, source[None], target[None]
+            ).numpy()
+            expected[: len(target), : len(source)] = weights[0].mean((0, 1))
+        np.testing.assert_allclose(
+            found["attention"][row], expected, rtol=1e-4, atol=1e-5
+        )
+
+
+def test_in_a_graph_blank_texts_look_at_nothing(served):
+    found = served("attention", text=["", " "])
+    assert found["translation"].tolist() == [b"", b""]
+    assert found["source_pieces"].tolist() == [[b"</s>"], [b"</s>"]]
+    assert found["target_pieces"].size == found["attention"].size == 0

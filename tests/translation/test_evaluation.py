@@ -1,0 +1,225 @@
+"""Scores against sacreBLEU called directly, and against counts by hand."""
+
+import json
+import math
+
+import pytest
+import sacrebleu
+import tensorflow as tf
+
+from keras_transformer.translation import evaluation
+
+REFERENCES = [
+    "Ein Hund läuft über die grüne Wiese.",
+    "Zwei Kinder spielen Fußball.",
+    "Ein T-Shirt-Händler verkauft T-Shirts.",
+]
+TRANSLATIONS = [
+    "Ein Hund rennt über die grüne Wiese.",
+    "Zwei Kinder spielen Ball.",
+    "Der T-Shirt-Händler verkauft T-Shirts.",
+]
+# The paper's own separator of compounds, from GNMT's scripts.
+AT = "##AT##-##AT##"
+
+
+class Words:
+    """A tokenizer: a token for each word and one for the end."""
+
+    def tokenize(self, texts):
+        rows = [[7] * len(text.split()) + [3] for text in texts]
+        return tf.ragged.constant(rows, tf.int32)
+
+
+class Phrasebook:
+    """A translator that knows its translations by heart."""
+
+    tokenizer = Words()
+
+    def __init__(self, book):
+        self.book = book
+        self.asked = []
+
+    def translate(self, texts, *, beam_size, length_penalty, progress):
+        self.asked += texts
+        self.options = beam_size, length_penalty
+        if progress:
+            progress(len(texts), len(texts))
+        return [self.book[text] for text in texts]
+
+
+def evaluate(translations, references, target_lang="de", **options):
+    sources = [f"sentence {i}" for i in range(len(references))]
+    book = dict(zip(sources, translations, strict=True))
+    pairs = zip(sources, references, strict=True)
+    return evaluation.evaluate(Phrasebook(book), pairs, target_lang, **options)
+
+
+def test_bleu_and_chrf_are_sacrebleus_own():
+    result = evaluate(TRANSLATIONS, REFERENCES)
+
+    bleu = sacrebleu.corpus_bleu(TRANSLATIONS, [REFERENCES])
+    chrf = sacrebleu.corpus_chrf(TRANSLATIONS, [REFERENCES])
+    assert 0 < result.bleu.value < 100
+    assert result.bleu.value == bleu.score
+    assert result.chrf.value == chrf.score
+
+
+def test_signatures_say_how_the_scores_were_computed():
+    result = evaluate(TRANSLATIONS, REFERENCES)
+
+    version = f"version:{sacrebleu.__version__}"
+    assert result.bleu.signature == (
+        f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|{version}"
+    )
+    assert result.chrf.signature == (
+        f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|{version}"
+    )
+    assert result.compound_split_bleu.signature.startswith(
+        f"nrefs:1|case:mixed|eff:no|tok:none|smooth:none|{version}"
+        "|prepared:moses-de.atat."
+    )
+
+
+def test_bleu_is_the_geometric_mean_of_four_precisions():
+    # 4 of 5 words, 3 of 4 pairs, 2 of 3 triples, 1 of 2 fours: 1/5 in all.
+    score = evaluation.bleu(["a b c d e"], ["a b c d f"])
+
+    assert score.value == pytest.approx(100 * (1 / 5) ** (1 / 4))
+
+
+def test_compound_split_bleu_counts_the_parts_of_compounds():
+    # Das Rich @ Text @ Format ist gut .   9 tokens
+    # Das Text @ Format ist gut .          7 tokens
+    # 7 of 9 tokens, 5 of 8 pairs, 4 of 7 triples, 3 of 6 fours.
+    score = evaluation.compound_split_bleu(
+        ["Das Rich-Text-Format ist gut."], ["Das Text-Format ist gut."]
+    )
+
+    product = (7 / 9) * (5 / 8) * (4 / 7) * (3 / 6)
+    assert score.value == pytest.approx(100 * product ** (1 / 4))
+
+
+def test_compound_split_bleu_is_sacrebleus_count_of_prepared_text():
+    prepared = [
+        f"Ein Hund {verb} über die grüne Wiese ." for verb in ("rennt", "läuft")
+    ]
+    compounds = [
+        f"{article} T {AT} Shirt {AT} Händler verkauft T {AT} Shirts ."
+        for article in ("Der", "Ein")
+    ]
+    expected = sacrebleu.corpus_bleu(
+        [prepared[0], "Zwei Kinder spielen Ball .", compounds[0]],
+        [[prepared[1], "Zwei Kinder spielen Fußball .", compounds[1]]],
+        tokenize="none",
+        force=True,
+    )
+
+    result = evaluate(TRANSLATIONS, REFERENCES)
+
+    assert result.compound_split_bleu.value == pytest.approx(expected.score)
+
+
+def test_compound_split_bleu_is_not_smoothed():
+    # No four words in common: multi-bleu.perl prints 0, 13a above 0.
+    result = evaluate(["a b c x e f"], ["a b c d e f"])
+
+    assert result.compound_split_bleu.value == 0
+    assert result.bleu.value > 0
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("Das Rich-Text-Format.", f"Das Rich {AT} Text {AT} Format ."),
+        # Perl goes on after the letter that it has read.
+        ("a-b-c", f"a {AT} b-c"),
+        ("E-Mail-Adresse", f"E {AT} Mail {AT} Adresse"),
+        ("1990-2000", f"1990 {AT} 2000"),
+        # A dash between spaces, and one that opens a word, is no compound.
+        ("Hut - und Stock", "Hut - und Stock"),
+        ("Vor- und Nachteile", "Vor- und Nachteile"),
+        # To Moses an en dash is a word of its own.
+        ("Berlin–Ulm", "Berlin – Ulm"),
+        ('Über-Ich & "Öl"', f"Über {AT} Ich &amp; &quot; Öl &quot;"),
+        # The tokenizer knows German abbreviations and ordinal numbers.
+        ("Am 3. Mai, z.B. um 3,5 Uhr.", "Am 3. Mai , z.B. um 3,5 Uhr ."),
+        ("", ""),
+    ],
+)
+def test_compounds_come_apart_at_their_hyphens(sentence, expected):
+    assert evaluation.split_compounds([sentence]) == [expected]
+
+
+@pytest.mark.parametrize("language", ["en", "fr"])
+def test_only_german_has_the_compound_split_score(language):
+    result = evaluate(TRANSLATIONS, REFERENCES, language)
+
+    assert result.compound_split_bleu is None
+    assert set(result.scores) == {"bleu", "chrf"}
+
+
+def test_no_sentence_is_dropped_however_long_or_empty():
+    sources = ["short", "", "long " * 3_001, "short", " "]
+    translator = Phrasebook({source: source.upper() for source in sources})
+
+    result = evaluation.evaluate(
+        translator, [(source, "x") for source in sources], "de"
+    )
+
+    assert translator.asked == sources
+    assert list(result.translations) == [source.upper() for source in sources]
+
+
+def test_an_empty_translation_costs_the_length_of_its_reference():
+    # All 5 tokens right, of 10: brevity penalty exp(1 - 10 / 5).
+    result = evaluate(["a b c d e", ""], ["a b c d e", "f g h i j"])
+
+    expected = pytest.approx(100 * math.exp(-1))
+    assert result.bleu.value == expected
+    assert result.compound_split_bleu.value == expected
+
+
+def test_an_empty_reference_is_scored_too():
+    result = evaluate(["a b c d e", "f"], ["a b c d e", ""])
+
+    # 5 of 6 words; 4 of 4 pairs, 3 of 3 triples, 2 of 2 fours.
+    assert result.bleu.value == pytest.approx(100 * (5 / 6) ** (1 / 4))
+
+
+def test_search_options_and_progress_reach_the_translator():
+    translator = Phrasebook({"a": "b"})
+    shown = []
+
+    evaluation.evaluate(
+        translator,
+        [("a", "b")],
+        "de",
+        beam_size=7,
+        length_penalty=0.3,
+        progress=lambda done, total: shown.append((done, total)),
+    )
+
+    assert translator.options == (7, 0.3)
+    assert shown == [(1, 1)]
+
+
+def test_the_report_counts_sentences_and_target_tokens():
+    result = evaluate(["a b c", "d", ""], ["a b c", "d", "e"])
+
+    report = json.loads(json.dumps(result.report()))
+
+    # 3, 1 and 0 words, and three end tokens.
+    assert result.target_tokens == 7
+    assert report["sentences"] == 3
+    seconds = report["seconds"]
+    assert report["sentences_per_second"] * seconds == pytest.approx(3)
+    assert report["target_tokens_per_second"] * seconds == pytest.approx(7)
+    assert report["scores"]["bleu"]["value"] == result.bleu.value
+    assert report["scores"]["bleu"]["signature"] == result.bleu.signature
+    assert report["versions"]["sacrebleu"] == sacrebleu.__version__
+
+
+def test_no_pairs_are_refused():
+    with pytest.raises(ValueError, match="`pairs` must not be empty"):
+        evaluation.evaluate(Phrasebook({}), [], "de")
