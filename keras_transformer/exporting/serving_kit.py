@@ -24,6 +24,7 @@ from google.protobuf import text_format
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
+from keras_transformer import files
 from keras_transformer.config import UserError
 
 MODELS_FILE = "models.config"
@@ -157,14 +158,11 @@ class ServingKit:
                 predict_log=prediction_log_pb2.PredictLog(request=request)
             )
 
-    def write_configs(
-        self, output: str | os.PathLike, partial: str | os.PathLike
-    ) -> None:
-        """Write the two configuration files, each whole; keep existing ones.
+    def write_configs(self, output: str | os.PathLike) -> None:
+        """Write the two configuration files; keep existing ones.
 
         Args:
             output: Folder of all versions.
-            partial: A folder on the same disk, for files not yet whole.
         """
         for file, text in (
             (BATCHING_FILE, self.batching_parameters()),
@@ -174,9 +172,7 @@ class ServingKit:
             if path.exists():
                 logger.info("Kept %s as it is", path)
                 continue
-            whole = pathlib.Path(partial) / file
-            whole.write_text(text, encoding="utf-8")
-            whole.rename(path)
+            files.write_text(path, text)
 
     def batching_parameters(self) -> str:
         """The text form of TensorFlow Serving's `BatchingParameters`."""

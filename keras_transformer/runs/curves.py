@@ -3,30 +3,28 @@
 import os
 import pathlib
 
-import matplotlib
+import matplotlib.backends.backend_agg
+import matplotlib.figure
 
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt  # noqa: E402
-
-from keras_transformer.runs.history import read_history  # noqa: E402
-
-CURVE_FILE = "curve.png"
+from keras_transformer import files
+from keras_transformer.runs.history import read_history
+from keras_transformer.runs.layout import CURVE_FILE
 
 
-def draw(run_dir: str | os.PathLike) -> pathlib.Path:
+def plot(run_dir: str | os.PathLike) -> matplotlib.figure.Figure:
     """Draw loss and validation BLEU over the minutes of training.
 
+    Not with pyplot, which would change what a notebook draws with.
+
     Args:
-        run_dir: A run directory with a history.
+        run_dir: A run directory.
 
     Returns:
-        The path of the picture, `curve.png` in the run directory.
+        The figure, which a notebook shows.
     """
     rows = read_history(run_dir)
-    figure, (losses, bleu) = plt.subplots(
-        2, 1, sharex=True, figsize=(7, 6), layout="constrained"
-    )
+    figure = matplotlib.figure.Figure(figsize=(7, 6), layout="constrained")
+    losses, bleu = figure.subplots(2, 1, sharex=True)
     for axes, field, label in (
         (losses, "loss", "training (dropout on)"),
         (losses, "validation_loss", "validation"),
@@ -42,9 +40,14 @@ def draw(run_dir: str | os.PathLike) -> pathlib.Path:
     bleu.set_xlabel("minutes of training")
     for axes in (losses, bleu):
         axes.grid(alpha=0.3)
+    return figure
+
+
+def draw(run_dir: str | os.PathLike) -> pathlib.Path:
+    """Write `plot` as `curve.png` into the run directory; returns its path."""
     path = pathlib.Path(run_dir) / CURVE_FILE
-    partial = path.with_name(f".partial-{path.name}")
-    figure.savefig(partial, dpi=120)
-    plt.close(figure)
-    partial.replace(path)
+    figure = plot(run_dir)
+    matplotlib.backends.backend_agg.FigureCanvasAgg(figure)
+    with files.whole(path) as partial:
+        figure.savefig(partial, dpi=120, format="png")
     return path

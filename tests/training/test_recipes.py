@@ -10,11 +10,12 @@ import re
 import numpy as np
 import pytest
 
-import train
-from keras_transformer.commands import command_line
+from keras_transformer.__main__ import main, parse_args
+from keras_transformer.commands.train import arguments_of
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.training import estimates
+from keras_transformer.training.request import configure
 
 RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
 
@@ -57,8 +58,8 @@ WAYS = list(ways())
 
 
 def run_of(recipe, *more):
-    args = train.parse_args([f"@{RECIPES / recipe}.args", *more])
-    return train.run_config(args), args
+    args = parse_args(["train", f"@{RECIPES / recipe}.args", *more])
+    return configure(**arguments_of(args)), args
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +240,7 @@ def test_a_wrong_file_of_arguments_is_one_sentence(
         path.write_bytes(
             content if isinstance(content, bytes) else content.encode()
         )
-    assert command_line.run(lambda: train.main([f"@{path}"])) == 2
+    assert main(["train", f"@{path}"]) == 2
     output = capsys.readouterr()
     assert output.out == ""
     (line,) = output.err.splitlines()
@@ -251,5 +252,5 @@ def test_a_file_may_hold_comments_quotes_and_spaces(tmp_path):
     path.write_text(
         "# the paper's\n--steps 3  # few\n\n--corpus 'a folder'\n--seed=5"
     )
-    args = train.parse_args([f"@{path}"])
+    args = parse_args(["train", f"@{path}"])
     assert (args.steps, args.corpus, args.seed) == (3, "a folder", 5)
