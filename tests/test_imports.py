@@ -19,7 +19,7 @@ PACKAGE = ROOT / "keras_transformer"
 
 # Folders, and the few modules beside them, from the ground up.
 FLOORS = [
-    {"config", "files"},
+    {"config", "extras", "files"},
     {"layers", "schedules"},
     {"data", "losses", "masks"},
     {"model", "metrics"},
@@ -31,7 +31,7 @@ FLOORS = [
 ]
 FLOOR = {place: i for i, floor in enumerate(FLOORS) for place in floor}
 # Of one floor, and yet one stands on the other.
-STEPS = {("metrics", "losses")}
+STEPS = {("metrics", "losses"), ("extras", "config")}
 
 MODEL_WING = {"layers", "losses", "masks", "metrics", "model", "schedules"}
 DATA_WING = {"data"}

@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from keras_transformer import config
+from keras_transformer import config, extras
 from keras_transformer.data import demo, lines
 
 Pair = tuple[str, str]
@@ -193,7 +193,8 @@ def _lines(path: pathlib.Path) -> Iterator[str]:
 
 
 def _open_tfds(name: str, source_lang: str, target_lang: str) -> Corpus:
-    import tensorflow_datasets as tfds  # Half a second that others need not.
+    # Half a second that others need not.
+    tfds = extras.needs("tensorflow_datasets", "tfds")
 
     dataset = name.removeprefix(TFDS_PREFIX)
     try:

@@ -3,13 +3,8 @@
 import os
 import pathlib
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt  # noqa: E402
-
-from keras_transformer.runs.history import read_history  # noqa: E402
+from keras_transformer import extras
+from keras_transformer.runs.history import read_history
 
 CURVE_FILE = "curve.png"
 
@@ -22,11 +17,15 @@ def draw(run_dir: str | os.PathLike) -> pathlib.Path:
 
     Returns:
         The path of the picture, `curve.png` in the run directory.
+
+    Raises:
+        UserError: If matplotlib is missing.
     """
+    # Not pyplot, which would take a window or a notebook's canvas.
+    figures = extras.needs("matplotlib.figure", "plot")
     rows = read_history(run_dir)
-    figure, (losses, bleu) = plt.subplots(
-        2, 1, sharex=True, figsize=(7, 6), layout="constrained"
-    )
+    figure = figures.Figure(figsize=(7, 6), layout="constrained")
+    losses, bleu = figure.subplots(2, 1, sharex=True)
     for axes, field, label in (
         (losses, "loss", "training (dropout on)"),
         (losses, "validation_loss", "validation"),
@@ -45,6 +44,5 @@ def draw(run_dir: str | os.PathLike) -> pathlib.Path:
     path = pathlib.Path(run_dir) / CURVE_FILE
     partial = path.with_name(f".partial-{path.name}")
     figure.savefig(partial, dpi=120)
-    plt.close(figure)
     partial.replace(path)
     return path
