@@ -7,6 +7,8 @@ backend.
 
 import importlib
 
+__version__ = "0.1.0"
+
 _HOMES = {
     "PRESETS": "config",
     "Transformer": "model",
