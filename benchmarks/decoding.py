@@ -71,7 +71,9 @@ def export(translator, options, path: str) -> None:
     archive = keras.export.ExportArchive()
     archive.add_endpoint(
         "serving_default",
-        lambda source: translator.search_ids(source, options)._asdict(),
+        lambda source: translator.text_model.search_ids(
+            source, options
+        )._asdict(),
         [tf.TensorSpec([None, None], tf.int32, "source")],
     )
     archive.write_out(path, verbose=False)

@@ -86,11 +86,11 @@ def multi30k(run_dir):
     plan = batching.BatchPlan(records(run_dir), 4_096, seed=1)
     model = make_model("tiny", TINY[2], False, PRESETS["tiny"].model.dropout)
     steps = 100
-    seconds = seconds_in_fit(model, batching.batches(plan), steps, sum)
+    seconds = seconds_in_fit(model, batching.stream(plan), steps, sum)
     tokens = sum(
         int((target != 0).numpy().sum())
         for _, target in itertools.islice(
-            batching.batches(plan), WARM_UP, WARM_UP + steps
+            batching.stream(plan), WARM_UP, WARM_UP + steps
         )
     )
     report(

@@ -17,13 +17,19 @@ _HOMES = {
     "TokenAccuracy": "metrics",
     "Perplexity": "metrics",
     "positional_encoding": "layers",
+    "open_corpus": "data.corpora",
     "Tokenizer": "data.tokenizer",
+    "batches": "data.batching",
     "beam_search": "decoding.beam_search",
     "SearchOptions": "decoding.options",
     "Sampling": "decoding.options",
     "Translator": "translation.translator",
     "Hypothesis": "translation.translator",
     "Attention": "translation.alignment",
+    "Adam": "training.optimizers",
+    "export": "exporting.saved_model",
+    "train": "run",
+    "Run": "run",
 }
 _MODULES = ("layers", "masks")
 

@@ -1,27 +1,34 @@
-"""Use a trained run: translate text, score translations, evaluate it.
+"""The command line: train a run, then use it.
 
 Examples:
-    python -m keras_transformer translate --run-dir runs/demo < FILE
-    python -m keras_transformer score --run-dir runs/demo --source F --target F
-    python -m keras_transformer evaluate --run-dir runs/demo
+    keras-transformer train --preset demo --corpus demo --run-dir runs/demo
+    keras-transformer translate --run-dir runs/demo < FILE
+    keras-transformer score --run-dir runs/demo --source FILE --target FILE
+    keras-transformer evaluate --run-dir runs/demo
+    keras-transformer export --run-dir runs/demo --output exported/demo
+
+`python -m keras_transformer` is the same.
 """
 
 import argparse
 import inspect
-import pathlib
 import sys
+from collections.abc import Sequence
 
 from keras_transformer.commands import (
+    argument_files,
     command_line,
     evaluate,
+    export,
     score,
-    search_flags,
+    train,
     translate,
 )
 from keras_transformer.config import UserError
 
 # Verb: its flags, its function, a line for --help.
 _VERBS = {
+    "train": (train.add_flags, train.train, "a corpus in, a run directory out"),
     "translate": (
         translate.add_flags,
         translate.translate,
@@ -37,16 +44,19 @@ _VERBS = {
         evaluate.evaluate,
         "BLEU and chrF of a test set",
     ),
+    "export": (
+        export.add_flags,
+        export.export,
+        "a SavedModel that takes and returns text",
+    ),
 }
 
 
-def parse_args(argv=None) -> argparse.Namespace:
-    """Read the command line."""
+def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line; wrong arguments end the program with 2."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
-        prog="python -m keras_transformer",
-        description=__doc__,
-        formatter_class=raw,
+        prog="keras-transformer", description=__doc__, formatter_class=raw
     )
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     for name, (add_flags, function, summary) in _VERBS.items():
@@ -56,25 +66,25 @@ def parse_args(argv=None) -> argparse.Namespace:
             description=inspect.getdoc(function),
             formatter_class=raw,
         )
-        verb.set_defaults(verb=function)
-        verb.add_argument(
-            "--run-dir", required=True, type=pathlib.Path, help="as in train.py"
-        )
-        search_flags.add_average_flag(verb)
         add_flags(verb)
-    return parser.parse_args(argv)
+        verb.set_defaults(verb=function, parser=verb)
+    argv = sys.argv[1:] if argv is None else list(argv)
+    return parser.parse_args(argument_files.with_files(argv))
 
 
-def main(argv=None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; returns an exit code."""
-    args = parse_args(argv)
-    if args.average is not None and args.average < 1:
-        raise UserError(
-            f"Expected --average of at least 1, received {args.average}."
-        )
-    args.verb(args)
-    return command_line.DONE
+
+    def command() -> None:
+        args = parse_args(argv)
+        if args.average is not None and args.average < 1:
+            raise UserError(
+                f"Expected --average of at least 1, received {args.average}."
+            )
+        args.verb(args)
+
+    return command_line.run(command)
 
 
 if __name__ == "__main__":
-    sys.exit(command_line.run(main))
+    sys.exit(main())

@@ -82,6 +82,8 @@ class TrainingConfig:
         validation_steps: Updates between validations.
         ema: Factor by which a weight's share in the moving average falls with
             every update, in (0, 1); None for no such average.
+        target_bleu: BLEU of the validation sample at which a training ends
+            early; None for no such end.
         precision: Keras dtype policy.
         seed: Fixes weights, data order and dropout.
     """
@@ -98,6 +100,7 @@ class TrainingConfig:
     keep_checkpoints: int = 10
     validation_steps: int = 2_000
     ema: float | None = None
+    target_bleu: float | None = None
     precision: str = "float32"
     seed: int = 1
 

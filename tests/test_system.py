@@ -9,10 +9,7 @@ import pytest
 import tensorflow as tf
 from digits import ENGLISH, GERMAN, write_digits
 
-import export
-import train
-from keras_transformer import __main__ as verbs
-from keras_transformer.commands import command_line
+from keras_transformer.__main__ import main
 
 pytestmark = pytest.mark.slow
 
@@ -21,8 +18,8 @@ SOURCE = "seven two nine"
 TARGET = "sieben zwei neun"
 
 
-def run(main, *argv):
-    return command_line.run(lambda: main([str(word) for word in argv]))
+def run(*argv):
+    return main([str(word) for word in argv])
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +28,7 @@ def run_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("system")
     corpus = write_digits(folder, train=5_003, val=53, test=101)
     code = run(
-        train.main,
+        "train",
         *("--preset", "demo", "--corpus", corpus, "--vocab-size", "310"),
         *("--run-dir", folder / "run", "--batch-tokens", "512"),
         *("--steps", "2000", "--warmup-steps", "300"),
@@ -44,14 +41,13 @@ def run_dir(tmp_path_factory):
 @pytest.fixture(scope="module")
 def saved_model(run_dir, tmp_path_factory):
     output = tmp_path_factory.mktemp("exported") / "digits"
-    assert run(export.main, "--run-dir", run_dir, "--output", output) == 0
+    assert run("export", "--run-dir", run_dir, "--output", output) == 0
     return output / "1"
 
 
 def test_a_file_is_translated_line_by_line(run_dir, tmp_path):
     (tmp_path / "in").write_text(f"{SOURCE}\n\n{ENGLISH[4]} {ENGLISH[1]}\n")
     code = run(
-        verbs.main,
         *("translate", "--run-dir", run_dir),
         *("--input", tmp_path / "in", "--output", tmp_path / "out"),
     )
@@ -61,7 +57,7 @@ def test_a_file_is_translated_line_by_line(run_dir, tmp_path):
 
 
 def test_unseen_numbers_are_translated_right(run_dir, capsys):
-    assert run(verbs.main, "evaluate", "--run-dir", run_dir) == 0
+    assert run("evaluate", "--run-dir", run_dir) == 0
     output = capsys.readouterr().out
     assert "|tok:13a|" in output and "prepared:moses-de" in output
     report = json.loads((run_dir / "evaluation" / "test.json").read_text())

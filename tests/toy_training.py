@@ -1,7 +1,6 @@
 """train.py on the toy corpus of `digits.py`, in this process."""
 
-import train
-from keras_transformer.commands import command_line
+from keras_transformer.__main__ import main
 
 
 def arguments(corpus, run_dir, *more):
@@ -16,4 +15,4 @@ def arguments(corpus, run_dir, *more):
 
 def run(*argv):
     """Returns what the command exits with."""
-    return command_line.run(lambda: train.main([str(a) for a in argv]))
+    return main(["train", *map(str, argv)])

@@ -27,7 +27,7 @@ def main(pairs):
     model.compile(Adam(0.01), SmoothedCrossEntropy(), jit_compile=True)
     compilations = Compilations(plan, step=0)
     model.fit(
-        batching.batches(plan),
+        batching.stream(plan),
         steps_per_epoch=2 * len(plan),
         shuffle=False,
         verbose=0,

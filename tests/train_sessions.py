@@ -25,9 +25,9 @@ import threading
 import time
 import traceback
 
-import train
+import keras_transformer.training.course  # noqa: F401  Once for all.
 from keras_transformer import config
-from keras_transformer.commands import command_line
+from keras_transformer.__main__ import main as command_line
 
 # What Python tells of files (PEP 578).
 OPERATIONS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir")
@@ -89,8 +89,9 @@ def session(run_dir, replicas, argv, end):
     config.PRESETS = {**config.PRESETS, "toy": TOY}
     if end:
         end_early(run_dir, end.pop("signal"), **end)
-    argv = ["--preset", "toy", "--run-dir", run_dir, *argv]
-    return command_line.run(lambda: train.main(argv))
+    return command_line(
+        ["train", "--preset", "toy", "--run-dir", run_dir, *argv]
+    )
 
 
 def fork(log, *args):

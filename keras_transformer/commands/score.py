@@ -1,4 +1,4 @@
-"""`python -m keras_transformer score`."""
+"""`keras-transformer score`."""
 
 import argparse
 import contextlib
@@ -6,7 +6,7 @@ import pathlib
 import sys
 
 from keras_transformer.commands import command_line, search_flags
-from keras_transformer.commands.sentence_progress import Progress
+from keras_transformer.commands.display import SentenceDisplay
 from keras_transformer.data import lines
 from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.runs import run_config
@@ -14,6 +14,7 @@ from keras_transformer.runs import run_config
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add what the verb alone has."""
+    search_flags.add_run_flags(parser)
     search_flags.add_penalty_flag(parser)
     add = parser.add_argument
     add("--source", type=pathlib.Path, required=True, help="lines of text")
@@ -46,7 +47,9 @@ def score(args: argparse.Namespace) -> None:
 
         translator = Translator.from_run(args.run_dir, args.average)
         on_screen = not args.output and sys.stdout.isatty()
-        progress = stack.enter_context(Progress(total, bar=not on_screen))
+        progress = stack.enter_context(
+            SentenceDisplay(total, bar=not on_screen)
+        )
         for chunk in lines.chunks(pairs):
             scores = translator.score(
                 *zip(*chunk, strict=True), length_penalty=args.length_penalty

@@ -2,6 +2,8 @@
 
 import argparse
 import contextlib
+import pathlib
+import re
 from collections.abc import Iterator
 
 from keras_transformer.config import UserError
@@ -10,12 +12,16 @@ from keras_transformer.decoding.options import Sampling, SearchOptions
 _SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
-def add_average_flag(parser: argparse.ArgumentParser) -> None:
-    """Add `--average`, which every verb that loads a model has."""
+def add_run_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what every verb that loads a model has."""
+    parser.add_argument(
+        "--run-dir", required=True, type=pathlib.Path, help="as in train"
+    )
     parser.add_argument(
         "--average",
         type=int,
-        help="newest checkpoints averaged; default: what train.py averages",
+        help="newest checkpoints averaged; default: what validation found "
+        "better when the training ended",
     )
 
 
@@ -156,9 +162,25 @@ def refusals() -> Iterator[None]:
     """Turn a `ValueError` about an option into the user's mistake that it is.
 
     Raises:
-        UserError: With the same sentence.
+        UserError: With the same sentence, in the names of the flags.
     """
     try:
         yield
     except ValueError as error:
-        raise UserError(f"{error}.") from None
+        raise UserError(_of_flags(str(error))) from None
+
+
+def _of_flags(message: str) -> str:
+    """Say "`n_best` must be … Received: n_best=8" by the names of the flags."""
+    found = re.fullmatch(r"(`\w+` must be .*)\. Received: (.*)", message)
+    if not found:
+        return f"{message}."
+    wanted, received = found.groups()
+    wanted = re.sub(r"`(\w+)`", lambda name: _flag(name[1]), wanted)
+    received = re.sub(r"(\w+)=", lambda name: f"{_flag(name[1])} ", received)
+    wanted = wanted.replace(" must be ", " to be ")
+    return f"Expected {wanted}, received {received}."
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,4 +1,4 @@
-"""`python -m keras_transformer translate`."""
+"""`keras-transformer translate`."""
 
 import argparse
 import contextlib
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from keras_transformer.commands import command_line, search_flags
-from keras_transformer.commands.sentence_progress import Progress
+from keras_transformer.commands.display import SentenceDisplay
 from keras_transformer.config import UserError
 from keras_transformer.data import lines
 from keras_transformer.runs import run_config
@@ -22,6 +22,7 @@ _NAMED_LINES = 20  # In a warning.
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add what the verb alone has."""
+    search_flags.add_run_flags(parser)
     add = parser.add_argument
     add("--input", type=pathlib.Path, help="default: standard input")
     add("--output", type=pathlib.Path, help="default: standard output")
@@ -85,7 +86,9 @@ def translate(args: argparse.Namespace) -> None:
 
         translator = Translator.from_run(args.run_dir, args.average)
         on_screen = not args.output and sys.stdout.isatty()
-        progress = stack.enter_context(Progress(total, bar=not on_screen))
+        progress = stack.enter_context(
+            SentenceDisplay(total, bar=not on_screen)
+        )
         for chunk in lines.chunks(rows):
             texts, prefixes = zip(*chunk, strict=True)
             if args.split_sentences:

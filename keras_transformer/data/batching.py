@@ -5,8 +5,11 @@ tokens, the end token included.
 """
 
 import functools
+import itertools
 import math
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +17,7 @@ import tensorflow as tf
 
 from keras_transformer import config
 from keras_transformer.data.records import TokenisedCorpus
+from keras_transformer.data.tokenizer import Tokenizer
 
 # The shorter side of a batch is padded to one of these shares of the longer.
 SHORT_SHARES = (0.75, 0.88, 1.0)
@@ -220,6 +224,55 @@ def _rank_cells(
 
 
 def batches(
+    pairs: Iterable[tuple[str, str]],
+    tokenizer: Tokenizer,
+    batch_tokens: int = 4_096,
+    *,
+    max_length: int | None = 256,
+    seed: int = 1,
+    shuffle: bool = True,
+) -> tf.data.Dataset:
+    """Batch pairs of texts for `model.fit`, an epoch each time it is iterated.
+
+    Args:
+        pairs: Source and target texts; read once, here.
+        tokenizer: Vocabulary of both sides.
+        batch_tokens: Budget of source tokens, and equally of target tokens, in
+            a batch, padding included.
+        max_length: Pairs with a longer side, in tokens with the end token, or
+            with an empty side, are dropped; None keeps all, as for validation.
+        seed: Fixes the order, which is another one in every epoch.
+        shuffle: Whether to shuffle; without it batches come shortest first.
+
+    Returns:
+        Dataset of `((source (B, S), target_in (B, T)), target_out (B, T))`,
+        int32, as from `stream`; its `len` is the steps of an epoch.
+
+    Raises:
+        UserError: If no pair is left.
+        ValueError: If `batch_tokens` is below 1.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        records = TokenisedCorpus.build(
+            pairs, tokenizer, os.path.join(folder, "records"), max_length
+        ).in_memory()
+    plan = BatchPlan(records, batch_tokens, seed, shuffle)
+    epoch = itertools.count()
+    current = plan.epoch(next(epoch))
+
+    def batch(number: int) -> Batch:
+        nonlocal current
+        planned = current[number]
+        # An iteration that was given up begins the same epoch again.
+        if number + 1 == len(plan):
+            current = plan.epoch(next(epoch))
+        return planned
+
+    numbers = tf.data.Dataset.range(len(plan))
+    return _dataset(records, numbers, batch)
+
+
+def stream(
     plan: BatchPlan,
     cursor: tuple[int, int] = (0, 0),
 ) -> tf.data.Dataset:
@@ -249,7 +302,7 @@ def batches(
 def evaluation_batches(
     corpus: TokenisedCorpus, batch_tokens: int
 ) -> tf.data.Dataset:
-    """Stream every pair once, shortest first, in the form of `batches`."""
+    """Stream every pair once, shortest first, in the form of `stream`."""
     plan = BatchPlan(corpus, batch_tokens, shuffle=False)
     numbers = tf.data.Dataset.range(len(plan))
     return _dataset(corpus, numbers, plan.epoch(0).__getitem__)

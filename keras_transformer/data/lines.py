@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, TypeVar
 
+from keras_transformer import files
 from keras_transformer.config import UserError
 
 CHUNK_LINES = 10_000
@@ -115,10 +116,10 @@ def open_pairs(
 def open_output(
     path: pathlib.Path | None, stack: contextlib.ExitStack
 ) -> BinaryIO:
-    """Open a file as `write_whole` does, or standard output for None."""
+    """Open a file as `files.open_whole` does, or standard output for None."""
     if path is None:
         return sys.stdout.buffer
-    return stack.enter_context(write_whole(path))
+    return stack.enter_context(files.open_whole(path))
 
 
 def on_one_line(text: str) -> str:
@@ -151,21 +152,3 @@ def chunks(lines: Iterable[Line]) -> Iterator[list[Line]]:
     lines = iter(lines)
     while chunk := list(itertools.islice(lines, CHUNK_LINES)):
         yield chunk
-
-
-@contextlib.contextmanager
-def write_whole(path: pathlib.Path) -> Iterator[BinaryIO]:
-    """Open a file that gets its name when it is complete, or never."""
-    if path.is_dir():
-        raise UserError(
-            f"Expected the name of a file, but {path} is a folder; choose "
-            "another name."
-        )
-    partial = path.with_name(f".partial-{path.name}")
-    with open(partial, "wb") as file:
-        try:
-            yield file
-            file.flush()
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)

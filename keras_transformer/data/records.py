@@ -4,14 +4,13 @@ import itertools
 import json
 import os
 import pathlib
-import shutil
 from collections.abc import Callable, Iterable
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import config
+from keras_transformer import config, files
 from keras_transformer.data.tokenizer import Tokenizer
 
 # Pairs tokenised at a time.
@@ -94,9 +93,6 @@ class TokenisedCorpus:
     ) -> "TokenisedCorpus":
         """Tokenise `pairs` into `directory`, or reuse what is there.
 
-        Written under a temporary name and renamed: a directory of that name
-        is complete.
-
         Args:
             pairs: Source and target texts; not touched on reuse.
             tokenizer: Vocabulary of both sides.
@@ -117,22 +113,15 @@ class TokenisedCorpus:
             found = _read_header(directory)
             if key.items() <= found.items() and _is_whole(directory, found):
                 return cls.load(directory)
-        partial = directory.with_name(directory.name + ".tmp")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with files.whole(directory) as partial:
+            partial.mkdir()
             header = _write_records(
                 pairs, tokenizer, partial, max_length, progress
             )
             sizes = {p.name: p.stat().st_size for p in partial.iterdir()}
             header = {**key, **header, "sizes": sizes}
             (partial / RECORDS_FILE).write_text(json.dumps(header))
-            if directory.exists():
-                shutil.rmtree(directory)
-            partial.rename(directory)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
         return cls.load(directory)
 
     @classmethod
@@ -150,6 +139,14 @@ class TokenisedCorpus:
             header["dropped"],
             header["empty"],
         )
+
+    def in_memory(self) -> "TokenisedCorpus":
+        """A copy that needs no files."""
+        sides = (
+            side._replace(ids=np.array(side.ids))
+            for side in (self.source, self.target)
+        )
+        return TokenisedCorpus(*sides, self.dropped, self.empty)
 
 
 def _read_header(directory: pathlib.Path) -> dict:

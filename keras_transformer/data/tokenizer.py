@@ -24,7 +24,7 @@ import sentencepiece
 import tensorflow as tf
 import tensorflow_text
 
-from keras_transformer import config
+from keras_transformer import config, files
 
 logger = logging.getLogger("keras_transformer")
 
@@ -68,7 +68,8 @@ class Tokenizer(tf.Module):
         if ids != _SPECIAL_IDS:
             raise ValueError(
                 "`model` must use the ids (PAD, UNK, BOS, EOS) = "
-                f"{_SPECIAL_IDS}. Received: {ids}"
+                f"{_SPECIAL_IDS}, as spm_train does with --pad_id=0 --unk_id=1 "
+                f"--bos_id=2 --eos_id=3. Received: {ids}"
             )
         self.vocab_size: int = pieces.GetPieceSize()
         self._pieces = pieces
@@ -124,7 +125,7 @@ class Tokenizer(tf.Module):
         path = pathlib.Path(path)
         # In a file, since a size that does not fit takes a second pass.
         with tempfile.TemporaryDirectory(
-            dir=path.parent, prefix=".partial-"
+            dir=path.parent, prefix=files.PARTIAL
         ) as folder:
             text = os.path.join(folder, "sentences.txt")
             with open(text, "w", encoding="utf-8", newline="\n") as lines:
@@ -138,14 +139,17 @@ class Tokenizer(tf.Module):
                 tokenizer.vocab_size,
                 vocab_size,
             )
-        partial = path.with_name(path.name + ".tmp")
-        partial.write_bytes(model)
-        partial.replace(path)
+        tokenizer.save(path)
         return tokenizer
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the sentencepiece model to a file, whole or not at all."""
+        with files.open_whole(path) as file:
+            file.write(self.model)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Tokenizer":
-        """Read what `train` wrote.
+        """Read what `train` wrote, or a sentencepiece model made elsewhere.
 
         Raises:
             UserError: If there is no file at `path` or it is not a
@@ -156,12 +160,13 @@ class Tokenizer(tf.Module):
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise config.UserError(
                 f"Expected a vocabulary at {path}, found no such file; give "
-                "the directory of a run that train.py has started."
+                "the directory of a run that train.py has started, or a "
+                "sentencepiece model."
             ) from None
         except ValueError as error:
             raise config.UserError(
-                f"{path} is not a vocabulary that this package wrote "
-                f"({error}); restore the file or train the run again."
+                f"{path} is not a vocabulary that this package can use "
+                f"({error}); restore the file or train another one."
             ) from None
 
     def tokenize(self, text: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:

@@ -18,6 +18,7 @@ from keras_transformer.decoding.continuations import (
     Rules,
     continuations,
 )
+from keras_transformer.decoding.options import SearchOptions
 
 Step = Callable[..., tuple]
 
@@ -128,10 +129,18 @@ def beam_search(
         empty and score -inf.
 
     Raises:
-        ValueError: If `beam_size`, `length_penalty`, `n_best` or
+        ValueError: If `beam_size`, `length_penalty`, `n_best`, `min_length` or
             `no_repeat_ngram` is out of range.
     """
-    check_arguments(beam_size, length_penalty, n_best, no_repeat_ngram)
+    # Among others, the early stop rests on a divisor that never falls with the
+    # length.
+    SearchOptions(
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        n_best=n_best,
+        min_length=min_length,
+        no_repeat_ngram=no_repeat_ngram,
+    )
     rules = Rules(
         beam_size=beam_size,
         length_penalty=length_penalty,
@@ -172,39 +181,6 @@ def length_normaliser(length: tf.Tensor, length_penalty: float) -> tf.Tensor:
         A float32 tensor of the shape of `length`.
     """
     return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** length_penalty
-
-
-def check_arguments(
-    beam_size: int,
-    length_penalty: float,
-    n_best: int,
-    no_repeat_ngram: int = 0,
-) -> None:
-    """Refuse what `beam_search` cannot work with, before anything is loaded.
-
-    Raises:
-        ValueError: If an argument is out of range.
-    """
-    if beam_size < 1:
-        raise ValueError(
-            f"`beam_size` must be at least 1. Received: beam_size={beam_size}"
-        )
-    if not 0 <= length_penalty < float("inf"):
-        # The early stop rests on a divisor that never falls with the length.
-        raise ValueError(
-            "`length_penalty` must be at least 0 and finite. Received: "
-            f"length_penalty={length_penalty}"
-        )
-    if not 1 <= n_best <= beam_size:
-        raise ValueError(
-            "`n_best` must be from 1 to `beam_size`. Received: "
-            f"n_best={n_best}, beam_size={beam_size}"
-        )
-    if no_repeat_ngram < 0:
-        raise ValueError(
-            "`no_repeat_ngram` must be at least 0. Received: "
-            f"no_repeat_ngram={no_repeat_ngram}"
-        )
 
 
 def _first_beams(rules: Rules, limits: tf.Tensor) -> _Beams:

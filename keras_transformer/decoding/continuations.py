@@ -22,7 +22,10 @@ _FEW = 8
 
 
 class Rules(NamedTuple):
-    """What a hypothesis may look like."""
+    """What a hypothesis may look like, in a search and in a draw.
+
+    Of a draw `beam_size` and `n_best` are the number of draws.
+    """
 
     beam_size: int
     length_penalty: float
@@ -33,6 +36,11 @@ class Rules(NamedTuple):
     bos_id: int
     eos_id: int
     pad_id: int
+
+    @property
+    def never(self) -> list[int]:
+        """Tokens that are not written in any place."""
+        return sorted({self.pad_id, self.bos_id, *self.banned_ids})
 
 
 def continuations(
@@ -61,7 +69,7 @@ def continuations(
     # that it follows the best token and nothing else.
     count = 2 * rules.beam_size if rules.beam_size > 1 else 1
     logits = tf.cast(logits, tf.float32)  # (B, W, V)
-    never = sorted({rules.pad_id, rules.bos_id, *rules.banned_ids})
+    never = rules.never
     spare = [*never, rules.eos_id]
     allowed = logits
     if len(never) > _FEW:

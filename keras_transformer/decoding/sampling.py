@@ -20,6 +20,7 @@ from keras_transformer.decoding.beam_search import (
 )
 from keras_transformer.decoding.continuations import (
     NONE,
+    Rules,
     prefix_tokens,
     top_k,
     without,
@@ -28,16 +29,11 @@ from keras_transformer.decoding.continuations import (
 from keras_transformer.decoding.options import Sampling
 
 
-class _Rules(NamedTuple):
+class _Drawing(NamedTuple):
     limits: tf.Tensor  # (B,) int32
     uniforms: tf.Tensor  # (B, L, N) float64 in [0, 1)
     prefix: tf.Tensor | None  # (B, P) int32
     sampling: Sampling
-    min_length: int
-    banned_ids: tuple[int, ...]
-    no_repeat_ngram: int
-    eos_id: int
-    pad_id: int
 
 
 class _Draws(NamedTuple):
@@ -96,14 +92,20 @@ def sample(
     """
     limits = tf.cast(max_lengths, tf.int32)
     batch = tf.size(limits)
-    rules = _Rules(
+    drawing = _Drawing(
         limits=limits,
         uniforms=_uniforms(seeds, tf.reduce_max(limits), n_best),
         prefix=prefix,
         sampling=sampling,
+    )
+    rules = Rules(
+        beam_size=n_best,
+        length_penalty=length_penalty,
+        n_best=n_best,
         min_length=min_length,
-        banned_ids=(pad_id, bos_id, *banned_ids),
+        banned_ids=tuple(banned_ids),
         no_repeat_ngram=no_repeat_ngram,
+        bos_id=bos_id,
         eos_id=eos_id,
         pad_id=pad_id,
     )
@@ -115,11 +117,11 @@ def sample(
     start = (tf.constant(0), draws, state)
     _, draws, _ = tf.while_loop(
         lambda position, draws, state: tf.reduce_any(draws.is_open),
-        lambda *now: _advance(step, rules, *now),
+        lambda *now: _advance(step, rules, drawing, *now),
         start,
         shape_invariants=_shape_invariants(*start),
     )
-    return _result(rules, draws, length_penalty)
+    return _result(rules, drawing.limits, draws)
 
 
 def keep_likeliest(
@@ -192,18 +194,26 @@ def _shape_invariants(position, draws, state):
     )
 
 
-def _advance(step, rules: _Rules, position, draws: _Draws, state):
+def _advance(
+    step: Step,
+    rules: Rules,
+    drawing: _Drawing,
+    position: tf.Tensor,
+    draws: _Draws,
+    state: Any,
+) -> tuple[tf.Tensor, _Draws, Any]:
     """Write one token: t grows by one."""
     length = position + 1
     logits, state = step(draws.ids[:, :, -1], position, state)
     logits = tf.cast(logits, tf.float32)  # (B, N, V)
     tokens = _draw(
         _allowed(logits, rules, draws.ids, length),
-        rules.uniforms[:, position],
-        rules,
+        drawing.uniforms[:, position],
+        drawing.sampling,
+        rules.eos_id,
     )
-    if rules.prefix is not None:
-        forced = prefix_tokens(rules.prefix, position, rules.pad_id)[:, None]
+    if drawing.prefix is not None:
+        forced = prefix_tokens(drawing.prefix, position, rules.pad_id)[:, None]
         tokens = tf.where(forced != rules.pad_id, forced, tokens)
     log_probs = -tf.nn.sparse_softmax_cross_entropy_with_logits(tokens, logits)
     return (
@@ -219,15 +229,17 @@ def _advance(step, rules: _Rules, position, draws: _Draws, state):
             log_probs=draws.log_probs + tf.where(draws.is_open, log_probs, 0.0),
             is_open=draws.is_open
             & (tokens != rules.eos_id)
-            & (length < rules.limits[:, None]),
+            & (length < drawing.limits[:, None]),
         ),
         state,
     )
 
 
-def _allowed(logits, rules: _Rules, ids, length):
+def _allowed(
+    logits: tf.Tensor, rules: Rules, ids: tf.Tensor, length: tf.Tensor
+) -> tf.Tensor:
     """Give -inf to the tokens that may not come next."""
-    never = without(logits, rules.banned_ids)
+    never = without(logits, rules.never)
     logits = tf.cond(
         length < rules.min_length,
         lambda: without(never, [rules.eos_id]),
@@ -238,9 +250,11 @@ def _allowed(logits, rules: _Rules, ids, length):
     return logits
 
 
-def _draw(logits, uniforms, rules: _Rules):
+def _draw(
+    logits: tf.Tensor, uniforms: tf.Tensor, sampling: Sampling, eos_id: int
+) -> tf.Tensor:
     """The token where the running sum of weights passes the number drawn."""
-    weights, tokens = keep_likeliest(logits, rules.sampling)
+    weights, tokens = keep_likeliest(logits, sampling)
     sums = tf.cumsum(weights, axis=-1)
     total = sums[..., -1:]
     place = tf.searchsorted(sums, uniforms[..., None] * total, side="right")
@@ -252,17 +266,17 @@ def _draw(logits, uniforms, rules: _Rules):
     else:
         drawn = tf.gather(tokens, place, batch_dims=2)[..., 0]
     is_possible = tf.reduce_max(logits, axis=-1) > NONE
-    return tf.where(is_possible, drawn, rules.eos_id)
+    return tf.where(is_possible, drawn, eos_id)
 
 
-def _result(rules: _Rules, draws: _Draws, length_penalty: float) -> BeamResult:
+def _result(rules: Rules, limits: tf.Tensor, draws: _Draws) -> BeamResult:
     """Score the draws and sort them."""
     ids = draws.ids[:, :, 1:]
     lengths = tf.reduce_sum(tf.cast(ids != rules.pad_id, tf.int32), axis=-1)
-    scores = draws.log_probs / length_normaliser(lengths, length_penalty)
+    scores = draws.log_probs / length_normaliser(lengths, rules.length_penalty)
     # An empty sentence has one hypothesis; NaN logits leave none.
     is_first = tf.range(tf.shape(scores)[1]) == 0
-    exists = (rules.limits[:, None] > 0) | is_first
+    exists = (limits[:, None] > 0) | is_first
     scores = tf.where(exists & (scores > NONE), scores, NONE)
     order = tf.argsort(scores, direction="DESCENDING", stable=True)
     return BeamResult(

@@ -29,15 +29,15 @@ Axes: H heads, K key width, U value width, D model width.
 
 import os
 import pathlib
-import tempfile
 
 import numpy as np
 from keras import ops
 
-from keras_transformer import extras
+from keras_transformer import extras, files
 from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID, UserError
 from keras_transformer.layers import positional_encoding
-from keras_transformer.translation.translator import TOKENIZER_FILE, Translator
+from keras_transformer.runs.layout import TOKENIZER_FILE
+from keras_transformer.translation.translator import Translator
 
 QUANTIZATIONS = ("float32", "float16", "int8")
 # CTranslate2 looks positions up; past the table's end it refuses the text.
@@ -98,16 +98,10 @@ def export(
     spec.optimize(quantization=quantization)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        # Beside its goal, so that the last step is a rename.
-        with tempfile.TemporaryDirectory(
-            prefix=".export-", dir=output.parent
-        ) as partial:
-            model = os.path.join(partial, "model")
-            os.mkdir(model)
-            spec.save(model)
-            tokenizer = pathlib.Path(model, TOKENIZER_FILE)
-            tokenizer.write_bytes(translator.tokenizer.model)
-            os.rename(model, output)
+        with files.whole(output) as partial:
+            partial.mkdir()
+            spec.save(str(partial))
+            (partial / TOKENIZER_FILE).write_bytes(translator.tokenizer.model)
     except OSError as error:
         raise UserError(
             f"Could not write the model to {output} ({error.strerror}); free "

@@ -16,16 +16,17 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import tempfile
 from collections.abc import Callable
 
 import keras
 import tensorflow as tf
 
+from keras_transformer import files
 from keras_transformer.config import UserError
+from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.exporting.half import HalfWeights
 from keras_transformer.exporting.serving_kit import ServingKit
-from keras_transformer.translation.translator import SearchOptions, Translator
+from keras_transformer.translation.translator import Translator
 
 
 def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
@@ -112,19 +113,14 @@ def export(
     is_new = not path.parent.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Beside its goal, so that the last step is a rename; TensorFlow Serving
-        # looks at names that are numbers only.
-        with tempfile.TemporaryDirectory(
-            prefix=".export-", dir=path.parent
-        ) as partial:
-            saved_model = os.path.join(partial, path.name)
-            archive.write_out(saved_model, verbose=False)
+        # TensorFlow Serving looks at names that are numbers only.
+        with files.whole(path) as partial:
+            archive.write_out(str(partial), verbose=False)
             kit.write_warmup(
-                saved_model,
+                partial,
                 {name: inputs for name, (_, inputs) in signatures.items()},
             )
-            kit.write_configs(path.parent, partial)
-            os.rename(saved_model, path)
+            kit.write_configs(path.parent)
     except (OSError, tf.errors.OpError) as error:
         if is_new:
             with contextlib.suppress(OSError):
@@ -141,9 +137,10 @@ def _signatures(
 ) -> dict[str, tuple[Callable, tuple[str, ...]]]:
     """Each signature: a function of string tensors `(B,)` and their names."""
     best_only = dataclasses.replace(options, n_best=1)
+    text_model = translator.text_model
 
     def with_prefix(text, prefix=None):
-        result = translator.search(text, best_only, prefix)
+        result = text_model.search(text, best_only, prefix)
         return {
             "translation": result.translations[:, 0],
             "score": result.scores[:, 0],
@@ -154,18 +151,18 @@ def _signatures(
         return with_prefix(text)
 
     def n_best(text):
-        result = translator.search(text, options)
+        result = text_model.search(text, options)
         return {
             "translations": result.translations,
             "scores": result.scores,
         }
 
     def score(source, target):
-        scores, num_tokens = translator.score_text(source, target, options)
+        scores, num_tokens = text_model.score_text(source, target, options)
         return {"score": scores, "num_tokens": num_tokens}
 
     def attention(text):
-        return translator.search_attention(text, best_only)._asdict()
+        return text_model.search_attention(text, best_only)._asdict()
 
     return {
         "serving_default": (serving_default, ("text",)),

@@ -27,7 +27,7 @@ from typing import Any
 import tensorflow as tf
 from google.protobuf import text_format
 
-from keras_transformer import extras
+from keras_transformer import extras, files
 from keras_transformer.config import UserError
 
 MODELS_FILE = "models.config"
@@ -174,14 +174,11 @@ class ServingKit:
                 predict_log=prediction_log_pb2.PredictLog(request=request)
             )
 
-    def write_configs(
-        self, output: str | os.PathLike, partial: str | os.PathLike
-    ) -> None:
-        """Write the two configuration files, each whole; keep existing ones.
+    def write_configs(self, output: str | os.PathLike) -> None:
+        """Write the two configuration files; keep existing ones.
 
         Args:
             output: Folder of all versions.
-            partial: A folder on the same disk, for files not yet whole.
         """
         texts = {BATCHING_FILE: self.batching_parameters}
         if not _missing():
@@ -191,9 +188,7 @@ class ServingKit:
             if path.exists():
                 logger.info("Kept %s as it is", path)
                 continue
-            whole = pathlib.Path(partial) / file
-            whole.write_text(text(), encoding="utf-8")
-            whole.rename(path)
+            files.write_text(path, text())
 
     def batching_parameters(self) -> str:
         """The text form of TensorFlow Serving's `BatchingParameters`."""

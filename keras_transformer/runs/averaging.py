@@ -10,18 +10,17 @@ from collections.abc import Iterable, Iterator
 import keras
 import tensorflow as tf
 
-from keras_transformer.runs import run_config
-from keras_transformer import config
+from keras_transformer.config import UserError
+from keras_transformer.model import Transformer
 from keras_transformer.runs.checkpoints import (
     WEIGHTS_FILE,
     list_checkpoints,
     newest_undamaged,
     read_moving_average,
 )
-from keras_transformer.config import UserError
-from keras_transformer.model import Transformer
-
-AVERAGED_FILE = "averaged.weights.h5"
+from keras_transformer.runs.layout import AVERAGED_FILE
+from keras_transformer.runs.result import final_result
+from keras_transformer.runs.run_config import RunConfig
 
 logger = logging.getLogger("keras_transformer")
 
@@ -99,32 +98,57 @@ def _move(average, weight, share):
 def load_model(
     run_dir: str | os.PathLike, average: int | None = None
 ) -> Transformer:
-    """Build a run's model with an average of its weights.
+    """Build a run's model with the weights to translate with.
 
     Args:
         run_dir: The run directory.
         average: Newest checkpoints to average (section 6.1), at least 1.
             Where there are fewer, all are taken, with a word on the log. If
-            None: the moving average in the newest checkpoint of a run with
-            `--ema`; as many checkpoints as train.py averages otherwise.
+            None: what the training ended with and validation found better, as
+            `result.json` says; of a training that has not ended, the moving
+            average in the newest checkpoint of a run with `--ema`, or as many
+            checkpoints as the recipe averages.
 
     Returns:
-        The model, in float32 and without an optimizer.
+        The model, in float32 and without an optimizer. The log says in one
+        line which weights it has.
 
     Raises:
-        UserError: If `run_dir` is not a run directory, or has no checkpoint
-            that can be read.
+        UserError: If `run_dir` is not a run directory, or has no weights that
+            can be read.
     """
-    run = run_config.RunConfig.load(run_dir)
+    if average is None and (result := final_result(run_dir)):
+        logger.info("Taking the %s.", result.sentence())
+    elif average is None and _is_slim(run_dir):
+        logger.info("Taking the weights that the training ended with.")
+    else:
+        return load_average(run_dir, average)
+    model = _fresh_model(run_dir)
+    path = pathlib.Path(run_dir) / AVERAGED_FILE
+    try:
+        model.load_weights(path)
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"{path} cannot be read ({type(error).__name__}); restore it, or "
+            "ask for an average of checkpoints with --average."
+        ) from None
+    return model
+
+
+def load_average(
+    run_dir: str | os.PathLike, average: int | None = None
+) -> Transformer:
+    """As `load_model`, but from checkpoints, whatever validation found."""
+    recipe = RunConfig.load(run_dir).training
     paths = averaged_checkpoints(run_dir, average)
-    model = Transformer(**dataclasses.asdict(run.model))
-    if average is None and run.training.ema:
+    model = _fresh_model(run_dir)
+    if average is None and recipe.ema:
         logger.info(
             "Taking the moving average of the weights in %s.", paths[-1]
         )
         model.set_weights(read_moving_average(paths[-1]))
         return model
-    wanted = average or run.training.average
+    wanted = average or recipe.average
     if len(paths) < wanted:
         logger.warning(
             "Averaging %d checkpoints instead of %d: %s has no more.",
@@ -132,18 +156,60 @@ def load_model(
             wanted,
             run_dir,
         )
+    else:
+        logger.info("Taking the %s.", average_of(len(paths)))
     average_weights(model, paths)
     return model
+
+
+def _fresh_model(run_dir):
+    run = RunConfig.load(run_dir)
+    return Transformer(**dataclasses.asdict(run.model))
+
+
+def checkpoint_names(
+    run_dir: str | os.PathLike, average: int | None = None
+) -> list[str]:
+    """Name the checkpoints that `load_model` makes its weights of.
+
+    Args:
+        run_dir: The run directory.
+        average: As for `load_model`.
+
+    Returns:
+        Oldest first; none where only the final weights are left of a run.
+
+    Raises:
+        UserError: As `load_model`.
+    """
+    if average is None and (result := final_result(run_dir)):
+        return list(result.checkpoints)
+    if average is None and _is_slim(run_dir):
+        return []
+    return [path.name for path in averaged_checkpoints(run_dir, average)]
+
+
+def _is_slim(run_dir):
+    """Whether of a run's weights only the final ones are left."""
+    has_final = (pathlib.Path(run_dir) / AVERAGED_FILE).exists()
+    return has_final and not list_checkpoints(run_dir)
+
+
+def average_of(count: int) -> str:
+    """Name the average of the newest checkpoints."""
+    if count == 1:
+        return "last checkpoint"
+    return f"average of the last {count} checkpoints"
 
 
 def averaged_checkpoints(
     run_dir: str | os.PathLike, average: int | None = None
 ) -> list[pathlib.Path]:
-    """List the checkpoints that `load_model` takes the weights from.
+    """List the checkpoints that an average is made of.
 
     Args:
         run_dir: The run directory.
-        average: As for `load_model`.
+        average: How many of the newest; None for as many as the recipe says.
 
     Returns:
         Oldest first, at least one.
@@ -151,7 +217,7 @@ def averaged_checkpoints(
     Raises:
         UserError: As `load_model`.
     """
-    recipe = run_config.RunConfig.load(run_dir).training
+    recipe = RunConfig.load(run_dir).training
     if average is None:
         average = 1 if recipe.ema else recipe.average
     if average < 1:
@@ -159,6 +225,11 @@ def averaged_checkpoints(
             f"Expected at least 1 checkpoint to average, received {average}."
         )
     if not list_checkpoints(run_dir):
+        if _is_slim(run_dir):
+            raise UserError(
+                f"{run_dir} has no checkpoints any more, but the weights its "
+                "training ended with; leave out --average to take them."
+            )
         raise UserError(
             f"{run_dir} has no checkpoint yet; run train.py --run-dir "
             f"{run_dir} until it has written one."

@@ -7,8 +7,8 @@ A checkpoint is a folder `checkpoints/step-000001200` of a run directory:
                        the run has one, the moving average of the weights
     state.json         update count, seconds of training, checksums
 
-It is written under a temporary name and renamed, and renamed before it is
-removed, so it is whole or absent whenever a process may end.
+The newest `RESUMABLE` alone keep their training.npz, twice the size of the
+weights: older ones are there to be averaged.
 """
 
 import contextlib
@@ -26,13 +26,14 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
+from keras_transformer import files
 from keras_transformer.config import UserError
+from keras_transformer.runs.layout import CHECKPOINTS
 
-FOLDER = "checkpoints"
 WEIGHTS_FILE = "model.weights.h5"
+RESUMABLE = 2
 _TRAINING_FILE = "training.npz"
 _STATE_FILE = "state.json"
-_PARTIAL = ".partial-"
 
 logger = logging.getLogger("keras_transformer")
 
@@ -61,13 +62,13 @@ def list_checkpoints(run_dir: str | os.PathLike) -> list[pathlib.Path]:
     Returns:
         Paths of their folders; empty where there is none.
     """
-    folder = pathlib.Path(run_dir) / FOLDER
+    folder = pathlib.Path(run_dir) / CHECKPOINTS
     found = [
         path
         for path in folder.glob("step-*")
         if re.fullmatch(r"step-\d+", path.name)
     ]
-    return sorted(found, key=_step_of)
+    return sorted(found, key=step_of)
 
 
 def save_checkpoint(
@@ -89,12 +90,12 @@ def save_checkpoint(
     Returns:
         The path of the new checkpoint's folder.
     """
-    folder = pathlib.Path(run_dir) / FOLDER
-    final = folder / f"step-{progress.step:09d}"
-    partial = folder / f"{_PARTIAL}{final.name}"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
+    folder = pathlib.Path(run_dir) / CHECKPOINTS
+    folder.mkdir(parents=True, exist_ok=True)
+    # A restart from an older one may come by here again, and replace it.
+    path = folder / f"step-{progress.step:09d}"
+    with files.whole(path) as partial:
+        partial.mkdir()
         variables = _training_variables(model, average)
         _check_space([*model.weights, *variables.values()], partial)
         with _without_optimizer(model):
@@ -112,30 +113,12 @@ def save_checkpoint(
             },
         }
         (partial / _STATE_FILE).write_text(json.dumps(state, indent=2))
-        for path in partial.iterdir():
-            _flush_to_disk(path)
-        if final.exists():  # A restart from an older one came by here again.
-            _remove(final)
-        partial.rename(final)
-        _flush_to_disk(folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-    for old in list_checkpoints(run_dir)[:-keep]:
-        _remove(old)
-    return final
-
-
-def remove_leftovers(run_dir: str | os.PathLike) -> None:
-    """Remove what a process that was killed had begun to write or remove."""
-    run_dir = pathlib.Path(run_dir)
-    for folder in (run_dir, run_dir / FOLDER, run_dir / "logs"):
-        for path in folder.glob(f"{_PARTIAL}*"):
-            logger.info("Removing %s, left by a process that ended.", path)
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+    kept = list_checkpoints(run_dir)
+    for old in kept[:-keep]:
+        files.remove(old)
+    for old in kept[-keep:-RESUMABLE]:
+        _slim(old)
+    return path
 
 
 def restore_checkpoint(
@@ -152,13 +135,13 @@ def restore_checkpoint(
         The checkpoint's progress; all zeros where there is no checkpoint.
 
     Raises:
-        UserError: If there are checkpoints and all of them are damaged.
+        UserError: If there are checkpoints and training can go on from none.
     """
     if not list_checkpoints(run_dir):
         return Progress()
-    path, state = newest_undamaged(run_dir, 1)[0]
+    path, state = newest_undamaged(run_dir, 1, needed=_TRAINING_FILE)[0]
     for later in list_checkpoints(run_dir):
-        if _step_of(later) > _step_of(path):  # Damaged: out of the count.
+        if step_of(later) > step_of(path):  # Damaged: out of the count.
             later.rename(later.with_name(f".damaged-{later.name}"))
     with _without_optimizer(model):
         model.load_weights(path / WEIGHTS_FILE)
@@ -181,7 +164,13 @@ def read_moving_average(path: str | os.PathLike) -> list[np.ndarray]:
     Raises:
         UserError: If the checkpoint holds none.
     """
-    with np.load(pathlib.Path(path) / _TRAINING_FILE) as arrays:
+    file = pathlib.Path(path) / _TRAINING_FILE
+    if not file.exists():
+        raise UserError(
+            f"Expected a moving average in {path}, which is too old to have "
+            "kept one; ask for an average of checkpoints with --average."
+        )
+    with np.load(file) as arrays:
         count = sum(name.startswith("ema/") for name in arrays)
         if not count:
             raise UserError(
@@ -191,7 +180,8 @@ def read_moving_average(path: str | os.PathLike) -> list[np.ndarray]:
         return [arrays[f"ema/{i}"] for i in range(count)]
 
 
-def _step_of(path):
+def step_of(path: pathlib.Path) -> int:
+    """The update after which a checkpoint was written."""
     return int(path.name.removeprefix("step-"))
 
 
@@ -241,13 +231,14 @@ def _without_optimizer(model):
 
 
 def newest_undamaged(
-    run_dir: str | os.PathLike, count: int
+    run_dir: str | os.PathLike, count: int, needed: str = WEIGHTS_FILE
 ) -> list[tuple[pathlib.Path, dict]]:
     """Find the newest checkpoints whose files are as they were written.
 
     Args:
         run_dir: The run directory.
         count: How many at most.
+        needed: A file that each of them has.
 
     Returns:
         Pairs of a checkpoint's path and its `state.json`, oldest first.
@@ -258,6 +249,8 @@ def newest_undamaged(
     found = []
     for path in reversed(list_checkpoints(run_dir)):
         state, damage = _read_state(path)
+        if not damage and needed not in state["files"]:
+            continue
         if damage:
             logger.warning(
                 "Skipping the damaged checkpoint %s (%s); the one before it "
@@ -271,8 +264,9 @@ def newest_undamaged(
             break
     if not found:
         raise UserError(
-            f"Every checkpoint in {pathlib.Path(run_dir) / FOLDER} is "
-            "damaged; restore one from a copy, or train in a new directory."
+            f"Every checkpoint in {pathlib.Path(run_dir) / CHECKPOINTS} with a "
+            f"{needed} is damaged; restore one from a copy, or train in a new "
+            "directory."
         )
     return found[::-1]
 
@@ -290,6 +284,19 @@ def _read_state(path):
     return state, None
 
 
+def _slim(path):
+    """Drop what only a training that goes on would read."""
+    if not (path / _TRAINING_FILE).exists():
+        return
+    state, damage = _read_state(path)
+    if damage:  # Left for whoever reads it to say so.
+        return
+    del state["files"][_TRAINING_FILE]
+    files.write_text(path / _STATE_FILE, json.dumps(state, indent=2))
+    # Afterwards: whenever the process ends, what is listed is there.
+    (path / _TRAINING_FILE).unlink()
+
+
 def _checksum(path):
     """CRC-32 of a file, read in pieces."""
     checksum = 0
@@ -297,19 +304,3 @@ def _checksum(path):
         while piece := file.read(1 << 20):
             checksum = zlib.crc32(piece, checksum)
     return checksum
-
-
-def _remove(path):
-    """Remove a checkpoint: it is whole, or none, whenever the process ends."""
-    going = path.with_name(f"{_PARTIAL}old-{path.name}")
-    path.rename(going)
-    shutil.rmtree(going)
-
-
-def _flush_to_disk(path):
-    """Make a file, or the names in a folder, outlast a loss of power."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

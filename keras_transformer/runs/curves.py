@@ -2,26 +2,30 @@
 
 import os
 import pathlib
+from typing import TYPE_CHECKING
 
-from keras_transformer import extras
+from keras_transformer import extras, files
 from keras_transformer.runs.history import read_history
+from keras_transformer.runs.layout import CURVE_FILE
 
-CURVE_FILE = "curve.png"
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
-def draw(run_dir: str | os.PathLike) -> pathlib.Path:
+def plot(run_dir: str | os.PathLike) -> "Figure":
     """Draw loss and validation BLEU over the minutes of training.
 
+    Not with pyplot, which would change what a notebook draws with.
+
     Args:
-        run_dir: A run directory with a history.
+        run_dir: A run directory.
 
     Returns:
-        The path of the picture, `curve.png` in the run directory.
+        The figure, which a notebook shows.
 
     Raises:
         UserError: If matplotlib is missing.
     """
-    # Not pyplot, which would take a window or a notebook's canvas.
     figures = extras.needs("matplotlib.figure", "plot")
     rows = read_history(run_dir)
     figure = figures.Figure(figsize=(7, 6), layout="constrained")
@@ -41,8 +45,15 @@ def draw(run_dir: str | os.PathLike) -> pathlib.Path:
     bleu.set_xlabel("minutes of training")
     for axes in (losses, bleu):
         axes.grid(alpha=0.3)
+    return figure
+
+
+def draw(run_dir: str | os.PathLike) -> pathlib.Path:
+    """Write `plot` as `curve.png` into the run directory; returns its path."""
     path = pathlib.Path(run_dir) / CURVE_FILE
-    partial = path.with_name(f".partial-{path.name}")
-    figure.savefig(partial, dpi=120)
-    partial.replace(path)
+    figure = plot(run_dir)
+    canvas = extras.needs("matplotlib.backends.backend_agg", "plot")
+    canvas.FigureCanvasAgg(figure)
+    with files.whole(path) as partial:
+        figure.savefig(partial, dpi=120, format="png")
     return path

@@ -6,9 +6,10 @@ import pathlib
 
 import tensorflow as tf
 
+from keras_transformer import files
 from keras_transformer.runs.checkpoints import Progress
+from keras_transformer.runs.layout import HISTORY_FILE, LOGS
 
-HISTORY_FILE = "history.csv"
 HISTORY_FIELDS = (
     "step",
     "minutes",
@@ -34,17 +35,16 @@ class History:
     """
 
     def __init__(self, run_dir, step: int) -> None:
-        folder = pathlib.Path(run_dir) / "logs"
+        folder = pathlib.Path(run_dir) / LOGS
         folder.mkdir(parents=True, exist_ok=True)
         self.writer = tf.summary.create_file_writer(str(folder))
         self.path = folder / HISTORY_FILE
         rows = [row for row in read_history(run_dir) if row["step"] <= step]
-        partial = self.path.with_name(f".partial-{HISTORY_FILE}")
-        with open(partial, "w", newline="", encoding="utf-8") as file:
-            table = csv.DictWriter(file, HISTORY_FIELDS)
-            table.writeheader()
-            table.writerows(rows)
-        partial.replace(self.path)
+        text = io.StringIO(newline="")
+        table = csv.DictWriter(text, HISTORY_FIELDS)
+        table.writeheader()
+        table.writerows(rows)
+        files.write_text(self.path, text.getvalue())
 
     def add(self, progress: Progress, **values: float) -> None:
         """Add a row; what was not measured stays empty."""
@@ -58,6 +58,10 @@ class History:
                 tf.summary.scalar(name, value)
         self.writer.flush()
 
+    def close(self) -> None:
+        """Close TensorBoard's file."""
+        self.writer.close()
+
 
 def read_history(run_dir) -> list[dict[str, float]]:
     """The rows of `logs/history.csv`, without their empty fields.
@@ -69,7 +73,7 @@ def read_history(run_dir) -> list[dict[str, float]]:
         Oldest first; an empty list where there is no history. A last row
         that was cut short, as a full disk may leave it, is passed over.
     """
-    path = pathlib.Path(run_dir) / "logs" / HISTORY_FILE
+    path = pathlib.Path(run_dir) / LOGS / HISTORY_FILE
     if not path.exists():
         return []
     with open(path, newline="", encoding="utf-8") as file:

@@ -1,17 +1,15 @@
-"""What happens around the steps of `fit`: time, checkpoints, validation."""
+"""What happens around the steps of `fit`: time, signals, checkpoints."""
 
-import contextlib
 import logging
 import pathlib
 import signal
+import threading
 import time
 from collections.abc import Callable
 
 import keras
 
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.translation import evaluation
-from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
 
@@ -57,6 +55,7 @@ class StopTraining(keras.callbacks.Callback):
     Attributes:
         signal: The signal that came, or None. SIGTERM stands for the end of
             another worker's training.
+        wanted: Set to end as if time were up.
     """
 
     def __init__(self, now, minutes: float | None) -> None:
@@ -64,9 +63,12 @@ class StopTraining(keras.callbacks.Callback):
         self.now = now
         self.minutes = minutes
         self.signal = None
+        self.wanted = False
         self.handlers = {}
 
     def on_train_begin(self, logs=None):
+        if threading.current_thread() is not threading.main_thread():
+            return  # Python gives signals to the main thread alone.
         for number in (signal.SIGINT, signal.SIGTERM):
             self.handlers[number] = signal.signal(number, self._note)
 
@@ -77,7 +79,7 @@ class StopTraining(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         over = self.minutes and self.now().seconds >= 60 * self.minutes
-        if self.signal or over:
+        if self.signal or over or self.wanted:
             self.model.stop_training = True
         elif self.model.stop_training:
             logger.info("Another worker was asked to end: ending with it.")
@@ -134,88 +136,3 @@ class SaveCheckpoints(keras.callbacks.Callback):
     def save(self, now):
         logger.info("Wrote %s", self.write(now))
         self.saved = now
-
-
-class Validation(keras.callbacks.Callback):
-    """Loss, perplexity and accuracy of a split, and the BLEU of a sample.
-
-    The sample is decoded greedily; `python -m keras_transformer evaluate`
-    gives the figure to report.
-
-    Args:
-        now: Tells the progress.
-        history: Gets a row for every validation.
-        batches: Finite dataset, as from `evaluation_batches`.
-        sample: Pairs of source and target text.
-        tokenizer: The run's tokenizer.
-        steps: Updates between validations.
-        stop: A `StopTraining`; after a signal nothing is validated.
-        weights: Opens a context in which the model has the weights to
-            validate; its own by default.
-        judged: A model that gets those weights and is validated in its place;
-            needed where other workers would have to take part.
-    """
-
-    def __init__(
-        self,
-        now,
-        history,
-        batches,
-        sample,
-        tokenizer,
-        steps,
-        stop,
-        weights=contextlib.nullcontext,
-        judged=None,
-    ) -> None:
-        super().__init__()
-        self.now = now
-        self.history = history
-        self.batches = batches
-        self.sources, self.targets = zip(*sample, strict=True)
-        self.tokenizer = tokenizer
-        self.steps = steps
-        self.stop = stop
-        self.weights = weights
-        self.judged = judged
-        self.translator = None
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self.now().step % self.steps == 0:
-            self.validate()
-
-    def on_train_end(self, logs=None):
-        if self.now().step % self.steps and not self.stop.signal:
-            self.validate()
-
-    def validate(self):
-        model = self.judged or self.model
-        if self.translator is None:
-            self.translator = Translator(model, self.tokenizer)
-        with self.weights():
-            if self.judged:
-                model.set_weights(self.model.get_weights())
-            results = model.evaluate(self.batches, verbose=0, return_dict=True)
-            translations = self.translator.translate(self.sources, beam_size=1)
-        bleu = evaluation.bleu(translations, self.targets)
-        now = self.now()
-        logger.info(
-            "step %d  validation loss %.3f  perplexity %.2f  accuracy %.1f %%  "
-            "BLEU %.1f (greedy, %d sentences, %s)",
-            now.step,
-            results["loss"],
-            results["perplexity"],
-            100 * results["token_accuracy"],
-            bleu.value,
-            len(self.sources),
-            bleu.signature,
-        )
-        logger.info("    source      %s", self.sources[0])
-        logger.info("    translation %s", translations[0])
-        self.history.add(
-            now,
-            validation_loss=results["loss"],
-            validation_perplexity=results["perplexity"],
-            validation_accuracy=results["token_accuracy"],
-            validation_bleu=bleu.value,
-        )

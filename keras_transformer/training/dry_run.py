@@ -8,19 +8,25 @@ import itertools
 import logging
 import pathlib
 import statistics
+import tempfile
 import time
-from typing import NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer import config
-from keras_transformer.data import batching, corpora
+from keras_transformer.data import batching
+from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.runs import run_config
-from keras_transformer.training import estimates
+from keras_transformer.runs.layout import CONFIG_FILE
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training import estimates, workers
+from keras_transformer.training.building import build_model
+from keras_transformer.training.cost_report import Costs, Measured, report
+from keras_transformer.training.preparation import prepare_tokenizer
+from keras_transformer.training.session import Session
 
 logger = logging.getLogger("keras_transformer")
 
@@ -31,43 +37,45 @@ REPEATS = 50
 MEASURED_STEPS = 3
 # Without a GPU a step of the paper's batch takes a minute and more.
 MOST_FLOPS_WITHOUT_GPU = 4e11
-# Section 5.2 and table 2: days on eight P100, at 9.5 TFLOPS each.
-PAPER_FLOPS = {"base": 3.3e18, "big": 2.3e19, "big-en-fr": 2.3e19}
 
 
-class Costs(NamedTuple):
-    """Means over the batches of an epoch, and the largest of them.
+def print_costs(
+    run: RunConfig, run_dir: pathlib.Path, session: Session, corpus: Corpus
+) -> None:
+    """Print what a run would cost; nothing is written where it would go.
 
-    Attributes:
-        source_tokens: Source tokens of a step, without padding.
-        target_tokens: Target tokens of a step, without padding.
-        flops: FLOPs of a step, padding included.
-        largest: The (B, S, T) of one replica that needs most memory.
-        memory: What it needs.
+    Args:
+        run: What is asked for.
+        run_dir: Where it would go.
+        session: How it would train.
+        corpus: The corpus that `run` names.
+
+    Raises:
+        UserError: If the training could not begin.
     """
+    strategy = workers.make_strategy(session.strategy)
+    corpus = head(corpus)
+    replicas = strategy.num_replicas_in_sync
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        has_run = (run_dir / CONFIG_FILE).exists()
+        run, tokenizer = prepare_tokenizer(
+            run, run_dir if has_run else folder, corpus
+        )
+        plan, is_whole = make_plan(run, corpus, tokenizer, folder)
+        if not (has_run or is_whole):  # The rest will fill the vocabulary.
+            model = dataclasses.replace(
+                run.model, vocab_size=run.requested_vocab_size
+            )
+            run = dataclasses.replace(run, model=model)
+        costs = count(run, plan, replicas, session.accumulate)
+        with strategy.scope():
+            model = build_model(run, session)
+        measured = measure(model, run, plan, costs.flops, replicas)
+    print(report(run, plan, costs, measured, session, replicas))
 
-    source_tokens: float
-    target_tokens: float
-    flops: float
-    largest: tuple[int, int, int]
-    memory: estimates.Memory
 
-
-class Measured(NamedTuple):
-    """A few training steps of one shape.
-
-    Attributes:
-        shape: Its (B, S, T) over all replicas.
-        whole: Whether B is that of the training's batches.
-        seconds: Median of the steps after the first.
-    """
-
-    shape: tuple[int, int, int]
-    whole: bool
-    seconds: float
-
-
-def head(corpus: corpora.Corpus) -> corpora.Corpus:
+def head(corpus: Corpus) -> Corpus:
     """The same corpus, as if each split ended after `HEAD_PAIRS`."""
     return dataclasses.replace(
         corpus,
@@ -76,8 +84,8 @@ def head(corpus: corpora.Corpus) -> corpora.Corpus:
 
 
 def make_plan(
-    run: run_config.RunConfig,
-    corpus: corpora.Corpus,
+    run: RunConfig,
+    corpus: Corpus,
     tokenizer: Tokenizer,
     folder: pathlib.Path,
 ) -> tuple[batching.BatchPlan, bool]:
@@ -120,7 +128,7 @@ def make_plan(
 
 
 def count(
-    run: run_config.RunConfig,
+    run: RunConfig,
     plan: batching.BatchPlan,
     replicas: int = 1,
     accumulate: int = 1,
@@ -171,7 +179,7 @@ class _StepTimes(keras.callbacks.Callback):
 
 def measure(
     model: keras.Model,
-    run: run_config.RunConfig,
+    run: RunConfig,
     plan: batching.BatchPlan,
     mean_flops: float,
     replicas: int = 1,
@@ -220,73 +228,4 @@ def measure(
         callbacks=[times],
     )
     seconds = statistics.median(map(float, np.diff(times.ends)))
-    return Measured((rows, *lengths), rows == shape[0], seconds)
-
-
-def report(
-    run: run_config.RunConfig,
-    plan: batching.BatchPlan,
-    costs: Costs,
-    measured: Measured,
-    replicas: int = 1,
-    accumulate: int = 1,
-) -> str:
-    """Write the table that the user reads."""
-    model, recipe = run.model, run.training
-    # What a step costs whatever its rows, such as Adam, is scaled too.
-    share = costs.flops / estimates.step_flops(model, *measured.shape)
-    seconds = measured.seconds * share
-    hours = seconds * recipe.steps / 3600
-    total = costs.flops * recipe.steps
-    paper = PAPER_FLOPS.get(run.preset)
-    shape = "{} rows × {} source × {} target tokens".format
-    rows = [
-        f"{run.preset} on {run.corpus}: {recipe.precision}, replicas: "
-        f"{replicas}, micro-batches: {accumulate}",
-        ("vocabulary", f"{model.vocab_size:,}", "pieces"),
-        ("parameters", f"{estimates.parameters(model):,}", ""),
-        "",
-        "A step, the mean of an epoch",
-        ("source tokens", f"{costs.source_tokens:,.0f}", "without padding"),
-        ("target tokens", f"{costs.target_tokens:,.0f}", "without padding"),
-        ("padding", f"{100 * plan.padding_waste():.1f}", "% of positions"),
-        ("batch shapes", f"{len(plan.shapes()):,}", ""),
-        ("FLOPs", f"{costs.flops:.2e}", "matrix products, padding included"),
-        "",
-        f"Memory of a replica at most, at {shape(*costs.largest)}, estimated",
-        *(
-            (name, f"{size / 1e6:,.0f}", "MB")
-            for name, size in zip(
-                (
-                    "weights",
-                    "gradients",
-                    "Adam's moments",
-                    "activations",
-                    "logits and gradient",
-                    "in all",
-                ),
-                (*costs.memory, costs.memory.total),
-                strict=True,
-            )
-        ),
-        "",
-        f"Time, from {MEASURED_STEPS} steps of {shape(*measured.shape)}"
-        + ("" if measured.whole else ", scaled by FLOPs: at most"),
-        ("seconds a step", f"{seconds:.3g}", ""),
-        ("target tokens/s", f"{costs.target_tokens / seconds:,.0f}", ""),
-        ("FLOPs/s", f"{costs.flops / seconds:.2e}", ""),
-        "",
-        f"The whole training, {recipe.steps:,} steps",
-        ("hours", f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}", ""),
-        ("FLOPs", f"{total:.2e}", "counted from shapes"),
-    ]
-    if paper:
-        rows.append(
-            ("the paper's", f"{paper:.1e}", "GPUs × seconds × 9.5 TFLOPS")
-        )
-    return "\n".join(
-        row
-        if isinstance(row, str)
-        else "  {:<20}{:>14}  {}".format(*row).rstrip()
-        for row in rows
-    )
+    return Measured((rows, *lengths), rows == shape[0], seconds, MEASURED_STEPS)

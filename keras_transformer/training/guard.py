@@ -6,9 +6,10 @@ import pathlib
 import keras
 import numpy as np
 
+from keras_transformer import files
 from keras_transformer.config import JobError
-from keras_transformer.data import lines
 from keras_transformer.runs.checkpoints import list_checkpoints
+from keras_transformer.runs.layout import LOGS
 
 SHOWN_PAIRS = 3
 
@@ -89,9 +90,9 @@ class StopOnNonFinite(keras.callbacks.Callback):
 
     def fail(self, step, reason):
         pairs = self.sentences(step)
-        path = self.run_dir / "logs" / f"bad-batch-step-{step}.txt"
+        path = self.run_dir / LOGS / f"bad-batch-step-{step}.txt"
         path.parent.mkdir(exist_ok=True)
-        with lines.write_whole(path) as file:
+        with files.open_whole(path) as file:
             for pair in pairs:
                 file.write("\t".join(pair).encode() + b"\n")
         for source, target in pairs[:SHOWN_PAIRS]:

@@ -1,17 +1,22 @@
 """What a training needs in its run directory: vocabulary and records."""
 
 import dataclasses
-import itertools
 import logging
+import pathlib
 import random
 import zlib
 
+import tensorflow as tf
+
 from keras_transformer.config import UserError
 from keras_transformer.data import batching
+from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.runs import checkpoints, run_config
-from keras_transformer.training.progress import log_count
-from keras_transformer.translation.translator import TOKENIZER_FILE
+from keras_transformer.runs import layout
+from keras_transformer.runs.checkpoints import list_checkpoints
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training.building import initial_record
+from keras_transformer.training.display import log_count
 
 logger = logging.getLogger("keras_transformer")
 
@@ -28,70 +33,116 @@ CHANGEABLE = (
     "checkpoint_steps",
     "keep_checkpoints",
     "validation_steps",
+    "target_bleu",
 )
 
 
-def check_run_dir(run_dir):
+def check_run_dir(run_dir: pathlib.Path) -> None:
     """Refuse a place that is no run directory and cannot become one."""
     if not run_dir.is_dir():
         raise UserError(
             f"Expected a directory as --run-dir, received {run_dir}, which is "
             "a file; choose another name."
         )
-    has_config = (run_dir / run_config.CONFIG_FILE).exists()
-    if not has_config and checkpoints.list_checkpoints(run_dir):
+    has_config = (run_dir / layout.CONFIG_FILE).exists()
+    if not has_config and list_checkpoints(run_dir):
         raise UserError(
-            f"{run_dir} has checkpoints but no "
-            f"{run_config.CONFIG_FILE} that says of what; restore the file, "
-            "or choose another --run-dir."
+            f"{run_dir} has checkpoints but no {layout.CONFIG_FILE} that says "
+            "of what; restore the file, or choose another --run-dir."
         )
 
 
-def prepare_tokenizer(run, run_dir, corpus):
-    """Train the vocabulary, or load it where the run has one.
+def prepare_tokenizer(
+    run: RunConfig,
+    run_dir: pathlib.Path,
+    corpus: Corpus,
+    given: Tokenizer | None = None,
+) -> tuple[RunConfig, Tokenizer]:
+    """Train the vocabulary, take one over, or load it where the run has one.
+
+    Args:
+        run: What is asked for.
+        run_dir: The run directory.
+        corpus: To learn a vocabulary from.
+        given: A vocabulary made elsewhere.
 
     Returns:
         The run, with the vocabulary's real size, and the tokenizer.
+
+    Raises:
+        UserError: If the run was trained otherwise.
     """
-    path = run_dir / TOKENIZER_FILE
-    if (run_dir / run_config.CONFIG_FILE).exists():
-        run = run.resume(
-            run_config.RunConfig.load(run_dir), CHANGEABLE, run_dir
-        )
+    path = run_dir / layout.TOKENIZER_FILE
+    if given:
+        run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)
+    if (run_dir / layout.CONFIG_FILE).exists():
+        run = run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)
         tokenizer = Tokenizer.load(path)
+        if given and given.model != tokenizer.model:
+            raise UserError(
+                f"{run_dir} was trained with another vocabulary than the "
+                "--tokenizer given; leave it out, or choose another --run-dir."
+            )
+        return run, tokenizer
+    run_dir.mkdir(parents=True, exist_ok=True)
+    if run.initial:
+        source = pathlib.Path(run.initial["run_dir"])
+        given = Tokenizer.load(source / layout.TOKENIZER_FILE)
+        run = dataclasses.replace(run, initial=initial_record(source))
+    if given:
+        tokenizer = given
+        tokenizer.save(path)
     else:
         logger.info("Training a vocabulary of %d pieces.", run.model.vocab_size)
-        run_dir.mkdir(parents=True, exist_ok=True)
-        sentences = itertools.chain.from_iterable(corpus.pairs(run.train_split))
-        tokenizer = Tokenizer.train(sentences, run.model.vocab_size, path)
-        run = dataclasses.replace(
-            run,
-            model=dataclasses.replace(
-                run.model, vocab_size=tokenizer.vocab_size
-            ),
+        tokenizer = Tokenizer.train(
+            corpus.sentences(run.train_split), run.model.vocab_size, path
         )
-    return run, tokenizer
+    model = dataclasses.replace(run.model, vocab_size=tokenizer.vocab_size)
+    return dataclasses.replace(run, model=model), tokenizer
 
 
-def prepare_data(run, run_dir, corpus, tokenizer):
-    """Training plan, validation batches, and the pairs to watch BLEU on."""
+def prepare_data(
+    run: RunConfig, run_dir: pathlib.Path, corpus: Corpus, tokenizer: Tokenizer
+) -> tuple[RunConfig, batching.BatchPlan, tf.data.Dataset, list[Pair]]:
+    """Tokenise the corpus where that is not done, and plan the batches.
+
+    Returns:
+        The run with the fingerprints of its text, the training plan, the
+        validation batches, and the pairs to watch BLEU on.
+
+    Raises:
+        UserError: If the text is not that which the run began with.
+    """
     recipe = run.training
-    vocabulary = zlib.crc32((run_dir / TOKENIZER_FILE).read_bytes())
-    records = {}
-    for split, max_length in (
-        (run.train_split, recipe.max_length),
-        (run.validation_split, None),  # Never drop a validation sentence.
-    ):
-        records[split] = batching.TokenisedCorpus.build(
+    roles = {"train": run.train_split, "validation": run.validation_split}
+    found = {role: corpus.fingerprint(split) for role, split in roles.items()}
+    run = run.with_fingerprints(found, run_dir)
+    vocabulary = zlib.crc32((run_dir / layout.TOKENIZER_FILE).read_bytes())
+    train, validation = (
+        batching.TokenisedCorpus.build(
             corpus.pairs(split),
             tokenizer,
-            run_dir / "records" / split,
-            max_length=max_length,
-            fingerprint=f"{corpus.fingerprint(split)} {vocabulary:x}",
+            run_dir / layout.RECORDS / split,
+            # Never drop a validation sentence.
+            max_length=recipe.max_length if role == "train" else None,
+            fingerprint=f"{found[role]} {vocabulary:x}",
             progress=log_count(f"pairs of {split} tokenised"),
         )
-    train = records[run.train_split]
+        for role, split in roles.items()
+    )
     plan = batching.BatchPlan(train, recipe.batch_tokens, recipe.seed)
+    _describe(run, plan)
+    batches = batching.evaluation_batches(
+        validation, min(recipe.batch_tokens, VALIDATION_TOKENS)
+    )
+    pairs = list(corpus.pairs(run.validation_split))
+    random.Random(recipe.seed).shuffle(pairs)
+    return run, plan, batches, pairs[:VALIDATION_SAMPLE]
+
+
+def _describe(run: RunConfig, plan: batching.BatchPlan) -> None:
+    train = plan.corpus
+    largest = max(b * max(s, t) for b, s, t in plan.shapes())
     logger.info(
         "%s: %d training pairs in %d batches of up to %d tokens a side, "
         "padding %.1f %%; %d pairs dropped as longer than %d tokens, %d as "
@@ -99,16 +150,15 @@ def prepare_data(run, run_dir, corpus, tokenizer):
         run.corpus,
         len(train),
         len(plan),
-        recipe.batch_tokens,
+        largest,
         100 * plan.padding_waste(),
         train.dropped,
-        recipe.max_length,
+        run.training.max_length,
         train.empty,
     )
-    validation = batching.evaluation_batches(
-        records[run.validation_split],
-        min(recipe.batch_tokens, VALIDATION_TOKENS),
-    )
-    pairs = list(corpus.pairs(run.validation_split))
-    random.Random(recipe.seed).shuffle(pairs)
-    return plan, validation, pairs[:VALIDATION_SAMPLE]
+    if largest > run.training.batch_tokens:
+        logger.warning(
+            "Some pairs are longer than --batch-tokens %d: each is a batch of "
+            "its own.",
+            run.training.batch_tokens,
+        )

@@ -9,8 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.model import Transformer
 from keras_transformer.translation.alignment import (
     Attention,
     align_words,
@@ -29,17 +27,19 @@ from keras_transformer.translation.text_model import TextModel
 _IDS = tf.TensorSpec([None, None], tf.int32)
 
 
-class GivenPairs(TextModel):
-    """A `TextModel` that reads pairs of texts in Python.
+class GivenPairs:
+    """Reads pairs of texts with a `TextModel`, batched by length.
 
-    It takes and refuses what that does.
+    Args:
+        text_model: The model with its tokenizer.
     """
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
-        super().__init__(model, tokenizer)
+    def __init__(self, text_model: TextModel) -> None:
+        self.tokenizer = text_model.tokenizer
+        model = text_model.model
         # Of ids, for batches of any shape.
         self._score_graph = tf.function(
-            self.score_ids,
+            text_model.score_ids,
             input_signature=[_IDS, _IDS, tf.TensorSpec([], tf.float32)],
         )
         self._attention_graph = tf.function(

@@ -15,6 +15,8 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging
+from keras_transformer.runs.layout import TOKENIZER_FILE
+from keras_transformer.translation.alignment import Attention
 from keras_transformer.translation.given_pairs import GivenPairs
 from keras_transformer.translation.text_batches import (
     as_bytes,
@@ -23,9 +25,7 @@ from keras_transformer.translation.text_batches import (
     cut,
     dense,
 )
-from keras_transformer.translation.text_model import EXTRA_TOKENS
-
-TOKENIZER_FILE = "tokenizer.model"
+from keras_transformer.translation.text_model import EXTRA_TOKENS, TextModel
 
 logger = logging.getLogger("keras_transformer")
 
@@ -40,11 +40,8 @@ class Hypothesis(NamedTuple):
     score: float
 
 
-class Translator(GivenPairs):
+class Translator:
     """A trained model with its tokenizer.
-
-    Beside what is here it scores, attends and aligns, as in `GivenPairs`, and
-    works in a graph, as in `TextModel`.
 
     A text of nothing but space has the one translation "" with score 0,
     whatever the prefix.
@@ -53,16 +50,30 @@ class Translator(GivenPairs):
         model: The model; its vocabulary is the tokenizer's.
         tokenizer: The tokenizer.
 
+    Attributes:
+        text_model: The same inside a graph, of which exports are made.
+
     Raises:
         ValueError: If the two differ in vocabulary size.
     """
 
     def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
-        super().__init__(model, tokenizer)
+        self.text_model = TextModel(model, tokenizer)
+        self._pairs = GivenPairs(self.text_model)
         # One graph for each set of options, for batches of any shape. Ids
         # only: a graph that holds the tokenizer would be of no use any more
         # once `tf.random.set_seed` has unloaded its vocabulary.
         self._search_graphs: dict[tuple, Callable] = {}
+
+    @property
+    def model(self) -> Transformer:
+        """The model."""
+        return self.text_model.model
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer."""
+        return self.text_model.tokenizer
 
     @classmethod
     def from_run(
@@ -180,7 +191,9 @@ class Translator(GivenPairs):
                 as_bytes("prefixes", prefixes)
             )[:, :-1]
         if options.sampling:
-            inputs["seeds"] = self.seeds(tf.constant(encoded), options)
+            inputs["seeds"] = self.text_model.seeds(
+                tf.constant(encoded), options
+            )
         lengths = sources.row_lengths().numpy()
         limits = options.max_length or lengths + EXTRA_TOKENS
         found = [[Hypothesis("", 0.0)] for _ in texts]
@@ -203,6 +216,54 @@ class Translator(GivenPairs):
                 progress(done, len(texts))
         return found, truncated.numpy()
 
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        length_penalty: float = 0.6,
+        batch_tokens: int = 2_048,
+    ) -> list[float]:
+        """Score given translations; as `GivenPairs.score`."""
+        return self._pairs.score(
+            sources,
+            targets,
+            length_penalty=length_penalty,
+            batch_tokens=batch_tokens,
+        )
+
+    def attention(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        max_source_length: int | None = None,
+        batch_tokens: int = 2_048,
+    ) -> list[Attention]:
+        """What translations look at; as `GivenPairs.attention`."""
+        return self._pairs.attention(
+            sources,
+            targets,
+            max_source_length=max_source_length,
+            batch_tokens=batch_tokens,
+        )
+
+    def align(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        max_source_length: int | None = None,
+        batch_tokens: int = 2_048,
+    ) -> list[list[tuple[int, int]]]:
+        """Which words belong together; as `GivenPairs.align`."""
+        return self._pairs.align(
+            sources,
+            targets,
+            max_source_length=max_source_length,
+            batch_tokens=batch_tokens,
+        )
+
     def _search_graph(self, options: SearchOptions, inputs: tuple) -> Callable:
         """One graph for each set of options, for batches of any shape."""
         if options.sampling:
@@ -213,7 +274,7 @@ class Translator(GivenPairs):
 
             def search(source, *others):
                 named = dict(zip(inputs[1:], others, strict=True))
-                return self.search_ids(source, options, **named)
+                return self.text_model.search_ids(source, options, **named)
 
             self._search_graphs[options, inputs] = tf.function(
                 search,

@@ -16,7 +16,7 @@ from run_config import make_run
 from small import SIZES
 
 from keras_transformer import __main__, config
-from keras_transformer.commands import command_line, sentence_progress
+from keras_transformer.commands import display
 from keras_transformer.commands import translate as translate_verb
 from keras_transformer.data import lines
 from keras_transformer.data.tokenizer import Tokenizer
@@ -108,7 +108,7 @@ def source_file(tmp_path):
 
 def run(verb, run_dir, *more):
     argv = [verb, "--run-dir", *map(str, (run_dir, *more))]
-    return command_line.run(lambda: __main__.main(argv))
+    return __main__.main(argv)
 
 
 def give(monkeypatch, content):
@@ -472,7 +472,9 @@ def test_score_needs_two_texts_of_one_length(
     assert run("score", run_dir, *texts) == 2
     assert "can be read as --source" in capsys.readouterr().err
     assert run("score", run_dir, *texts, "--length-penalty", -1) == 2
-    assert "`length_penalty` must be at least 0" in capsys.readouterr().err
+    assert (
+        "Expected --length-penalty to be at least 0" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("chunk_lines", [1, 3, 8])
@@ -627,18 +629,18 @@ def test_an_input_that_cannot_be_read_is_an_error(
     [
         (
             ["--beam-size", 0],
-            "`beam_size` must be at least 1. Received: beam_size=0",
+            "Expected --beam-size to be at least 1, received --beam-size 0",
         ),
         (["--average", 0], "Expected --average of at least 1, received 0"),
         (
             ["--length-penalty", -0.1],
-            "`length_penalty` must be at least 0 and finite. Received: "
-            "length_penalty=-0.1",
+            "Expected --length-penalty to be at least 0 and finite, received "
+            "--length-penalty -0.1",
         ),
         (
             ["--length-penalty", "nan"],
-            "`length_penalty` must be at least 0 and finite. Received: "
-            "length_penalty=nan",
+            "Expected --length-penalty to be at least 0 and finite, received "
+            "--length-penalty nan",
         ),
     ],
 )
@@ -655,17 +657,18 @@ def test_numbers_that_make_no_sense_are_refused(
     [
         (
             ["--n-best", 5],
-            "`n_best` must be from 1 to `beam_size`. Received: n_best=5, "
-            "beam_size=4",
+            "Expected --n-best to be from 1 to --beam-size, received "
+            "--n-best 5, --beam-size 4",
         ),
         (
             ["--max-length", 5, "--min-length", 7],
-            "`max_length` must be at least `min_length`. Received: "
-            "max_length=5, min_length=7",
+            "Expected --max-length to be at least --min-length, received "
+            "--max-length 5, --min-length 7",
         ),
         (
             ["--sample", "--top-p", 0],
-            "`top_p` must be above 0 and at most 1. Received: top_p=0.0",
+            "Expected --top-p to be above 0 and at most 1, received "
+            "--top-p 0.0",
         ),
         (
             ["--top-k", 5],
@@ -866,13 +869,11 @@ def test_a_report_that_cannot_be_written_is_known_at_once(
 
 def test_a_log_tells_the_time_that_is_left(caplog, monkeypatch):
     clock = iter([100.0, 150.0, 155.0, 250.0])
-    monkeypatch.setattr(
-        sentence_progress.time, "monotonic", lambda: next(clock)
-    )
+    monkeypatch.setattr(display.time, "monotonic", lambda: next(clock))
 
     with (
         caplog.at_level(logging.INFO, "keras_transformer"),
-        sentence_progress.Progress(total=300) as progress,
+        display.SentenceDisplay(total=300) as progress,
     ):
         progress(50, 100)  # 50 s: a line.
         progress(60, 100)  # 5 s after it: none.
@@ -888,7 +889,7 @@ def test_a_log_tells_the_time_that_is_left(caplog, monkeypatch):
 def test_a_log_without_a_total_counts_over_chunks(caplog):
     with (
         caplog.at_level(logging.INFO, "keras_transformer"),
-        sentence_progress.Progress(total=None, seconds=0.0) as progress,
+        display.SentenceDisplay(total=None, seconds=0.0) as progress,
     ):
         progress.end_chunk(11)
         progress(2, 11)
@@ -908,7 +909,7 @@ def test_a_terminal_shows_a_bar_unless_it_shows_the_results(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", Terminal())
 
-    with sentence_progress.Progress(total=23, bar=bar) as progress:
+    with display.SentenceDisplay(total=23, bar=bar) as progress:
         progress(11, 13)
 
     drawn = sys.stderr.getvalue()
@@ -929,9 +930,8 @@ def test_help_shows_the_verbs_with_an_example_each():
     done = start("-m", "keras_transformer", "--help", text=True)
 
     assert done.returncode == 0
-    for verb in ("translate", "score", "evaluate"):
-        example = f"python -m keras_transformer {verb} --run-dir runs/demo"
-        assert example in done.stdout
+    for verb in ("translate", "score", "evaluate", "export"):
+        assert f"keras-transformer {verb} --run-dir runs/demo" in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [[], ["sing"], ["translate"]])

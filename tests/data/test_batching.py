@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from keras_transformer.data import batching
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.data.records import Side, TokenisedCorpus
+from keras_transformer.data.tokenizer import Tokenizer
 
 PAD, BOS, EOS = 0, 2, 3
 
@@ -180,7 +181,7 @@ def test_numbers_out_of_range_are_refused(change):
 def test_the_decoder_reads_the_target_shifted_right():
     # Source 11 11 EOS; 12 EOS. Target 11 EOS; 12 12 12 EOS.
     plan = BatchPlan(corpus([3, 2], [2, 4]), 16, shuffle=False, row_multiple=1)
-    (((source, target_in), target_out),) = elements(batching.batches(plan), 1)
+    (((source, target_in), target_out),) = elements(batching.stream(plan), 1)
     order = np.argsort(source[:, 0])
     width, extra = target_out.shape[1], [PAD] * (target_out.shape[1] - 4)
     assert width >= 4
@@ -198,7 +199,7 @@ def test_the_decoder_reads_the_target_shifted_right():
 def test_every_batch_is_what_its_plan_says():
     plan = BatchPlan(natural_corpus(pairs=503), 509, seed=5)
     planned = [*plan.epoch(0), *plan.epoch(1)]
-    streamed = elements(batching.batches(plan), len(planned))
+    streamed = elements(batching.stream(plan), len(planned))
     padding_rows = 0
     for (rows, *padded), ((source, target_in), target_out) in zip(
         planned, streamed, strict=True
@@ -217,7 +218,7 @@ def test_every_batch_is_what_its_plan_says():
 
 
 def test_batches_are_int32_of_any_shape():
-    spec = batching.batches(BatchPlan(corpus([3], [3]), 31)).element_spec
+    spec = batching.stream(BatchPlan(corpus([3], [3]), 31)).element_spec
     ids = tf.TensorSpec((None, None), tf.int32)
     assert spec == ((ids, ids), ids)
 
@@ -226,9 +227,9 @@ def test_batches_are_int32_of_any_shape():
 def test_a_cursor_goes_on_where_the_stream_stopped(skipped):
     plan = BatchPlan(natural_corpus(pairs=211), 257, seed=5)
     assert 17 < len(plan) < 50 < 3 * len(plan)
-    whole = elements(batching.batches(plan), skipped + 5)
+    whole = elements(batching.stream(plan), skipped + 5)
     cursor = divmod(skipped, len(plan))
-    rest = elements(batching.batches(plan, cursor), 5)
+    rest = elements(batching.stream(plan, cursor), 5)
     for left, right in zip(whole[skipped:], rest, strict=True):
         tf.nest.map_structure(np.testing.assert_array_equal, left, right)
 
@@ -245,13 +246,13 @@ def test_evaluation_sees_every_pair_once_shortest_first():
     assert sorted(lengths) == sorted(pairs.target_lengths)
     widths = [max(a.shape[1], b.shape[1]) for (a, _), b in elements(dataset)]
     assert widths == sorted(widths)
-    expected = batching.batches(BatchPlan(pairs, 257)).element_spec
+    expected = batching.stream(BatchPlan(pairs, 257)).element_spec
     assert dataset.element_spec == expected
 
 
 def test_datasets_know_their_length():
     pairs = natural_corpus(pairs=211)
-    endless = batching.batches(BatchPlan(pairs, 257))
+    endless = batching.stream(BatchPlan(pairs, 257))
     assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
     finite = batching.evaluation_batches(pairs, 257)
     assert finite.cardinality() == len(elements(finite))
@@ -266,3 +267,62 @@ def test_the_shape_of_a_batch_is_told_without_its_rows():
         for batch in batches
     ]
     assert told[: len(plan)] != told[len(plan) :]
+
+
+# For somebody's own `fit`.
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "tokenizer.model"
+    sentences = ["one two three", "eins zwei drei"]
+    return Tokenizer.train(sentences, 290, path)
+
+
+NUMBERS = "one two three".split()
+PAIRS = [
+    (" ".join(NUMBERS[: n % 3 + 1] * (n // 3 + 1)), f"drei eins {n}")
+    for n in range(13)
+]
+
+
+def read(dataset, words):
+    """The batches of an epoch as pairs of texts."""
+    return [
+        [
+            tuple(side.decode() for side in pair)
+            for pair in zip(
+                words.detokenize(source).numpy(),
+                words.detokenize(target).numpy(),
+                strict=True,
+            )
+            if any(pair)
+        ]
+        for (source, _), target in dataset.as_numpy_iterator()
+    ]
+
+
+def test_texts_are_batched_an_epoch_at_a_time(words):
+    dataset = batching.batches(iter(PAIRS), words, 61)
+    one, two = read(dataset, words), read(dataset, words)
+    assert len(dataset) == len(one) == len(two) > 2
+    for epoch in (one, two):
+        assert sorted(itertools.chain(*epoch)) == sorted(PAIRS)
+    assert one != two
+    again = batching.batches(PAIRS, words, 61)
+    assert [read(again, words), read(again, words)] == [one, two]
+
+
+def test_an_epoch_that_was_given_up_begins_again(words):
+    dataset, again = (batching.batches(PAIRS * 7, words, 31) for _ in range(2))
+    assert len(dataset) > 9  # More than are read ahead.
+    next(iter(dataset))
+    assert read(dataset, words) == read(again, words)
+
+
+def test_pairs_that_are_too_long_are_left_out_of_batches(words):
+    long = [("one " * 60, "eins"), ("", "zwei")]
+    kept = batching.batches(PAIRS + long, words, 61, max_length=59)
+    assert sum(map(len, read(kept, words))) == len(PAIRS)
+    every = batching.batches(PAIRS + long, words, 61, max_length=None)
+    assert sum(map(len, read(every, words))) == len(PAIRS) + 2

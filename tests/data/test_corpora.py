@@ -1,5 +1,7 @@
 """Corpora: what is read, in which direction, and what bad input says."""
 
+import gzip
+
 import pytest
 import tensorflow_datasets as tfds
 
@@ -110,6 +112,112 @@ def test_text_that_was_edited_has_another_fingerprint(tmp_path):
     assert corpus.fingerprint("train") != before
 
 
+def test_the_fingerprint_is_of_the_text_wherever_it_lies(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+        write(folder, train_en=b"one\n", train_de=b"eins\n")
+    one, other = (open_corpus(str(x), "en", "de") for x in (here, there))
+    assert one.fingerprint("train") == other.fingerprint("train")
+    swapped = open_corpus(str(here), "de", "en").fingerprint("train")
+    assert swapped != one.fingerprint("train")
+
+
+def test_a_line_that_moved_to_the_other_file_is_another_text(tmp_path):
+    name = write(
+        tmp_path, a_en=b"1\n2\n", a_de=b"3\n", b_en=b"1\n", b_de=b"2\n3\n"
+    )
+    corpus = open_corpus(name, "en", "de")
+    assert corpus.fingerprint("a") != corpus.fingerprint("b")
+
+
+def test_gzipped_files_are_read_and_are_the_same_text(tmp_path):
+    plain, packed = tmp_path / "plain", tmp_path / "packed"
+    for folder in (plain, packed):
+        folder.mkdir()
+    write(plain, train_en=b"one\ntwo\n", train_de="eins\nzwölf\n".encode())
+    for path in plain.iterdir():
+        (packed / f"{path.name}.gz").write_bytes(
+            gzip.compress(path.read_bytes())
+        )
+    (packed / "train.en.gz").unlink()  # One packed side is enough.
+    write(packed, train_en=b"one\ntwo\n")
+    one, other = (open_corpus(str(x), "en", "de") for x in (plain, packed))
+    assert list(other.pairs("train")) == [("one", "eins"), ("two", "zwölf")]
+    assert other.fingerprint("train") == one.fingerprint("train")
+
+
+def test_half_a_gzipped_file_is_refused_by_name(tmp_path):
+    write(tmp_path, train_en=b"one\n")
+    packed = gzip.compress(b"eins\n" * 1000)
+    (tmp_path / "train.de.gz").write_bytes(packed[: len(packed) // 2])
+    corpus = open_corpus(str(tmp_path), "en", "de")
+    with pytest.raises(
+        config.UserError, match=r"gzipped text in .*train\.de\.gz"
+    ):
+        corpus.pairs("train")
+
+
+def test_the_file_that_a_split_lacks_is_named(tmp_path):
+    name = write(tmp_path, train_en=b"1\n", val_en=b"1\n", val_de=b"1\n")
+    corpus = open_corpus(name, "en", "de")
+    message = r"Expected .*train\.de, plain or gzipped, as the other side"
+    with pytest.raises(config.UserError, match=message):
+        corpus.pairs("train")
+    assert list(corpus.pairs("val")) == [("1", "1")]
+
+
+def test_a_split_that_is_not_there_names_the_flag(tmp_path):
+    name = write(tmp_path, train_en=b"1\n", train_de=b"1\n")
+    corpus = open_corpus(name, "en", "de")
+    message = r"received test; it has: train; name one of them with --split\."
+    with pytest.raises(config.UserError, match=message):
+        corpus.pairs("test", "--split")
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("one\ntwo\n".encode("utf-16"), r"train\.en, found UTF-16; convert"),
+        (b"one\rtwo\r", r"train\.en, found carriage returns alone"),
+    ],
+)
+def test_what_other_systems_write_is_called_by_its_name(
+    tmp_path, content, message
+):
+    name = write(tmp_path, train_en=content, train_de=b"eins\nzwei\n")
+    with pytest.raises(config.UserError, match=message):
+        open_corpus(name, "en", "de").pairs("train")
+
+
+# In memory.
+
+
+def test_pairs_in_memory_are_a_corpus():
+    pairs = [("one", "eins"), ("two", "zwei")]
+    corpus = open_corpus(pairs, "en", "de")
+    assert corpus.splits == ("train",)
+    assert list(corpus.pairs("train")) == pairs
+    assert list(corpus.sentences("train")) == ["one", "eins", "two", "zwei"]
+    both = open_corpus({"train": iter(pairs), "val": pairs[1:]}, "en", "de")
+    assert list(both.pairs("val")) == pairs[1:]
+    assert both.fingerprint("train") == corpus.fingerprint("train")
+    assert both.fingerprint("val") != corpus.fingerprint("train")
+
+
+@pytest.mark.parametrize(
+    "pairs, message",
+    [
+        ([], "received none"),
+        ([("one", "eins"), "two"], "received 'two' in place 1 of train"),
+        ([("one", None)], "in place 0 of train"),
+    ],
+)
+def test_what_is_no_list_of_pairs_is_refused(pairs, message):
+    with pytest.raises(config.UserError, match=message):
+        open_corpus(pairs, "en", "de")
+
+
 def test_a_folder_is_named_so_that_it_is_found_from_anywhere(
     tmp_path, monkeypatch
 ):
@@ -131,7 +239,8 @@ def test_a_missing_language_is_refused_with_what_is_there(tmp_path):
     name = write(tmp_path, train_en=b"1\n", train_de=b"1\n")
     message = (
         r"Expected files SPLIT\.en and SPLIT\.fr in .*, found no such pair; "
-        r"this folder has: train\.de, train\.en\."
+        r"this folder has: train\.de, train\.en; name its languages with "
+        r"--source-lang and --target-lang\."
     )
     with pytest.raises(config.UserError, match=message):
         open_corpus(name, "en", "fr")
@@ -144,7 +253,7 @@ def test_an_empty_folder_has_nothing(tmp_path):
 
 def test_a_crowded_folder_is_not_listed_in_full(tmp_path):
     write(tmp_path, **{f"split{n:02}_en": b"1\n" for n in range(23)})
-    with pytest.raises(config.UserError, match=r"split19\.en, and 3 more\."):
+    with pytest.raises(config.UserError, match=r"split19\.en, and 3 more; "):
         open_corpus(str(tmp_path), "en", "de")
 
 

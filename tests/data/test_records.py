@@ -108,8 +108,8 @@ def test_a_build_cut_short_leaves_no_records(tmp_path):
 
 
 def test_what_a_killed_build_left_is_cleared_away(tmp_path):
-    (tmp_path / "records.tmp").mkdir()
-    (tmp_path / "records.tmp" / "source.ids").write_bytes(b"half")
+    (tmp_path / ".partial-records").mkdir()
+    (tmp_path / ".partial-records" / "source.ids").write_bytes(b"half")
     assert len(build([("5", "7")] * 3, tmp_path / "records")) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["records"]
 

@@ -12,7 +12,7 @@ import sentencepiece
 import toy
 from small import make_model
 
-import export
+from keras_transformer.__main__ import main
 from keras_transformer.config import UserError
 from keras_transformer.exporting import ctranslate2 as ctranslate2_export
 from keras_transformer.translation.translator import Translator
@@ -210,12 +210,12 @@ def test_the_command_writes_the_model_and_prints_where(
     folder = tmp_path / "new" / "model"
     arguments = ["--run-dir", small_run, "--output", folder]
     arguments = [*map(str, arguments), "--format", "ctranslate2"]
-    assert export.main(arguments) == 0
+    assert main(["export", *arguments]) == 0
     assert capsys.readouterr().out == f"{folder}\n"
     for path in exported.iterdir():
         assert (folder / path.name).read_bytes() == path.read_bytes()
     # Once more into the same folder.
-    assert export.main(arguments) == 2
+    assert main(["export", *arguments]) == 2
     assert "exists already and is left" in capsys.readouterr().err
 
 
@@ -239,6 +239,6 @@ def test_the_command_writes_the_model_and_prints_where(
 )
 def test_what_does_not_go_together_is_refused(options, sentence, capsys):
     with pytest.raises(SystemExit) as stop:
-        export.parse_args(["--run-dir", "R", "--output", "O", *options])
+        main(["export", "--run-dir", "R", "--output", "O", *options])
     assert stop.value.code == 2
     assert sentence in capsys.readouterr().err

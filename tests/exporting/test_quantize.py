@@ -7,7 +7,7 @@ import tensorflow as tf
 import toy
 from served import Served
 
-import export as export_command
+from keras_transformer.__main__ import main
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.exporting.half import HalfWeights
 from keras_transformer.model import Transformer
@@ -159,7 +159,7 @@ def test_the_model_keeps_its_own_weights():
 def test_the_command_stores_float16(small_run, tmp_path, capsys):
     arguments = ["--run-dir", small_run, "--output", tmp_path]
     arguments = [*map(str, arguments), "--quantize", "float16"]
-    assert export_command.main(arguments) == 0
+    assert main(["export", *arguments]) == 0
     assert capsys.readouterr().out == f"{tmp_path / '1'}\n"
     weights, _ = stored_weights(tmp_path / "1")
     assert {dtype for _, dtype in weights} == {"float16"}

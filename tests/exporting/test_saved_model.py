@@ -12,8 +12,8 @@ import tensorflow as tf
 from served import Served
 from tensorflow.core.protobuf import saved_model_pb2
 
-import export as export_command
 from keras_transformer import config
+from keras_transformer.__main__ import main
 from keras_transformer.exporting import saved_model as serving
 
 TEXTS = [
@@ -254,8 +254,9 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(
 def test_the_command_prints_the_path_and_nothing_else(
     small_run, tmp_path, capfd
 ):
-    code = export_command.main(
+    code = main(
         [
+            "export",
             f"--run-dir={small_run}",
             f"--output={tmp_path}",
             "--version=3",
@@ -289,8 +290,8 @@ def test_a_wrong_argument_is_one_sentence_and_exit_code_2(
     small_run, tmp_path, capsys, arguments, message
 ):
     output = tmp_path / "exported"
-    code = export_command.main(
-        [f"--run-dir={small_run}", f"--output={output}", *arguments]
+    code = main(
+        ["export", f"--run-dir={small_run}", f"--output={output}", *arguments]
     )
 
     assert code == 2
@@ -305,6 +306,6 @@ def test_a_wrong_argument_is_one_sentence_and_exit_code_2(
 
 def test_an_unknown_flag_exits_with_2(capsys):
     with pytest.raises(SystemExit) as error:
-        export_command.main(["--run-dir=r", "--output=o", "--beams=3"])
+        main(["export", "--run-dir=r", "--output=o", "--beams=3"])
     assert error.value.code == 2
     assert "--beams=3" in capsys.readouterr().err

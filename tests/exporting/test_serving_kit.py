@@ -14,7 +14,7 @@ from google.protobuf import (
 from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
-import export as export_command
+from keras_transformer.__main__ import main
 from keras_transformer.config import UserError
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.exporting import serving_kit
@@ -226,8 +226,9 @@ def test_a_batching_file_without_a_size_is_refused(tmp_path):
 
 
 def test_the_command_passes_name_and_size_on(small_run, tmp_path, capsys):
-    code = export_command.main(
+    code = main(
         [
+            "export",
             f"--run-dir={small_run}",
             f"--output={tmp_path}",
             "--average=1",
@@ -256,8 +257,8 @@ def test_a_wrong_argument_ends_before_any_work(
     small_run, tmp_path, capsys, argument, message
 ):
     output = tmp_path / "exported"
-    code = export_command.main(
-        [f"--run-dir={small_run}", f"--output={output}", argument]
+    code = main(
+        ["export", f"--run-dir={small_run}", f"--output={output}", argument]
     )
     assert code == 2
     assert message in capsys.readouterr().err

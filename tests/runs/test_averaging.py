@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from tiny_run import make_model, train, write_run
 
-from keras_transformer.runs import averaging
-from keras_transformer.runs import checkpoints
-from keras_transformer.runs.averaging import MovingAverage
 from keras_transformer.config import UserError
+from keras_transformer.runs import averaging, checkpoints
+from keras_transformer.runs.averaging import MovingAverage
 
 
 @pytest.fixture

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from tiny_run import make_model, train, write_run
 
+from keras_transformer import files
+from keras_transformer.config import UserError
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.averaging import MovingAverage
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.config import UserError
 
 
 def everything(model):
@@ -117,7 +118,7 @@ def test_what_a_killed_process_left_is_removed(run_dir):
     (folder / "training.npz").write_bytes(b"PK")
     (run_dir / "logs" / ".partial-history.csv").write_text("step")
     (run_dir / ".partial-averaged.weights.h5").write_bytes(b"")
-    checkpoints.remove_leftovers(run_dir)
+    files.remove_leftovers(run_dir, run_dir / "checkpoints", run_dir / "logs")
     assert sorted(run_dir.rglob("*")) == whole
 
 

@@ -7,7 +7,7 @@ from keras_transformer.runs import curves
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History, read_history
 from keras_transformer.training import callbacks
-from keras_transformer.training.progress import ShowProgress, log_count
+from keras_transformer.training.display import TrainingDisplay, log_count
 
 
 def with_model(callback, **attributes):
@@ -40,7 +40,7 @@ def test_the_stopwatch_goes_on_from_where_the_run_was():
 def test_a_line_weighs_every_step_by_its_tokens(tmp_path):
     clock = Clock()
     history = History(tmp_path, step=0)
-    progress = ShowProgress(clock, history, steps=100, minutes=None)
+    progress = TrainingDisplay(clock, history, steps=100, minutes=None)
     with_model(
         progress, optimizer=types.SimpleNamespace(learning_rate=0.25)
     ).on_train_begin()
@@ -85,7 +85,7 @@ def test_the_time_left_is_that_of_the_limit_that_comes_first(
 ):
     clock = Clock(step=10, seconds=60.0)
     history = History(tmp_path, step=10)
-    progress = ShowProgress(clock, history, 110, minutes)
+    progress = TrainingDisplay(clock, history, 110, minutes)
     progress.on_train_begin()
     assert progress.estimate(Progress(30, 100.0)) == pytest.approx((done, left))
 

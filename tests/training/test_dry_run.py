@@ -10,13 +10,17 @@ import toy_training
 from run_config import make_run
 from toy_training import run
 
-import train
+from keras_transformer.__main__ import parse_args
+from keras_transformer.commands.train import arguments_of
 from keras_transformer.config import PRESETS
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.data.corpora import Corpus
 from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.training import dry_run, estimates
+from keras_transformer.training.cost_report import Measured, report
+from keras_transformer.training.request import configure
+from keras_transformer.training.session import Session
 
 
 def arguments(corpus, run_dir, *more):
@@ -76,9 +80,9 @@ def begun(corpus, tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("runs") / "begun"
     argv = arguments(corpus, run_dir)
     argv.remove("--dry-run")
-    args = train.parse_args(argv)
+    args = parse_args(["train", *argv])
     run_dir.mkdir()
-    configuration = train.run_config(args)
+    configuration = configure(**arguments_of(args))
     # A vocabulary of other text, so that one can tell which was used.
     words = (f"word {number}" for number in range(1_000))
     tokenizer = Tokenizer.train(words, 281, run_dir / "tokenizer.model")
@@ -126,6 +130,7 @@ def test_the_head_of_an_endless_corpus_ends():
         "de",
         ("train",),
         lambda _: itertools.repeat(("a", "b")),
+        str,
     )
     assert sum(1 for _ in dry_run.head(corpus).pairs("train")) == 20_000
 
@@ -160,8 +165,8 @@ def test_time_is_scaled_from_the_rows_that_were_measured():
     plan = plan_of([4] * 32, [5] * 32, 80)
     run = run_of("base")
     costs = dry_run.count(run, plan)
-    measured = dry_run.Measured((4, 4, 5), whole=False, seconds=0.5)
-    output = dry_run.report(run, plan, costs, measured)
+    measured = Measured((4, 4, 5), whole=False, seconds=0.5, steps=3)
+    output = report(run, plan, costs, measured, Session())
     assert "scaled by FLOPs" in output
     # Four times the rows, four times the FLOPs; 100,000 steps.
     assert figure(output, "seconds a step") == 2
@@ -178,8 +183,8 @@ def test_the_papers_flops_are_shown_beside_ours(preset, days, flops):
     assert by_hand == pytest.approx(flops, rel=0.01)
     plan = plan_of([4] * 32, [5] * 32, 80)
     run = run_of(preset)
-    measured = dry_run.Measured((16, 4, 5), whole=True, seconds=0.5)
-    output = dry_run.report(run, plan, dry_run.count(run, plan), measured)
+    measured = Measured((16, 4, 5), whole=True, seconds=0.5, steps=3)
+    output = report(run, plan, dry_run.count(run, plan), measured, Session())
     assert figure(output, "the paper's") == flops
     assert "scaled" not in output
 
@@ -191,7 +196,9 @@ def test_lengths_of_a_head_are_planned_as_often_as_they_come(
     run = dataclasses.replace(run, corpus=str(corpus))
     tokenizer = Tokenizer.train(["one two"], 264, tmp_path / "t.model")
     pairs = [("one two", "eins")] * 30
-    source = Corpus("thirty", "en", "de", ("train",), lambda _: iter(pairs))
+    source = Corpus(
+        "thirty", "en", "de", ("train",), lambda _: iter(pairs), str
+    )
     plan, whole = dry_run.make_plan(run, source, tokenizer, tmp_path / "all")
     assert whole
     assert len(plan.corpus) == 30
@@ -204,8 +211,6 @@ def test_lengths_of_a_head_are_planned_as_often_as_they_come(
 
 
 def test_a_recipe_of_the_paper_can_be_asked_for_what_it_costs():
-    args = train.parse_args(
-        ["@keras_transformer/recipes/wmt14-en-de-base.args", "--dry-run"]
-    )
+    args = parse_args(["train", "@wmt14-en-de-base", "--dry-run"])
     assert args.dry_run
     assert pathlib.Path("runs/wmt14-en-de-base") == args.run_dir

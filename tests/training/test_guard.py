@@ -8,8 +8,8 @@ import pytest
 from digits import write_digits
 from train_sessions import TOY
 
-import train
 from keras_transformer import config
+from keras_transformer.__main__ import main
 from keras_transformer.commands import command_line
 from keras_transformer.config import JobError
 from keras_transformer.data import batching
@@ -177,7 +177,7 @@ def test_a_training_that_blows_up_ends_with_one_sentence(
         *("--learning-rate-scale", "1e30"),
     ]
     for _ in range(2):  # The same command comes by there again.
-        code = command_line.run(lambda: train.main(argv))
+        code = main(["train", *argv])
         assert code == command_line.FAILED
         error = capsys.readouterr().err
         assert error.count("error: At step 2 the loss is nan; the ") == 1

@@ -10,10 +10,12 @@ import re
 import numpy as np
 import pytest
 
-import train
+from keras_transformer.__main__ import parse_args
+from keras_transformer.commands.train import arguments_of
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.training import estimates
+from keras_transformer.training.request import configure
 
 RECIPES = pathlib.Path(__file__).parents[2] / "keras_transformer" / "recipes"
 
@@ -56,8 +58,8 @@ WAYS = list(ways())
 
 
 def run_of(recipe, *more):
-    args = train.parse_args([f"@{RECIPES / recipe}.args", *more])
-    return train.run_config(args), args
+    args = parse_args(["train", f"@{RECIPES / recipe}.args", *more])
+    return configure(**arguments_of(args)), args
 
 
 @pytest.fixture(scope="module")

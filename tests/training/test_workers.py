@@ -18,7 +18,7 @@ import tensorflow as tf
 from digits import write_digits
 from free_ports import free_ports
 
-import train
+from keras_transformer.__main__ import main
 from keras_transformer.commands import command_line
 from keras_transformer.config import UserError
 from keras_transformer.runs import averaging, checkpoints
@@ -114,7 +114,7 @@ def test_the_command_line_refuses_before_it_waits(
 ):
     monkeypatch.setenv("TF_CONFIG", tf_config(HERE, 3))
     argv = ["--corpus", "demo", "--run-dir", str(tmp_path / "run")]
-    code = command_line.run(lambda: train.main(argv))
+    code = main(["train", *argv])
     assert code == command_line.WRONG
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: Expected in TF_CONFIG the task's index")

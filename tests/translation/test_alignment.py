@@ -202,7 +202,9 @@ def test_the_export_tells_what_its_translations_look_at(
     for row, text in enumerate(texts):
         source = tokenizer.tokenize([text])[0][:11].numpy()
         source[10:] = EOS
-        ids = small_translator.search_ids(source[None], options).ids[0, 0]
+        ids = small_translator.text_model.search_ids(source[None], options).ids[
+            0, 0
+        ]
         target = ids.numpy()[ids != PAD]
         names = [tokenizer.pieces(side) for side in (source, target)]
         for side, of_row in zip(("source", "target"), names, strict=True):

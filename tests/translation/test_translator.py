@@ -82,7 +82,7 @@ def log_softmax(logits):
 
 def search_graph(translator, options):
     return tf.function(
-        lambda source: translator.search_ids(source, options),
+        lambda source: translator.text_model.search_ids(source, options),
         input_signature=[tf.TensorSpec([None, None], tf.int32)],
     )
 
@@ -187,7 +187,9 @@ def test_blank_texts_translate_to_nothing_without_the_model(tokenizer):
 def test_in_a_graph_blank_texts_have_the_empty_translation(translator):
     texts = tf.constant(["", "laut", "  "])
 
-    result = translator.search(texts, SearchOptions(n_best=2, max_length=5))
+    result = translator.text_model.search(
+        texts, SearchOptions(n_best=2, max_length=5)
+    )
 
     for row in (0, 2):
         assert result.translations[row].numpy().tolist() == [b"", b""]
@@ -199,8 +201,10 @@ def test_no_texts_give_no_rows(translator):
     nothing = tf.constant([], tf.string)
     options = SearchOptions(n_best=3, max_source_length=7)
 
-    result = translator.search(nothing, options)
-    scores, num_tokens = translator.score_text(nothing, nothing, options)
+    result = translator.text_model.search(nothing, options)
+    scores, num_tokens = translator.text_model.score_text(
+        nothing, nothing, options
+    )
 
     assert result.translations.shape == result.scores.shape == (0, 3)
     assert result.truncated.shape == scores.shape == num_tokens.shape == (0,)
@@ -211,9 +215,9 @@ def test_text_that_is_not_utf_8_gives_a_row(translator):
     texts = tf.constant([b"\xff\xfe dog", b"laut"])
     options = SearchOptions(max_length=5)
 
-    result = translator.search(texts, options)
+    result = translator.text_model.search(texts, options)
 
-    alone = translator.search(texts[1:], options)
+    alone = translator.text_model.search(texts[1:], options)
     assert np.isfinite(result.scores).all()
     assert result.translations[1].numpy() == alone.translations[0].numpy()
     # A lone surrogate, as from a file read with errors="surrogateescape".
@@ -228,15 +232,15 @@ def test_a_long_source_is_cut_and_flagged(translator, tokenizer):
     longest = len(ids[1])  # Just fits.
     options = SearchOptions(max_length=7, max_source_length=longest)
 
-    result = translator.search(tf.constant(texts), options)
+    result = translator.text_model.search(tf.constant(texts), options)
 
     assert result.truncated.numpy().tolist() == [False, False, True]
     cut = tf.concat([ids[2][: longest - 1], [EOS]], axis=0)
-    expected = translator.search_ids(cut[None], options)
+    expected = translator.text_model.search_ids(cut[None], options)
     np.testing.assert_allclose(
         result.scores[2], expected.scores[0], rtol=1e-4, atol=1e-4
     )
-    untouched = translator.search(tf.constant(texts[:2]), options)
+    untouched = translator.text_model.search(tf.constant(texts[:2]), options)
     np.testing.assert_allclose(
         result.scores[:2], untouched.scores, rtol=1e-4, atol=1e-4
     )
@@ -273,7 +277,7 @@ def test_a_score_is_the_normalised_log_probability(
 
 def test_a_blank_pair_scores_nothing(translator):
     assert translator.score([""], [" "]) == [0.0]
-    scores, num_tokens = translator.score_text(
+    scores, num_tokens = translator.text_model.score_text(
         tf.constant(["", "laut"]), tf.constant(["", ""]), SearchOptions()
     )
     assert num_tokens.numpy().tolist() == [0, 1]
@@ -286,7 +290,7 @@ def test_a_scored_target_is_cut_where_the_search_would_stop(translator):
     source = tf.constant(["the dog"])
     options = SearchOptions(max_source_length=7)
 
-    _, num_tokens = translator.score_text(
+    _, num_tokens = translator.text_model.score_text(
         source, tf.constant(["laut " * 200]), options
     )
 
@@ -296,7 +300,7 @@ def test_a_scored_target_is_cut_where_the_search_would_stop(translator):
 def test_one_graph_serves_batches_of_every_shape(model, tokenizer, monkeypatch):
     translator = Translator(model, tokenizer)
     traced = []
-    search_ids = translator.search_ids
+    search_ids = translator.text_model.search_ids
     monkeypatch.setattr(
         translator,
         "search_ids",

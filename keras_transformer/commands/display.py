@@ -11,11 +11,12 @@ import rich.progress
 logger = logging.getLogger("keras_transformer")
 
 
-class Progress:
+class SentenceDisplay:
     """A bar with the time left on a terminal; in a log, a line every 30 s.
 
     Args:
-        total: Sentences in all; None where nobody knows.
+        total: Sentences in all; None where nobody knows, or until a call
+            tells.
         bar: Whether a bar may be drawn at all.
         seconds: Seconds between lines in a log.
 
@@ -24,7 +25,7 @@ class Progress:
     """
 
     def __init__(
-        self, total: int | None, bar: bool = True, seconds: float = 30.0
+        self, total: int | None = None, bar: bool = True, seconds: float = 30.0
     ) -> None:
         self.total = total
         self.seconds = seconds
@@ -41,7 +42,7 @@ class Progress:
         )
         self.task = self.bar.add_task("", total=total)
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "SentenceDisplay":
         self.start = self.last = time.monotonic()
         self.bar.start()
         return self
@@ -52,6 +53,12 @@ class Progress:
     def __call__(self, done: int, of_chunk: int) -> None:
         """Show that `done` sentences of the running chunk are done."""
         self._show(self.before + done)
+
+    def of_all(self, done: int, total: int) -> None:
+        """Show that `done` of `total` sentences are done, without chunks."""
+        self.total = total
+        self.bar.update(self.task, total=total)
+        self._show(done)
 
     def end_chunk(self, count: int) -> None:
         """Count a whole chunk, blank lines at its end included."""

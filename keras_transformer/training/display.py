@@ -12,7 +12,7 @@ import tensorflow as tf
 logger = logging.getLogger("keras_transformer")
 
 
-class ShowProgress(keras.callbacks.Callback):
+class TrainingDisplay(keras.callbacks.Callback):
     """A bar on a terminal; in a log, a line a minute.
 
     Args:

@@ -1,0 +1,118 @@
+"""`keras-transformer export`."""
+
+import argparse
+import pathlib
+
+from keras_transformer.commands import command_line, search_flags
+from keras_transformer.runs.run_config import RunConfig
+
+_OF_EVERY_FORMAT = (
+    "verb",
+    "parser",
+    "run_dir",
+    "output",
+    "format",
+    "quantize",
+    "average",
+)
+_FORMATS = ("savedmodel", "ctranslate2")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb alone has."""
+    search_flags.add_run_flags(parser)
+    add = parser.add_argument
+    add(
+        "--output",
+        required=True,
+        type=pathlib.Path,
+        help="folder of all versions; this one goes to OUTPUT/VERSION",
+    )
+    add(
+        "--format",
+        choices=_FORMATS,
+        default=_FORMATS[0],
+        help="ctranslate2 needs that package, goes to OUTPUT itself and is "
+        "told how to search when it translates; default: %(default)s",
+    )
+    add(
+        "--quantize",
+        choices=("float32", "float16", "int8"),
+        default="float32",
+        help="how weights are stored; float16 takes half the space and "
+        "computes in float32, int8 is for ctranslate2; default: %(default)s",
+    )
+    add("--version", type=int, default=1, help="default: %(default)s")
+    add(
+        "--name",
+        help="what TensorFlow Serving calls the model; default: the name of "
+        "the folder OUTPUT",
+    )
+    add(
+        "--max-batch-size",
+        type=int,
+        help="texts that TensorFlow Serving translates together; default: 32, "
+        "or what OUTPUT/batching_parameters.txt says",
+    )
+    search_flags.add_search_flags(parser, n_best=None)
+
+
+def export(args: argparse.Namespace) -> None:
+    """Turn a run directory into a SavedModel that translates text.
+
+    Example:
+        keras-transformer export --run-dir runs/demo --output exported/demo
+
+    `--format ctranslate2` writes a CTranslate2 model instead.
+    """
+    check_format(args)
+    options = search_flags.options_from(args)
+    RunConfig.load(args.run_dir)  # That it is one.
+    # Takes seconds, which a misspelt argument need not wait for.
+    command_line.quiet_tensorflow()
+    if args.format == "ctranslate2":
+        print(_to_ctranslate2(args))
+        return
+    from keras_transformer.exporting.serving_kit import ServingKit
+    from keras_transformer.run import Run
+
+    kit = ServingKit.plan(args.output, args.name, args.max_batch_size)
+    path = Run(args.run_dir).export(
+        args.output,
+        args.version,
+        options,
+        average=args.average,
+        kit=kit,
+        quantization=args.quantize,
+    )
+    print(path)
+
+
+def check_format(args: argparse.Namespace) -> None:
+    """Refuse what belongs to the other format."""
+    parser = args.parser
+    if args.format == "ctranslate2":
+        for name, value in vars(args).items():
+            if name not in _OF_EVERY_FORMAT and value != parser.get_default(
+                name
+            ):
+                parser.error(
+                    f"--{name.replace('_', '-')} belongs to --format "
+                    "savedmodel; leave it out and tell CTranslate2 when it "
+                    "translates"
+                )
+    elif args.quantize == "int8":
+        parser.error(
+            "--quantize int8 belongs to --format ctranslate2, since TensorFlow "
+            "computes no faster in int8; ask for float16 or the other format"
+        )
+
+
+def _to_ctranslate2(args):
+    """As `export`, for the other format."""
+    from keras_transformer.exporting import ctranslate2
+    from keras_transformer.translation.translator import Translator
+
+    ctranslate2.check_output(args.output)
+    translator = Translator.from_run(args.run_dir, args.average)
+    return ctranslate2.export(translator, args.output, args.quantize)

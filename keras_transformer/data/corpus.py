@@ -1,0 +1,100 @@
+"""What every source of aligned text is: named splits of pairs of strings."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+
+from keras_transformer.config import UserError
+
+Pair = tuple[str, str]
+
+DEMO = "demo"
+MEMORY = "memory"
+TFDS_PREFIX = "tfds:"
+# File or split names that an error lists.
+MOST_NAMES = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """A named source of aligned pairs; made by `open_corpus`.
+
+    Attributes:
+        name: What the user called it.
+        source_lang: Language code of the source side.
+        target_lang: Language code of the target side.
+        splits: Splits that have both languages.
+        read: Streams a split.
+        identify: Names the text of a split: the same name, the same text.
+        missing: The file that a split of one language alone lacks, by split.
+    """
+
+    name: str
+    source_lang: str
+    target_lang: str
+    splits: tuple[str, ...]
+    read: Callable[[str], Iterator[Pair]] = dataclasses.field(repr=False)
+    identify: Callable[[str], str] = dataclasses.field(repr=False)
+    missing: Mapping[str, str] = dataclasses.field(
+        default_factory=dict, repr=False
+    )
+
+    def pairs(self, split: str, flag: str | None = None) -> Iterator[Pair]:
+        """Stream the `(source, target)` pairs of a split, in file order.
+
+        `val` also finds a split named `validation`.
+
+        Args:
+            split: One of `splits`.
+            flag: The flag of a command that names another split, for the
+                error.
+
+        Raises:
+            UserError: If there is no such split, or its sides are empty or
+                of unequal length. While iterating: if text is not UTF-8.
+        """
+        found = self._real_name(split)
+        if found in self.missing:
+            raise UserError(
+                f"Expected {self.missing[found]}, plain or gzipped, as the "
+                f"other side of the split {found}, found none; restore it."
+            )
+        if found not in self.splits:
+            advice = f"; name one of them with {flag}" if flag else ""
+            raise UserError(
+                f"Expected a split of {self.name} in {self.source_lang} and "
+                f"{self.target_lang}, received {split}; it has: "
+                f"{some(self.splits)}{advice}."
+            )
+        return self.read(found)
+
+    def sentences(self, split: str) -> Iterator[str]:
+        """Stream both sides of a split, as a vocabulary is learnt from them.
+
+        Raises:
+            UserError: As from `pairs`.
+        """
+        return itertools.chain.from_iterable(self.pairs(split))
+
+    def fingerprint(self, split: str) -> str:
+        """Name the text of a split, wherever it lies.
+
+        Token records with another fingerprint are of another text.
+
+        Returns:
+            A short string, also with the languages in their order.
+        """
+        name = self.identify(self._real_name(split))
+        return f"{self.source_lang}-{self.target_lang} {name}"
+
+    def _real_name(self, split: str) -> str:
+        if split == "val" and not {split} & {*self.splits, *self.missing}:
+            return "validation"
+        return split
+
+
+def some(names: tuple[str, ...]) -> str:
+    """List names, but not hundreds of them."""
+    rest = len(names) - MOST_NAMES
+    more = (f"and {rest} more",) if rest > 0 else ()
+    return ", ".join((*names[:MOST_NAMES], *more)) or "nothing"

@@ -1,0 +1,353 @@
+"""One way in from Python: train a run, open it, use it.
+
+What `python train.py` and the verbs of the command line do is here, in this
+process; they are thin doors to it.
+"""
+
+import base64
+import html
+import io
+import json
+import logging
+import os
+import pathlib
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from keras_transformer import files
+from keras_transformer.data import lines
+from keras_transformer.data.corpora import Source, open_corpus
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.options import SearchOptions
+from keras_transformer.runs import averaging, layout
+from keras_transformer.runs.history import read_history
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training.request import request
+from keras_transformer.training.session import Session
+from keras_transformer.translation.translator import Translator
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+    from keras_transformer.exporting.serving_kit import ServingKit
+    from keras_transformer.translation.evaluation import Evaluation
+
+logger = logging.getLogger("keras_transformer")
+
+
+class Run:
+    """A run directory: what was trained, and all that can be done with it.
+
+    Args:
+        run_dir: The run directory, as `train` or `train.py` wrote it.
+
+    Attributes:
+        path: The run directory.
+
+    Raises:
+        UserError: If it is none.
+    """
+
+    def __init__(self, run_dir: str | os.PathLike) -> None:
+        self.path = pathlib.Path(run_dir)
+        _ = self.config  # That it is one.
+
+    @property
+    def config(self) -> RunConfig:
+        """What `config.json` says."""
+        return RunConfig.load(self.path)
+
+    def history(self) -> list[dict[str, float]]:
+        """The rows of the learning curve, oldest first.
+
+        `pandas.DataFrame(run.history())` makes a table of them. A row has
+        `step` and `minutes`, and what was measured then.
+        """
+        return read_history(self.path)
+
+    def plot(self) -> "matplotlib.figure.Figure":
+        """Draw loss and validation BLEU over the minutes of training."""
+        from keras_transformer.runs import curves
+
+        return curves.plot(self.path)
+
+    def translator(self, average: int | None = None) -> Translator:
+        """Load the weights to translate with.
+
+        Args:
+            average: Newest checkpoints to average; None for what validation
+                found better when the training ended.
+
+        Raises:
+            UserError: If there are no weights that can be read.
+        """
+        return Translator.from_run(self.path, average)
+
+    def evaluate(
+        self,
+        split: str = "test",
+        corpus: Source | None = None,
+        *,
+        average: int | None = None,
+        beam_size: int = 4,
+        length_penalty: float = 0.6,
+        json_file: str | os.PathLike | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> "Evaluation":
+        """Translate a split and score it.
+
+        The translations go to `evaluation/SPLIT.LANG.txt` of the run directory
+        and all figures to `evaluation/SPLIT.json`, in place of those of an
+        earlier evaluation.
+
+        Args:
+            split: Which split.
+            corpus: Of another corpus than the run's; as for `open_corpus`.
+            average: As in `translator`.
+            beam_size: Live hypotheses per sentence.
+            length_penalty: The exponent alpha.
+            json_file: Gets the figures too.
+            progress: Called with the numbers of sentences done and of all.
+
+        Returns:
+            The scores, each with its signature, and the translations.
+
+        Raises:
+            UserError: If there is no such split, or no weights.
+        """
+        run = self.config
+        source = run.corpus if corpus is None else corpus
+        opened = open_corpus(source, run.source_lang, run.target_lang)
+        pairs = list(opened.pairs(split, "--split"))
+        from keras_transformer.translation import evaluation
+
+        translator = self.translator(average)
+        folder = self.path / layout.EVALUATION
+        folder.mkdir(exist_ok=True)
+        text_path = folder / f"{split}.{run.target_lang}.txt"
+        json_paths = [folder / f"{split}.json"]
+        if json_file and pathlib.Path(json_file).resolve() != (
+            json_paths[0].resolve()
+        ):
+            json_paths.append(pathlib.Path(json_file))
+        with ExitStack() as stack:
+            # Before the work, so that a place that cannot be written shows.
+            text_file, *json_files = [
+                stack.enter_context(files.open_whole(path))
+                for path in (text_path, *json_paths)
+            ]
+            result = evaluation.evaluate(
+                translator,
+                pairs,
+                run.target_lang,
+                beam_size=beam_size,
+                length_penalty=length_penalty,
+                progress=progress,
+            )
+            report = {
+                "corpus": opened.name,
+                "split": split,
+                "source_lang": run.source_lang,
+                "target_lang": run.target_lang,
+                "beam_size": beam_size,
+                "length_penalty": length_penalty,
+                "ema": None if average else run.training.ema,
+                "checkpoints": averaging.checkpoint_names(self.path, average),
+                **result.report(),
+            }
+            for line in result.translations:
+                text_file.write(lines.on_one_line(line).encode() + b"\n")
+            for file in json_files:
+                file.write(json.dumps(report, indent=2).encode() + b"\n")
+        logger.info(
+            "Wrote %s.", " and ".join(map(str, (text_path, *json_paths)))
+        )
+        return result
+
+    def export(
+        self,
+        output: str | os.PathLike,
+        version: int = 1,
+        options: SearchOptions | None = None,
+        *,
+        average: int | None = None,
+        kit: "ServingKit | None" = None,
+        quantization: str = "float32",
+    ) -> pathlib.Path:
+        """Write a SavedModel of strings; as `keras_transformer.export`.
+
+        Args:
+            output: Folder of all versions.
+            version: Number of this version.
+            options: How its signatures search.
+            average: As in `translator`.
+            kit: The files for TensorFlow Serving.
+            quantization: How the weights are stored.
+
+        Returns:
+            The path of the SavedModel, `output/version`.
+
+        Raises:
+            UserError: If it cannot be written, or there are no weights.
+        """
+        from keras_transformer.exporting import saved_model
+        from keras_transformer.exporting.serving_kit import ServingKit
+
+        # An export that cannot succeed ends before the model is loaded.
+        saved_model.version_path(output, version)
+        kit = kit or ServingKit.plan(output)
+        translator = self.translator(average)
+        logger.info("Tracing the signatures of %s", self.path)
+        return saved_model.export(
+            translator, output, version, options, kit, quantization
+        )
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the run in a few lines, and its curve."""
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+            for name, value in self._summary().items()
+        )
+        return f"<table>{rows}</table>{self._curve()}"
+
+    def _summary(self) -> dict[str, str]:
+        from keras_transformer.runs.result import final_result
+        from keras_transformer.training.estimates import parameters
+
+        run, rows = self.config, self.history()
+        summary = {
+            "run": str(self.path),
+            "preset": f"{run.preset}, {parameters(run.model):,} parameters",
+            "corpus": f"{run.corpus}, {run.source_lang} to {run.target_lang}",
+            "vocabulary": f"{run.model.vocab_size:,} pieces",
+        }
+        if rows:
+            step, minutes = int(rows[-1]["step"]), rows[-1]["minutes"]
+            summary["trained"] = (
+                f"{step:,} of {run.training.steps:,} updates in {minutes:.1f} "
+                "minutes"
+            )
+        if validated := [row for row in rows if "validation_bleu" in row]:
+            last = validated[-1]
+            summary["validation"] = (
+                f"loss {last['validation_loss']:.3f}, BLEU "
+                f"{last['validation_bleu']:.1f} (greedy, a sample)"
+            )
+        if result := final_result(self.path):
+            summary["weights"] = result.sentence()
+        return summary
+
+    def _curve(self) -> str:
+        if not self.history():
+            return ""
+        picture = io.BytesIO()
+        self.plot().savefig(picture, format="png", dpi=72)
+        data = base64.b64encode(picture.getvalue()).decode()
+        return f"<img alt='learning curve' src='data:image/png;base64,{data}'>"
+
+
+def train(
+    run_dir: str | os.PathLike | None = None,
+    *,
+    corpus: Source,
+    preset: str | None = None,
+    source_lang: str = "en",
+    target_lang: str = "de",
+    train_split: str = "train",
+    validation_split: str = "val",
+    tokenizer: Tokenizer | str | os.PathLike | None = None,
+    init_from: str | os.PathLike | None = None,
+    minutes: float | None = None,
+    strategy: str = "auto",
+    accumulate: int = 1,
+    xla: str = "auto",
+    callbacks: Sequence[Any] = (),
+    **settings: Any,
+) -> Run:
+    """Train a whole run in this process, or go on with it.
+
+    The same call again resumes at the last checkpoint and ends with the same
+    weights as one that nothing interrupted; on a finished run it does nothing.
+
+    Args:
+        run_dir: Where everything goes; `runs/PRESET` if not given.
+        corpus: As for `open_corpus`. Where it lies may change between calls,
+            its text may not.
+        preset: One of `PRESETS`; `base` if not given.
+        source_lang: Language code of the source side.
+        target_lang: Language code of the target side.
+        train_split: Split to train on.
+        validation_split: Split to validate on.
+        tokenizer: A vocabulary made elsewhere, or its file; learnt from the
+            corpus if not given.
+        init_from: Directory of another run whose weights and vocabulary this
+            one starts with.
+        minutes: Minutes of training in all; None for no limit.
+        strategy: `auto`, `none`, `mirrored` or `multiworker`.
+        accumulate: Micro-batches of a batch, at least 1.
+        xla: `auto`, `on` or `off`.
+        callbacks: Keras callbacks; a training is one epoch.
+        **settings: Fields of `ModelConfig` and `TrainingConfig`, such as
+            `dropout=0.2`; what is not given comes from the preset.
+
+    Returns:
+        The run.
+
+    Raises:
+        UserError: If the request makes no sense, or not with what is there.
+        JobError: If the training cannot go on.
+        KeyboardInterrupt: After Ctrl-C, when a checkpoint is written.
+        SystemExit: After SIGTERM, likewise.
+    """
+    session = Session(minutes, strategy, accumulate, xla, tuple(callbacks))
+    session.check()
+    run, opened = request(
+        corpus,
+        preset=preset,
+        source_lang=source_lang,
+        target_lang=target_lang,
+        train_split=train_split,
+        validation_split=validation_split,
+        tokenizer=tokenizer,
+        init_from=init_from,
+        **settings,
+    )
+    path = pathlib.Path(run_dir or pathlib.Path("runs", run.preset))
+    if isinstance(tokenizer, str | os.PathLike):
+        tokenizer = Tokenizer.load(tokenizer)
+    from keras_transformer.training import course
+
+    with _log_shown():
+        stopped = course.train(run, path, session, opened, tokenizer)
+    if stopped == signal.SIGINT:
+        raise KeyboardInterrupt
+    if stopped:
+        raise SystemExit(0)
+    return Run(path)
+
+
+@contextmanager
+def _log_shown() -> Iterator[None]:
+    """Let the log be seen where nobody has said what becomes of it."""
+    package = logging.getLogger("keras_transformer")
+    level, handler = package.level, None
+    if not package.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(
+            logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
+        )
+        package.addHandler(handler)
+    if level == logging.NOTSET and not package.isEnabledFor(logging.INFO):
+        package.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        package.setLevel(level)
+        if handler:
+            package.removeHandler(handler)

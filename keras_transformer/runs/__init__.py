@@ -1,0 +1,1 @@
+"""What a run directory holds: configuration, checkpoints, averages, history."""

@@ -1,0 +1,26 @@
+"""The names of what a run directory holds.
+
+    config.json           what was trained, on what, and how
+    tokenizer.model       the vocabulary
+    averaged.weights.h5   the weights that the training ended with
+    result.json           which those are, and what validation said of them
+    curve.png             the learning curve
+    records/SPLIT/        the corpus as ids
+    checkpoints/step-N/   weights, optimizer, place in the data
+    logs/                 history.csv, TensorBoard's logs
+    evaluation/           translations and scores of test sets
+
+Of a finished run the first three are enough to translate, score, evaluate and
+export.
+"""
+
+CONFIG_FILE = "config.json"
+TOKENIZER_FILE = "tokenizer.model"
+AVERAGED_FILE = "averaged.weights.h5"
+RESULT_FILE = "result.json"
+CURVE_FILE = "curve.png"
+RECORDS = "records"
+CHECKPOINTS = "checkpoints"
+LOGS = "logs"
+HISTORY_FILE = "history.csv"
+EVALUATION = "evaluation"

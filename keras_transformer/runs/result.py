@@ -1,0 +1,95 @@
+"""What a training ended with: which weights, and what validation says of them.
+
+A short run's average reaches back to weights that knew little, so that the
+last ones may be better. Both are validated when a training ends.
+"""
+
+import dataclasses
+import json
+import logging
+import os
+import pathlib
+from collections.abc import Mapping
+
+from keras_transformer import files
+from keras_transformer.runs.checkpoints import list_checkpoints, step_of
+from keras_transformer.runs.layout import AVERAGED_FILE, RESULT_FILE
+
+AVERAGE, LAST = "average", "last"
+
+logger = logging.getLogger("keras_transformer")
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What `averaged.weights.h5` holds, and why.
+
+    Attributes:
+        step: Updates of the whole training.
+        better: `"average"` or `"last"`: the weights in the file.
+        averages: What the average is of, such as "last 5 checkpoints".
+        checkpoints: Names of the checkpoints that the better one is made of.
+        validation: For each of the two its figures on the validation set:
+            `loss`, `perplexity`, `token_accuracy` and `bleu`, of a sample
+            decoded greedily.
+    """
+
+    step: int
+    better: str
+    averages: str
+    checkpoints: tuple[str, ...]
+    validation: Mapping[str, Mapping[str, float]]
+
+    def sentence(self) -> str:
+        """Name the weights, and why they were taken."""
+        names = {AVERAGE: self.averages, LAST: "last weights"}
+        other = AVERAGE if self.better == LAST else LAST
+        loss, other_loss = (
+            self.validation[which]["loss"] for which in (self.better, other)
+        )
+        return (
+            f"{names[self.better]} (validation loss {loss:.3f}; "
+            f"{names[other]}: {other_loss:.3f})"
+        )
+
+    def save(self, run_dir: str | os.PathLike) -> None:
+        """Write `result.json`."""
+        fields = dataclasses.asdict(self)
+        files.write_text(
+            pathlib.Path(run_dir) / RESULT_FILE, json.dumps(fields, indent=2)
+        )
+
+
+def final_result(run_dir: str | os.PathLike) -> Result | None:
+    """Read `result.json`, if it tells of the end of the run's training.
+
+    Args:
+        run_dir: The run directory.
+
+    Returns:
+        None where the training has not ended, or has gone on since, or the
+        weights it tells of are not there.
+    """
+    run_dir = pathlib.Path(run_dir)
+    if not (run_dir / AVERAGED_FILE).exists():
+        return None
+    try:
+        fields = json.loads((run_dir / RESULT_FILE).read_text("utf-8"))
+        result = Result(**fields)
+        result = dataclasses.replace(
+            result, checkpoints=tuple(result.checkpoints)
+        )
+        result.sentence()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        logger.warning(
+            "Passing over %s, which cannot be read (%s).",
+            run_dir / RESULT_FILE,
+            type(error).__name__,
+        )
+        return None
+    kept = list_checkpoints(run_dir)
+    if kept and step_of(kept[-1]) != result.step:
+        return None
+    return result

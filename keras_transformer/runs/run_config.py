@@ -1,0 +1,384 @@
+"""The configuration that a run directory carries.
+
+Without Keras and TensorFlow: reading a configuration is instant.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from keras_transformer import config, files
+from keras_transformer.config import (
+    PRECISIONS,
+    ModelConfig,
+    TrainingConfig,
+    UserError,
+)
+from keras_transformer.runs.layout import CONFIG_FILE
+
+_POSITIVE = (
+    "steps",
+    "batch_tokens",
+    "max_length",
+    "warmup_steps",
+    "learning_rate_scale",
+    "average",
+    "checkpoint_minutes",
+    "checkpoint_steps",
+    "keep_checkpoints",
+    "validation_steps",
+)
+_SIZES = (
+    "num_layers",
+    "d_model",
+    "num_heads",
+    "key_dim",
+    "value_dim",
+    "ffn_dim",
+    "max_positions",
+)
+POSITIONS = ("sinusoidal", "learned")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """All that later verbs need to know of a run, as `config.json`.
+
+    Attributes:
+        preset: Name of the preset the run started from.
+        corpus: `demo`, a folder, `tfds:NAME[/CONFIG]`, or `memory`.
+        source_lang: Language code of the source side.
+        target_lang: Language code of the target side.
+        train_split: Name of the training split.
+        validation_split: Name of the validation split.
+        requested_vocab_size: The vocabulary size asked for; the model has the
+            size that the corpus could fill.
+        model: The model's arguments.
+        training: The recipe.
+        fingerprints: Of the text of each split, by its role `"train"` or
+            `"validation"`; None in a run of before there were any.
+        initial: Where the first weights came from, if from another run: its
+            `"run_dir"`, the `"step"` it had come to, and the checksum
+            `"weights"` of what was taken.
+    """
+
+    preset: str
+    corpus: str
+    source_lang: str
+    target_lang: str
+    train_split: str
+    validation_split: str
+    requested_vocab_size: int
+    model: ModelConfig
+    training: TrainingConfig
+    fingerprints: Mapping[str, str] | None = None
+    initial: Mapping[str, Any] | None = None
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | None = None,
+        *,
+        corpus: str,
+        source_lang: str = "en",
+        target_lang: str = "de",
+        train_split: str = "train",
+        validation_split: str = "val",
+        init_from: str | os.PathLike | None = None,
+        **settings: Any,
+    ) -> "RunConfig":
+        """A preset, with what is said otherwise.
+
+        Args:
+            preset: One of `config.PRESETS`; not given, that of `init_from`, or
+                `base`.
+            corpus: Name of the corpus.
+            source_lang: Language code of the source side.
+            target_lang: Language code of the target side.
+            train_split: Name of the training split.
+            validation_split: Name of the validation split.
+            init_from: Directory of the run whose weights and vocabulary are
+                taken over, and so its shape.
+            **settings: Fields of `ModelConfig` and `TrainingConfig`; None for
+                the preset's. Where `d_model` or `num_heads` is given, a width
+                of the heads that is not is `d_model / num_heads`.
+
+        Returns:
+            A configuration that makes sense.
+
+        Raises:
+            UserError: If there is no such preset or run, or a setting makes
+                no sense.
+            TypeError: If there is no such setting.
+        """
+        settings = {n: v for n, v in settings.items() if v is not None}
+        initial = None
+        if init_from is not None:
+            source = cls.load(init_from)
+            _take_shape(settings, source.model, init_from)
+            preset = preset or source.preset
+            initial = {"run_dir": str(pathlib.Path(init_from).resolve())}
+        preset = preset or "base"
+        if preset not in config.PRESETS:
+            raise UserError(
+                f"Expected a preset among {', '.join(config.PRESETS)}; received "
+                f"{preset}."
+            )
+        if "checkpoint_minutes" in settings:
+            settings.setdefault("checkpoint_steps", None)  # Not the preset's.
+        row = config.PRESETS[preset]
+        _add_head_widths(settings, row.model)
+        model, training = (
+            dataclasses.replace(
+                part,
+                **{
+                    field.name: settings.pop(field.name)
+                    for field in dataclasses.fields(part)
+                    if field.name in settings
+                },
+            )
+            for part in (row.model, row.training)
+        )
+        if settings:
+            raise TypeError(
+                "Expected settings of ModelConfig or TrainingConfig, received "
+                f"{', '.join(settings)}"
+            )
+        run = cls(
+            preset=preset,
+            corpus=corpus,
+            source_lang=source_lang,
+            target_lang=target_lang,
+            train_split=train_split,
+            validation_split=validation_split,
+            requested_vocab_size=model.vocab_size,
+            model=model,
+            training=training,
+            initial=initial,
+        )
+        run.check()
+        return run
+
+    def check(self) -> None:
+        """Raise a `UserError` for the first setting that makes no sense."""
+        if self.source_lang == self.target_lang:
+            raise UserError(
+                f"Expected two languages, received {self.source_lang} for "
+                "both sides; change --source-lang or --target-lang."
+            )
+        if self.train_split == self.validation_split:
+            raise UserError(
+                f"Expected two splits, received {self.train_split} for "
+                "training and validation; change --train-split or "
+                "--validation-split."
+            )
+        model, training = self.model, self.training
+        for name, value, good, wanted in (
+            ("dropout", model.dropout, 0 <= model.dropout < 1, "in [0, 1)"),
+            (
+                "d-model",
+                model.d_model,
+                model.d_model % 2 == 0,
+                "even, since sines and cosines come in pairs",
+            ),
+            (
+                "positions",
+                model.positions,
+                model.positions in POSITIONS,
+                f"one of {', '.join(POSITIONS)}",
+            ),
+            (
+                "label-smoothing",
+                training.label_smoothing,
+                0 <= training.label_smoothing < 1,
+                "in [0, 1)",
+            ),
+            (
+                "ema",
+                training.ema,
+                training.ema is None or 0 < training.ema < 1,
+                "in (0, 1)",
+            ),
+            ("seed", training.seed, 0 <= training.seed < 2**32, "in [0, 2^32)"),
+            (
+                "precision",
+                training.precision,
+                training.precision in PRECISIONS,
+                f"one of {', '.join(PRECISIONS)}",
+            ),
+        ):
+            if not good:
+                raise UserError(
+                    f"Expected --{name} {wanted}, received {value}."
+                )
+        for part, names in ((model, _SIZES), (training, _POSITIVE)):
+            for name in names:
+                value = getattr(part, name)
+                if value is not None and not value > 0:
+                    raise UserError(
+                        f"Expected --{name.replace('_', '-')} above 0, "
+                        f"received {value}."
+                    )
+        if training.keep_checkpoints < training.average:
+            raise UserError(
+                f"Expected --keep-checkpoints of at least {training.average}, "
+                "the --average at the end, received "
+                f"{training.keep_checkpoints}."
+            )
+
+    def resume(
+        self, saved: "RunConfig", changeable: Iterable[str], run_dir
+    ) -> "RunConfig":
+        """Take over what may change; refuse what may not.
+
+        The corpus may lie elsewhere: what must agree is its text.
+
+        Args:
+            saved: The configuration of the run directory.
+            changeable: Fields of the recipe that may differ.
+            run_dir: Named in the error.
+
+        Returns:
+            The saved configuration with this one's changeable fields.
+
+        Raises:
+            UserError: If any other field differs; it names the field.
+        """
+        free = {"vocab_size", "corpus", "fingerprints", "initial", *changeable}
+        new, old = (_flat(run) for run in (self, saved))
+        # The preset first: it explains all others.
+        for name in sorted(new, key=lambda name: (name != "preset", name)):
+            if name not in free and new[name] != old[name]:
+                raise UserError(
+                    f"{run_dir} was trained with {name} = {old[name]}, this "
+                    f"command says {new[name]}; give the same, or another "
+                    "--run-dir."
+                )
+        recipe = {name: getattr(self.training, name) for name in changeable}
+        return dataclasses.replace(
+            saved,
+            corpus=self.corpus,
+            training=dataclasses.replace(saved.training, **recipe),
+        )
+
+    def with_fingerprints(
+        self, found: Mapping[str, str], run_dir
+    ) -> "RunConfig":
+        """Note the text's fingerprints, or check them where they are noted.
+
+        Args:
+            found: As `fingerprints`.
+            run_dir: Named in the error.
+
+        Raises:
+            UserError: If the text is another one.
+        """
+        for role, split in (
+            ("train", self.train_split),
+            ("validation", self.validation_split),
+        ):
+            known = (self.fingerprints or {}).get(role)
+            if known is not None and known != found[role]:
+                raise UserError(
+                    f"The text of the split {split} in {self.corpus} is not "
+                    f"the one that {run_dir} began with; restore it, or train "
+                    "in another --run-dir (--init-from takes its weights over)."
+                )
+        return dataclasses.replace(self, fingerprints=dict(found))
+
+    def save(self, run_dir: str | os.PathLike) -> None:
+        """Write `config.json` into `run_dir`, whole or not at all."""
+        fields = dataclasses.asdict(self)
+        files.write_text(
+            pathlib.Path(run_dir) / CONFIG_FILE, json.dumps(fields, indent=2)
+        )
+
+    @classmethod
+    def load(cls, run_dir: str | os.PathLike) -> "RunConfig":
+        """Read `config.json`.
+
+        Raises:
+            UserError: If `run_dir` holds no readable configuration.
+        """
+        path = pathlib.Path(run_dir) / CONFIG_FILE
+        try:
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            return cls(
+                **{
+                    **fields,
+                    "model": _with_all_fields(ModelConfig, fields["model"]),
+                    "training": _with_all_fields(
+                        TrainingConfig, fields["training"]
+                    ),
+                }
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            raise UserError(
+                f"Expected a run directory with a {CONFIG_FILE}, found none "
+                f"at {path}; train one with train.py --run-dir {run_dir}."
+            ) from None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UserError(
+                f"{path} is not a configuration this version can read "
+                f"({error}); train the run again or restore the file."
+            ) from None
+
+
+def _take_shape(
+    settings: dict[str, Any], source: ModelConfig, init_from: str | os.PathLike
+) -> None:
+    """Add the shape that another run's weights have; refuse another one."""
+    for field in dataclasses.fields(source):
+        name, value = field.name, getattr(source, field.name)
+        given = settings.setdefault(name, value)
+        if given != value and name != "dropout":
+            raise UserError(
+                f"Expected the shape of {init_from}, whose {name} is {value}, "
+                f"received {given}; leave out --{name.replace('_', '-')}."
+            )
+
+
+def _add_head_widths(settings: dict[str, Any], preset: ModelConfig) -> None:
+    """Widths of the heads for another `d_model` or `num_heads` (3.2.2)."""
+    if not {"d_model", "num_heads"} & set(settings):
+        return
+    d_model = settings.get("d_model", preset.d_model)
+    num_heads = settings.get("num_heads", preset.num_heads)
+    for name in ("key_dim", "value_dim"):
+        if name in settings:
+            continue
+        if num_heads < 1 or d_model % num_heads:
+            raise UserError(
+                "Expected --d-model to be a multiple of --num-heads, received "
+                f"{d_model} and {num_heads}; change one, or give --key-dim "
+                "and --value-dim."
+            )
+        settings[name] = d_model // num_heads
+
+
+def _flat(run: RunConfig) -> dict[str, Any]:
+    """All fields, those of the model and the recipe among them."""
+    fields = dataclasses.asdict(run)
+    for part in ("model", "training"):
+        fields.update(fields.pop(part))
+    return fields
+
+
+def _with_all_fields(kind, values):
+    """Build `kind`; a `ValueError` where a default would have to stand in.
+
+    What is None by default is something that a run need not have, and that
+    the file of an older version may lack.
+    """
+    needed = {
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.default is not None
+    }
+    missing = needed - set(values)
+    if missing:
+        raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+    return kind(**values)

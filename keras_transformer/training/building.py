@@ -1,0 +1,131 @@
+"""The model of a run: compiled, restored, or begun with another's weights."""
+
+import dataclasses
+import logging
+import pathlib
+import zlib
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.config import UserError
+from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.runs import averaging, checkpoints
+from keras_transformer.runs.averaging import MovingAverage
+from keras_transformer.runs.checkpoints import Progress
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.schedules import TransformerSchedule
+from keras_transformer.training import workers
+from keras_transformer.training.exact_step import ExactTransformer
+from keras_transformer.training.optimizers import Adam
+from keras_transformer.training.session import XLA, Session
+
+logger = logging.getLogger("keras_transformer")
+
+
+def build_model(run: RunConfig, session: Session) -> ExactTransformer:
+    """The model, compiled with the optimizer and the loss of section 5."""
+    recipe = run.training
+    keras.utils.set_random_seed(recipe.seed)
+    model = ExactTransformer(
+        **dataclasses.asdict(run.model),
+        accumulate=session.accumulate,
+        dtype=recipe.precision,
+    )
+    model.compile(
+        # Sections 5.3 and 5.4.
+        optimizer=Adam(
+            TransformerSchedule(
+                run.model.d_model,
+                recipe.warmup_steps,
+                recipe.learning_rate_scale,
+            ),
+            beta_1=0.9,
+            beta_2=0.98,
+            epsilon=1e-9,
+        ),
+        loss=SmoothedCrossEntropy(recipe.label_smoothing),
+        jit_compile=XLA[session.xla],
+    )
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def local_copy(run: RunConfig) -> ExactTransformer:
+    """A model to evaluate on the chief alone."""
+    model = ExactTransformer(
+        **dataclasses.asdict(run.model), dtype=run.training.precision
+    )
+    model.compile(
+        loss=SmoothedCrossEntropy(run.training.label_smoothing),
+        jit_compile=False,
+    )
+    return model
+
+
+def restore_model(
+    run: RunConfig,
+    run_dir: pathlib.Path,
+    session: Session,
+    strategy: tf.distribute.Strategy,
+) -> tuple[ExactTransformer, MovingAverage | None, Progress]:
+    """The model and its moving average, if any, and where they are.
+
+    Raises:
+        UserError: If no checkpoint can be read, the weights to begin with have
+            changed, or other workers start elsewhere.
+    """
+    with strategy.scope():
+        model = build_model(run, session)
+        average = None
+        if run.training.ema:
+            average = MovingAverage(model, run.training.ema)
+        with workers.chief_first(strategy):  # It sets damaged ones aside.
+            start = checkpoints.restore_checkpoint(
+                run_dir, model, average.variables if average else ()
+            )
+        if run.initial and not start.step:
+            _begin_with(model, run.initial)
+    recipe = zlib.crc32(f"{run} {session.minutes}".encode())
+    workers.check_alike(
+        strategy,
+        f"update {start.step} of {run.training.steps} in {run_dir}, recipe "
+        f"{recipe:08x}",
+    )
+    return model, average, start
+
+
+def initial_record(init_from: str | pathlib.Path) -> dict[str, Any]:
+    """What `config.json` says of the run that another one begins with.
+
+    Raises:
+        UserError: As from `averaging.load_model`.
+    """
+    init_from = pathlib.Path(init_from).resolve()
+    model = averaging.load_model(init_from)
+    return {
+        "run_dir": str(init_from),
+        "checkpoints": averaging.checkpoint_names(init_from),
+        "weights": _checksum(model),
+    }
+
+
+def _begin_with(model, initial):
+    """Take over the weights that `initial_record` noted."""
+    source = averaging.load_model(initial["run_dir"])
+    if _checksum(source) != initial["weights"]:
+        raise UserError(
+            f"The weights of {initial['run_dir']} are not those that this run "
+            "began with; restore them, or choose another --run-dir."
+        )
+    model.set_weights(source.get_weights())
+    logger.info("Starting from the weights of %s.", initial["run_dir"])
+
+
+def _checksum(model):
+    checksum = 0
+    for weight in model.get_weights():
+        checksum = zlib.crc32(np.ascontiguousarray(weight), checksum)
+    return f"{checksum:08x}"

@@ -1,0 +1,194 @@
+"""The course of a training: prepare, restore, fit, finish.
+
+The chief does all of it; other workers take part in the steps alone. The run
+directory is what they have in common.
+"""
+
+import logging
+import pathlib
+import resource
+import shutil
+import signal
+
+from keras_transformer import files
+from keras_transformer.config import UserError
+from keras_transformer.data import batching
+from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.runs import history, layout
+from keras_transformer.runs.checkpoints import Progress, list_checkpoints
+from keras_transformer.runs.result import final_result
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training import workers
+from keras_transformer.training.building import local_copy, restore_model
+from keras_transformer.training.finishing import finish
+from keras_transformer.training.fitting import fit, fit_beside_chief
+from keras_transformer.training.preparation import (
+    CHANGEABLE,
+    check_run_dir,
+    prepare_data,
+    prepare_tokenizer,
+)
+from keras_transformer.training.session import Session
+from keras_transformer.training.validation import Validator
+
+logger = logging.getLogger("keras_transformer")
+
+
+def train(
+    run: RunConfig,
+    run_dir: pathlib.Path,
+    session: Session,
+    corpus: Corpus,
+    tokenizer: Tokenizer | None = None,
+) -> signal.Signals | None:
+    """Train, or go on training, on this machine or as one of several.
+
+    Args:
+        run: What is asked for.
+        run_dir: Where it goes, or has begun.
+        session: How this session trains.
+        corpus: The corpus that `run` names.
+        tokenizer: A vocabulary made elsewhere; None to learn one.
+
+    Returns:
+        The signal that ended it, or None where it has come to its end.
+
+    Raises:
+        UserError: If the request makes no sense with what is there.
+        JobError: If the training cannot go on.
+    """
+    strategy = workers.make_strategy(session.strategy)
+    with workers.one_fate(strategy):
+        if workers.is_chief(strategy):
+            stopped = _train(run, run_dir, session, corpus, tokenizer, strategy)
+        else:
+            stopped = _train_beside_chief(run, run_dir, session, strategy)
+        workers.meet(strategy)  # Or who ends first would seem lost.
+    return stopped
+
+
+def _train(run, run_dir, session, corpus, tokenizer, strategy):
+    """Train on this machine, or as the chief of several."""
+    for split, flag in (
+        (run.train_split, "--train-split"),
+        (run.validation_split, "--validation-split"),
+    ):
+        corpus.pairs(split, flag)  # Fails now, not after an hour, if it must.
+    if _is_slim(run, run_dir):
+        return None
+    run, tokenizer, plan, batches, sample = _prepare(
+        run, run_dir, corpus, tokenizer
+    )
+    workers.meet(strategy)  # The others read what is written now.
+    model, average, start = restore_model(run, run_dir, session, strategy)
+    replicas = strategy.num_replicas_in_sync
+    logger.info(
+        "%s: %s parameters, %d replica%s.",
+        run.preset,
+        f"{model.count_params():,}",
+        replicas,
+        "s" if replicas > 1 else "",
+    )
+    judged = local_copy(run) if workers.are_several(strategy) else model
+    validator = Validator(judged, tokenizer, batches, sample)
+    if _is_finished(run, run_dir, session, start):
+        logger.info(
+            "%s is finished: %d updates in %.1f minutes. More --steps or "
+            "--minutes would go on.",
+            run_dir,
+            start.step,
+            start.seconds / 60,
+        )
+    else:
+        if start.step:
+            logger.info("Resuming after update %d.", start.step)
+        stopped = fit(
+            run,
+            run_dir,
+            model,
+            average,
+            plan,
+            tokenizer,
+            validator,
+            start,
+            session,
+        )
+        if stopped:
+            logger.info("Stopped; the same command goes on from here.")
+            return stopped
+    finish(run, run_dir, validator, model.get_weights())
+    logger.info(
+        "Peak memory: %.1f GB.",
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    )
+    return None
+
+
+def _prepare(run, run_dir, corpus, tokenizer):
+    """Write what a training needs; a new directory that fails goes again."""
+    is_new = not run_dir.exists()
+    if not is_new:
+        check_run_dir(run_dir)
+        files.remove_leftovers(
+            run_dir,
+            run_dir / layout.CHECKPOINTS,
+            run_dir / layout.LOGS,
+            run_dir / layout.RECORDS,
+        )
+    try:
+        run, tokenizer = prepare_tokenizer(run, run_dir, corpus, tokenizer)
+        run, *data = prepare_data(run, run_dir, corpus, tokenizer)
+        run.save(run_dir)
+    except (UserError, OSError):
+        if is_new:
+            shutil.rmtree(run_dir, ignore_errors=True)
+        raise
+    return run, tokenizer, *data
+
+
+def _is_slim(run, run_dir):
+    """Say so where a finished run has no checkpoints to go on from."""
+    result = final_result(run_dir)
+    if result is None or list_checkpoints(run_dir):
+        return False
+    run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)  # That it is it.
+    logger.info(
+        "%s is finished: %d updates. Its checkpoints are gone, so that it "
+        "cannot go on; --init-from starts another run from its weights.",
+        run_dir,
+        result.step,
+    )
+    return True
+
+
+def _is_finished(
+    run: RunConfig, run_dir: pathlib.Path, session: Session, start: Progress
+) -> bool:
+    """Whether there is nothing left to train."""
+    if session.minutes and start.seconds >= 60 * session.minutes:
+        return True
+    if start.step >= run.training.steps:
+        return True
+    target = run.training.target_bleu
+    return target is not None and any(
+        row["step"] == start.step and row.get("validation_bleu", -1) >= target
+        for row in history.read_history(run_dir)
+    )
+
+
+def _train_beside_chief(run, run_dir, session, strategy):
+    """Train as another worker than the chief, which alone writes."""
+    workers.meet(strategy)  # The chief has prepared the run directory.
+    workers.wait_for_file(run_dir / layout.CONFIG_FILE)
+    run = run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)
+    records = batching.TokenisedCorpus.load(
+        run_dir / layout.RECORDS / run.train_split
+    )
+    plan = batching.BatchPlan(
+        records, run.training.batch_tokens, run.training.seed
+    )
+    model, average, start = restore_model(run, run_dir, session, strategy)
+    if _is_finished(run, run_dir, session, start):
+        return None
+    return fit_beside_chief(run, model, average, plan, start)

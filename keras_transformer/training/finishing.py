@@ -1,0 +1,84 @@
+"""The end of a training: average, compare, draw, say what is next."""
+
+import logging
+import pathlib
+
+import numpy as np
+
+from keras_transformer import files
+from keras_transformer.runs import averaging, curves
+from keras_transformer.runs.checkpoints import list_checkpoints, step_of
+from keras_transformer.runs.layout import AVERAGED_FILE
+from keras_transformer.runs.result import (
+    AVERAGE,
+    LAST,
+    Result,
+    final_result,
+)
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training.validation import Validator
+
+logger = logging.getLogger("keras_transformer")
+
+
+def finish(
+    run: RunConfig,
+    run_dir: pathlib.Path,
+    validator: Validator,
+    last: list[np.ndarray],
+) -> None:
+    """Keep the better of the averaged and the last weights; draw the curve.
+
+    An average reaches back to weights of a long time ago where a training was
+    short, and spoils the result.
+
+    Args:
+        run: The configuration.
+        run_dir: The run directory, with at least one checkpoint.
+        validator: Measures the weights of its model, which are replaced.
+        last: The weights that the training ended with.
+    """
+    if final_result(run_dir) is None:
+        _compare(run, run_dir, validator, last)
+    logger.info("Wrote %s.", curves.draw(run_dir))
+    logger.info(
+        "Next: python -m keras_transformer evaluate --run-dir %s, or "
+        "python -m keras_transformer translate --run-dir %s < FILE, or "
+        "python export.py --run-dir %s --output DIR",
+        *[run_dir] * 3,
+    )
+
+
+def _compare(run, run_dir, validator, last):
+    """Validate both, and write the better one with a word on why."""
+    kept = list_checkpoints(run_dir)
+    averaged = averaging.load_average(run_dir)
+    names = [path.name for path in averaging.averaged_checkpoints(run_dir)]
+    weights = {AVERAGE: averaged.get_weights(), LAST: last}
+    averages = (
+        "moving average of the weights"
+        if run.training.ema
+        else averaging.average_of(len(names))
+    )
+    figures = {}
+    if validator.latest and not run.training.ema:  # At the end of training.
+        figures[LAST] = validator.latest._asdict()
+    for which, what in ((LAST, "last weights"), (AVERAGE, averages)):
+        if which not in figures:
+            validator.model.set_weights(weights[which])
+            figures[which] = validator.measure(what)._asdict()
+    # Of equal ones the average, as in the paper.
+    better = min((AVERAGE, LAST), key=lambda which: figures[which]["loss"])
+    averaged.set_weights(weights[better])
+    path = run_dir / AVERAGED_FILE
+    with files.whole(path) as partial:
+        averaged.save_weights(partial)
+    result = Result(
+        step=step_of(kept[-1]),
+        better=better,
+        averages=averages,
+        checkpoints=tuple(names if better == AVERAGE else names[-1:]),
+        validation=figures,
+    )
+    result.save(run_dir)
+    logger.info("Wrote %s, the %s.", path, result.sentence())

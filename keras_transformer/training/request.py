@@ -1,0 +1,64 @@
+"""What a training is asked for: a configuration and its corpus.
+
+Without TensorFlow, so that a mistake shows before it is loaded.
+"""
+
+import os
+from typing import Any, TypeGuard
+
+from keras_transformer.config import UserError
+from keras_transformer.data.corpora import Source, absolute_name, open_corpus
+from keras_transformer.data.corpus import MEMORY, Corpus
+from keras_transformer.runs.run_config import RunConfig
+
+
+def request(corpus: Source, **settings: Any) -> tuple[RunConfig, Corpus]:
+    """Understand what `keras_transformer.train` is asked for.
+
+    Args:
+        corpus: As for `open_corpus`.
+        **settings: As for `configure`.
+
+    Returns:
+        The configuration, and the corpus, opened.
+
+    Raises:
+        UserError: If it makes no sense.
+    """
+    run = configure(corpus, **settings)
+    source = run.corpus if _is_name(corpus) else corpus
+    return run, open_corpus(source, run.source_lang, run.target_lang)
+
+
+def configure(
+    corpus: Source,
+    *,
+    tokenizer: Any = None,
+    init_from: str | os.PathLike | None = None,
+    **settings: Any,
+) -> RunConfig:
+    """The configuration alone; nothing is read but the run to start from.
+
+    Args:
+        corpus: As for `open_corpus`.
+        tokenizer: Whatever stands for a vocabulary made elsewhere, or None.
+        init_from: Directory of the run to start from, or None.
+        **settings: As for `RunConfig.from_preset`.
+
+    Raises:
+        UserError: If it makes no sense.
+    """
+    if tokenizer is not None and init_from is not None:
+        raise UserError(
+            "Expected --tokenizer or --init-from, which brings its own "
+            "vocabulary, received both; leave one out."
+        )
+    return RunConfig.from_preset(
+        corpus=absolute_name(corpus) if _is_name(corpus) else MEMORY,
+        init_from=init_from,
+        **settings,
+    )
+
+
+def _is_name(corpus: Source) -> TypeGuard[str | os.PathLike]:
+    return isinstance(corpus, str | os.PathLike)

@@ -1,0 +1,155 @@
+"""How well a model does on the validation set, in training and at its end."""
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.model import Transformer
+from keras_transformer.translation import evaluation
+from keras_transformer.translation.translator import Translator
+
+logger = logging.getLogger("keras_transformer")
+
+
+class Figures(NamedTuple):
+    """What a validation finds.
+
+    Attributes:
+        loss: Nats per target token, label-smoothed as in training.
+        perplexity: Of the unsmoothed likelihood.
+        token_accuracy: In [0, 1].
+        bleu: Of a sample decoded greedily, 0 to 100.
+    """
+
+    loss: float
+    perplexity: float
+    token_accuracy: float
+    bleu: float
+
+
+class Validator:
+    """Measures whatever weights a model has at the moment.
+
+    Args:
+        model: An `ExactTransformer`, compiled.
+        tokenizer: The run's tokenizer.
+        batches: Finite dataset, as from `evaluation_batches`.
+        sample: Pairs of source and target text, decoded for BLEU.
+
+    Attributes:
+        latest: What was measured last; None before.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        batches: tf.data.Dataset,
+        sample: Sequence[tuple[str, str]],
+    ) -> None:
+        self.model = model
+        self.batches = batches
+        self.sources, self.targets = zip(*sample, strict=True)
+        self.translator = Translator(model, tokenizer)
+        self.latest: Figures | None = None
+
+    def measure(self, what: str) -> Figures:
+        """Evaluate, translate, and say so on the log.
+
+        Args:
+            what: Begins the line, such as "step 7".
+        """
+        results = self.model.evaluate(self.batches, verbose=0, return_dict=True)
+        translations = self.translator.translate(self.sources, beam_size=1)
+        bleu = evaluation.bleu(translations, self.targets)
+        self.latest = figures = Figures(
+            float(results["loss"]),
+            float(results["perplexity"]),
+            float(results["token_accuracy"]),
+            bleu.value,
+        )
+        logger.info(
+            "%s  validation loss %.3f  perplexity %.2f  accuracy %.1f %%  "
+            "BLEU %.1f (greedy, %d sentences, %s)",
+            what,
+            figures.loss,
+            figures.perplexity,
+            100 * figures.token_accuracy,
+            figures.bleu,
+            len(self.sources),
+            bleu.signature,
+        )
+        logger.info("    source      %s", self.sources[0])
+        logger.info("    translation %s", translations[0])
+        return figures
+
+
+class Validation(keras.callbacks.Callback):
+    """Validates every so many updates, and when training ends.
+
+    Args:
+        now: Tells the progress.
+        history: Gets a row for every validation.
+        validator: Measures.
+        steps: Updates between validations.
+        stop: A `StopTraining`; after a signal nothing is validated.
+        weights: Opens a context in which the model has the weights to
+            validate; its own by default.
+        target_bleu: Training ends where a sample's BLEU reaches it; None for
+            no such end.
+    """
+
+    def __init__(
+        self,
+        now,
+        history,
+        validator: Validator,
+        steps: int,
+        stop,
+        weights=contextlib.nullcontext,
+        target_bleu: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.now = now
+        self.history = history
+        self.validator = validator
+        self.steps = steps
+        self.stop = stop
+        self.weights: type[AbstractContextManager] = weights
+        self.target_bleu = target_bleu
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.now().step % self.steps == 0:
+            self.validate()
+
+    def on_train_end(self, logs=None):
+        if self.now().step % self.steps and not self.stop.signal:
+            self.validate()
+
+    def validate(self):
+        now = self.now()
+        with self.weights():
+            if self.validator.model is not self.model:
+                self.validator.model.set_weights(self.model.get_weights())
+            figures = self.validator.measure(f"step {now.step}")
+        self.history.add(
+            now,
+            validation_loss=figures.loss,
+            validation_perplexity=figures.perplexity,
+            validation_accuracy=figures.token_accuracy,
+            validation_bleu=figures.bleu,
+        )
+        if self.target_bleu is not None and figures.bleu >= self.target_bleu:
+            logger.info(
+                "BLEU has reached %g: ending after step %d.",
+                self.target_bleu,
+                now.step,
+            )
+            self.stop.wanted = True
+            self.model.stop_training = True

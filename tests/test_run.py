@@ -1,0 +1,302 @@
+"""The one way in from Python: `kt.train` and `kt.Run`."""
+
+import hashlib
+import pathlib
+import shutil
+
+import keras
+import matplotlib.figure
+import numpy as np
+import pytest
+import tensorflow as tf
+from digits import write_digits
+
+import keras_transformer as kt
+from keras_transformer.config import UserError
+from keras_transformer.runs import averaging, checkpoints
+from keras_transformer.runs.result import final_result
+
+# So small that a graph is traced in no time.
+SHAPE = dict(num_layers=1, d_model=14, num_heads=2, ffn_dim=17, dropout=0.1)
+SETTINGS = dict(
+    preset="demo",
+    vocab_size=300,
+    batch_tokens=257,
+    checkpoint_steps=2,
+    validation_steps=100,
+    seed=3,
+    **SHAPE,
+)
+
+
+class Count(keras.callbacks.Callback):
+    """Counts what Keras calls it for."""
+
+    def __init__(self):
+        super().__init__()
+        self.batches = self.ends = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        assert logs["loss"] > 0
+        self.batches += 1
+
+    def on_train_end(self, logs=None):
+        self.ends += 1
+
+
+def pairs_of(folder, split):
+    sides = (
+        (folder / f"{split}.{language}").read_text("utf-8").splitlines()
+        for language in ("en", "de")
+    )
+    return list(zip(*sides, strict=True))
+
+
+@pytest.fixture(scope="module")
+def in_memory(corpus):
+    """The toy corpus as a dictionary of lists."""
+    return {name: pairs_of(corpus, name) for name in ("train", "val", "test")}
+
+
+@pytest.fixture(scope="module")
+def count():
+    return Count()
+
+
+@pytest.fixture(scope="module")
+def run(in_memory, count, tmp_path_factory):
+    """A whole training from Python."""
+    return kt.train(
+        tmp_path_factory.mktemp("runs") / "a<b>",
+        corpus=in_memory,
+        steps=11,
+        callbacks=[count],
+        **SETTINGS,
+    )
+
+
+def digest(folder):
+    """What every file of a folder holds."""
+    return {
+        str(path.relative_to(folder)): hashlib.md5(path.read_bytes()).digest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_a_training_from_python_is_a_run(run, count):
+    assert isinstance(run, kt.Run)
+    assert (count.batches, count.ends) == (11, 1)
+    config = run.config
+    assert config.corpus == "memory"
+    assert (config.model.num_layers, config.model.d_model) == (1, 14)
+    # Not the preset's 32: d_model / num_heads.
+    assert (config.model.key_dim, config.model.value_dim) == (7, 7)
+    rows = run.history()
+    assert rows[-1]["step"] == 11 and rows[-1]["loss"] > 0
+    assert {"validation_loss", "validation_bleu"} <= set(rows[-2] | rows[-1])
+
+
+def test_the_same_call_again_does_nothing(run, in_memory):
+    count, before = Count(), digest(run.path)
+    again = kt.train(
+        run.path, corpus=in_memory, steps=11, callbacks=[count], **SETTINGS
+    )
+    assert again.path == run.path and count.batches == 0
+    after = digest(run.path)
+    # But for a new file of TensorBoard's and a picture drawn again.
+    assert {k: v for k, v in after.items() if k in before} | {
+        "curve.png": before["curve.png"]
+    } == before
+
+
+def test_more_steps_go_on_where_it_ended(run, in_memory, tmp_path):
+    shutil.copytree(run.path, tmp_path / "longer")
+    count = Count()
+    settings = {**SETTINGS, "steps": 13}
+    longer = kt.train(
+        tmp_path / "longer", corpus=in_memory, callbacks=[count], **settings
+    )
+    assert count.batches == 2
+    whole = kt.train(tmp_path / "whole", corpus=in_memory, **settings)
+    for one, other in zip(
+        *(
+            averaging.load_model(x.path, average=1).get_weights()
+            for x in (longer, whole)
+        ),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_another_text_is_refused_in_one_sentence(run, in_memory):
+    before = digest(run.path)
+    changed = {**in_memory, "train": in_memory["train"][:-1]}
+    with pytest.raises(UserError, match="split train in memory is not the one"):
+        kt.train(run.path, corpus=changed, steps=13, **SETTINGS)
+    assert digest(run.path) == before
+
+
+def test_a_setting_that_does_not_exist_is_named(in_memory, tmp_path):
+    with pytest.raises(TypeError, match="received dropuot"):
+        kt.train(tmp_path / "run", corpus=in_memory, dropuot=0.2)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_translates_evaluates_and_exports(run, in_memory, tmp_path):
+    texts = ["one two", ""]
+    translations = run.translator().translate(texts, max_length=5)
+    assert len(translations) == 2 and translations[1] == ""
+    result = run.evaluate("test", corpus=in_memory, beam_size=1)
+    assert len(result.translations) == len(in_memory["test"])
+    assert "|tok:13a|" in result.bleu.signature
+    assert (run.path / "evaluation" / "test.json").exists()
+    path = run.export(tmp_path / "exported" / "mine")
+    served = tf.saved_model.load(path).signatures["serving_default"]
+    answer = served(text=tf.constant(texts[:1]))["translation"].numpy()[0]
+    assert answer.decode() == run.translator().translate(texts[:1])[0]
+
+
+def test_a_corpus_that_was_in_memory_has_to_be_given_again(run):
+    with pytest.raises(UserError, match="pass them again as corpus="):
+        run.evaluate("test")
+
+
+def test_a_notebook_shows_a_run(run):
+    shown = run._repr_html_()
+    assert "a&lt;b&gt;" in shown and "a<b>" not in shown
+    assert "11 of 11 updates" in shown
+    assert "data:image/png;base64," in shown
+    assert isinstance(run.plot(), matplotlib.figure.Figure)
+    assert repr(run) == f"Run({str(run.path)!r})"
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(UserError, match="Expected a run directory"):
+        kt.Run(tmp_path)
+
+
+def test_only_the_newest_checkpoints_can_be_resumed(run):
+    has_moments = [
+        (path / "training.npz").exists()
+        for path in checkpoints.list_checkpoints(run.path)
+    ]
+    assert len(has_moments) == 6  # After updates 2, 4, …, 10 and 11.
+    assert has_moments == [False] * 4 + [True] * 2
+
+
+def test_the_better_weights_are_kept_and_taken(run, caplog):
+    result = final_result(run.path)
+    losses = {name: x["loss"] for name, x in result.validation.items()}
+    assert set(losses) == {"average", "last"}
+    # After eleven updates every one helps: the last weights are better.
+    assert result.better == "last" and losses["last"] < losses["average"]
+    assert result.checkpoints == ("step-000000011",)
+    with caplog.at_level("INFO", "keras_transformer"):
+        model = averaging.load_model(run.path)
+    (said,) = caplog.messages
+    assert said.startswith("Taking the last weights (validation loss")
+    newest = averaging.load_model(run.path, average=1)
+    five = averaging.load_model(run.path, average=5)
+    for found, expected, other in zip(
+        *(m.get_weights() for m in (model, newest, five)), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+        assert not np.array_equal(found, other)
+
+
+def test_a_finished_run_can_be_slimmed_and_moved(
+    run, in_memory, tmp_path, caplog
+):
+    slim = tmp_path / "elsewhere"
+    slim.mkdir()
+    for name in ("config.json", "tokenizer.model", "averaged.weights.h5"):
+        shutil.copy(run.path / name, slim)
+    texts = ["one two three", "nine"]
+    expected = run.translator().translate(texts)
+    assert kt.Run(slim).translator().translate(texts) == expected
+    with pytest.raises(UserError, match="leave out --average"):
+        kt.Run(slim).translator(average=2)
+    kt.Run(slim).evaluate("test", corpus=in_memory, beam_size=1)
+    shutil.copy(run.path / "result.json", slim)
+    before = digest(slim)
+    with caplog.at_level("INFO", "keras_transformer"):
+        kt.train(slim, corpus=in_memory, steps=11, **SETTINGS)
+    assert "finished: 11 updates. Its checkpoints are gone" in caplog.text
+    assert digest(slim) == before
+
+
+def test_a_run_may_begin_with_the_weights_of_another(run, tmp_path):
+    before = digest(run.path)
+    numbers = write_digits(tmp_path, train=61, val=7)
+    tuned = kt.train(
+        tmp_path / "tuned",
+        corpus=numbers,
+        init_from=run.path,
+        steps=1,
+        batch_tokens=257,
+        # So that one update changes next to nothing.
+        learning_rate_scale=1e-9,
+    )
+    assert digest(run.path) == before
+    assert tuned.config.preset == "demo"
+    assert tuned.config.model == run.config.model
+    assert tuned.config.initial["run_dir"] == str(run.path.resolve())
+    assert tuned.config.initial["checkpoints"] == ["step-000000011"]
+    words = [x.path / "tokenizer.model" for x in (run, tuned)]
+    assert words[0].read_bytes() == words[1].read_bytes()
+    for one, other in zip(
+        *(averaging.load_model(x.path).get_weights() for x in (run, tuned)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_the_shape_of_the_run_to_begin_with_is_kept(run, in_memory, tmp_path):
+    message = "whose d_model is 14, received 16; leave out --d-model"
+    with pytest.raises(UserError, match=message):
+        kt.train(
+            tmp_path / "run", corpus=in_memory, init_from=run.path, d_model=16
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_vocabulary_made_elsewhere_is_taken_over(
+    in_memory, tmp_path, tmp_path_factory
+):
+    words = kt.Tokenizer.train(
+        ["zero one two", "null eins zwei"], 283, tmp_path / "words.model"
+    )
+    settings = {k: v for k, v in SETTINGS.items() if k != "vocab_size"}
+    shared = kt.train(
+        tmp_path / "run",
+        corpus=in_memory,
+        tokenizer=tmp_path / "words.model",
+        steps=1,
+        **settings,
+    )
+    assert shared.config.model.vocab_size == words.vocab_size
+    assert (shared.path / "tokenizer.model").read_bytes() == words.model
+    # The same call again, and one with other words.
+    kt.train(
+        shared.path, corpus=in_memory, tokenizer=words, steps=1, **settings
+    )
+    others = kt.Tokenizer.train(
+        ["three four", "drei vier"], 283, tmp_path / "others.model"
+    )
+    with pytest.raises(UserError, match="another vocabulary|vocab_size"):
+        kt.train(
+            shared.path, corpus=in_memory, tokenizer=others, steps=1, **settings
+        )
+
+
+def test_words_and_weights_from_elsewhere_do_not_go_together(
+    run, in_memory, tmp_path
+):
+    with pytest.raises(UserError, match="received both; leave one out"):
+        kt.train(
+            tmp_path / "run",
+            corpus=in_memory,
+            tokenizer=pathlib.Path("words.model"),
+            init_from=run.path,
+        )
