@@ -2,9 +2,8 @@
 
 Each position writes one slot a beam into the caches of its sentence, in place,
 and there every key and value stays. What moves as beams branch is a mask that
-leaves each beam the slots of its ancestors. Reordering the caches by parent
-beam instead, and growing them by `concat`, took 7.5 of 60 ms a step (base
-model, 32 sentences, beam 4, 32 steps).
+leaves each beam the slots of its ancestors, which costs less than to reorder
+the caches by parent beam.
 
 Axes: B batch, W beams, H heads, t slots, S source length, K key width, U value
 width.
@@ -39,8 +38,7 @@ class CachedSteps:
         self._beam_size = beam_size
         batch = tf.shape(source)[0]
         memory, source_mask = model.encode(source, training=False)
-        # 9.0 ms a product of 128 rows instead of 14.0 ms with the matrix as it
-        # lies (base model, vocabulary 32,000), for 5 ms once.
+        # Transposed once for the whole search: faster in every step.
         self._output_kernel = model.embedding.output_kernel()
         self.state = tf.zeros([batch, beam_size, 0], tf.bool)
         self.shared = Shared(

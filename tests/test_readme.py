@@ -1,0 +1,79 @@
+"""What the README shows runs as it is printed."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from digits import write_digits
+
+pytestmark = pytest.mark.slow
+
+ROOT = pathlib.Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def blocks(language=""):
+    """The fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.M | re.S)
+
+
+def environment(folder):
+    """Commands of this environment, and this checkout's package."""
+    return {
+        **os.environ,
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+
+
+def test_the_python_examples_run_word_by_word(tmp_path):
+    program = "\n".join(blocks("python"))
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    for name in ("first", "parts"):
+        assert (tmp_path / "exported" / name / "1" / "saved_model.pb").exists()
+    assert "'step': 250" in done.stdout
+    assert "|tok:13a|" in done.stdout
+    assert "Hypothesis(text=" in done.stdout
+
+
+def test_the_commands_for_ones_own_text_run_one_after_the_other(tmp_path):
+    (commands,) = [x for x in blocks() if "--corpus my-text" in x]
+    lines = commands.splitlines()
+    # The environment is there, and a test has no 45 minutes.
+    assert lines[0] == ". .venv/bin/activate"
+    script = "\n".join(lines[1:]).replace("--minutes 45", "--steps 3")
+    assert script.count("--steps 3") == 1
+    command = tmp_path / "bin" / "keras-transformer"
+    command.parent.mkdir()
+    command.write_text(
+        f'#!/bin/sh\nexec {sys.executable} -m keras_transformer "$@"\n'
+    )
+    command.chmod(0o755)
+    (tmp_path / "my-text").mkdir()
+    write_digits(tmp_path / "my-text", train=211, val=23, test=17)
+    for path in (tmp_path / "my-text").glob("*.de"):
+        path.rename(path.with_suffix(".fr"))
+
+    done = subprocess.run(
+        ["bash", "-euc", script],
+        cwd=tmp_path,
+        env=environment(command.parent),
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "|tok:13a|" in done.stdout
+    assert done.stdout.splitlines()[-1] == "exported/mine/1"
+    assert len((tmp_path / "test.fr").read_text().splitlines()) == 17
