@@ -1,14 +1,25 @@
-# make demo   train, evaluate and export on the built-in corpus; ask the export
-# make test   every test; make fast leaves out the slow ones
-# make lint   ruff
+# make env          the environment, in .venv, with the command keras-transformer
+# make demo         train, evaluate and export on the built-in corpus; ask the
+#                   export
+# make test         every test; make fast leaves out the slow ones
+# make lint         ruff and mypy
+# make dist         a wheel and an sdist in dist/, checked
+# make test-oldest  the fast tests with the oldest packages, in .venv-oldest
+# make test-torch   the model wing on Keras's PyTorch backend, in .venv-torch
+# make clean        remove what these have made
+# make help         this list
+#
+# PYTHON=python3.12 names another Python for new environments.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+OLDEST := .venv-oldest
+TORCH := .venv-torch
 RUN := runs/demo
 EXPORT := exported/demo
 
-.PHONY: demo test fast lint clean
+.PHONY: demo env test fast lint dist test-oldest test-torch clean help
 
 demo: $(VENV)/run.stamp
 	$(BIN)/python train.py --preset demo --corpus demo --run-dir $(RUN)
@@ -17,6 +28,10 @@ demo: $(VENV)/run.stamp
 	$(BIN)/python -m keras_transformer evaluate --run-dir $(RUN)
 	$(BIN)/python examples/ask_saved_model.py $(EXPORT)/1 \
 		"The lamp costs two hundred and twelve euros and seven cents."
+
+env: $(VENV)/run.stamp
+	@echo "The environment is in $(VENV); activate it with"
+	@echo "    . $(BIN)/activate"
 
 test: $(VENV)/test.stamp
 	$(BIN)/python -m pytest
@@ -27,20 +42,56 @@ fast: $(VENV)/test.stamp
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 
-$(VENV)/run.stamp: requirements.txt
+# Without isolation nothing is downloaded for the build.
+dist: $(VENV)/test.stamp
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
+
+test-oldest: $(OLDEST)/stamp
+	$(OLDEST)/bin/python -m pytest -m "not slow"
+
+test-torch: $(TORCH)/stamp
+	$(TORCH)/bin/python -m pytest tests_torch
+
+# An environment $(1) with a new pip: the one that comes with Python 3.10 finds
+# no solution in minutes.
+define new_environment
 	$(PYTHON) -c 'import sys; (3, 10) <= sys.version_info < (3, 14) or \
 		sys.exit("Python 3.10 to 3.13 is needed, found %s; name one with " \
 		"make PYTHON=..." % sys.version.split()[0])'
-	$(PYTHON) -m venv $(VENV)
-	# The pip that comes with Python 3.10 finds no solution in minutes.
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(PYTHON) -m venv $(1)
+	$(1)/bin/python -m pip install --quiet --upgrade pip
+endef
+
+$(VENV)/run.stamp: requirements.txt pyproject.toml
+	$(call new_environment,$(VENV))
 	$(BIN)/python -m pip install --quiet --requirement requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
 $(VENV)/test.stamp: $(VENV)/run.stamp requirements-test.txt
 	$(BIN)/python -m pip install --quiet --requirement requirements-test.txt
 	touch $@
 
+$(OLDEST)/stamp: requirements.txt requirements-test.txt requirements-oldest.txt
+	$(call new_environment,$(OLDEST))
+	$(OLDEST)/bin/python -m pip install --quiet \
+		--constraint requirements-oldest.txt \
+		--requirement requirements.txt --requirement requirements-test.txt
+	touch $@
+
+# The package without its extras, as a stranger installs it.
+$(TORCH)/stamp: pyproject.toml requirements-torch.txt
+	$(call new_environment,$(TORCH))
+	$(TORCH)/bin/python -m pip install --quiet --editable . \
+		--requirement requirements-torch.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(RUN) $(EXPORT)
+	rm -rf $(VENV) $(OLDEST) $(TORCH) $(RUN) $(EXPORT) build dist
+
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile

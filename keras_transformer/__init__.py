@@ -8,6 +8,8 @@ backend.
 import importlib
 from typing import Any
 
+__version__ = "0.1.0"
+
 _HOMES = {
     "PRESETS": "config",
     "Transformer": "model",

@@ -1,30 +1,74 @@
-"""`@FILE` on a command line: the arguments that a file holds."""
+"""Arguments kept in a file: `@FILE` and `@RECIPE` on the command line.
 
+A file holds words as a shell reads them, and comments after a #. The recipes
+are the paper's trainings, in the folder `recipes` of the package.
+"""
+
+import importlib.resources
 import pathlib
 import shlex
 
 from keras_transformer.config import UserError
 
+SUFFIX = ".args"
+
 
 def with_files(argv: list[str]) -> list[str]:
-    """Put the arguments that a file holds in the place of its `@FILE`."""
+    """Put the arguments that a file holds in the place of its `@FILE`.
+
+    Args:
+        argv: The words of a command line. `@` is followed by the path of a
+            file or, where there is none, by the name of a recipe, with or
+            without its `.args`.
+
+    Returns:
+        The words with those of the files among them.
+
+    Raises:
+        UserError: If there is neither, or it cannot be read.
+    """
     arguments = []
     for argument in argv:
-        if not argument.startswith("@"):
+        if argument.startswith("@"):
+            arguments += _read(argument[1:])
+        else:
             arguments.append(argument)
-            continue
-        path = pathlib.Path(argument[1:])
-        try:
-            text = path.read_text(encoding="utf-8")
-            arguments += shlex.split(text, comments=True)
-        except OSError as error:
-            raise UserError(
-                f"Expected a file of arguments after @, received {path} "
-                f"({error.strerror}); the recipes are in recipes/."
-            ) from None
-        except ValueError as error:
-            raise UserError(
-                f"Expected arguments and # comments in {path}, found "
-                f"something else ({error}); correct the file."
-            ) from None
     return arguments
+
+
+def recipes() -> dict[str, str]:
+    """The recipes by name, each as the text of its file."""
+    folder = importlib.resources.files("keras_transformer") / "recipes"
+    return {
+        file.name.removesuffix(SUFFIX): file.read_text(encoding="utf-8")
+        for file in sorted(folder.iterdir(), key=lambda file: file.name)
+        if file.name.endswith(SUFFIX)
+    }
+
+
+def _read(name: str) -> list[str]:
+    """The words of a file or a recipe."""
+    try:
+        text = _text(name)
+        return shlex.split(text, comments=True)
+    except OSError as error:
+        raise UserError(
+            f"Expected a file of arguments or a recipe, received @{name} "
+            f"({error.strerror}); the recipes are {', '.join(recipes())}."
+        ) from None
+    except ValueError as error:
+        raise UserError(
+            f"Expected arguments and # comments in {name}, found something "
+            f"else ({error}); correct the file."
+        ) from None
+
+
+def _text(name: str) -> str:
+    try:
+        return pathlib.Path(name).read_text(encoding="utf-8")
+    except (FileNotFoundError, IsADirectoryError):
+        known = recipes()
+        recipe = name.removesuffix(SUFFIX)
+        if recipe not in known:
+            raise
+        return known[recipe]

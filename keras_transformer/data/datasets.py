@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from keras_transformer import config
+from keras_transformer import config, extras
 from keras_transformer.data.corpus import TFDS_PREFIX, Corpus, Pair, some
 
 # Dataset examples decoded at a time.
@@ -24,7 +24,8 @@ def open_tfds(name: str, source_lang: str, target_lang: str) -> Corpus:
     Raises:
         UserError: If there is no such dataset or it lacks a language.
     """
-    import tensorflow_datasets as tfds  # Half a second that others need not.
+    # Half a second that others need not.
+    tfds = extras.needs("tensorflow_datasets", "tfds")
 
     dataset = name.removeprefix(TFDS_PREFIX)
     try:

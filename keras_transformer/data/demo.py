@@ -9,10 +9,7 @@ import datetime
 import functools
 import random
 
-from babel import dates, numbers
-from num2words import num2words
-
-from keras_transformer import config
+from keras_transformer import config, extras
 
 Pair = tuple[str, str]
 
@@ -109,7 +106,8 @@ def _all_splits() -> dict[str, list[Pair]]:
 
 @functools.cache
 def _spell(value: int, language: str, form: str = "cardinal") -> str:
-    return num2words(value, lang=language, to=form)
+    num2words = extras.needs("num2words", "demo")
+    return num2words.num2words(value, lang=language, to=form)
 
 
 def _number(draw: random.Random) -> Pair:
@@ -130,6 +128,7 @@ def _day(draw: random.Random) -> datetime.date:
 
 def _spelled_date(draw: random.Random) -> Pair:
     """Friday, the third of May, and the year; Freitag, der dritte Mai."""
+    dates = extras.needs("babel.dates", "demo")
     day = _day(draw)
 
     def part(pattern: str, language: str) -> str:
@@ -148,6 +147,7 @@ def _spelled_date(draw: random.Random) -> Pair:
 
 def _date(draw: random.Random) -> Pair:
     """Friday, May 3, 1996, Freitag, 3. Mai 1996; or without weekday."""
+    dates = extras.needs("babel.dates", "demo")
     day = _day(draw)
     style = draw.choice(("full", "long"))
     english, german = (
@@ -158,6 +158,7 @@ def _date(draw: random.Random) -> Pair:
 
 def _time(draw: random.Random) -> Pair:
     """The train leaves at 3:05 PM. Der Zug fährt um 15:05 Uhr."""
+    dates = extras.needs("babel.dates", "demo")
     time = datetime.time(draw.randrange(24), draw.randrange(60))
     english, german = draw.choice(EVENTS)
     # Written out, since English's own has a no-break space before PM.
@@ -185,6 +186,7 @@ def _spelled_amount(draw: random.Random) -> Pair:
 
 def _amount(draw: random.Random) -> Pair:
     """The book costs €234.50. Das Buch kostet 234,50 €."""
+    numbers = extras.needs("babel.numbers", "demo")
     value = draw.randrange(100, 10 ** draw.randint(3, 5)) / 100
     currency = draw.choice(tuple(CURRENCIES))
     english, german = draw.choice(GOODS)

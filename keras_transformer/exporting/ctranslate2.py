@@ -35,7 +35,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer import files
+from keras_transformer import extras, files
 from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID, UserError
 from keras_transformer.layers import (
     FeedForward,
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from ctranslate2.specs.common_spec import LayerNormSpec
     from ctranslate2.specs.transformer_spec import FeedForwardSpec
 
-REQUIREMENT = "ctranslate2>=4.8.5,<5"
 QUANTIZATIONS = ("float32", "float16", "int8")
 # CTranslate2 looks positions up; past the table's end it refuses the text.
 POSITIONS = 2_048
@@ -71,14 +70,7 @@ def check_output(output: str | os.PathLike) -> pathlib.Path:
     Raises:
         UserError: If the package ctranslate2 is missing or `output` exists.
     """
-    try:
-        import ctranslate2.specs  # noqa: F401
-    except ImportError as error:
-        raise UserError(
-            "Expected the package ctranslate2, which this format needs, "
-            f"cannot import it ({error}); install it with pip install "
-            f"'{REQUIREMENT}'."
-        ) from None
+    extras.needs("ctranslate2.specs", "ctranslate2")
     if os.path.lexists(output):
         raise UserError(
             f"{output} exists already and is left as it is; choose another "

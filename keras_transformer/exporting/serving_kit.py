@@ -9,6 +9,10 @@ the warm-up requests to it before it lets anybody else in. They pass through
 the same batching as all others: one that is larger than the batching file
 allows would keep the version from loading. Both files are the operator's once
 they exist, and a new version adapts to them.
+
+The messages are those of the package tensorflow-serving-api, which the extra
+`serving` installs. Without it an export goes without the warm-up requests and
+`models.config`, and says so.
 """
 
 import dataclasses
@@ -18,13 +22,12 @@ import os
 import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 from google.protobuf import text_format
-from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
-from tensorflow_serving.config import model_server_config_pb2
 
-from keras_transformer import files
+from keras_transformer import extras, files
 from keras_transformer.config import UserError
 
 MODELS_FILE = "models.config"
@@ -118,6 +121,12 @@ class ServingKit:
                 f"{max_batch_size}; leave out --max-batch-size or change the "
                 "file."
             )
+        if error := _missing():
+            logger.warning(
+                "Leaving out %s and the warm-up requests: %s",
+                MODELS_FILE,
+                error,
+            )
         return cls(name, max_batch_size)
 
     def write_warmup(
@@ -132,6 +141,8 @@ class ServingKit:
             signatures: For each signature the names of its inputs, all of
                 them string `(B,)`.
         """
+        if _missing():
+            return
         path = pathlib.Path(saved_model) / WARMUP_FILE
         path.parent.mkdir()
         with tf.io.TFRecordWriter(str(path)) as writer:
@@ -140,8 +151,13 @@ class ServingKit:
 
     def warmup_requests(
         self, signatures: Mapping[str, Sequence[str]]
-    ) -> Iterator[prediction_log_pb2.PredictionLog]:
-        """For each signature a short text, a long one, and a full batch."""
+    ) -> Iterator[Any]:
+        """For each signature a short text, a long one, and a full batch.
+
+        Each is a `PredictionLog` of TensorFlow Serving.
+        """
+        predict_pb2 = _messages("apis.predict_pb2")
+        prediction_log_pb2 = _messages("apis.prediction_log_pb2")
         full = itertools.islice(
             itertools.cycle([SHORT_TEXT, LONG_TEXT]), self.max_batch_size
         )
@@ -164,15 +180,15 @@ class ServingKit:
         Args:
             output: Folder of all versions.
         """
-        for file, text in (
-            (BATCHING_FILE, self.batching_parameters()),
-            (MODELS_FILE, self.models_config()),
-        ):
+        texts = {BATCHING_FILE: self.batching_parameters}
+        if not _missing():
+            texts[MODELS_FILE] = self.models_config
+        for file, text in texts.items():
             path = pathlib.Path(output) / file
             if path.exists():
                 logger.info("Kept %s as it is", path)
                 continue
-            files.write_text(path, text)
+            files.write_text(path, text())
 
     def batching_parameters(self) -> str:
         """The text form of TensorFlow Serving's `BatchingParameters`."""
@@ -180,13 +196,28 @@ class ServingKit:
 
     def models_config(self) -> str:
         """The text form of TensorFlow Serving's `ModelServerConfig`."""
-        config = model_server_config_pb2.ModelServerConfig()
+        messages = _messages("config.model_server_config_pb2")
+        config = messages.ModelServerConfig()
         config.model_config_list.config.add(
             name=self.name,
             base_path=f"/models/{self.name}",
             model_platform="tensorflow",
         )
         return _MODELS + text_format.MessageToString(config)
+
+
+def _messages(module: str) -> Any:
+    """A module of TensorFlow Serving's messages."""
+    return extras.needs(f"tensorflow_serving.{module}", "serving")
+
+
+def _missing() -> UserError | None:
+    """Why there are no such messages, if there are none."""
+    try:
+        _messages("apis.prediction_log_pb2")
+    except UserError as error:
+        return error
+    return None
 
 
 def _max_batch_size(path: pathlib.Path) -> int:

@@ -2,16 +2,17 @@
 
 import os
 import pathlib
+from typing import TYPE_CHECKING
 
-import matplotlib.backends.backend_agg
-import matplotlib.figure
-
-from keras_transformer import files
+from keras_transformer import extras, files
 from keras_transformer.runs.history import read_history
 from keras_transformer.runs.layout import CURVE_FILE
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-def plot(run_dir: str | os.PathLike) -> matplotlib.figure.Figure:
+
+def plot(run_dir: str | os.PathLike) -> "Figure":
     """Draw loss and validation BLEU over the minutes of training.
 
     Not with pyplot, which would change what a notebook draws with.
@@ -21,9 +22,13 @@ def plot(run_dir: str | os.PathLike) -> matplotlib.figure.Figure:
 
     Returns:
         The figure, which a notebook shows.
+
+    Raises:
+        UserError: If matplotlib is missing.
     """
+    figures = extras.needs("matplotlib.figure", "plot")
     rows = read_history(run_dir)
-    figure = matplotlib.figure.Figure(figsize=(7, 6), layout="constrained")
+    figure = figures.Figure(figsize=(7, 6), layout="constrained")
     losses, bleu = figure.subplots(2, 1, sharex=True)
     for axes, field, label in (
         (losses, "loss", "training (dropout on)"),
@@ -47,7 +52,8 @@ def draw(run_dir: str | os.PathLike) -> pathlib.Path:
     """Write `plot` as `curve.png` into the run directory; returns its path."""
     path = pathlib.Path(run_dir) / CURVE_FILE
     figure = plot(run_dir)
-    matplotlib.backends.backend_agg.FigureCanvasAgg(figure)
+    canvas = extras.needs("matplotlib.backends.backend_agg", "plot")
+    canvas.FigureCanvasAgg(figure)
     with files.whole(path) as partial:
         figure.savefig(partial, dpi=120, format="png")
     return path

@@ -1,6 +1,6 @@
 """Where sentences end: sentencex, which knows many languages' abbreviations."""
 
-import sentencex
+from keras_transformer import extras
 
 
 def split(text: str, language: str) -> list[str]:
@@ -14,6 +14,10 @@ def split(text: str, language: str) -> list[str]:
     Returns:
         The sentences in order, without the space around them; none where there
         is nothing but space.
+
+    Raises:
+        UserError: If sentencex is missing.
     """
+    sentencex = extras.needs("sentencex", "sentences")
     parts = (part.strip() for part in sentencex.segment(language, text))
     return [part for part in parts if part]

@@ -1,7 +1,6 @@
 """The CTranslate2 model says what the Keras model says."""
 
 import json
-import pathlib
 import subprocess
 import sys
 import textwrap
@@ -18,7 +17,6 @@ from keras_transformer.config import UserError
 from keras_transformer.exporting import ctranslate2 as ctranslate2_export
 from keras_transformer.translation.translator import Translator
 
-ROOT = pathlib.Path(__file__).parents[2]
 # Spaces of several kinds, NFKC, a control character, unseen characters.
 TEXT = " three\u3000\tｆｏｕｒ \u200bfive\x07 ～Ж🙂 "
 
@@ -204,18 +202,6 @@ def test_a_place_that_cannot_be_written_is_named(small_translator, tmp_path):
 def test_an_unknown_quantization_is_refused(small_translator, tmp_path):
     with pytest.raises(ValueError, match="Received: quantization='int4'"):
         ctranslate2_export.export(small_translator, tmp_path / "x", "int4")
-
-
-def test_without_the_package_the_command_to_get_it_is_given(
-    tmp_path, monkeypatch
-):
-    # What Python does for a package that is not there.
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(UserError, match="pip install 'ctranslate2>=") as error:
-        ctranslate2_export.check_output(tmp_path / "model")
-    requirements = (ROOT / "requirements-test.txt").read_text().splitlines()
-    assert ctranslate2_export.REQUIREMENT in requirements
-    assert ctranslate2_export.REQUIREMENT in str(error.value)
 
 
 def test_the_command_writes_the_model_and_prints_where(

@@ -211,6 +211,6 @@ def test_lengths_of_a_head_are_planned_as_often_as_they_come(
 
 
 def test_a_recipe_of_the_paper_can_be_asked_for_what_it_costs():
-    args = parse_args(["train", "@recipes/wmt14-en-de-base.args", "--dry-run"])
+    args = parse_args(["train", "@wmt14-en-de-base", "--dry-run"])
     assert args.dry_run
     assert pathlib.Path("runs/wmt14-en-de-base") == args.run_dir

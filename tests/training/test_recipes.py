@@ -1,6 +1,6 @@
-"""recipes/: the paper's numbers, and batches that no hardware changes.
+"""The recipes: the paper's numbers, and batches that no hardware changes.
 
-The table of recipes/README.md is read here, so that it cannot go stale.
+The tables of their README.md are read here, so that they cannot go stale.
 """
 
 import dataclasses
@@ -10,14 +10,14 @@ import re
 import numpy as np
 import pytest
 
-from keras_transformer.__main__ import main, parse_args
+from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.train import arguments_of
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.training import estimates
 from keras_transformer.training.request import configure
 
-RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
+RECIPES = pathlib.Path(__file__).parents[2] / "keras_transformer" / "recipes"
 
 # paper.md by hand: N, d_model, d_ff, h, d_k, vocabulary, dropout, steps,
 # checkpoints averaged; language, BLEU.
@@ -222,35 +222,3 @@ def test_what_follows_a_file_overrules_it():
     alone, _ = run_of("wmt14-en-de-base")
     training = dataclasses.replace(alone.training, steps=7)
     assert run == dataclasses.replace(alone, training=training)
-
-
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        (None, "Expected a file of arguments after @, received .*x.args .No"),
-        ("--steps '7", "Expected arguments and # comments in .*x.args, found"),
-        (b"--corpus \xff", "Expected arguments and # comments in .*x.args"),
-    ],
-)
-def test_a_wrong_file_of_arguments_is_one_sentence(
-    tmp_path, capsys, content, message
-):
-    path = tmp_path / "x.args"
-    if content is not None:
-        path.write_bytes(
-            content if isinstance(content, bytes) else content.encode()
-        )
-    assert main(["train", f"@{path}"]) == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    (line,) = output.err.splitlines()
-    assert re.search(f"error: {message}", line), line
-
-
-def test_a_file_may_hold_comments_quotes_and_spaces(tmp_path):
-    path = tmp_path / "x.args"
-    path.write_text(
-        "# the paper's\n--steps 3  # few\n\n--corpus 'a folder'\n--seed=5"
-    )
-    args = parse_args(["train", f"@{path}"])
-    assert (args.steps, args.corpus, args.seed) == (3, "a folder", 5)

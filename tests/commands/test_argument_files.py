@@ -1,0 +1,85 @@
+"""@FILE and @RECIPE: words of a file in the place of its name."""
+
+import pathlib
+import re
+
+import pytest
+
+from keras_transformer.commands.argument_files import recipes, with_files
+from keras_transformer.config import UserError
+
+FOLDER = pathlib.Path(__file__).parents[2] / "keras_transformer" / "recipes"
+
+
+def test_a_command_line_without_a_file_stays_as_it_is():
+    argv = ["--corpus", "a@b", "", "--seed=5"]
+    assert with_files(argv) == argv
+
+
+def test_a_file_may_hold_comments_quotes_and_spaces(tmp_path):
+    path = tmp_path / "x.args"
+    path.write_text(
+        "# the paper's\n--steps 3  # few\n\n--corpus 'a folder'\n--seed=5"
+    )
+    words = ["--steps", "3", "--corpus", "a folder", "--seed=5"]
+    assert with_files(["-a", f"@{path}", "-b"]) == ["-a", *words, "-b"]
+
+
+def test_every_recipe_is_found_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {path.stem for path in FOLDER.glob("*.args")}
+    assert names and set(recipes()) == names
+    for name in names:
+        of_file = with_files([f"@{FOLDER / name}.args"])
+        assert of_file[:1] == ["--preset"]
+        assert with_files([f"@{name}"]) == of_file
+        assert with_files([f"@{name}.args"]) == of_file
+
+
+def test_a_file_comes_before_the_recipe_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "wmt14-en-de-base"
+    # Such as the run directory of that training.
+    pathlib.Path(name).mkdir()
+    assert "--steps" in with_files([f"@{name}"])
+    pathlib.Path(name).rmdir()
+    pathlib.Path(name).write_text("--seed 3")
+    assert with_files([f"@{name}"]) == ["--seed", "3"]
+    assert "--steps" in with_files([f"@{name}.args"])
+
+
+def test_no_file_outside_the_folder_is_a_recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="received @../recipes/wmt14-en-de"):
+        with_files(["@../recipes/wmt14-en-de-base.args"])
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (
+            None,
+            "Expected a file of arguments or a recipe, received @.*x.args .No "
+            "such .*; the recipes are wmt14-en-de-base, wmt14-en-de-big, "
+            "wmt14-en-fr-base, wmt14-en-fr-big[.]",
+        ),
+        (
+            "--steps '7",
+            "Expected arguments and # comments in .*x.args, found something",
+        ),
+        (
+            b"--corpus \xff",
+            "Expected arguments and # comments in .*x.args, found something",
+        ),
+    ],
+)
+def test_a_wrong_file_of_arguments_is_one_sentence(tmp_path, content, message):
+    path = tmp_path / "x.args"
+    if content is not None:
+        path.write_bytes(
+            content if isinstance(content, bytes) else content.encode()
+        )
+    with pytest.raises(UserError) as error:
+        with_files([f"@{path}"])
+    assert re.match(message, str(error.value))
+    assert "\n" not in str(error.value)

@@ -1,0 +1,114 @@
+"""Where a package that an extra brings is missing, a sentence names it."""
+
+import logging
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from small_run import OPTIONS
+
+from keras_transformer import extras
+from keras_transformer.config import UserError
+from keras_transformer.data import corpora, demo
+from keras_transformer.exporting import ctranslate2, saved_model
+from keras_transformer.runs import curves
+from keras_transformer.translation import sentences
+
+
+def without(monkeypatch, *packages):
+    """Do what Python does for packages that are not there."""
+    for name in list(sys.modules):
+        if name.partition(".")[0] in packages:
+            monkeypatch.delitem(sys.modules, name)
+    for package in packages:
+        monkeypatch.setitem(sys.modules, package, None)
+
+
+def read_demo(_):
+    list(corpora.open_corpus("demo", "en", "de").pairs("val"))
+
+
+@pytest.mark.parametrize(
+    "package, extra, use",
+    [
+        ("num2words", "demo", read_demo),
+        ("babel", "demo", read_demo),
+        (
+            "tensorflow_datasets",
+            "tfds",
+            lambda _: corpora.open_corpus("tfds:wmt14_translate", "de", "en"),
+        ),
+        ("matplotlib", "plot", curves.draw),
+        ("sentencex", "sentences", lambda _: sentences.split("A. B.", "en")),
+        (
+            "ctranslate2",
+            "ctranslate2",
+            lambda folder: ctranslate2.check_output(folder / "new"),
+        ),
+    ],
+)
+def test_a_missing_package_is_one_sentence_with_the_command(
+    tmp_path, monkeypatch, package, extra, use
+):
+    for name in ("_all_splits", "_spell"):  # Without what they remember.
+        function = getattr(demo, name).__wrapped__
+        monkeypatch.setattr(demo, name, function)
+    without(monkeypatch, package)
+    with pytest.raises(UserError) as error:
+        use(tmp_path)
+    assert re.fullmatch(
+        rf"Expected the package {package}, cannot import it \([^\n]*\); "
+        rf"install it with pip install 'keras-transformer\[{extra}\]'\.",
+        str(error.value),
+    )
+
+
+def test_a_package_that_is_there_is_imported():
+    assert extras.needs("json.decoder", "demo").JSONDecoder
+
+
+def test_an_export_without_servings_messages_leaves_out_its_files_and_says_so(
+    small_translator, tmp_path, monkeypatch, caplog
+):
+    without(monkeypatch, "tensorflow_serving")
+    caplog.set_level(logging.WARNING, "keras_transformer")
+    path = saved_model.export(small_translator, tmp_path / "new", 1, OPTIONS)
+    assert (path / "saved_model.pb").exists()
+    assert not (path / "assets.extra").exists()
+    assert {file.name for file in path.parent.iterdir()} == {
+        "1",
+        "batching_parameters.txt",
+    }
+    (message,) = caplog.messages
+    assert message.startswith("Leaving out models.config and the warm-up")
+    assert message.endswith("pip install 'keras-transformer[serving]'.")
+
+
+@pytest.mark.slow
+def test_every_module_can_be_imported_without_any_extra():
+    program = """
+import importlib, pkgutil, sys
+import keras_transformer
+for name in sys.argv[1:]:
+    sys.modules[name] = None
+names = [
+    module.name
+    for module in pkgutil.walk_packages(
+        keras_transformer.__path__, "keras_transformer."
+    )
+]
+assert len(names) > 50
+for name in names:
+    importlib.import_module(name)
+"""
+    packages = (
+        *("babel", "num2words", "tensorflow_datasets", "importlib_resources"),
+        *("matplotlib", "sentencex", "ctranslate2", "tensorflow_serving"),
+    )
+    subprocess.run(
+        [sys.executable, "-c", program, *packages],
+        check=True,
+        cwd=pathlib.Path(__file__).parents[1],
+    )

@@ -1,0 +1,77 @@
+"""What pyproject.toml promises, and the requirements beside it."""
+
+import pathlib
+import re
+import sys
+
+import pytest
+from packaging.requirements import Requirement
+
+import keras_transformer
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = pathlib.Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+# What the README's two commands need.
+OF_MAKE = ("demo", "plot", "sentences", "serving", "tfds")
+
+
+def parsed(lines):
+    return {str(Requirement(line)) for line in lines}
+
+
+def read(name):
+    """The requirements of a file, without its comments."""
+    lines = (ROOT / name).read_text().splitlines()
+    return parsed(line for line in lines if line and line[0] != "#")
+
+
+def test_make_installs_what_the_package_and_its_extras_ask_for():
+    asked = PROJECT["dependencies"] + [x for e in OF_MAKE for x in EXTRAS[e]]
+    assert read("requirements.txt") == parsed(asked)
+    assert parsed(EXTRAS["ctranslate2"]) < read("requirements-test.txt")
+
+
+def test_the_extra_all_has_every_other_but_the_gigabytes_for_gpus():
+    (line,) = EXTRAS["all"]
+    everything = Requirement(line)
+    assert everything.name == PROJECT["name"]
+    assert everything.extras == set(EXTRAS) - {"all", "gpu"}
+
+
+def test_gpus_take_the_same_tensorflow():
+    (line,) = EXTRAS["gpu"]
+    on_gpus = Requirement(line)
+    assert on_gpus.extras == {"and-cuda"}
+    on_gpus.extras = set()
+    assert str(on_gpus) in parsed(PROJECT["dependencies"])
+
+
+def test_every_extra_that_a_sentence_names_exists():
+    named = set()
+    for path in (ROOT / "keras_transformer").rglob("*.py"):
+        calls = re.findall(r"needs\([^()]*\"(\w+)\"\s*\)", path.read_text())
+        named.update(calls)
+    assert named == set(EXTRAS) - {"all", "gpu"}
+
+
+@pytest.mark.parametrize("pin", sorted(read("requirements-oldest.txt")))
+def test_the_oldest_versions_are_within_the_bounds(pin):
+    pin = Requirement(pin)
+    (version,) = (part.version for part in pin.specifier)
+    for line in read("requirements.txt"):
+        bounds = Requirement(line)
+        if (bounds.name, bounds.marker) == (pin.name, pin.marker):
+            assert bounds.specifier.contains(version)
+
+
+def test_the_version_has_one_source():
+    assert "version" in PROJECT["dynamic"]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", keras_transformer.__version__)
+    first = re.search("^## (.*?) ", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert first[1] == keras_transformer.__version__

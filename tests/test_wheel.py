@@ -1,0 +1,172 @@
+"""The wheel goes the whole way where there is no clone.
+
+It lies alone in a virtual environment that borrows all other packages from
+the one that runs the tests, so that nothing is downloaded.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+
+import pytest
+from digits import write_digits
+
+import keras_transformer
+
+pytestmark = pytest.mark.slow
+
+ROOT = pathlib.Path(__file__).parents[1]
+PACKAGE = ROOT / "keras_transformer"
+
+
+def run(*command, cwd, **options):
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment.pop("PYTHONPATH", None)
+    return subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Built from a copy, so that the clone stays as it is."""
+    folder = tmp_path_factory.mktemp("wheel")
+    shutil.copytree(
+        PACKAGE,
+        folder / PACKAGE.name,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    built = run(
+        *(sys.executable, "-m", "build", "--wheel", "--no-isolation", "."),
+        cwd=folder,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    (path,) = (folder / "dist").iterdir()
+    return path
+
+
+@pytest.fixture(scope="module")
+def home(wheel, tmp_path_factory):
+    """A virtual environment that has the wheel."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, symlinks=True)
+    python = folder / "bin" / "python"
+    run(
+        *(sys.executable, "-m", "pip", "--python", python, "install"),
+        *("--no-deps", "--no-index", wheel),
+        cwd=folder,
+        check=True,
+    )
+    # A folder named in a .pth file lends its packages, but what it holds of
+    # .pth files, such as one that leads to the clone, is not read.
+    site = run(
+        *(python, "-c", "import site; print(*site.getsitepackages())"),
+        cwd=folder,
+        check=True,
+    ).stdout.split()[0]
+    lent = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+    (pathlib.Path(site) / "lent.pth").write_text("\n".join(lent))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def command(home, tmp_path_factory):
+    """Runs `keras-transformer`, from a folder of its own; asserts its code."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    write_digits(folder, train=211, val=23, test=17)
+
+    def run_command(*arguments, code=0, **options):
+        program = home / "bin" / "keras-transformer"
+        result = run(program, *arguments, cwd=folder, **options)
+        assert result.returncode == code, result.stderr
+        return result
+
+    run_command.folder = folder
+    return run_command
+
+
+@pytest.fixture(scope="module")
+def trained(command):
+    command(
+        *("train", "--preset", "demo", "--corpus", ".", "--run-dir", "run"),
+        *("--vocab-size", "310", "--batch-tokens", "512", "--steps", "4"),
+        *("--checkpoint-steps", "2", "--validation-steps", "4"),
+    )
+    return command.folder / "run"
+
+
+def test_the_wheel_holds_every_file_of_the_package(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for path in PACKAGE.rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts:
+            assert path.relative_to(ROOT).as_posix() in names
+    others = {name.partition("/")[0] for name in names} - {PACKAGE.name}
+    (information,) = others
+    assert f"{information}/licenses/LICENSE" in names
+    assert wheel.name.split("-")[1] == keras_transformer.__version__
+
+
+def test_the_package_is_the_wheels(home, tmp_path):
+    program = (
+        "import importlib.metadata, keras_transformer as kt\n"
+        "print(kt.__file__)\n"
+        "print(kt.__version__)\n"
+        "print(importlib.metadata.version('keras-transformer'))"
+    )
+    found = run(home / "bin" / "python", "-c", program, cwd=tmp_path)
+    file, *versions = found.stdout.splitlines()
+    assert pathlib.Path(file).is_relative_to(home)
+    assert versions == [keras_transformer.__version__] * 2
+
+
+def test_a_recipe_is_known_from_anywhere(command):
+    usage = command("train", "@wmt14-en-de-base", "--help").stdout
+    assert usage.startswith("usage: ") and "--run-dir" in usage
+    error = command("train", "@wmt14-en-xx", code=2).stderr
+    assert "received @wmt14-en-xx (No such file" in error
+    assert "wmt14-en-de-base" in error
+
+
+def test_a_training_ends_with_its_average(trained):
+    assert (trained / "config.json").exists()
+    assert (trained / "averaged.weights.h5").exists()
+
+
+def test_its_run_is_evaluated(trained, command):
+    output = command("evaluate", "--run-dir", trained.name).stdout
+    assert "BLEU" in output and "|tok:13a|" in output
+
+
+def test_its_run_translates(trained, command):
+    arguments = ("translate", "--run-dir", trained.name, "--max-length", "5")
+    output = command(*arguments, input="one two\n\nthree\n").stdout
+    first, empty, second = output.split("\n")[:-1]
+    assert empty == ""
+
+
+def test_its_run_scores(trained, command):
+    output = command(
+        *("score", "--run-dir", trained.name),
+        *("--source", "test.en", "--target", "test.de"),
+    ).stdout
+    scores = [float(line) for line in output.splitlines()]
+    assert len(scores) == 17 and max(scores) < 0
+
+
+def test_its_run_is_exported(trained, command):
+    command("export", "--run-dir", trained.name, "--output", "exported")
+    exported = command.folder / "exported"
+    assert (exported / "1" / "saved_model.pb").exists()
+    assert (exported / "models.config").exists()
