@@ -332,7 +332,10 @@ def _dataset(
     options.experimental_distribute.auto_shard_policy = (
         tf.data.experimental.AutoShardPolicy.OFF
     )
-    return dataset.with_options(options).prefetch(8)
+    # There is nothing to tune, and the thread that would keeps whoever drops
+    # the iterator waiting, for up to a minute.
+    options.autotune.enabled = False
+    return dataset.prefetch(8).with_options(options)
 
 
 def _assemble(

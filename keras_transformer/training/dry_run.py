@@ -212,6 +212,7 @@ def measure(
     options.experimental_distribute.auto_shard_policy = (
         tf.data.experimental.AutoShardPolicy.OFF
     )
+    options.autotune.enabled = False
     dataset = tf.data.Dataset.from_tensors(((source, target_in), target))
     times = _StepTimes()
     logger.info(

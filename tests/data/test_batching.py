@@ -326,3 +326,15 @@ def test_pairs_that_are_too_long_are_left_out_of_batches(words):
     assert sum(map(len, read(kept, words))) == len(PAIRS)
     every = batching.batches(PAIRS + long, words, 61, max_length=None)
     assert sum(map(len, read(every, words))) == len(PAIRS) + 2
+
+
+def test_no_thread_tunes_what_nobody_can_turn(words):
+    # Such a thread sleeps for up to a minute, and dropping an iterator waits
+    # for it: between "Stopped" and the prompt, and after every `fit`.
+    records = TokenisedCorpus(side([3, 5]), side([5, 3]))
+    for dataset in (
+        batching.batches(PAIRS, words, 61),
+        batching.stream(BatchPlan(records, 61)),
+        batching.evaluation_batches(records, 61),
+    ):
+        assert dataset.options().autotune.enabled is False
