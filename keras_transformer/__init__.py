@@ -6,6 +6,7 @@ backend.
 """
 
 import importlib
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -36,7 +37,7 @@ _MODULES = ("layers", "masks")
 __all__ = [*_HOMES, *_MODULES]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in _HOMES:
         module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
         value = getattr(module, name)
@@ -48,5 +49,5 @@ def __getattr__(name):
     return value
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return __all__

@@ -47,7 +47,7 @@ class SentenceDisplay:
         self.bar.start()
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error: object) -> None:
         self.bar.stop()
 
     def __call__(self, done: int, of_chunk: int) -> None:
@@ -65,7 +65,7 @@ class SentenceDisplay:
         self.before += count
         self._show(self.before)
 
-    def _show(self, done):
+    def _show(self, done: int) -> None:
         self.bar.update(self.task, completed=done)
         now = time.monotonic()
         if not self.bar.disable or now - self.last < self.seconds:

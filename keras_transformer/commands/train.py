@@ -45,7 +45,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="print the costs, train nothing")
 
 
-def _add_corpus_flags(parser):
+def _add_corpus_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--corpus",
@@ -70,7 +70,7 @@ def _add_corpus_flags(parser):
     )
 
 
-def _add_shape_flags(parser):
+def _add_shape_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--vocab-size", type=int, help="pieces of the shared vocabulary")
     add("--num-layers", type=int, help="layers of encoder and decoder: N")
@@ -83,7 +83,7 @@ def _add_shape_flags(parser):
     add("--dropout", type=float, help="share of units dropped, in [0, 1)")
 
 
-def _add_recipe_flags(parser):
+def _add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--batch-tokens",

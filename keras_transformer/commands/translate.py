@@ -6,18 +6,26 @@ import itertools
 import logging
 import pathlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.commands.display import SentenceDisplay
 from keras_transformer.config import UserError
 from keras_transformer.data import lines
+from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.runs import run_config
 from keras_transformer.translation import sentences
+
+if TYPE_CHECKING:
+    from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
 
 _NAMED_LINES = 20  # In a warning.
+
+# Of one text, best first: translations and their scores.
+_Hypotheses = Sequence[tuple[str, float]]
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -91,6 +99,8 @@ def translate(args: argparse.Namespace) -> None:
         )
         for chunk in lines.chunks(rows):
             texts, prefixes = zip(*chunk, strict=True)
+            found: Sequence[_Hypotheses]
+            truncated: Iterable[bool]
             if args.split_sentences:
                 found, truncated = by_sentence(
                     translator, texts, options, run.source_lang, progress
@@ -142,12 +152,12 @@ def open_rows(
 
 
 def by_sentence(
-    translator,
+    translator: "Translator",
     texts: tuple[str, ...],
-    options,
+    options: SearchOptions,
     language: str,
     progress: Callable[[int, int], None],
-) -> tuple[list[list[tuple[str, float]]], list[bool]]:
+) -> tuple[list[_Hypotheses], list[bool]]:
     """As `Translator.n_best`, but each sentence of a text on its own."""
     parts = [sentences.split(text, language) for text in texts]
     every = list(itertools.chain.from_iterable(parts))
@@ -158,17 +168,18 @@ def by_sentence(
             done * len(texts) // total, len(texts)
         ),
     )
-    every = zip(found, truncated, strict=True)
-    joined, was_cut = [], []
+    results = zip(found, truncated, strict=True)
+    joined: list[_Hypotheses] = []
+    was_cut = []
     for part in parts:
-        of_text = list(itertools.islice(every, len(part)))
+        of_text = list(itertools.islice(results, len(part)))
         text = " ".join(hypotheses[0].text for hypotheses, _ in of_text)
         joined.append([(text, 0.0)])
         was_cut.append(any(is_cut for _, is_cut in of_text))
     return joined, was_cut
 
 
-def warn_of_cuts(truncated, first: int, longest: int) -> None:
+def warn_of_cuts(truncated: Iterable[bool], first: int, longest: int) -> None:
     """Name the lines that were cut."""
     cut = [number for number, is_cut in enumerate(truncated, first) if is_cut]
     if cut:
@@ -183,7 +194,11 @@ def warn_of_cuts(truncated, first: int, longest: int) -> None:
 
 
 def rows_out(
-    translator, texts: tuple[str, ...], found, first: int, args
+    translator: "Translator",
+    texts: tuple[str, ...],
+    found: Sequence[_Hypotheses],
+    first: int,
+    args: argparse.Namespace,
 ) -> Iterator[str]:
     """The lines to write for a chunk."""
     flat = [
@@ -193,7 +208,7 @@ def rows_out(
         )
         for text, score in hypotheses
     ]
-    alignments = itertools.repeat(None)
+    alignments: Iterable[list[tuple[int, int]] | None] = itertools.repeat(None)
     if args.alignment:
         _, sources, targets, _ = zip(*flat, strict=True)
         alignments = translator.align(

@@ -10,7 +10,7 @@ import logging
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from keras_transformer import files
 from keras_transformer.config import UserError
@@ -94,8 +94,8 @@ def open_pairs(
             f"{other_total}; align the files."
         )
 
-    def pairs():
-        missing = object()
+    def pairs() -> Iterator[tuple[str, str]]:
+        missing: Any = object()
         every = itertools.zip_longest(
             read_lines(file, name),
             read_lines(other_file, other_name),

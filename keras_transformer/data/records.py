@@ -142,11 +142,11 @@ class TokenisedCorpus:
 
     def in_memory(self) -> "TokenisedCorpus":
         """A copy that needs no files."""
-        sides = (
+        source, target = (
             side._replace(ids=np.array(side.ids))
             for side in (self.source, self.target)
         )
-        return TokenisedCorpus(*sides, self.dropped, self.empty)
+        return TokenisedCorpus(source, target, self.dropped, self.empty)
 
 
 def _read_header(directory: pathlib.Path) -> dict:

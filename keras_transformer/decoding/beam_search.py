@@ -213,7 +213,14 @@ def _run_in_blocks(
 ) -> _Beams:
     """Search to the end; returns the finished hypotheses of all sentences."""
 
-    def run_block(position, done, sentences, beams, state, memory):
+    def run_block(
+        position: tf.Tensor,
+        done: _Beams,
+        sentences: _Sentences,
+        beams: _Beams,
+        state: Any,
+        memory: Any,
+    ) -> tuple[tf.Tensor, _Beams, _Sentences, _Beams, Any, Any]:
         sentences, beams, state, memory = _keep_open(
             sentences, beams, state, memory
         )
@@ -284,11 +291,13 @@ def _run(
     """Search until all sentences are finished, or for `steps` more steps."""
     end = None if steps is None else start[0] + steps
 
-    def goes_on(position, beams, *_):
+    def goes_on(position: tf.Tensor, beams: _Beams, *_: Any) -> tf.Tensor:
         is_open = tf.reduce_any(_is_open(beams))
         return is_open if end is None else is_open & (position < end)
 
-    def advance(position, beams, state, memory):
+    def advance(
+        position: tf.Tensor, beams: _Beams, state: Any, memory: Any
+    ) -> tuple[tf.Tensor, _Beams, Any, Any]:
         newest = beams.live_ids[:, :, -1]
         if steps is None:
             logits, state = step(newest, position, state)
@@ -306,7 +315,7 @@ def _run(
 def _shape_invariants(start: Any, any_batch: bool = False) -> Any:
     """Ids grow along their last axis, a state along its empty axes."""
 
-    def growing_after(axes, nest):
+    def growing_after(axes: int, nest: Any) -> Any:
         return tf.nest.map_structure(
             lambda tensor: tensor.shape[:axes].concatenate(
                 [size or None for size in tensor.shape[axes:]]
@@ -314,10 +323,10 @@ def _shape_invariants(start: Any, any_batch: bool = False) -> Any:
             nest,
         )
 
-    def without_batch(shape):
+    def without_batch(shape: tf.TensorShape) -> tf.TensorShape:
         return tf.TensorShape([None, *shape[1:]]) if shape.rank else shape
 
-    def of_beams(beams):
+    def of_beams(beams: _Beams) -> _Beams:
         ids = (beams.live_ids.shape, beams.finished_ids.shape)
         live, finished = (shape[:2].concatenate([None]) for shape in ids)
         return _Beams(

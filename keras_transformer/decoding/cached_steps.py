@@ -134,7 +134,7 @@ def writer(
     )
     rows = tf.reshape(rows, [-1])
 
-    def write(old, new):
+    def write(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
         width = new.shape[3]
         written = tf.raw_ops.InplaceUpdate(
             x=tf.reshape(old, [-1, width]),

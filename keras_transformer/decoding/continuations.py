@@ -168,7 +168,9 @@ def prefix_tokens(
     return tf.gather(padded, column, axis=1)
 
 
-def _log_sums(logits, best, tokens, is_largest):
+def _log_sums(
+    logits: tf.Tensor, best: tf.Tensor, tokens: tf.Tensor, is_largest: bool
+) -> tf.Tensor:
     """The logarithm of the sum of exponentials.
 
     Args:
@@ -188,7 +190,15 @@ def _log_sums(logits, best, tokens, is_largest):
     return best[:, :, :1] - tf.math.log(share)
 
 
-def _forced(rules, position, prefix, logits, sums, candidates, tokens):
+def _forced(
+    rules: Rules,
+    position: tf.Tensor,
+    prefix: tf.Tensor,
+    logits: tf.Tensor,
+    sums: tf.Tensor,
+    candidates: tf.Tensor,
+    tokens: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
     """The prefix's token as the only candidate of a beam, where there is one.
 
     Args:

@@ -165,7 +165,7 @@ def _uniforms(seeds: tf.Tensor, longest: tf.Tensor, n_best: int) -> tf.Tensor:
     """
     shape = [tf.maximum(longest, 0), n_best]
 
-    def of_row(seed):
+    def of_row(seed: tf.Tensor) -> tf.Tensor:
         return tf.random.stateless_uniform(
             shape, seed, dtype=tf.float64, alg="philox"
         )
@@ -176,10 +176,12 @@ def _uniforms(seeds: tf.Tensor, longest: tf.Tensor, n_best: int) -> tf.Tensor:
     return tf.map_fn(of_row, seeds, fn_output_signature=signature)[:-1]
 
 
-def _shape_invariants(position, draws, state):
+def _shape_invariants(
+    position: tf.Tensor, draws: _Draws, state: Any
+) -> tuple[tf.TensorShape, _Draws, Any]:
     """Ids grow along their last axis, the state along its empty axes."""
 
-    def of_state(tensor):
+    def of_state(tensor: tf.Tensor) -> tf.TensorShape:
         leading, rest = tensor.shape[:2], tensor.shape[2:]
         return leading.concatenate([size or None for size in rest])
 

@@ -29,15 +29,29 @@ Axes: H heads, K key width, U value width, D model width.
 
 import os
 import pathlib
+from typing import TYPE_CHECKING
 
+import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer import extras, files
 from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID, UserError
-from keras_transformer.layers import positional_encoding
+from keras_transformer.layers import (
+    FeedForward,
+    MultiHeadAttention,
+    PositionalEncoding,
+    positional_encoding,
+)
+from keras_transformer.layers.normalization import LayerNormalization
 from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
+    from ctranslate2.specs.common_spec import LayerNormSpec
+    from ctranslate2.specs.transformer_spec import FeedForwardSpec
 
 QUANTIZATIONS = ("float32", "float16", "int8")
 # CTranslate2 looks positions up; past the table's end it refuses the text.
@@ -110,7 +124,7 @@ def export(
     return output
 
 
-def _spec(translator):
+def _spec(translator: Translator) -> "TransformerSpec":
     """The weights by CTranslate2's names."""
     from ctranslate2 import specs
 
@@ -163,14 +177,22 @@ def _spec(translator):
     return spec
 
 
-def _set_self_attention(to, attention, norm):
+def _set_self_attention(
+    to: "MultiHeadAttentionSpec",
+    attention: MultiHeadAttention,
+    norm: LayerNormalization,
+) -> None:
     query, key, value, output = _projections(attention)
     to.linear[0].weight = np.concatenate([query, key, value])
     to.linear[1].weight = output
     _set_attention(to, attention, norm)
 
 
-def _set_cross_attention(to, attention, norm):
+def _set_cross_attention(
+    to: "MultiHeadAttentionSpec",
+    attention: MultiHeadAttention,
+    norm: LayerNormalization,
+) -> None:
     query, key, value, output = _projections(attention)
     to.linear[0].weight = query
     to.linear[1].weight = np.concatenate([key, value])
@@ -178,13 +200,19 @@ def _set_cross_attention(to, attention, norm):
     _set_attention(to, attention, norm)
 
 
-def _set_attention(to, attention, norm):
+def _set_attention(
+    to: "MultiHeadAttentionSpec",
+    attention: MultiHeadAttention,
+    norm: LayerNormalization,
+) -> None:
     # By the width of the keys, not of the heads as they were filled up.
     to.queries_scale = np.float32(attention.key_dim**-0.5)
     _set_norm(to.layer_norm, norm)
 
 
-def _projections(attention):
+def _projections(
+    attention: MultiHeadAttention,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Query, key and value `(H * width, D)`, output `(D, H * width)`.
 
     One width serves all, the larger of K and U: zeros add nothing to a
@@ -193,7 +221,8 @@ def _projections(attention):
     heads = attention.num_heads
     width = max(attention.key_dim, attention.value_dim)
 
-    def fill(kernel):  # (D, H * narrower) to (H * width, D)
+    # (D, H * narrower) to (H * width, D)
+    def fill(kernel: np.ndarray) -> np.ndarray:
         d_model = kernel.shape[0]
         kernel = kernel.reshape(d_model, heads, -1)
         missing = width - kernel.shape[2]
@@ -208,7 +237,11 @@ def _projections(attention):
     return query, key, value, np.ascontiguousarray(output)
 
 
-def _set_feed_forward(to, feed_forward, norm):
+def _set_feed_forward(
+    to: "FeedForwardSpec",
+    feed_forward: FeedForward,
+    norm: LayerNormalization,
+) -> None:
     for linear, dense in (
         (to.linear_0, feed_forward.widen),
         (to.linear_1, feed_forward.narrow),
@@ -218,12 +251,12 @@ def _set_feed_forward(to, feed_forward, norm):
     _set_norm(to.layer_norm, norm)
 
 
-def _set_norm(to, norm):
+def _set_norm(to: "LayerNormSpec", norm: LayerNormalization) -> None:
     to.gamma = _array(norm.gamma)
     to.beta = _array(norm.beta)
 
 
-def _positions(layer):
+def _positions(layer: PositionalEncoding) -> np.ndarray:
     """The table of a `PositionalEncoding`, at least `(POSITIONS, D)`."""
     if layer.positions == "sinusoidal":
         return np.array(positional_encoding(POSITIONS, layer.d_model))
@@ -232,6 +265,6 @@ def _positions(layer):
     return np.pad(_array(layer.table), [(0, missing), (0, 0)], mode="edge")
 
 
-def _array(variable):
+def _array(variable: keras.Variable) -> np.ndarray:
     """A copy: quantisation works in place."""
     return np.array(ops.convert_to_numpy(variable), "float32")

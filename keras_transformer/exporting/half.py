@@ -43,7 +43,7 @@ class HalfWeights:
             weight once, however many steps it makes.
         """
 
-        def with_these(*tensors):
+        def with_these(*tensors: Any) -> Any:
             # The scope casts to the dtype of what it stands in for.
             with keras.StatelessScope(self._pairs):
                 return function(*tensors)

@@ -139,7 +139,9 @@ def _signatures(
     best_only = dataclasses.replace(options, n_best=1)
     text_model = translator.text_model
 
-    def with_prefix(text, prefix=None):
+    def with_prefix(
+        text: tf.Tensor, prefix: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
         result = text_model.search(text, best_only, prefix)
         return {
             "translation": result.translations[:, 0],
@@ -147,21 +149,21 @@ def _signatures(
             "truncated": result.truncated,
         }
 
-    def serving_default(text):
+    def serving_default(text: tf.Tensor) -> dict[str, tf.Tensor]:
         return with_prefix(text)
 
-    def n_best(text):
+    def n_best(text: tf.Tensor) -> dict[str, tf.Tensor]:
         result = text_model.search(text, options)
         return {
             "translations": result.translations,
             "scores": result.scores,
         }
 
-    def score(source, target):
+    def score(source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
         scores, num_tokens = text_model.score_text(source, target, options)
         return {"score": scores, "num_tokens": num_tokens}
 
-    def attention(text):
+    def attention(text: tf.Tensor) -> dict[str, tf.Tensor]:
         return text_model.search_attention(text, best_only)._asdict()
 
     return {
@@ -173,7 +175,7 @@ def _signatures(
     }
 
 
-def _reason(error: OSError | tf.errors.OpError) -> str:
+def _reason(error: OSError | tf.errors.OpError) -> str | None:
     if isinstance(error, OSError):
         return error.strerror
     # "{{…}} FILE; No space left on device [Op:SaveV2]"

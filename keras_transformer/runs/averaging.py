@@ -6,8 +6,10 @@ import logging
 import os
 import pathlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import UserError
@@ -52,14 +54,16 @@ class MovingAverage(keras.callbacks.Callback):
         self.updates = tf.Variable(0, trainable=False, dtype=tf.int64)
         self.graph = tf.function(self.update)
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         # Of a checkpoint, perhaps; it was written after both.
         self.updates.assign(self.model.optimizer.iterations)
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
         self.graph()
 
-    def update(self):
+    def update(self) -> None:
         updates = tf.convert_to_tensor(self.model.optimizer.iterations)
         ema = tf.constant(self.ema, tf.float64)
         share = (1 - ema) / (1 - ema ** tf.cast(updates, tf.float64))
@@ -90,7 +94,7 @@ class MovingAverage(keras.callbacks.Callback):
                 weight.assign(value)
 
 
-def _move(average, weight, share):
+def _move(average: tf.Variable, weight: tf.Tensor, share: tf.Tensor) -> None:
     # Exactly `weight` where the share is 1, exactly `average` where it is 0.
     average.assign((1 - share) * average + share * weight)
 
@@ -162,7 +166,7 @@ def load_average(
     return model
 
 
-def _fresh_model(run_dir):
+def _fresh_model(run_dir: str | os.PathLike) -> Transformer:
     run = RunConfig.load(run_dir)
     return Transformer(**dataclasses.asdict(run.model))
 
@@ -189,7 +193,7 @@ def checkpoint_names(
     return [path.name for path in averaged_checkpoints(run_dir, average)]
 
 
-def _is_slim(run_dir):
+def _is_slim(run_dir: str | os.PathLike) -> bool:
     """Whether of a run's weights only the final ones are left."""
     has_final = (pathlib.Path(run_dir) / AVERAGED_FILE).exists()
     return has_final and not list_checkpoints(run_dir)
@@ -246,14 +250,15 @@ def average_weights(
         model: A built model of the checkpoints' shape.
         paths: Checkpoint folders, at least one.
     """
-    sums, count = None, 0
+    sums: list[np.ndarray] = []
+    count = 0
     for path in paths:
         model.load_weights(pathlib.Path(path) / WEIGHTS_FILE)
         weights = [weight.astype("float64") for weight in model.get_weights()]
         sums = (
-            weights
-            if sums is None
-            else [a + b for a, b in zip(sums, weights, strict=True)]
+            [a + b for a, b in zip(sums, weights, strict=True)]
+            if sums
+            else weights
         )
         count += 1
     model.set_weights(

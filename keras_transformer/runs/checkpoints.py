@@ -21,7 +21,8 @@ import pathlib
 import re
 import shutil
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -76,7 +77,7 @@ def save_checkpoint(
     model: keras.Model,
     progress: Progress,
     keep: int = 10,
-    average: Sequence = (),
+    average: Sequence[keras.Variable] = (),
 ) -> pathlib.Path:
     """Write a checkpoint and remove all but the newest `keep`.
 
@@ -122,7 +123,9 @@ def save_checkpoint(
 
 
 def restore_checkpoint(
-    run_dir: str | os.PathLike, model: keras.Model, average: Sequence = ()
+    run_dir: str | os.PathLike,
+    model: keras.Model,
+    average: Sequence[keras.Variable] = (),
 ) -> Progress:
     """Set model, optimizer and seeds to the newest undamaged checkpoint.
 
@@ -185,7 +188,9 @@ def step_of(path: pathlib.Path) -> int:
     return int(path.name.removeprefix("step-"))
 
 
-def _training_variables(model, average):
+def _training_variables(
+    model: keras.Model, average: Sequence[keras.Variable]
+) -> dict[str, keras.Variable]:
     """Optimizer variables, dropout seeds and averages, by their place."""
     # Keras's own paths count the models of a process.
     optimizer = {
@@ -200,7 +205,7 @@ def _training_variables(model, average):
     return {**optimizer, **seeds, **averages}
 
 
-def _seed_generators(model):
+def _seed_generators(model: keras.Model) -> list[keras.random.SeedGenerator]:
     return [
         layer.seed_generator
         for layer in model._flatten_layers()
@@ -208,7 +213,9 @@ def _seed_generators(model):
     ]
 
 
-def _check_space(variables, folder):
+def _check_space(
+    variables: Iterable[keras.Variable], folder: pathlib.Path
+) -> None:
     """Fail before the first byte: HDF5 may crash the process on a full disk."""
     needed = sum(
         int(np.prod(v.shape)) * np.dtype(v.dtype).itemsize for v in variables
@@ -220,7 +227,7 @@ def _check_space(variables, folder):
 
 
 @contextlib.contextmanager
-def _without_optimizer(model):
+def _without_optimizer(model: keras.Model) -> Iterator[None]:
     """Keep the optimizer, which `training.npz` holds, out of a weights file."""
     optimizer = getattr(model, "optimizer", None)
     model.optimizer = None
@@ -232,7 +239,7 @@ def _without_optimizer(model):
 
 def newest_undamaged(
     run_dir: str | os.PathLike, count: int, needed: str = WEIGHTS_FILE
-) -> list[tuple[pathlib.Path, dict]]:
+) -> list[tuple[pathlib.Path, dict[str, Any]]]:
     """Find the newest checkpoints whose files are as they were written.
 
     Args:
@@ -271,7 +278,7 @@ def newest_undamaged(
     return found[::-1]
 
 
-def _read_state(path):
+def _read_state(path: pathlib.Path) -> tuple[dict[str, Any], str | None]:
     """The checkpoint's state and, if it is damaged, in what way."""
     try:
         state = json.loads((path / _STATE_FILE).read_text())
@@ -280,11 +287,11 @@ def _read_state(path):
             if _checksum(path / name) != expected:
                 return state, f"{name} has another checksum"
     except (OSError, ValueError, KeyError, TypeError) as error:
-        return None, f"{type(error).__name__}: {error}"
+        return {}, f"{type(error).__name__}: {error}"
     return state, None
 
 
-def _slim(path):
+def _slim(path: pathlib.Path) -> None:
     """Drop what only a training that goes on would read."""
     if not (path / _TRAINING_FILE).exists():
         return
@@ -297,7 +304,7 @@ def _slim(path):
     (path / _TRAINING_FILE).unlink()
 
 
-def _checksum(path):
+def _checksum(path: pathlib.Path) -> int:
     """CRC-32 of a file, read in pieces."""
     checksum = 0
     with open(path, "rb") as file:

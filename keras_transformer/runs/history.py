@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 import pathlib
 
 import tensorflow as tf
@@ -34,7 +35,7 @@ class History:
             session that was killed, are dropped.
     """
 
-    def __init__(self, run_dir, step: int) -> None:
+    def __init__(self, run_dir: str | os.PathLike, step: int) -> None:
         folder = pathlib.Path(run_dir) / LOGS
         folder.mkdir(parents=True, exist_ok=True)
         self.writer = tf.summary.create_file_writer(str(folder))
@@ -63,7 +64,7 @@ class History:
         self.writer.close()
 
 
-def read_history(run_dir) -> list[dict[str, float]]:
+def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:
     """The rows of `logs/history.csv`, without their empty fields.
 
     Args:

@@ -8,7 +8,7 @@ import json
 import os
 import pathlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from keras_transformer import config, files
 from keras_transformer.config import (
@@ -41,6 +41,8 @@ _SIZES = (
     "max_positions",
 )
 POSITIONS = ("sinusoidal", "learned")
+
+Part = TypeVar("Part", ModelConfig, TrainingConfig)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,24 +126,15 @@ class RunConfig:
         preset = preset or "base"
         if preset not in config.PRESETS:
             raise UserError(
-                f"Expected a preset among {', '.join(config.PRESETS)}; received "
-                f"{preset}."
+                f"Expected a preset among {', '.join(config.PRESETS)}; "
+                f"received {preset}."
             )
         if "checkpoint_minutes" in settings:
             settings.setdefault("checkpoint_steps", None)  # Not the preset's.
         row = config.PRESETS[preset]
         _add_head_widths(settings, row.model)
-        model, training = (
-            dataclasses.replace(
-                part,
-                **{
-                    field.name: settings.pop(field.name)
-                    for field in dataclasses.fields(part)
-                    if field.name in settings
-                },
-            )
-            for part in (row.model, row.training)
-        )
+        model = _take_own(settings, row.model)
+        training = _take_own(settings, row.training)
         if settings:
             raise TypeError(
                 "Expected settings of ModelConfig or TrainingConfig, received "
@@ -230,7 +223,10 @@ class RunConfig:
             )
 
     def resume(
-        self, saved: "RunConfig", changeable: Iterable[str], run_dir
+        self,
+        saved: "RunConfig",
+        changeable: Iterable[str],
+        run_dir: str | os.PathLike,
     ) -> "RunConfig":
         """Take over what may change; refuse what may not.
 
@@ -265,7 +261,7 @@ class RunConfig:
         )
 
     def with_fingerprints(
-        self, found: Mapping[str, str], run_dir
+        self, found: Mapping[str, str], run_dir: str | os.PathLike
     ) -> "RunConfig":
         """Note the text's fingerprints, or check them where they are noted.
 
@@ -327,6 +323,16 @@ class RunConfig:
             ) from None
 
 
+def _take_own(settings: dict[str, Any], part: Part) -> Part:
+    """`part` with the settings that are its fields, which are taken out."""
+    own = {
+        field.name: settings.pop(field.name)
+        for field in dataclasses.fields(part)
+        if field.name in settings
+    }
+    return dataclasses.replace(part, **own)
+
+
 def _take_shape(
     settings: dict[str, Any], source: ModelConfig, init_from: str | os.PathLike
 ) -> None:
@@ -367,7 +373,7 @@ def _flat(run: RunConfig) -> dict[str, Any]:
     return fields
 
 
-def _with_all_fields(kind, values):
+def _with_all_fields(kind: type[Part], values: Mapping[str, Any]) -> Part:
     """Build `kind`; a `ValueError` where a default would have to stand in.
 
     What is None by default is something that a run need not have, and that

@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import pathlib
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -112,7 +113,7 @@ def initial_record(init_from: str | pathlib.Path) -> dict[str, Any]:
     }
 
 
-def _begin_with(model, initial):
+def _begin_with(model: keras.Model, initial: Mapping[str, Any]) -> None:
     """Take over the weights that `initial_record` noted."""
     source = averaging.load_model(initial["run_dir"])
     if _checksum(source) != initial["weights"]:
@@ -124,8 +125,8 @@ def _begin_with(model, initial):
     logger.info("Starting from the weights of %s.", initial["run_dir"])
 
 
-def _checksum(model):
+def _checksum(model: keras.Model) -> str:
     checksum = 0
     for weight in model.get_weights():
-        checksum = zlib.crc32(np.ascontiguousarray(weight), checksum)
+        checksum = zlib.crc32(np.ascontiguousarray(weight).data, checksum)
     return f"{checksum:08x}"

@@ -5,7 +5,9 @@ import pathlib
 import signal
 import threading
 import time
+import types
 from collections.abc import Callable
+from typing import Any
 
 import keras
 
@@ -32,10 +34,12 @@ class Stopwatch(keras.callbacks.Callback):
         """The progress at the end of the last update."""
         return self.progress
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self.began = time.monotonic()
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
         seconds = time.monotonic() - self.began
         self.progress = Progress(
             self.progress.step + 1, self.start.seconds + seconds
@@ -58,26 +62,30 @@ class StopTraining(keras.callbacks.Callback):
         wanted: Set to end as if time were up.
     """
 
-    def __init__(self, now, minutes: float | None) -> None:
+    def __init__(
+        self, now: Callable[[], Progress], minutes: float | None
+    ) -> None:
         super().__init__()
         self.now = now
         self.minutes = minutes
-        self.signal = None
+        self.signal: signal.Signals | None = None
         self.wanted = False
-        self.handlers = {}
+        self.handlers: dict[signal.Signals, Any] = {}
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if threading.current_thread() is not threading.main_thread():
             return  # Python gives signals to the main thread alone.
         for number in (signal.SIGINT, signal.SIGTERM):
             self.handlers[number] = signal.signal(number, self._note)
 
-    def _note(self, number, frame):
+    def _note(self, number: int, frame: types.FrameType | None) -> None:
         self.signal = signal.Signals(number)
         logger.info("%s: ending after this step.", self.signal.name)
         signal.signal(number, signal.SIG_DFL)
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
         over = self.minutes and self.now().seconds >= 60 * self.minutes
         if self.signal or over or self.wanted:
             self.model.stop_training = True
@@ -85,7 +93,7 @@ class StopTraining(keras.callbacks.Callback):
             logger.info("Another worker was asked to end: ending with it.")
             self.signal = signal.SIGTERM
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self.restore_handlers()
 
     def restore_handlers(self) -> None:
@@ -119,7 +127,9 @@ class SaveCheckpoints(keras.callbacks.Callback):
         self.steps = steps
         self.saved = progress()
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
         now = self.progress()
         if self.steps:
             due = now.step - self.saved.step >= self.steps
@@ -128,11 +138,11 @@ class SaveCheckpoints(keras.callbacks.Callback):
         if due:
             self.save(now)
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         now = self.progress()
         if now.step > self.saved.step:
             self.save(now)
 
-    def save(self, now):
+    def save(self, now: Progress) -> None:
         logger.info("Wrote %s", self.write(now))
         self.saved = now

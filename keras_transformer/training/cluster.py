@@ -10,6 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 
 from keras_transformer.config import UserError
 
@@ -97,7 +98,7 @@ class Cluster:
                     spoke = time.monotonic()
                 _let_in(listener)
 
-    def _listen(self):
+    def _listen(self) -> socket.socket:
         """A socket by which the others find this worker."""
         address = self.addresses[self.index]
         host, port = address.rsplit(":", 1)
@@ -115,21 +116,22 @@ class Cluster:
                 f"{host} is not known here; mend the name or the task's index."
             ) from None
         except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else error
             raise UserError(
                 f"TF_CONFIG says that this worker listens at {address}, but "
-                f"that port cannot be had ({os.strerror(error.errno)}); end "
+                f"that port cannot be had ({reason}); end "
                 "the process that has it, or choose another port."
             ) from None
 
 
-def _wrong(expected, received):
+def _wrong(expected: str, received: str) -> UserError:
     return UserError(
         f"Expected in TF_CONFIG {expected}, received {received}; it looks "
         f"like {EXAMPLE}."
     )
 
 
-def _parse(text):
+def _parse(text: str) -> dict[str, Any]:
     """The fields of `TF_CONFIG`, which have the right form."""
     try:
         fields = json.loads(text)
@@ -152,14 +154,14 @@ def _parse(text):
     return fields
 
 
-def _is_address(address):
+def _is_address(address: object) -> bool:
     if not isinstance(address, str):
         return False
     host, _, port = address.rpartition(":")
     return bool(host) and port.isdecimal() and 0 < int(port) < 2**16
 
 
-def _answers(address):
+def _answers(address: str) -> bool:
     host, port = address.rsplit(":", 1)
     try:
         with socket.create_connection((host, int(port)), timeout=3):
@@ -168,7 +170,7 @@ def _answers(address):
         return False
 
 
-def _let_in(listener):
+def _let_in(listener: socket.socket) -> None:
     """Take connections for a second: they would fill the queue."""
     until = time.monotonic() + 1.0
     while (left := until - time.monotonic()) > 0:

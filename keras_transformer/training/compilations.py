@@ -2,6 +2,7 @@
 
 import logging
 import time
+from typing import Any
 
 import keras
 
@@ -29,14 +30,18 @@ class Compilations(keras.callbacks.Callback):
         super().__init__()
         self.plan = plan
         self.step = step
-        self.seen = set()
+        self.seen: set[tuple[int, int, int]] = set()
         self.seconds = 0.0
         self.bound = len(plan.shapes())
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
         self.started = time.monotonic()
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
         shape = self.plan.shape(self.step)
         self.step += 1
         if shape in self.seen:

@@ -10,10 +10,12 @@ import resource
 import shutil
 import signal
 
+import tensorflow as tf
+
 from keras_transformer import files
 from keras_transformer.config import UserError
 from keras_transformer.data import batching
-from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import history, layout
 from keras_transformer.runs.checkpoints import Progress, list_checkpoints
@@ -68,7 +70,14 @@ def train(
     return stopped
 
 
-def _train(run, run_dir, session, corpus, tokenizer, strategy):
+def _train(
+    run: RunConfig,
+    run_dir: pathlib.Path,
+    session: Session,
+    corpus: Corpus,
+    tokenizer: Tokenizer | None,
+    strategy: tf.distribute.Strategy,
+) -> signal.Signals | None:
     """Train on this machine, or as the chief of several."""
     for split, flag in (
         (run.train_split, "--train-split"),
@@ -125,7 +134,14 @@ def _train(run, run_dir, session, corpus, tokenizer, strategy):
     return None
 
 
-def _prepare(run, run_dir, corpus, tokenizer):
+def _prepare(
+    run: RunConfig,
+    run_dir: pathlib.Path,
+    corpus: Corpus,
+    tokenizer: Tokenizer | None,
+) -> tuple[
+    RunConfig, Tokenizer, batching.BatchPlan, tf.data.Dataset, list[Pair]
+]:
     """Write what a training needs; a new directory that fails goes again."""
     is_new = not run_dir.exists()
     if not is_new:
@@ -138,16 +154,18 @@ def _prepare(run, run_dir, corpus, tokenizer):
         )
     try:
         run, tokenizer = prepare_tokenizer(run, run_dir, corpus, tokenizer)
-        run, *data = prepare_data(run, run_dir, corpus, tokenizer)
+        run, plan, batches, sample = prepare_data(
+            run, run_dir, corpus, tokenizer
+        )
         run.save(run_dir)
     except (UserError, OSError):
         if is_new:
             shutil.rmtree(run_dir, ignore_errors=True)
         raise
-    return run, tokenizer, *data
+    return run, tokenizer, plan, batches, sample
 
 
-def _is_slim(run, run_dir):
+def _is_slim(run: RunConfig, run_dir: pathlib.Path) -> bool:
     """Say so where a finished run has no checkpoints to go on from."""
     result = final_result(run_dir)
     if result is None or list_checkpoints(run_dir):
@@ -177,7 +195,12 @@ def _is_finished(
     )
 
 
-def _train_beside_chief(run, run_dir, session, strategy):
+def _train_beside_chief(
+    run: RunConfig,
+    run_dir: pathlib.Path,
+    session: Session,
+    strategy: tf.distribute.Strategy,
+) -> signal.Signals | None:
     """Train as another worker than the chief, which alone writes."""
     workers.meet(strategy)  # The chief has prepared the run directory.
     workers.wait_for_file(run_dir / layout.CONFIG_FILE)

@@ -2,12 +2,16 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 import rich.console
 import rich.progress
 import tensorflow as tf
+
+from keras_transformer.runs.checkpoints import Progress
+from keras_transformer.runs.history import History
 
 logger = logging.getLogger("keras_transformer")
 
@@ -22,7 +26,14 @@ class TrainingDisplay(keras.callbacks.Callback):
         minutes: Minutes of the whole training; None for no limit.
     """
 
-    def __init__(self, now, history, steps, minutes, seconds=60.0) -> None:
+    def __init__(
+        self,
+        now: Callable[[], Progress],
+        history: History,
+        steps: int,
+        minutes: float | None,
+        seconds: float = 60.0,
+    ) -> None:
         super().__init__()
         self.now = now
         self.history = history
@@ -39,12 +50,12 @@ class TrainingDisplay(keras.callbacks.Callback):
         )
         self.task = self.bar.add_task("first step", total=1.0)
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self.begin = self.last = self.now()
-        self.window = []
+        self.window: list[list[tf.Tensor]] = []
         self.bar.start()
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any]) -> None:
         now = self.now()
         # Tensors, fetched when a line is due: a GPU need not wait for them.
         self.window.append(
@@ -64,12 +75,12 @@ class TrainingDisplay(keras.callbacks.Callback):
         if now.seconds - self.last.seconds >= self.seconds or first:
             self.report(now)
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self.window:
             self.report(self.now())
         self.bar.stop()
 
-    def summary(self, now):
+    def summary(self, now: Progress) -> dict[str, float]:
         """Means over the window's target tokens, and tokens a second.
 
         That of the gradient's norm is over updates, without those that
@@ -89,7 +100,9 @@ class TrainingDisplay(keras.callbacks.Callback):
             / max(now.seconds - self.last.seconds, 1e-9),
         }
 
-    def line(self, now, values):
+    def line(
+        self, now: Progress, values: Mapping[str, float]
+    ) -> tuple[str, float]:
         done, left = self.estimate(now)
         return (
             f"step {now.step}/{self.steps}  loss {values['loss']:.3f}  "
@@ -99,7 +112,7 @@ class TrainingDisplay(keras.callbacks.Callback):
             f"{_clock(left)} left"
         ), done
 
-    def estimate(self, now):
+    def estimate(self, now: Progress) -> tuple[float, float]:
         """Share of the training done, and seconds left."""
         seconds = now.seconds - self.begin.seconds
         steps = now.step - self.begin.step
@@ -110,11 +123,11 @@ class TrainingDisplay(keras.callbacks.Callback):
             done = min(now.seconds / (60 * self.minutes), 1.0)
         return done, left
 
-    def show(self, now):
+    def show(self, now: Progress) -> None:
         line, done = self.line(now, self.summary(now))
         self.bar.update(self.task, completed=done, description=line)
 
-    def report(self, now):
+    def report(self, now: Progress) -> None:
         values = self.summary(now)
         line, _ = self.line(now, values)
         logger.info("%s", line)
@@ -135,7 +148,7 @@ def log_count(what: str, seconds: float = 30.0) -> Callable[[int], None]:
     return count
 
 
-def _clock(seconds):
+def _clock(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}"

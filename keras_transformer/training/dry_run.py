@@ -10,6 +10,7 @@ import pathlib
 import statistics
 import tempfile
 import time
+from typing import Any
 
 import keras
 import numpy as np
@@ -112,15 +113,14 @@ def make_plan(
     )
     whole = len(records) + records.dropped + records.empty < HEAD_PAIRS
     if not whole:
-        records = TokenisedCorpus(
-            *(
-                side._replace(
-                    lengths=np.tile(side.lengths, REPEATS),
-                    starts=np.tile(side.starts, REPEATS),
-                )
-                for side in (records.source, records.target)
+        source, target = (
+            side._replace(
+                lengths=np.tile(side.lengths, REPEATS),
+                starts=np.tile(side.starts, REPEATS),
             )
+            for side in (records.source, records.target)
         )
+        records = TokenisedCorpus(source, target)
     logger.info("Planning the batches.")
     recipe = run.training
     plan = batching.BatchPlan(records, recipe.batch_tokens, recipe.seed)
@@ -135,11 +135,11 @@ def count(
 ) -> Costs:
     """Count what the steps of an epoch cost, from their shapes."""
 
-    def of_replica(shape):
+    def of_replica(shape: tuple[int, int, int]) -> tuple[int, int, int]:
         rows, source_length, target_length = shape
         return -(-rows // replicas), source_length, target_length
 
-    def memory(shape):
+    def memory(shape: tuple[int, int, int]) -> estimates.Memory:
         return estimates.memory(
             run.model,
             *of_replica(shape),
@@ -171,7 +171,7 @@ class _StepTimes(keras.callbacks.Callback):
         super().__init__()
         self.ends: list[float] = []
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any]) -> None:
         float(logs["loss"])
         self.ends.append(time.perf_counter())
         logger.info("Measured step %d of %d.", batch + 1, 1 + MEASURED_STEPS)
@@ -194,11 +194,11 @@ def measure(
         replicas: The rows are a multiple of it.
     """
 
-    def flops(shape):
+    def flops(shape: tuple[int, int, int]) -> int:
         return estimates.step_flops(run.model, *shape)
 
     shape = min(plan.shapes(), key=lambda s: abs(flops(s) - mean_flops))
-    rows, *lengths = shape
+    rows, source_length, target_length = shape
     if not tf.config.list_logical_devices("GPU"):
         share = min(1.0, MOST_FLOPS_WITHOUT_GPU / flops(shape))
         rows = max(replicas, int(rows * share) // replicas * replicas)
@@ -206,7 +206,7 @@ def measure(
         np.random.default_rng(run.training.seed).integers(
             config.EOS_ID + 1, run.model.vocab_size, (rows, length), np.int32
         )
-        for length in (*lengths, lengths[1])
+        for length in (source_length, target_length, target_length)
     )
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = (
@@ -218,7 +218,8 @@ def measure(
         "Measuring steps of %d rows with %d source and %d target tokens; the "
         "first one builds the graph.",
         rows,
-        *lengths,
+        source_length,
+        target_length,
     )
     model.fit(
         dataset.repeat().with_options(options),
@@ -228,4 +229,9 @@ def measure(
         callbacks=[times],
     )
     seconds = statistics.median(map(float, np.diff(times.ends)))
-    return Measured((rows, *lengths), rows == shape[0], seconds, MEASURED_STEPS)
+    return Measured(
+        (rows, source_length, target_length),
+        rows == shape[0],
+        seconds,
+        MEASURED_STEPS,
+    )

@@ -42,7 +42,7 @@ def forward_flops(
     source, target = batch * source_length, batch * target_length
     query, keys_values, output = _projections(model)
 
-    def attention(queries, keys):
+    def attention(queries: int, keys: int) -> int:
         """Multiply-adds, from B·T queries and B·S keys."""
         # Each query meets the keys of its own row: scores, then values.
         pairs = queries * keys // batch
@@ -82,14 +82,14 @@ def step_flops(
     return 3 * forward_flops(model, batch, source_length, target_length)
 
 
-def _projections(model):
+def _projections(model: ModelConfig) -> tuple[int, int, int]:
     """Weights of the query's, the keys' and values', and the output's."""
     keys = model.d_model * model.num_heads * model.key_dim
     values = model.d_model * model.num_heads * model.value_dim
     return keys, keys + values, values
 
 
-def _feed_forward(model):
+def _feed_forward(model: ModelConfig) -> int:
     """Weights of both matrices of equation 2."""
     return 2 * model.d_model * model.ffn_dim
 
@@ -154,7 +154,7 @@ def memory(
     residual = d_model * (1 + 4 + width)
     feed_forward = residual + model.ffn_dim * width
 
-    def attention(queries, memory):
+    def attention(queries: int, memory: int) -> int:
         # Keys twice: split into heads, and transposed for the scores.
         kept = queries * (keys + values) + memory * (2 * keys + values)
         pairs = queries * memory // rows * model.num_heads

@@ -49,7 +49,12 @@ def finish(
     )
 
 
-def _compare(run, run_dir, validator, last):
+def _compare(
+    run: RunConfig,
+    run_dir: pathlib.Path,
+    validator: Validator,
+    last: list[np.ndarray],
+) -> None:
     """Validate both, and write the better one with a word on why."""
     kept = list_checkpoints(run_dir)
     averaged = averaging.load_average(run_dir)
@@ -60,7 +65,7 @@ def _compare(run, run_dir, validator, last):
         if run.training.ema
         else averaging.average_of(len(names))
     )
-    figures = {}
+    figures: dict[str, dict[str, float]] = {}
     if validator.latest and not run.training.ema:  # At the end of training.
         figures[LAST] = validator.latest._asdict()
     for which, what in ((LAST, "last weights"), (AVERAGE, averages)):

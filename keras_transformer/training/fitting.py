@@ -41,7 +41,7 @@ def fit(
     guard = StopOnNonFinite(run_dir, now, plan, tokenizer)
     display = TrainingDisplay(now, history, recipe.steps, session.minutes)
 
-    def save(progress):
+    def save(progress: Progress) -> pathlib.Path:
         guard.check()
         return checkpoints.save_checkpoint(
             run_dir,
@@ -57,7 +57,7 @@ def fit(
         validator,
         recipe.validation_steps,
         stop,
-        *([average.in_use] if average else []),
+        weights=average.in_use if average else contextlib.nullcontext,
         target_bleu=recipe.target_bleu,
     )
     try:

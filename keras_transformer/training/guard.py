@@ -1,14 +1,20 @@
 """The end of a training whose figures are no longer finite."""
 
 import logging
+import os
 import pathlib
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from keras_transformer import files
 from keras_transformer.config import JobError
-from keras_transformer.runs.checkpoints import list_checkpoints
+from keras_transformer.data.batching import BatchPlan
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.runs.checkpoints import Progress, list_checkpoints
 from keras_transformer.runs.layout import LOGS
 
 SHOWN_PAIRS = 3
@@ -36,16 +42,23 @@ class StopOnNonFinite(keras.callbacks.Callback):
         every: Updates between looks.
     """
 
-    def __init__(self, run_dir, now, plan, tokenizer, every: int = 10) -> None:
+    def __init__(
+        self,
+        run_dir: str | os.PathLike,
+        now: Callable[[], Progress],
+        plan: BatchPlan,
+        tokenizer: Tokenizer,
+        every: int = 10,
+    ) -> None:
         super().__init__()
         self.run_dir = pathlib.Path(run_dir)
         self.now = now
         self.plan = plan
         self.tokenizer = tokenizer
         self.every = every
-        self.window = []
+        self.window: list[tuple[int, tf.Tensor, tf.Tensor]] = []
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any]) -> None:
         # Tensors: nothing waits for them here.
         self.window.append(
             (
@@ -71,7 +84,7 @@ class StopOnNonFinite(keras.callbacks.Callback):
             if not is_finite:
                 self.fail(self.now().step, f"{variable.path} is not finite")
 
-    def check_figures(self):
+    def check_figures(self) -> None:
         optimizer = self.model.optimizer
         may_overflow = isinstance(
             optimizer, keras.optimizers.LossScaleOptimizer
@@ -88,7 +101,7 @@ class StopOnNonFinite(keras.callbacks.Callback):
                 "the gradient overflows float16 although nothing scales it up",
             )
 
-    def fail(self, step, reason):
+    def fail(self, step: int, reason: str) -> NoReturn:
         pairs = self.sentences(step)
         path = self.run_dir / LOGS / f"bad-batch-step-{step}.txt"
         path.parent.mkdir(exist_ok=True)
@@ -107,7 +120,7 @@ class StopOnNonFinite(keras.callbacks.Callback):
             "lower the learning rate in another --run-dir."
         )
 
-    def sentences(self, step):
+    def sentences(self, step: int) -> list[tuple[str, ...]]:
         """Sources and targets of an update's batch, as text."""
         epoch, index = divmod(step - 1, len(self.plan))
         rows = self.plan.epoch(epoch)[index].rows

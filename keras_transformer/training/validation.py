@@ -2,15 +2,18 @@
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
+from keras_transformer.runs.checkpoints import Progress
+from keras_transformer.runs.history import History
+from keras_transformer.training.callbacks import StopTraining
 from keras_transformer.translation import evaluation
 from keras_transformer.translation.translator import Translator
 
@@ -107,12 +110,14 @@ class Validation(keras.callbacks.Callback):
 
     def __init__(
         self,
-        now,
-        history,
+        now: Callable[[], Progress],
+        history: History,
         validator: Validator,
         steps: int,
-        stop,
-        weights=contextlib.nullcontext,
+        stop: StopTraining,
+        weights: Callable[
+            [], AbstractContextManager[None]
+        ] = contextlib.nullcontext,
         target_bleu: float | None = None,
     ) -> None:
         super().__init__()
@@ -121,18 +126,20 @@ class Validation(keras.callbacks.Callback):
         self.validator = validator
         self.steps = steps
         self.stop = stop
-        self.weights: type[AbstractContextManager] = weights
+        self.weights = weights
         self.target_bleu = target_bleu
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
         if self.now().step % self.steps == 0:
             self.validate()
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self.now().step % self.steps and not self.stop.signal:
             self.validate()
 
-    def validate(self):
+    def validate(self) -> None:
         now = self.now()
         with self.weights():
             if self.validator.model is not self.model:

@@ -14,6 +14,7 @@ import signal
 import time
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import tensorflow as tf
 
@@ -64,7 +65,7 @@ def make_strategy(name: str) -> tf.distribute.Strategy:
     return tf.distribute.get_strategy()
 
 
-def _join(cluster):
+def _join(cluster: Cluster) -> tf.distribute.Strategy:
     """Meet the other workers."""
     logger.info(
         "This is %s, of %d workers.",
@@ -84,7 +85,7 @@ def _join(cluster):
 
 
 @contextlib.contextmanager
-def _signals_end_the_process():
+def _signals_end_the_process() -> Iterator[None]:
     """While TensorFlow waits, Python would not come to see a signal."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {n: signal.signal(n, signal.SIG_DFL) for n in numbers}
@@ -124,12 +125,12 @@ def share_rows(
     if strategy.num_replicas_in_sync == 1:
         return dataset
 
-    def of_this_worker(context):
+    def of_this_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
         replicas = context.num_replicas_in_sync
         local = replicas // context.num_input_pipelines
         first = context.input_pipeline_id * local
 
-        def parts(*batch):
+        def parts(*batch: Any) -> tf.data.Dataset:
             numbers = tf.data.Dataset.range(first, first + local)
             return numbers.map(
                 lambda number: tf.nest.map_structure(
@@ -229,7 +230,7 @@ def one_fate(strategy: tf.distribute.Strategy) -> Iterator[None]:
         ) from None
 
 
-def _lost(cluster, message):
+def _lost(cluster: Cluster, message: str) -> str:
     """Describe the workers that an error message names."""
     named = {
         (job, int(index))

@@ -198,7 +198,12 @@ def split_compounds(sentences: Iterable[str]) -> list[str]:
     ]
 
 
-def _score(name, metric, translations, references):
+def _score(
+    name: str,
+    metric: sacrebleu.BLEU | sacrebleu.CHRF,
+    translations: Sequence[str],
+    references: Sequence[str],
+) -> Score:
     value = metric.corpus_score(list(translations), [list(references)]).score
     # The signature counts the references, so it comes after the score.
     return Score(name, value, str(metric.get_signature()))

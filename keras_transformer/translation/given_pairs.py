@@ -3,7 +3,7 @@
 Axes: B batch, S source length, T target length.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -97,7 +97,7 @@ class GivenPairs:
         Raises:
             ValueError: If there are not as many targets as sources.
         """
-        found = [None] * len(sources)
+        found: dict[int, Attention] = {}
         for rows, source, target in self._pairs(
             sources, targets, batch_tokens, max_source_length
         ):
@@ -107,10 +107,11 @@ class GivenPairs:
             ):
                 ids = [side[side != PAD_ID] for side in ids]
                 found[row] = Attention(
-                    *(self.tokenizer.pieces(side) for side in ids),
+                    self.tokenizer.pieces(ids[0]),
+                    self.tokenizer.pieces(ids[1]),
                     of_row[:, :, : len(ids[1]), : len(ids[0])],
                 )
-        return found
+        return [found[row] for row in range(len(sources))]
 
     def align(
         self,
@@ -155,7 +156,7 @@ class GivenPairs:
             )
         ]
 
-    def _words(self, texts):
+    def _words(self, texts: Sequence[str]) -> list[list[int]]:
         """For each text the word of each of its pieces but the end token."""
         encoded = as_bytes("texts", texts)
         _, starts, ends = self.tokenizer.tokenize_with_offsets(encoded)
@@ -166,7 +167,13 @@ class GivenPairs:
             )
         ]
 
-    def _pairs(self, sources, targets, batch_tokens, max_source_length=None):
+    def _pairs(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        batch_tokens: int,
+        max_source_length: int | None = None,
+    ) -> Iterator[tuple[np.ndarray, tf.Tensor, tf.Tensor]]:
         """Batches of pairs: their rows, source and target ids, padded."""
         check_pairs(sources=sources, targets=targets)
         source_ids = self.tokenizer.tokenize(as_bytes("sources", sources))
@@ -175,4 +182,5 @@ class GivenPairs:
         longest = np.maximum(*(side.row_lengths().numpy() for side in ids))
         everyone = np.arange(len(sources))
         for rows in batches(everyone, longest, longest, batch_tokens):
-            yield rows, *(dense(tf.gather(side, rows)) for side in ids)
+            source, target = (dense(tf.gather(side, rows)) for side in ids)
+            yield rows, source, target

@@ -5,13 +5,14 @@ import logging
 import os
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import UserError
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging
@@ -101,6 +102,30 @@ class Translator:
                 f"{tokenizer.vocab_size}; restore the file of this run."
             ) from None
 
+    @overload
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        n_best: None = None,
+        prefixes: Sequence[str] | None = None,
+        batch_tokens: int = 8_192,
+        progress: Callable[[int, int], None] | None = None,
+        **options: Any,
+    ) -> list[str]: ...
+
+    @overload
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        n_best: int,
+        prefixes: Sequence[str] | None = None,
+        batch_tokens: int = 8_192,
+        progress: Callable[[int, int], None] | None = None,
+        **options: Any,
+    ) -> list[list[Hypothesis]]: ...
+
     def translate(
         self,
         texts: Sequence[str],
@@ -109,7 +134,7 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         batch_tokens: int = 8_192,
         progress: Callable[[int, int], None] | None = None,
-        **options,
+        **options: Any,
     ) -> list[str] | list[list[Hypothesis]]:
         """Translate any number of texts, batched by length.
 
@@ -272,7 +297,7 @@ class Translator:
             options = dataclasses.replace(options, sampling=sampling)
         if (options, inputs) not in self._search_graphs:
 
-            def search(source, *others):
+            def search(source: tf.Tensor, *others: tf.Tensor) -> BeamResult:
                 named = dict(zip(inputs[1:], others, strict=True))
                 return self.text_model.search_ids(source, options, **named)
 

@@ -278,12 +278,12 @@ def test_the_command_prints_the_path_and_nothing_else(
     [
         (["--run-dir=nowhere"], "Expected a run directory with a config.json"),
         (["--version=0"], "Expected a version of at least 1, received 0"),
-        (["--average=0"], "Expected at least 1 checkpoint to average"),
-        (["--beam-size=0"], "`beam_size` must be at least 1"),
-        (["--n-best=7"], "`n_best` must be from 1 to `beam_size`"),
-        (["--n-best=0"], "Received: n_best=0"),
-        (["--max-source-length=1"], "`max_source_length` must be at least 2"),
-        (["--length-penalty=-1"], "`length_penalty` must be at least 0"),
+        (["--average=0"], "Expected --average of at least 1"),
+        (["--beam-size=0"], "Expected --beam-size to be at least 1"),
+        (["--n-best=7"], "Expected --n-best to be from 1 to --beam"),
+        (["--n-best=0"], "received --n-best 0, --beam-size 4"),
+        (["--max-source-length=1"], "--max-source-length to be at least 2"),
+        (["--length-penalty=-1"], "Expected --length-penalty to be at least"),
     ],
 )
 def test_a_wrong_argument_is_one_sentence_and_exit_code_2(

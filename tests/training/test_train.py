@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -285,3 +286,112 @@ def test_a_full_disk_is_one_sentence(corpus, tmp_path, capsys, monkeypatch):
     error = error_of(capsys, *arguments(corpus, tmp_path / "run"))
     assert "training.npz: No space left on device; free space" in error
     assert checkpoints.list_checkpoints(tmp_path / "run") == []
+
+
+def test_a_run_and_its_corpus_may_be_moved(corpus, tmp_path, caplog):
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    shutil.copytree(corpus, here / "text")
+    argv = arguments(here / "text", here / "run", "--steps", "3")
+    assert run(*argv) == 0
+    here.rename(there)
+    argv = arguments(there / "text", there / "run", "--steps", "5")
+    with caplog.at_level("INFO"):
+        assert run(*argv) == 0
+    assert "Resuming after update 3." in caplog.text
+    assert "tokenised" not in caplog.text
+    assert RunConfig.load(there / "run").corpus == str(there / "text")
+
+
+def test_a_text_that_was_changed_is_refused_and_nothing_is_touched(
+    corpus, tmp_path, capsys
+):
+    shutil.copytree(corpus, tmp_path / "text")
+    argv = arguments(tmp_path / "text", tmp_path / "run", "--steps", "3")
+    assert run(*argv) == 0
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")}
+    for language in ("en", "de"):
+        path = tmp_path / "text" / f"train.{language}"
+        lines = path.read_text("utf-8").splitlines(keepends=True)
+        path.write_text("".join(lines[:-7]), "utf-8")
+    argv = arguments(tmp_path / "text", tmp_path / "run", "--steps", "5")
+    error = error_of(capsys, *argv)
+    assert "text of the split train in" in error
+    assert "restore it, or train in another --run-dir" in error
+    after = {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")}
+    assert after == before
+
+
+def test_a_run_of_before_there_were_fingerprints_goes_on(
+    corpus, finished, tmp_path
+):
+    shutil.copytree(finished, tmp_path / "old")
+    fields = json.loads((tmp_path / "old" / "config.json").read_text())
+    del fields["fingerprints"], fields["initial"]
+    del fields["training"]["target_bleu"]
+    (tmp_path / "old" / "config.json").write_text(json.dumps(fields))
+    argv = arguments(corpus, tmp_path / "old", "--steps", "31")
+    assert run(*argv) == 0
+    assert RunConfig.load(tmp_path / "old").fingerprints == (
+        RunConfig.load(finished).fingerprints
+    )
+
+
+def test_a_training_ends_when_its_target_is_reached(corpus, tmp_path, caplog):
+    more = ["--target-bleu", "0", "--validation-steps", "4"]
+    argv = arguments(corpus, tmp_path / "run", *more)
+    with caplog.at_level("INFO"):
+        assert run(*argv) == 0
+    assert "BLEU has reached 0: ending after step 4." in caplog.text
+    assert "1 replica." in caplog.text  # Not "1 replicas".
+    with caplog.at_level("INFO"):
+        assert run(*argv) == 0
+    assert "is finished: 4 updates" in caplog.text
+
+
+def test_a_budget_below_a_pair_promises_nothing_else(corpus, tmp_path, caplog):
+    argv = arguments(corpus, tmp_path / "run", "--steps", "1")
+    argv[argv.index("--batch-tokens") + 1] = "5"
+    with caplog.at_level("INFO"):
+        assert run(*argv) == 0
+    assert "of up to 5 tokens a side" not in caplog.text
+    assert "longer than --batch-tokens 5: each is a batch" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--d-model", "15", "--num-heads", "5"], "even, since sines and cosines"),
+        (["--num-heads", "3"], "--d-model to be a multiple of --num-heads"),
+        (["--num-heads", "0"], "multiple of --num-heads|--num-heads above 0"),
+        (["--key-dim", "0"], "Expected --key-dim above 0, received 0"),
+        (["--positions", "none"], "one of sinusoidal, learned, received none"),
+        (["--init-from", "nowhere"], "Expected a run directory with a config"),
+        (["--tokenizer", "nowhere"], "Expected a vocabulary at nowhere"),
+    ],
+)
+def test_a_shape_that_makes_no_sense_is_one_sentence(
+    corpus, tmp_path, capsys, flags, message
+):
+    error = error_of(capsys, *arguments(corpus, tmp_path / "run", *flags))
+    assert re.search(message, error), error
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_can_be_seen_to_be_wrong_is_told_without_tensorflow(tmp_path):
+    program = (
+        "import sys; from keras_transformer.__main__ import main\n"
+        "for argv in (['--preset', 'huge'], ['--strategy', 'tpu'], \n"
+        "             ['--corpus', 'nowhere'], ['--seed', '-1']):\n"
+        "    assert main(['train', '--corpus', 'demo', *argv]) == 2\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.count("error: ") == 4
+    assert not {"keras", "tensorflow", "numpy"} & set(done.stdout.split())

@@ -302,7 +302,7 @@ def test_one_graph_serves_batches_of_every_shape(model, tokenizer, monkeypatch):
     traced = []
     search_ids = translator.text_model.search_ids
     monkeypatch.setattr(
-        translator,
+        translator.text_model,
         "search_ids",
         lambda *args: traced.append(1) or search_ids(*args),
     )
@@ -332,7 +332,7 @@ def scripted_translator(model, tokenizer, monkeypatch, scores):
             ids, tf.tile([scores], [batch, 1]), tf.zeros([batch, len(scores)])
         )
 
-    monkeypatch.setattr(translator, "search_ids", search_ids)
+    monkeypatch.setattr(translator.text_model, "search_ids", search_ids)
     return translator, shapes
 
 
