@@ -6,9 +6,47 @@ backend.
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:  # The same names once more, for type checkers.
+    from keras_transformer import layers as layers
+    from keras_transformer import masks as masks
+    from keras_transformer.config import PRESETS as PRESETS
+    from keras_transformer.data.batching import batches as batches
+    from keras_transformer.data.corpora import open_corpus as open_corpus
+    from keras_transformer.data.tokenizer import Tokenizer as Tokenizer
+    from keras_transformer.decoding.beam_search import (
+        beam_search as beam_search,
+    )
+    from keras_transformer.decoding.options import Sampling as Sampling
+    from keras_transformer.decoding.options import (
+        SearchOptions as SearchOptions,
+    )
+    from keras_transformer.exporting.saved_model import export as export
+    from keras_transformer.layers import (
+        positional_encoding as positional_encoding,
+    )
+    from keras_transformer.losses import (
+        SmoothedCrossEntropy as SmoothedCrossEntropy,
+    )
+    from keras_transformer.metrics import Perplexity as Perplexity
+    from keras_transformer.metrics import TokenAccuracy as TokenAccuracy
+    from keras_transformer.model import Transformer as Transformer
+    from keras_transformer.run import Run as Run
+    from keras_transformer.run import train as train
+    from keras_transformer.schedules import (
+        TransformerSchedule as TransformerSchedule,
+    )
+    from keras_transformer.training.optimizers import Adam as Adam
+    from keras_transformer.translation.alignment import Attention as Attention
+    from keras_transformer.translation.translator import (
+        Hypothesis as Hypothesis,
+    )
+    from keras_transformer.translation.translator import (
+        Translator as Translator,
+    )
 
 _HOMES = {
     "PRESETS": "config",

@@ -230,3 +230,22 @@ def test_every_public_name_is_where_the_package_says():
     assert callable(keras_transformer.beam_search)
     with pytest.raises(AttributeError, match="has no attribute 'transformer'"):
         _ = keras_transformer.transformer
+
+
+def test_type_checkers_see_the_same_names():
+    import keras_transformer
+
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {
+        alias.asname: node.module
+        for node in ast.walk(block)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    homes = {
+        name: f"keras_transformer.{home}"
+        for name, home in keras_transformer._HOMES.items()
+    }
+    modules = dict.fromkeys(keras_transformer._MODULES, "keras_transformer")
+    assert seen == homes | modules

@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 
 from keras_transformer import files
+from keras_transformer.config import UserError
 from keras_transformer.runs import averaging, curves
 from keras_transformer.runs.checkpoints import list_checkpoints, step_of
 from keras_transformer.runs.layout import AVERAGED_FILE
@@ -40,11 +41,14 @@ def finish(
     """
     if final_result(run_dir) is None:
         _compare(run, run_dir, validator, last)
-    logger.info("Wrote %s.", curves.draw(run_dir))
+    try:
+        logger.info("Wrote %s.", curves.draw(run_dir))
+    except UserError as error:  # A picture is no reason to fail.
+        logger.warning("Left out the learning curve: %s", error)
     logger.info(
-        "Next: python -m keras_transformer evaluate --run-dir %s, or "
-        "python -m keras_transformer translate --run-dir %s < FILE, or "
-        "python export.py --run-dir %s --output DIR",
+        "Next: keras-transformer evaluate --run-dir %s, or keras-transformer "
+        "translate --run-dir %s < FILE, or keras-transformer export --run-dir "
+        "%s --output DIR",
         *[run_dir] * 3,
     )
 

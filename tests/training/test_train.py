@@ -361,7 +361,7 @@ def test_a_budget_below_a_pair_promises_nothing_else(corpus, tmp_path, caplog):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--d-model", "15", "--num-heads", "5"], "even, since sines and cosines"),
+        (["--d-model", "15", "--num-heads", "5"], "even, since sines"),
         (["--num-heads", "3"], "--d-model to be a multiple of --num-heads"),
         (["--num-heads", "0"], "multiple of --num-heads|--num-heads above 0"),
         (["--key-dim", "0"], "Expected --key-dim above 0, received 0"),
