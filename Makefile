@@ -66,7 +66,7 @@ define new_environment
 	$(1)/bin/python -m pip install --quiet --upgrade pip
 endef
 
-$(VENV)/run.stamp: requirements.txt pyproject.toml
+$(VENV)/run.stamp: requirements.txt
 	$(call new_environment,$(VENV))
 	$(BIN)/python -m pip install --quiet --requirement requirements.txt
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
@@ -84,7 +84,7 @@ $(OLDEST)/stamp: requirements.txt requirements-test.txt requirements-oldest.txt
 	touch $@
 
 # The package without its extras, as a stranger installs it.
-$(TORCH)/stamp: pyproject.toml requirements-torch.txt
+$(TORCH)/stamp: requirements.txt requirements-torch.txt
 	$(call new_environment,$(TORCH))
 	$(TORCH)/bin/python -m pip install --quiet --editable . \
 		--requirement requirements-torch.txt
