@@ -18,6 +18,8 @@ OLDEST := .venv-oldest
 TORCH := .venv-torch
 RUN := runs/demo
 EXPORT := exported/demo
+# The tests of a file share what they have in common: one process for each.
+ON_ALL_CORES := --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .PHONY: demo env test fast lint dist test-oldest test-torch clean help
 
@@ -34,10 +36,10 @@ env: $(VENV)/run.stamp
 	@echo "    . $(BIN)/activate"
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(ON_ALL_CORES)
 
 fast: $(VENV)/test.stamp
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest $(ON_ALL_CORES) -m "not slow"
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
@@ -51,7 +53,7 @@ dist: $(VENV)/test.stamp
 	$(BIN)/python -m twine check --strict dist/*
 
 test-oldest: $(OLDEST)/stamp
-	$(OLDEST)/bin/python -m pytest -m "not slow"
+	$(OLDEST)/bin/python -m pytest $(ON_ALL_CORES) -m "not slow"
 
 test-torch: $(TORCH)/stamp
 	$(TORCH)/bin/python -m pytest tests_torch

@@ -69,7 +69,9 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         add_flags(verb)
         verb.set_defaults(verb=function, parser=verb)
     argv = sys.argv[1:] if argv is None else list(argv)
-    return parser.parse_args(argument_files.with_files(argv))
+    if argv[:1] == ["train"]:  # Elsewhere an @ may be text.
+        argv = argument_files.with_files(argv)
+    return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -69,6 +69,7 @@ def test_a_package_that_is_there_is_imported():
     assert extras.needs("json.decoder", "demo").JSONDecoder
 
 
+@pytest.mark.slow
 def test_an_export_without_servings_messages_leaves_out_its_files_and_says_so(
     small_translator, tmp_path, monkeypatch, caplog
 ):

@@ -34,6 +34,7 @@ def copy_task(rows, seed):
     return (target, target_in), target
 
 
+@pytest.mark.slow
 def test_a_model_learns_to_copy():
     keras.utils.set_random_seed(1)
     model = Transformer(
@@ -130,6 +131,7 @@ def test_a_model_comes_back_from_its_config(policy, positions):
     assert again.count_params() == model.count_params()
 
 
+@pytest.mark.slow
 def test_a_saved_model_gives_the_same_logits_and_trains_on(tmp_path):
     model = make_model(num_layers=1, positions="learned", dropout=0.1)
     compiled(model, TransformerSchedule(10, 700), smoothing=0.1)

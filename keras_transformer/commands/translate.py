@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from keras_transformer import extras
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.commands.display import SentenceDisplay
 from keras_transformer.config import UserError
@@ -121,8 +122,9 @@ def translate(args: argparse.Namespace) -> None:
 
 
 def check_combination(args: argparse.Namespace) -> None:
-    """Refuse what does not go with --split-sentences."""
+    """Refuse what does not go with --split-sentences, or what it lacks."""
     if args.split_sentences:
+        extras.needs("sentencex", "sentences")
         for name, is_given in (
             ("n-best above 1", args.n_best > 1),
             ("prefix", args.prefix is not None),

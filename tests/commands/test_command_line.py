@@ -142,6 +142,7 @@ def on_one_line(text):
     return text
 
 
+@pytest.mark.slow
 def test_every_line_of_standard_input_gets_its_line(
     run_dir, translator, monkeypatch, capsysbinary
 ):
@@ -942,6 +943,7 @@ def test_an_unknown_verb_or_a_missing_argument_is_wrong(arguments):
     assert done.stdout == "" and "error:" in done.stderr
 
 
+@pytest.mark.slow
 def test_as_a_program_it_reads_and_writes_pipes_alone(run_dir, translator):
     done = start(
         *("-m", "keras_transformer", "translate", "--run-dir", run_dir),

@@ -143,6 +143,7 @@ def simple(model, source, limits, beam_size, **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -198,6 +199,7 @@ def test_nothing_written_in_place_is_left_for_the_next_run(model):
     np.testing.assert_array_equal(first.ids, eager.ids)
 
 
+@pytest.mark.slow
 def test_a_saved_model_in_a_session_writes_in_place_too(model, tmp_path):
     archive = keras.export.ExportArchive()
     archive.track(model)

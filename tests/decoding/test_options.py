@@ -186,9 +186,13 @@ def test_a_score_is_that_of_the_whole_translation_under_every_option(
 ):
     tokenizer = fond_of_unknown.tokenizer
     source = tokenizer.tokenize(["the dog", "die grüne Wiese"]).to_tensor()
-    prefix = fond_of_unknown.prefix_ids(["Hund und", ""]) if begins else None
+    prefix = (
+        fond_of_unknown.text_model.prefix_ids(["Hund und", ""])
+        if begins
+        else None
+    )
 
-    found = fond_of_unknown.search_ids(
+    found = text_model.search_ids(
         source, options, prefix=prefix, seeds=tf.constant([[3, 1], [3, 2]])
     )
 
@@ -209,6 +213,7 @@ def test_a_score_is_that_of_the_whole_translation_under_every_option(
             assert len(set(grams)) == len(grams)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [None, SAMPLING])
 def test_a_translation_begins_with_its_prefix(sampling):
     translator = toy.translator()

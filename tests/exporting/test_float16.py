@@ -98,6 +98,7 @@ def test_the_norm_is_that_of_the_unscaled_gradient_while_the_scale_grows():
     np.testing.assert_allclose(norms[:11], norms[11:], rtol=0.05)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_holds_the_scale(tmp_path):
     model = train_scaled.make_model(1, start=2.0**30)
     data = train_scaled.data()

@@ -13,6 +13,8 @@ from keras_transformer.exporting.half import HalfWeights
 from keras_transformer.model import Transformer
 from keras_transformer.translation.translator import SearchOptions, Translator
 
+pytestmark = pytest.mark.slow
+
 GREEDY = SearchOptions(
     beam_size=1, n_best=1, length_penalty=0.0, max_source_length=31
 )

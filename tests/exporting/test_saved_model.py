@@ -108,6 +108,7 @@ def test_nothing_in_the_graph_calls_python(exported):
     assert not [name for name in operations if re.search("Py|Numpy", name)]
 
 
+@pytest.mark.slow
 def test_the_best_translation_is_that_of_the_translator(
     served, small_translator
 ):
@@ -131,6 +132,7 @@ def test_the_best_translation_is_that_of_the_translator(
     np.testing.assert_array_equal(found["truncated"], is_long)
 
 
+@pytest.mark.slow
 def test_the_n_best_are_those_of_the_translator(served, small_translator):
     expected = small_translator.translate(
         TEXTS, beam_size=5, length_penalty=0.9, n_best=3, max_source_length=11
@@ -229,6 +231,7 @@ def files_of_at_most(num_bytes):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_nothing_half_written(small_translator, tmp_path):
     output = tmp_path / "exported"
 
@@ -251,6 +254,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(
         serving.export(small_translator, tmp_path / "file" / "exported")
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_path_and_nothing_else(
     small_run, tmp_path, capfd
 ):

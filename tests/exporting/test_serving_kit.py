@@ -145,6 +145,7 @@ def test_texts_of_the_warm_up_are_not_cut_by_default(small_translator):
     assert longest.row_lengths()[0] <= 2 * 256
 
 
+@pytest.mark.slow
 def test_a_later_version_adapts_to_the_files_that_are_there(
     small_translator, tmp_path
 ):
@@ -225,6 +226,7 @@ def test_a_batching_file_without_a_size_is_refused(tmp_path):
         ServingKit.plan(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_command_passes_name_and_size_on(small_run, tmp_path, capsys):
     code = main(
         [

@@ -54,6 +54,7 @@ def test_averaging_nothing_is_an_error(run_dir):
         averaging.load_model(run_dir, average=0)
 
 
+@pytest.mark.slow
 def test_a_run_with_a_moving_average_is_loaded_with_that(tmp_path, caplog):
     write_run(tmp_path, ema=0.9)
     with caplog.at_level(logging.INFO):
@@ -68,6 +69,7 @@ def test_a_run_with_a_moving_average_is_loaded_with_that(tmp_path, caplog):
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_an_average_that_is_asked_for_is_one_of_checkpoints(tmp_path):
     write_run(tmp_path, ema=0.9)
     model = averaging.load_model(tmp_path, average=2)

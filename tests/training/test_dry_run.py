@@ -50,10 +50,10 @@ def dry(corpus, tmp_path_factory):
 
 def test_a_dry_run_tells_size_tokens_memory_and_time(dry):
     output, _ = dry
-    # demo: N 2, d_model 128, d_ff 256, h 4, d_k and d_v 32.
+    # As toy_training.py says: d_k and d_v are 34 / 2.
     vocabulary = int(figure(output, "vocabulary"))
     assert 260 < vocabulary <= 300
-    count = paper.parameter_count(vocabulary, 2, 128, 256, 4, 32, 32)
+    count = paper.parameter_count(vocabulary, 1, 34, 67, 2, 17, 17)
     assert figure(output, "parameters") == count
     assert 100 < figure(output, "source tokens") <= 256
     assert 100 < figure(output, "target tokens") <= 256

@@ -129,6 +129,7 @@ def test_batches_of_none_one_and_a_thousand(served):
     suppress_health_check=[HealthCheck.too_slow],
 )
 @given(texts=st.lists(any_text, max_size=5), data=st.data())
+@pytest.mark.slow
 def test_any_bytes_are_answered_and_alone_as_in_company(served, texts, data):
     signature = data.draw(st.sampled_from(sorted(served.signatures)))
     together = served.everywhere(signature, texts)

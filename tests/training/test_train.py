@@ -112,6 +112,7 @@ def test_a_signal_writes_a_checkpoint_and_says_how_to_go_on(
     assert last.name > "step-000000007"
 
 
+@pytest.mark.slow
 def test_time_ends_a_run_too(corpus, tmp_path, caplog):
     argv = arguments(corpus, tmp_path / "run", "--steps", "100000")
     assert run(*argv, "--minutes", "0.05") == 0
@@ -288,6 +289,7 @@ def test_a_full_disk_is_one_sentence(corpus, tmp_path, capsys, monkeypatch):
     assert checkpoints.list_checkpoints(tmp_path / "run") == []
 
 
+@pytest.mark.slow
 def test_a_run_and_its_corpus_may_be_moved(corpus, tmp_path, caplog):
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
@@ -303,6 +305,7 @@ def test_a_run_and_its_corpus_may_be_moved(corpus, tmp_path, caplog):
     assert RunConfig.load(there / "run").corpus == str(there / "text")
 
 
+@pytest.mark.slow
 def test_a_text_that_was_changed_is_refused_and_nothing_is_touched(
     corpus, tmp_path, capsys
 ):
@@ -322,6 +325,7 @@ def test_a_text_that_was_changed_is_refused_and_nothing_is_touched(
     assert after == before
 
 
+@pytest.mark.slow
 def test_a_run_of_before_there_were_fingerprints_goes_on(
     corpus, finished, tmp_path
 ):
@@ -337,6 +341,7 @@ def test_a_run_of_before_there_were_fingerprints_goes_on(
     )
 
 
+@pytest.mark.slow
 def test_a_training_ends_when_its_target_is_reached(corpus, tmp_path, caplog):
     more = ["--target-bleu", "0", "--validation-steps", "4"]
     argv = arguments(corpus, tmp_path / "run", *more)
@@ -349,6 +354,7 @@ def test_a_training_ends_when_its_target_is_reached(corpus, tmp_path, caplog):
     assert "is finished: 4 updates" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_budget_below_a_pair_promises_nothing_else(corpus, tmp_path, caplog):
     argv = arguments(corpus, tmp_path / "run", "--steps", "1")
     argv[argv.index("--batch-tokens") + 1] = "5"

@@ -25,6 +25,7 @@ from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.history import read_history
 from keras_transformer.training import cluster, workers
 from keras_transformer.training.cluster import Cluster
+from keras_transformer.training.session import Session
 
 ROOT = pathlib.Path(__file__).parents[2]
 HERE = ["h1:1", "h2:2", "h3:3"]
@@ -105,8 +106,8 @@ def test_workers_without_tf_config_are_one_sentence(monkeypatch):
 
 
 def test_an_unknown_strategy_is_refused_by_name():
-    with pytest.raises(UserError, match="mirrored, multiworker, received tpu"):
-        workers.make_strategy("tpu")
+    with pytest.raises(UserError, match="mirrored, multiworker; received tpu"):
+        Session(strategy="tpu").check()
 
 
 def test_the_command_line_refuses_before_it_waits(

@@ -143,6 +143,7 @@ def test_a_source_that_is_cut_is_aligned_as_far_as_it_was_read(
     assert pair[0] < 4 and pair[1] == 0
 
 
+@pytest.mark.slow
 def test_words_of_a_learnt_toy_align_with_their_translations():
     translator = toy.translator()
     sources, targets = toy.corpus()["test"]
@@ -178,6 +179,7 @@ def test_as_many_sources_as_targets_are_needed(small_translator):
         small_translator.attention(["a", "b"], ["c"])
 
 
+@pytest.mark.slow
 def test_the_export_tells_what_its_translations_look_at(
     served, small_translator
 ):

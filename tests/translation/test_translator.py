@@ -151,6 +151,7 @@ def test_a_translation_is_at_most_fifty_tokens_longer_than_its_source(
     np.testing.assert_array_equal(lengths[:, 0], source_lengths + 50)
 
 
+@pytest.mark.slow
 def test_translations_come_back_in_order_whatever_the_batches(translator):
     together = translator.translate(SOURCES, batch_tokens=100_000)
 
