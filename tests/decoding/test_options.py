@@ -184,20 +184,17 @@ def test_the_unknown_piece_is_written_only_where_it_may(
 def test_a_score_is_that_of_the_whole_translation_under_every_option(
     fond_of_unknown, options, begins
 ):
-    tokenizer = fond_of_unknown.tokenizer
+    text_model = fond_of_unknown.text_model
+    tokenizer = text_model.tokenizer
     source = tokenizer.tokenize(["the dog", "die grüne Wiese"]).to_tensor()
-    prefix = (
-        fond_of_unknown.text_model.prefix_ids(["Hund und", ""])
-        if begins
-        else None
-    )
+    prefix = text_model.prefix_ids(["Hund und", ""]) if begins else None
 
     found = text_model.search_ids(
         source, options, prefix=prefix, seeds=tf.constant([[3, 1], [3, 2]])
     )
 
     for n in range(options.n_best):
-        scores, lengths = fond_of_unknown.score_ids(
+        scores, lengths = text_model.score_ids(
             source, found.ids[:, n], options.length_penalty
         )
         np.testing.assert_allclose(found.scores[:, n], scores, rtol=1e-4)
