@@ -9,9 +9,9 @@ from run_config import make_run
 from keras_transformer import config
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.runs import checkpoints
-from keras_transformer.runs.averaging import MovingAverage
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.training.exact_step import ExactTransformer
+from keras_transformer.training.moving_average import MovingAverage
 
 MODEL = config.ModelConfig(
     vocab_size=23,

@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.losses import SmoothedCrossEntropy
-from keras_transformer.runs.averaging import MovingAverage
 from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training.exact_step import ExactTransformer
+from keras_transformer.training.moving_average import MovingAverage
 
 VOCAB = 29
 STEPS = 59

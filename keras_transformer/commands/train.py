@@ -7,7 +7,7 @@ from typing import Any
 
 from keras_transformer.commands import command_line
 from keras_transformer.config import PRESETS, UserError
-from keras_transformer.runs.run_config import POSITIONS
+from keras_transformer.runs.checks import POSITIONS
 from keras_transformer.training.request import request
 from keras_transformer.training.session import STRATEGIES, XLA, Session
 

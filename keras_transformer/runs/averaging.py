@@ -1,16 +1,13 @@
-"""The weights that a run ends with: averages over checkpoints or updates."""
+"""The weights that a run ends with: averages of checkpoints (section 6.1)."""
 
-import contextlib
 import dataclasses
 import logging
 import os
 import pathlib
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from keras_transformer.config import UserError
 from keras_transformer.model import Transformer
@@ -25,78 +22,6 @@ from keras_transformer.runs.result import final_result
 from keras_transformer.runs.run_config import RunConfig
 
 logger = logging.getLogger("keras_transformer")
-
-
-class MovingAverage(keras.callbacks.Callback):
-    """Keeps a mean of the weights after every update, the newest first.
-
-    After t updates, weights w_i have a share proportional to ema^(t - i): the
-    random start has none. What `LossScaleOptimizer` skips is no update.
-
-    Make it in the strategy's scope; each replica then keeps its own copy, and
-    no replica waits for another.
-
-    Args:
-        model: A compiled model, all of whose weights are trained.
-        ema: Factor by which a share falls with every update, in (0, 1).
-
-    Attributes:
-        variables: The mean of each of `model.trainable_variables`.
-    """
-
-    def __init__(self, model: keras.Model, ema: float) -> None:
-        super().__init__()
-        self.ema = ema
-        self.variables = [
-            keras.Variable(weight.numpy(), trainable=False)
-            for weight in model.trainable_variables
-        ]
-        self.updates = tf.Variable(0, trainable=False, dtype=tf.int64)
-        self.graph = tf.function(self.update)
-
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # Of a checkpoint, perhaps; it was written after both.
-        self.updates.assign(self.model.optimizer.iterations)
-
-    def on_train_batch_end(
-        self, batch: int, logs: dict[str, Any] | None = None
-    ) -> None:
-        self.graph()
-
-    def update(self) -> None:
-        updates = tf.convert_to_tensor(self.model.optimizer.iterations)
-        ema = tf.constant(self.ema, tf.float64)
-        share = (1 - ema) / (1 - ema ** tf.cast(updates, tf.float64))
-        share = tf.where(updates > self.updates, share, 0.0)
-        strategy = self.model.distribute_strategy
-        for average, weight in zip(
-            self.variables, self.model.trainable_variables, strict=True
-        ):
-            strategy.extended.update(
-                average.value,
-                _move,
-                args=(weight.value, tf.cast(share, average.dtype)),
-                group=False,
-            )
-        self.updates.assign(updates)
-
-    @contextlib.contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Lend the model the averages, as for a validation."""
-        weights = self.model.trainable_variables
-        trained = [weight.numpy() for weight in weights]
-        for weight, average in zip(weights, self.variables, strict=True):
-            weight.assign(average.numpy())
-        try:
-            yield
-        finally:
-            for weight, value in zip(weights, trained, strict=True):
-                weight.assign(value)
-
-
-def _move(average: tf.Variable, weight: tf.Tensor, share: tf.Tensor) -> None:
-    # Exactly `weight` where the share is 1, exactly `average` where it is 0.
-    average.assign((1 - share) * average + share * weight)
 
 
 def load_model(

@@ -12,35 +12,12 @@ from typing import Any, TypeVar
 
 from keras_transformer import config, files
 from keras_transformer.config import (
-    PRECISIONS,
     ModelConfig,
     TrainingConfig,
     UserError,
 )
+from keras_transformer.runs.checks import check_settings, check_sides
 from keras_transformer.runs.layout import CONFIG_FILE
-
-_POSITIVE = (
-    "steps",
-    "batch_tokens",
-    "max_length",
-    "warmup_steps",
-    "learning_rate_scale",
-    "average",
-    "checkpoint_minutes",
-    "checkpoint_steps",
-    "keep_checkpoints",
-    "validation_steps",
-)
-_SIZES = (
-    "num_layers",
-    "d_model",
-    "num_heads",
-    "key_dim",
-    "value_dim",
-    "ffn_dim",
-    "max_positions",
-)
-POSITIONS = ("sinusoidal", "learned")
 
 Part = TypeVar("Part", ModelConfig, TrainingConfig)
 
@@ -157,70 +134,9 @@ class RunConfig:
 
     def check(self) -> None:
         """Raise a `UserError` for the first setting that makes no sense."""
-        if self.source_lang == self.target_lang:
-            raise UserError(
-                f"Expected two languages, received {self.source_lang} for "
-                "both sides; change --source-lang or --target-lang."
-            )
-        if self.train_split == self.validation_split:
-            raise UserError(
-                f"Expected two splits, received {self.train_split} for "
-                "training and validation; change --train-split or "
-                "--validation-split."
-            )
-        model, training = self.model, self.training
-        for name, value, good, wanted in (
-            ("dropout", model.dropout, 0 <= model.dropout < 1, "in [0, 1)"),
-            (
-                "d-model",
-                model.d_model,
-                model.d_model % 2 == 0,
-                "even, since sines and cosines come in pairs",
-            ),
-            (
-                "positions",
-                model.positions,
-                model.positions in POSITIONS,
-                f"one of {', '.join(POSITIONS)}",
-            ),
-            (
-                "label-smoothing",
-                training.label_smoothing,
-                0 <= training.label_smoothing < 1,
-                "in [0, 1)",
-            ),
-            (
-                "ema",
-                training.ema,
-                training.ema is None or 0 < training.ema < 1,
-                "in (0, 1)",
-            ),
-            ("seed", training.seed, 0 <= training.seed < 2**32, "in [0, 2^32)"),
-            (
-                "precision",
-                training.precision,
-                training.precision in PRECISIONS,
-                f"one of {', '.join(PRECISIONS)}",
-            ),
-        ):
-            if not good:
-                raise UserError(
-                    f"Expected --{name} {wanted}, received {value}."
-                )
-        for part, names in ((model, _SIZES), (training, _POSITIVE)):
-            for name in names:
-                value = getattr(part, name)
-                if value is not None and not value > 0:
-                    raise UserError(
-                        f"Expected --{name.replace('_', '-')} above 0, "
-                        f"received {value}."
-                    )
-        if training.keep_checkpoints < training.average:
-            raise UserError(
-                f"Expected --keep-checkpoints of at least {training.average}, "
-                "the --average at the end, received "
-                f"{training.keep_checkpoints}."
-            )
+        languages = (self.source_lang, self.target_lang)
+        check_sides(languages, self.train_split, self.validation_split)
+        check_settings(self.model, self.training)
 
     def resume(
         self,

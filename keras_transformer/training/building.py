@@ -14,12 +14,12 @@ import tensorflow as tf
 from keras_transformer.config import UserError
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.runs import averaging, checkpoints
-from keras_transformer.runs.averaging import MovingAverage
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training import workers
 from keras_transformer.training.exact_step import ExactTransformer
+from keras_transformer.training.moving_average import MovingAverage
 from keras_transformer.training.optimizers import Adam
 from keras_transformer.training.session import XLA, Session
 

@@ -8,7 +8,6 @@ from typing import Any
 from keras_transformer.data import batching
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import checkpoints
-from keras_transformer.runs.averaging import MovingAverage
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
 from keras_transformer.runs.run_config import RunConfig
@@ -17,6 +16,7 @@ from keras_transformer.training.compilations import Compilations
 from keras_transformer.training.display import TrainingDisplay
 from keras_transformer.training.exact_step import ExactTransformer
 from keras_transformer.training.guard import StopOnNonFinite
+from keras_transformer.training.moving_average import MovingAverage
 from keras_transformer.training.session import Session
 from keras_transformer.training.validation import Validation, Validator
 

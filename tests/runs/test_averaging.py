@@ -9,7 +9,7 @@ from tiny_run import make_model, train, write_run
 
 from keras_transformer.config import UserError
 from keras_transformer.runs import averaging, checkpoints
-from keras_transformer.runs.averaging import MovingAverage
+from keras_transformer.training.moving_average import MovingAverage
 
 
 @pytest.fixture

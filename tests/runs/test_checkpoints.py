@@ -9,8 +9,8 @@ from tiny_run import make_model, train, write_run
 from keras_transformer import files
 from keras_transformer.config import UserError
 from keras_transformer.runs import checkpoints
-from keras_transformer.runs.averaging import MovingAverage
 from keras_transformer.runs.checkpoints import Progress
+from keras_transformer.training.moving_average import MovingAverage
 
 
 def everything(model):

@@ -1,0 +1,111 @@
+"""Which settings of a run make sense, and what to say of those that do not."""
+
+from keras_transformer.config import (
+    PRECISIONS,
+    ModelConfig,
+    TrainingConfig,
+    UserError,
+)
+
+POSITIONS = ("sinusoidal", "learned")
+_POSITIVE = (
+    "steps",
+    "batch_tokens",
+    "max_length",
+    "warmup_steps",
+    "learning_rate_scale",
+    "average",
+    "checkpoint_minutes",
+    "checkpoint_steps",
+    "keep_checkpoints",
+    "validation_steps",
+)
+_SIZES = (
+    "num_layers",
+    "d_model",
+    "num_heads",
+    "key_dim",
+    "value_dim",
+    "ffn_dim",
+    "max_positions",
+)
+
+
+def check_sides(
+    languages: tuple[str, str], train_split: str, validation_split: str
+) -> None:
+    """Refuse one language for both sides, and one split for both uses.
+
+    Raises:
+        UserError: If they are alike.
+    """
+    if languages[0] == languages[1]:
+        raise UserError(
+            f"Expected two languages, received {languages[0]} for both sides; "
+            "change --source-lang or --target-lang."
+        )
+    if train_split == validation_split:
+        raise UserError(
+            f"Expected two splits, received {train_split} for training and "
+            "validation; change --train-split or --validation-split."
+        )
+
+
+def check_settings(model: ModelConfig, training: TrainingConfig) -> None:
+    """Refuse numbers that make no sense.
+
+    Raises:
+        UserError: For the first of them, by the name of its flag.
+    """
+    for name, value, good, wanted in (
+        ("dropout", model.dropout, 0 <= model.dropout < 1, "in [0, 1)"),
+        (
+            "d-model",
+            model.d_model,
+            model.d_model % 2 == 0,
+            "even, since sines and cosines come in pairs",
+        ),
+        (
+            "positions",
+            model.positions,
+            model.positions in POSITIONS,
+            f"one of {', '.join(POSITIONS)}",
+        ),
+        (
+            "label-smoothing",
+            training.label_smoothing,
+            0 <= training.label_smoothing < 1,
+            "in [0, 1)",
+        ),
+        (
+            "ema",
+            training.ema,
+            training.ema is None or 0 < training.ema < 1,
+            "in (0, 1)",
+        ),
+        ("seed", training.seed, 0 <= training.seed < 2**32, "in [0, 2^32)"),
+        (
+            "precision",
+            training.precision,
+            training.precision in PRECISIONS,
+            f"one of {', '.join(PRECISIONS)}",
+        ),
+    ):
+        if not good:
+            raise UserError(f"Expected --{name} {wanted}, received {value}.")
+    _check_positive(model, training)
+    if training.keep_checkpoints < training.average:
+        raise UserError(
+            f"Expected --keep-checkpoints of at least {training.average}, the "
+            f"--average at the end, received {training.keep_checkpoints}."
+        )
+
+
+def _check_positive(model: ModelConfig, training: TrainingConfig) -> None:
+    for name in (*_SIZES, *_POSITIVE):
+        value = getattr(model if name in _SIZES else training, name)
+        if value is not None and not value > 0:
+            raise UserError(
+                f"Expected --{name.replace('_', '-')} above 0, received "
+                f"{value}."
+            )
