@@ -401,3 +401,30 @@ def test_what_can_be_seen_to_be_wrong_is_told_without_tensorflow(tmp_path):
     )
     assert done.stderr.count("error: ") == 4
     assert not {"keras", "tensorflow", "numpy"} & set(done.stdout.split())
+
+
+INTERRUPTED = """
+import os, signal, sys
+from keras_transformer.__main__ import main
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "tensorflow.python.ops":  # In the middle of it.
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+sys.exit(main(["train", "--corpus", sys.argv[1], "--run-dir", sys.argv[2]]))
+"""
+
+
+def test_a_ctrl_c_while_tensorflow_is_imported_prints_no_traceback(
+    corpus, tmp_path
+):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, corpus, tmp_path / "run"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 130
+    assert done.stderr == "interrupted\n"
