@@ -1,0 +1,44 @@
+"""The moving average of the weights: its shares, and lending it."""
+
+import keras
+import numpy as np
+import pytest
+from tiny_run import make_model, train
+
+from keras_transformer.training.moving_average import MovingAverage
+
+
+def test_shares_of_the_moving_average_fall_by_its_factor():
+    model = make_model(seed=1)
+    average = MovingAverage(model, 0.7)
+    trained = []
+    keep = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: trained.append(
+            model.get_weights()
+        )
+    )
+    train(model, steps=5, callbacks=[average, keep])
+    # The weights before the first update have no share.
+    shares = np.array([0.7**4, 0.7**3, 0.7**2, 0.7, 1.0])
+    shares /= shares.sum()
+    for i, variable in enumerate(average.variables):
+        steps = np.stack([weights[i] for weights in trained])
+        expected = np.tensordot(shares, steps.astype("float64"), 1)
+        np.testing.assert_allclose(variable, expected, atol=1e-6)
+    moved = trained[-1][0] - average.variables[0].numpy()
+    assert np.abs(moved).max() > 1e-3
+
+
+def test_the_moving_average_is_lent_and_the_weights_come_back():
+    model = make_model(seed=1)
+    average = MovingAverage(make_model(seed=2), 0.7)
+    average.set_model(model)
+    before = model.get_weights()
+    with pytest.raises(KeyboardInterrupt), average.in_use():
+        for a, b in zip(
+            model.get_weights(), make_model(seed=2).get_weights(), strict=True
+        ):
+            np.testing.assert_array_equal(a, b)
+        raise KeyboardInterrupt
+    for a, b in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(a, b)
