@@ -10,9 +10,10 @@ Axes: B batch, T query length, S key length.
 from keras import ops
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.keras_internals import Tensor
 
 
-def padding_mask(ids):
+def padding_mask(ids: Tensor) -> Tensor:
     """Let every query see the keys that are not padding.
 
     Args:
@@ -24,7 +25,7 @@ def padding_mask(ids):
     return ops.not_equal(ids, PAD_ID)[:, None, None, :]
 
 
-def causal_mask(length):
+def causal_mask(length: int | Tensor) -> Tensor:
     """Let position i see the positions up to i.
 
     Args:
@@ -37,7 +38,7 @@ def causal_mask(length):
     return (positions[:, None] >= positions[None, :])[None, None]
 
 
-def target_mask(target_in):
+def target_mask(target_in: Tensor) -> Tensor:
     """Combine the padding and the causal mask of a decoder's input.
 
     Args:

@@ -6,7 +6,7 @@ Axes: B batch, T length, D model width.
 import keras
 from keras import ops
 
-from keras_transformer.layers.attention import leading_axes
+from keras_transformer.layers.dot_product import leading_axes
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -15,7 +15,7 @@ class FeedForward(keras.layers.Layer):
 
     A ReLU layer widens each position to `ffn_dim`, a linear layer brings it
     back. Dropout, residual and normalisation belong to the layer that calls
-    this one. Masking: positions do not mix, so there is nothing to mask.
+    this one. Masking: positions do not mix, so Keras's mask passes unchanged.
 
     Args:
         ffn_dim: Inner width, the paper's d_ff. At least 1.
@@ -41,6 +41,7 @@ class FeedForward(keras.layers.Layer):
                 f"`ffn_dim` must be at least 1. Received: ffn_dim={ffn_dim}"
             )
         self.ffn_dim = ffn_dim
+        self.supports_masking = True
 
     def build(self, input_shape):
         self.widen = keras.layers.Dense(
@@ -57,8 +58,7 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, inputs):
         # Of rank 2: `Dense` surrounds a product of rank 3 by operations on
-        # shapes and leaves bias and ReLU to further passes, 90 operations more
-        # in a decoding step of `base`.
+        # shapes and leaves bias and ReLU to further passes.
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
         rows = self.narrow(self.widen(rows))
         return ops.reshape(rows, (*leading_axes(inputs), inputs.shape[-1]))

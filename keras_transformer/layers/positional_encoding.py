@@ -7,8 +7,12 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.keras_internals import Tensor
 
-def positional_encoding(length, d_model: int, start=0):
+
+def positional_encoding(
+    length: int | Tensor, d_model: int, start: int | Tensor = 0
+) -> Tensor:
     """Interleaved sinusoids, always in float32.
 
     `PE(pos, 2i) = sin(pos / 10000**(2i / d_model))` and `PE(pos, 2i + 1)` is
@@ -37,6 +41,8 @@ def positional_encoding(length, d_model: int, start=0):
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class PositionalEncoding(keras.layers.Layer):
     """Adds to every position a vector that tells where it is.
+
+    Masking: Keras's mask passes through unchanged.
 
     Args:
         positions: `"sinusoidal"` or `"learned"`.
@@ -76,6 +82,7 @@ class PositionalEncoding(keras.layers.Layer):
                 "`max_positions` must be at least 1. Received: "
                 f"max_positions={max_positions}"
             )
+        self.supports_masking = True
         self.positions = positions
         self.max_positions = max_positions
 

@@ -3,6 +3,8 @@
 import keras
 import tensorflow as tf
 
+from keras_transformer import keras_internals
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Adam(keras.optimizers.Adam):
@@ -33,12 +35,12 @@ class Adam(keras.optimizers.Adam):
             raise ValueError("`amsgrad` has no fused kernel. Received: True")
 
     def update_step(self, gradient, variable, learning_rate):
-        index = self._get_variable_index(variable)
+        mean, square = keras_internals.adam_slots(self, variable)
         step = tf.cast(self.iterations + 1, variable.dtype)
         tf.raw_ops.ResourceApplyAdam(
             var=_handle(variable),
-            m=_handle(self._momentums[index]),
-            v=_handle(self._velocities[index]),
+            m=_handle(mean),
+            v=_handle(square),
             beta1_power=tf.pow(tf.cast(self.beta_1, variable.dtype), step),
             beta2_power=tf.pow(tf.cast(self.beta_2, variable.dtype), step),
             lr=tf.cast(learning_rate, variable.dtype),

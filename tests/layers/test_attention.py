@@ -8,7 +8,7 @@ from keras_transformer.layers import (
     MultiHeadAttention,
     scaled_dot_product_attention,
 )
-from keras_transformer.layers.attention import swap_heads_as_integers
+from keras_transformer.layers.dot_product import swap_heads_as_integers
 
 # B 2, T 4, S 6, D 10, H 3, K 5, U 7.
 RANDOM = np.random.default_rng(0)
@@ -156,7 +156,9 @@ def test_memory_may_be_wider_than_the_query():
 def test_asking_for_weights_changes_neither_output_nor_mask(attention):
     output, weights = attention.call_with_weights(QUERY, MEMORY, MASK)
 
-    np.testing.assert_array_equal(output, attention(QUERY, MEMORY, MASK))
+    np.testing.assert_array_equal(
+        output, attention(QUERY, MEMORY, attention_mask=MASK)
+    )
     assert weights.shape == (2, 3, 4, 6)
     np.testing.assert_allclose(np.sum(weights, axis=-1), 1.0, rtol=1e-6)
     hidden = np.broadcast_to(~MASK, weights.shape)
@@ -176,7 +178,9 @@ def test_keys_and_values_projected_once_serve_every_query(attention):
 
     output, _ = attention.attend(QUERY, keys, values, MASK)
 
-    np.testing.assert_array_equal(output, attention(QUERY, MEMORY, MASK))
+    np.testing.assert_array_equal(
+        output, attention(QUERY, MEMORY, attention_mask=MASK)
+    )
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
