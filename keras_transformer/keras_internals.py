@@ -58,6 +58,15 @@ def seed_generators(model: keras.Model) -> list[keras.random.SeedGenerator]:
     ]
 
 
+def strategy_of_optimizer(optimizer: keras.optimizers.Optimizer) -> Any:
+    """The TensorFlow strategy in whose scope an optimizer was made.
+
+    It updates variables of that strategy alone, and fails in the first step
+    with a message about mixed strategies.
+    """
+    return optimizer._distribution_strategy
+
+
 @contextlib.contextmanager
 def summed_gradients(optimizer: keras.optimizers.Optimizer) -> Iterator[None]:
     """Let `apply_gradients` take gradients that are summed over replicas.

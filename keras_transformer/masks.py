@@ -7,6 +7,7 @@ minus infinity.
 Axes: B batch, T query length, S key length.
 """
 
+import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
@@ -47,5 +48,10 @@ def target_mask(target_in: Tensor) -> Tensor:
     Returns:
         Boolean tensor `(B, 1, T, T)`.
     """
-    causal = causal_mask(ops.shape(target_in)[1])
+    if isinstance(target_in, keras.KerasTensor):
+        # Of a functional model, whose lengths are not known.
+        positions = ops.cumsum(ops.ones_like(target_in), axis=1)
+        causal = (positions[:, :, None] >= positions[:, None, :])[:, None]
+    else:
+        causal = causal_mask(ops.shape(target_in)[1])
     return ops.logical_and(causal, padding_mask(target_in))

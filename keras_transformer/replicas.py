@@ -40,14 +40,16 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
         Raises:
             ValueError: If the strategy cannot train so.
         """
-        strategy = strategy_of(self)
         self._is_built_on_data = False
         self._part_seeds = None
-        if strategy is None:
+        if keras.backend.backend() != "tensorflow":
             return super().compile(*args, **kwargs)
-        with strategy.scope():
+        # What Keras makes of names has to be made in the scope.
+        with self.distribute_strategy.scope():
             super().compile(*args, **kwargs)
-            _check_trainable(self, strategy)
+            _check_optimizer(self)
+            if strategy_of(self) is not None:
+                _check_replicated_step(self)
 
     def compile_from_config(self, config):
         # Keras's own leaves a model whose `compile` is overridden uncompiled.
@@ -120,6 +122,14 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
             loss * replicas, sample_weight=tf.shape(tf.nest.flatten(x)[0])[0]
         )
         return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def predict_on_batch(self, x):
+        outputs = super().predict_on_batch(x)
+        if strategy_of(self) is None:
+            return outputs
+        # Every replica predicts the whole batch.
+        rows = len(keras.tree.flatten(x)[0])
+        return keras.tree.map_structure(lambda all: all[:rows], outputs)
 
     def part_seeds(self) -> None:
         """Give every replica dropout masks of its own, whatever it resumes."""
@@ -222,11 +232,25 @@ def _replica_context():
     return context if context and context.num_replicas_in_sync > 1 else None
 
 
-def _check_trainable(model, strategy):
-    """Refuse, in its scope, what would fail in the first step."""
+def _check_optimizer(model):
+    """Refuse an optimizer whose variables would lie elsewhere."""
+    if model.optimizer is None:
+        return
+    made_in = keras_internals.strategy_of_optimizer(model.optimizer)
+    if made_in is not model.distribute_strategy:
+        raise ValueError(
+            "`optimizer` must be made in the scope of the strategy that the "
+            "model was made in: `with strategy.scope(): ...`. Received: a "
+            f"model of {type(model.distribute_strategy).__name__}, an "
+            f"optimizer of {type(made_in).__name__}"
+        )
+
+
+def _check_replicated_step(model):
+    """Refuse, in the strategy's scope, what would fail in the first step."""
     import tensorflow as tf
 
-    name = type(strategy).__name__
+    name = type(model.distribute_strategy).__name__
     if model.jit_compile:
         raise ValueError(
             f"`jit_compile` must be False under {name}, whose step XLA cannot "
@@ -274,17 +298,24 @@ def _step_function(model, strategy, step) -> Callable:
             for function in (one_step, next_step)
         )
 
-    def steps(iterator):
-        def take():
-            if hasattr(iterator, "get_next"):
-                return next_step(iterator)
-            return one_step(next(iterator))
+    ended = []  # The iterator that gave fewer steps than one call takes.
 
-        logs = take()
-        for _ in range(model.steps_per_execution - 1):
+    def steps(iterator):
+        if model.steps_per_execution == 1 and hasattr(iterator, "get_next"):
+            return next_step(iterator)
+        if iterator in ended:
+            # A distributed one would begin again.
+            ended.clear()
+            raise StopIteration
+        logs = None
+        for _ in range(model.steps_per_execution):
             try:
-                logs = take()
-            except (StopIteration, tf.errors.OutOfRangeError):
+                # Not in one graph, where an end would count as an update.
+                logs = one_step(next(iterator))
+            except StopIteration:
+                if logs is None:
+                    raise
+                ended[:] = [iterator]
                 break
         return logs
 

@@ -15,6 +15,7 @@ import keras
 from keras_transformer.keras_internals import Tensor, implicit_mask
 from keras_transformer.layers.attention_masks import (
     all_of,
+    causal_mask,
     mask_of_heads,
     mask_of_keys,
     mask_of_memory,
@@ -49,8 +50,7 @@ class DecoderLayer(keras.layers.Layer):
         inputs: Float tensor `(B, T, D)`.
         memory: Float tensor `(B, S, D)`, the encoder's output.
         self_mask: Boolean tensor `(B, T, T)`, or broadcastable to
-            `(B, H, T, T)`; `True` = may attend. Causal masking is the caller's
-            to pass, such as `masks.causal_mask(T)`.
+            `(B, H, T, T)`; `True` = may attend.
         memory_mask: Boolean tensor `(B, S)`, `(B, T, S)` or `(B, H, T, S)`,
             broadcastable. The mask that Keras has attached to the memory
             counts besides.
@@ -58,6 +58,8 @@ class DecoderLayer(keras.layers.Layer):
         inputs_mask: Boolean tensor `(B, T)`, `True` = may be attended to; not
             given, the one that Keras has attached to the inputs, which goes on
             with the output.
+        use_causal_mask: Whether position i sees no position beyond i. Not
+            given, that is for `self_mask` to say.
 
     Returns:
         Float tensor `(B, T, D)` in the layer's compute dtype.
@@ -117,10 +119,15 @@ class DecoderLayer(keras.layers.Layer):
         memory_mask=None,
         training=False,
         inputs_mask=None,
+        use_causal_mask=False,
     ):
         if inputs_mask is None:
             inputs_mask = implicit_mask(inputs)
-        self_mask = all_of(mask_of_heads(self_mask), mask_of_keys(inputs_mask))
+        self_mask = all_of(
+            mask_of_heads(self_mask),
+            mask_of_keys(inputs_mask),
+            causal_mask(inputs, inputs) if use_causal_mask else None,
+        )
         of_memory = implicit_mask(memory)
         if of_memory is memory_mask:  # Keras has passed it.
             of_memory = None
@@ -225,6 +232,7 @@ class Decoder(keras.layers.Layer):
         memory_mask: Boolean tensor `(B, S)`, `(B, T, S)` or `(B, H, T, S)`.
         training: Whether dropout is on.
         inputs_mask: Boolean tensor `(B, T)`.
+        use_causal_mask: Whether position i sees no position beyond i.
 
     Returns:
         Float tensor `(B, T, D)`.
@@ -268,6 +276,7 @@ class Decoder(keras.layers.Layer):
         memory_mask=None,
         training=False,
         inputs_mask=None,
+        use_causal_mask=False,
     ):
         for layer in self.layers:
             inputs = layer(
@@ -277,6 +286,7 @@ class Decoder(keras.layers.Layer):
                 memory_mask=memory_mask,
                 training=training,
                 inputs_mask=inputs_mask,
+                use_causal_mask=use_causal_mask,
             )
         return inputs
 
