@@ -97,7 +97,10 @@ def adam_slots(optimizer: keras.optimizers.Adam, variable: Any) -> tuple:
 def implicit_mask(tensor: Tensor) -> Tensor | None:
     """The mask `(B, T)` that Keras has attached to a tensor, or `None`.
 
-    A layer with several tensors gets some of their masks as arguments, one
-    with a single tensor gets it as `mask`, and none says which were meant.
+    Keras passes it to `call` only where that has no other tensor argument, or
+    one of the right name. The attribute `_keras_mask` will not do: not every
+    backend's tensors take one.
     """
-    return getattr(tensor, "_keras_mask", None)
+    from keras.src import backend
+
+    return backend.get_keras_mask(tensor)

@@ -13,6 +13,7 @@ import keras
 from keras import ops
 
 from keras_transformer import keras_internals
+from keras_transformer.keras_internals import Tensor
 
 
 class ReplicatedModel(keras_internals.BuildHook, keras.Model):
@@ -184,7 +185,7 @@ def sum_over_replicas(values: Any) -> Any:
     return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
 
-def mean_over_replicas(total: Any, count: Any) -> Any:
+def mean_over_replicas(total: Tensor, count: Tensor) -> Tensor:
     """Divide the sum of all replicas by the count of all replicas.
 
     Args:
@@ -208,7 +209,7 @@ def mean_over_replicas(total: Any, count: Any) -> Any:
     return mean + (part - ops.stop_gradient(part))
 
 
-def safe_count(count: Any) -> Any:
+def safe_count(count: Tensor) -> Tensor:
     """Divide nothing by one, not by zero."""
     return ops.where(ops.equal(count, 0.0), 1.0, count)
 
