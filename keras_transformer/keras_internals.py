@@ -13,6 +13,7 @@ import keras
 
 # Keras has no public type for the tensors of its backends.
 Tensor: TypeAlias = Any
+Shape: TypeAlias = tuple[int | None, ...]
 
 
 class BuildHook:
@@ -33,7 +34,9 @@ class BuildHook:
             iterator: Keras's `EpochIterator`, or `None`.
             data_batch: A batch instead.
         """
-        super()._maybe_symbolic_build(iterator, data_batch)
+        super()._maybe_symbolic_build(  # type: ignore[misc]
+            iterator, data_batch
+        )
 
 
 def loss_tracker(model: keras.Model) -> keras.metrics.Mean:

@@ -3,6 +3,8 @@
 Axes: B batch, T target length, D model width, V vocabulary, N = B·T tokens.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -198,17 +200,22 @@ class SmoothedCrossEntropy(keras.losses.Loss):
             )
         self.label_smoothing = label_smoothing
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return token_cross_entropies(y_true, y_pred, self.label_smoothing)[0]
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
+    def __call__(
+        self,
+        y_true: Tensor,
+        y_pred: Tensor,
+        sample_weight: Tensor | None = None,
+    ) -> Tensor:
         # Keras's own reduction divides by every element, padding included.
         y_true = ops.convert_to_tensor(y_true)
         weights = token_weights(y_true, sample_weight)
         losses = self.call(y_true, y_pred)
         return mean_over_replicas(ops.sum(losses * weights), ops.sum(weights))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "label_smoothing": self.label_smoothing,

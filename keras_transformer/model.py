@@ -152,7 +152,7 @@ class Transformer(ReplicatedModel):
         model = dataclasses.asdict(PRESETS[preset].model)
         return cls(**{**model, **overrides})
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Any = None) -> None:
         embedded = (None, None, self.model_config.d_model)
         self.embedding.build((None, None))
         self.source_positions.build(embedded)
@@ -161,7 +161,9 @@ class Transformer(ReplicatedModel):
         self.decoder.build(embedded, embedded)
         self.built = True
 
-    def call(self, inputs, training=False):
+    def call(
+        self, inputs: tuple[Tensor, Tensor], training: bool = False
+    ) -> Tensor:
         return self.embedding.logits(self.features(inputs, training))
 
     def features(
@@ -351,7 +353,9 @@ class Transformer(ReplicatedModel):
         x = self.target_positions(self.embedding(target_in), start=start)
         return self.target_dropout(x, training=training)
 
-    def compute_output_spec(self, inputs, training=False):
+    def compute_output_spec(
+        self, inputs: tuple[Tensor, Tensor], training: bool = False
+    ) -> keras.KerasTensor:
         # Without this Keras takes logits to be of the compute dtype.
         _, target_in = _pair_of_ids(inputs)
         shape = (*target_in.shape, self.vocab_size)
@@ -386,7 +390,7 @@ class Transformer(ReplicatedModel):
             input_signature = [(source, target_in)]
         super().export(filepath, format, verbose, input_signature, **kwargs)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             **dataclasses.asdict(self.model_config),

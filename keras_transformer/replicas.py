@@ -35,6 +35,9 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
     where the strategy forbids it.
     """
 
+    train_function: Any
+    test_function: Any
+
     def compile(self, *args, **kwargs):
         """As `keras.Model.compile`, in the scope of the model's strategy.
 
@@ -52,7 +55,7 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
             if strategy_of(self) is not None:
                 _check_replicated_step(self)
 
-    def compile_from_config(self, config):
+    def compile_from_config(self, config: dict[str, Any]) -> None:
         # Keras's own leaves a model whose `compile` is overridden uncompiled.
         config = keras.saving.deserialize_keras_object(config)
         if strategy_of(self) is not None:
@@ -62,7 +65,7 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
 
-    def build_on_data(self, iterator, data_batch):
+    def build_on_data(self, iterator: Any, data_batch: Any) -> None:
         strategy = strategy_of(self)
         if strategy is None:
             super().build_on_data(iterator, data_batch)
@@ -73,7 +76,7 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
             super().build_on_data(None, data_batch)
             self._is_built_on_data = True
 
-    def make_train_function(self, force=False):
+    def make_train_function(self, force: bool = False) -> Any:
         strategy = strategy_of(self)
         if strategy is None:
             return super().make_train_function(force)
@@ -84,7 +87,7 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
             )
         return self.train_function
 
-    def make_test_function(self, force=False):
+    def make_test_function(self, force: bool = False) -> Any:
         strategy = strategy_of(self)
         if strategy is None:
             return super().make_test_function(force)
@@ -92,7 +95,7 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
             self.test_function = _step_function(self, strategy, self.test_step)
         return self.test_function
 
-    def train_step(self, *args):
+    def train_step(self, *args) -> Any:
         if strategy_of(self) is None:
             return super().train_step(*args)
         import tensorflow as tf
@@ -124,7 +127,7 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
         )
         return self.compute_metrics(x, y, y_pred, sample_weight)
 
-    def predict_on_batch(self, x):
+    def predict_on_batch(self, x: Any) -> Any:
         outputs = super().predict_on_batch(x)
         if strategy_of(self) is None:
             return outputs
@@ -299,7 +302,7 @@ def _step_function(model, strategy, step) -> Callable:
             for function in (one_step, next_step)
         )
 
-    ended = []  # The iterator that gave fewer steps than one call takes.
+    ended: list = []  # The iterator that gave fewer steps than one call takes.
 
     def steps(iterator):
         if model.steps_per_execution == 1 and hasattr(iterator, "get_next"):

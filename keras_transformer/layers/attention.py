@@ -5,11 +5,12 @@ width, D model width.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformer.keras_internals import Tensor, implicit_mask
+from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
 from keras_transformer.layers.attention_masks import (
     all_of,
     causal_mask,
@@ -93,7 +94,12 @@ class MultiHeadAttention(keras.layers.Layer):
 
         self.supports_masking = True
 
-    def build(self, query_shape, key_shape=None, value_shape=None):
+    def build(
+        self,
+        query_shape: Shape,
+        key_shape: Shape | None = None,
+        value_shape: Shape | None = None,
+    ) -> None:
         d_model = query_shape[-1]
         key_shape = key_shape or value_shape or query_shape
         value_shape = value_shape or key_shape
@@ -111,7 +117,7 @@ class MultiHeadAttention(keras.layers.Layer):
             name=name, shape=(rows, columns), initializer="glorot_uniform"
         )
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args, **kwargs) -> Any:
         if len(args) > 2:
             raise ValueError(
                 "MultiHeadAttention takes `query` and `key` by their places, "
@@ -122,16 +128,16 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def call(
         self,
-        query,
-        key=None,
-        value=None,
-        attention_mask=None,
-        query_mask=None,
-        key_mask=None,
-        value_mask=None,
-        use_causal_mask=False,
-        return_attention_scores=False,
-    ):
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
         key, value = _both_given(key, value)
         mask = all_of(
             mask_of_heads(attention_mask),
@@ -230,18 +236,21 @@ class MultiHeadAttention(keras.layers.Layer):
         return swap(ops.reshape(projected, shape))
 
     def compute_output_shape(
-        self, query_shape, key_shape=None, value_shape=None
-    ):
+        self,
+        query_shape: Shape,
+        key_shape: Shape | None = None,
+        value_shape: Shape | None = None,
+    ) -> Shape:
         return query_shape
 
     def compute_output_spec(
         self,
-        query,
-        key=None,
-        value=None,
-        return_attention_scores=False,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        return_attention_scores: bool = False,
         **masks,
-    ):
+    ) -> Any:
         key, _ = _both_given(key, value)
         output = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
         if not return_attention_scores:
@@ -250,7 +259,7 @@ class MultiHeadAttention(keras.layers.Layer):
         shape = (batch, self.num_heads, length, key.shape[1])
         return output, keras.KerasTensor(shape, dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

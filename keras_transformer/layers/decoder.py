@@ -8,11 +8,11 @@ K key width, U value width, W beams, t slots written so far.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import keras
 
-from keras_transformer.keras_internals import Tensor, implicit_mask
+from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
 from keras_transformer.layers.attention_masks import (
     all_of,
     causal_mask,
@@ -86,7 +86,9 @@ class DecoderLayer(keras.layers.Layer):
         )
         self.supports_masking = True
 
-    def build(self, inputs_shape, memory_shape=None):
+    def build(
+        self, inputs_shape: Shape, memory_shape: Shape | None = None
+    ) -> None:
         self.self_attention = attention_layer(self, "self_attention")
         self.cross_attention = attention_layer(self, "cross_attention")
         self.feed_forward = FeedForward(
@@ -113,23 +115,22 @@ class DecoderLayer(keras.layers.Layer):
 
     def call(
         self,
-        inputs,
-        memory,
-        self_mask=None,
-        memory_mask=None,
-        training=False,
-        inputs_mask=None,
-        use_causal_mask=False,
-    ):
-        if inputs_mask is None:
-            inputs_mask = implicit_mask(inputs)
+        inputs: Tensor,
+        memory: Tensor,
+        self_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        training: bool = False,
+        inputs_mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+    ) -> Tensor:
+        # Keras has passed the mask of the inputs by its name.
         self_mask = all_of(
             mask_of_heads(self_mask),
             mask_of_keys(inputs_mask),
             causal_mask(inputs, inputs) if use_causal_mask else None,
         )
         of_memory = implicit_mask(memory)
-        if of_memory is memory_mask:  # Keras has passed it.
+        if of_memory is memory_mask:  # Likewise.
             of_memory = None
         memory_mask = all_of(
             mask_of_memory(memory_mask), mask_of_keys(of_memory)
@@ -205,10 +206,12 @@ class DecoderLayer(keras.layers.Layer):
         """`LayerNorm(x + Dropout(update))` with the i-th dropout and norm."""
         return self.norms[i](x + self.dropouts[i](update, training=training))
 
-    def compute_output_shape(self, inputs_shape, memory_shape=None):
+    def compute_output_shape(
+        self, inputs_shape: Shape, memory_shape: Shape | None = None
+    ) -> Shape:
         return inputs_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.settings}
 
 
@@ -258,7 +261,9 @@ class Decoder(keras.layers.Layer):
         )
         self.supports_masking = True
 
-    def build(self, inputs_shape, memory_shape=None):
+    def build(
+        self, inputs_shape: Shape, memory_shape: Shape | None = None
+    ) -> None:
         self.layers = [
             DecoderLayer(
                 **self.settings, dtype=self.dtype_policy, name=f"layer_{i}"
@@ -270,14 +275,14 @@ class Decoder(keras.layers.Layer):
 
     def call(
         self,
-        inputs,
-        memory,
-        self_mask=None,
-        memory_mask=None,
-        training=False,
-        inputs_mask=None,
-        use_causal_mask=False,
-    ):
+        inputs: Tensor,
+        memory: Tensor,
+        self_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        training: bool = False,
+        inputs_mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+    ) -> Tensor:
         for layer in self.layers:
             inputs = layer(
                 inputs,
@@ -327,10 +332,12 @@ class Decoder(keras.layers.Layer):
             new_caches.append(cache)
         return inputs, new_caches
 
-    def compute_output_shape(self, inputs_shape, memory_shape=None):
+    def compute_output_shape(
+        self, inputs_shape: Shape, memory_shape: Shape | None = None
+    ) -> Shape:
         return inputs_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_layers": self.num_layers,

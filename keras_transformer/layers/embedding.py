@@ -3,11 +3,13 @@
 Axes: B batch, T length, D model width, V vocabulary.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.keras_internals import Tensor
+from keras_transformer.keras_internals import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -55,7 +57,7 @@ class TiedEmbedding(keras.layers.Layer):
         self.mask_zero = mask_zero
         self.supports_masking = True
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Shape | None = None) -> None:
         # Unit variance after the scaling, and logits of unit variance too.
         self.table = self.add_weight(
             name="table",
@@ -65,7 +67,7 @@ class TiedEmbedding(keras.layers.Layer):
             ),
         )
 
-    def call(self, inputs, reverse=False):
+    def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         if reverse:
             return self.logits(inputs)
         _check_ids(inputs)
@@ -95,17 +97,23 @@ class TiedEmbedding(keras.layers.Layer):
         shape = (*ops.shape(inputs)[:-1], self.vocab_size)
         return ops.reshape(ops.cast(logits, "float32"), shape)
 
-    def compute_mask(self, inputs, previous_mask=None):
+    def compute_mask(
+        self, inputs: Tensor, previous_mask: Tensor | None = None
+    ) -> Tensor | None:
         if not _are_ids(inputs):
             return previous_mask
         return ops.not_equal(inputs, PAD_ID) if self.mask_zero else None
 
-    def compute_output_shape(self, input_shape, reverse=False):
+    def compute_output_shape(
+        self, input_shape: Shape, reverse: bool = False
+    ) -> Shape:
         if reverse:
             return (*input_shape[:-1], self.vocab_size)
         return (*input_shape, self.d_model)
 
-    def compute_output_spec(self, inputs, reverse=False):
+    def compute_output_spec(
+        self, inputs: Tensor, reverse: bool = False
+    ) -> keras.KerasTensor:
         if not reverse:
             _check_ids(inputs)
         return keras.KerasTensor(
@@ -113,7 +121,7 @@ class TiedEmbedding(keras.layers.Layer):
             dtype="float32" if reverse else self.compute_dtype,
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "vocab_size": self.vocab_size,

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.keras_internals import Tensor, implicit_mask
+from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.attention_masks import (
     all_of,
@@ -70,7 +70,7 @@ class EncoderLayer(keras.layers.Layer):
         )
         self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         policy = self.dtype_policy
         self.attention = attention_layer(self, "attention")
         self.feed_forward = FeedForward(
@@ -90,7 +90,13 @@ class EncoderLayer(keras.layers.Layer):
         ):
             layer.build(input_shape)
 
-    def call(self, inputs, attention_mask=None, training=False, mask=None):
+    def call(
+        self,
+        inputs: Tensor,
+        attention_mask: Tensor | None = None,
+        training: bool = False,
+        mask: Tensor | None = None,
+    ) -> Tensor:
         mask = implicit_mask(inputs) if mask is None else mask
         attention_mask = all_of(
             mask_of_heads(attention_mask), mask_of_keys(mask)
@@ -115,10 +121,10 @@ class EncoderLayer(keras.layers.Layer):
         )
         return self.feed_forward_norm(x + update), weights
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.settings}
 
 
@@ -165,7 +171,7 @@ class Encoder(keras.layers.Layer):
         )
         self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.layers = [
             EncoderLayer(
                 **self.settings, dtype=self.dtype_policy, name=f"layer_{i}"
@@ -175,7 +181,13 @@ class Encoder(keras.layers.Layer):
         for layer in self.layers:
             layer.build(input_shape)
 
-    def call(self, inputs, attention_mask=None, training=False, mask=None):
+    def call(
+        self,
+        inputs: Tensor,
+        attention_mask: Tensor | None = None,
+        training: bool = False,
+        mask: Tensor | None = None,
+    ) -> Tensor:
         for layer in self.layers:
             inputs = layer(
                 inputs,
@@ -195,10 +207,10 @@ class Encoder(keras.layers.Layer):
             weights.append(of_layer)
         return inputs, weights
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_layers": self.num_layers,

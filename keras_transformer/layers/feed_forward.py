@@ -3,9 +3,12 @@
 Axes: B batch, T length, D model width.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformer.keras_internals import Shape, Tensor
 from keras_transformer.layers.dot_product import leading_axes
 
 
@@ -43,7 +46,7 @@ class FeedForward(keras.layers.Layer):
         self.ffn_dim = ffn_dim
         self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.widen = keras.layers.Dense(
             self.ffn_dim,
             activation="relu",
@@ -56,15 +59,15 @@ class FeedForward(keras.layers.Layer):
         self.widen.build(input_shape)
         self.narrow.build((*input_shape[:-1], self.ffn_dim))
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         # Of rank 2: `Dense` surrounds a product of rank 3 by operations on
         # shapes and leaves bias and ReLU to further passes.
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
         rows = self.narrow(self.widen(rows))
         return ops.reshape(rows, (*leading_axes(inputs), inputs.shape[-1]))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "ffn_dim": self.ffn_dim}

@@ -6,6 +6,8 @@ Axes: D model width, N rows of all leading axes.
 import keras
 from keras import ops
 
+from keras_transformer.keras_internals import Tensor
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LayerNormalization(keras.layers.LayerNormalization):
@@ -30,7 +32,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
     def __init__(self, epsilon: float = 1e-6, **kwargs) -> None:
         super().__init__(epsilon=epsilon, **kwargs)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training:
             return super().call(inputs)
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # (N, D)

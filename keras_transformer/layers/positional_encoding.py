@@ -3,11 +3,13 @@
 Axes: B batch, T length, D model width.
 """
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.keras_internals import Tensor
+from keras_transformer.keras_internals import Shape, Tensor
 
 
 def positional_encoding(
@@ -86,7 +88,7 @@ class PositionalEncoding(keras.layers.Layer):
         self.positions = positions
         self.max_positions = max_positions
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.d_model = input_shape[-1]
         if self.positions == "sinusoidal":
             _check_pairs(self.d_model)
@@ -98,7 +100,7 @@ class PositionalEncoding(keras.layers.Layer):
                 initializer=keras.initializers.RandomNormal(stddev=0.5),
             )
 
-    def call(self, inputs, start=0):
+    def call(self, inputs: Tensor, start: int | Tensor = 0) -> Tensor:
         length = ops.shape(inputs)[1]
         if self.positions == "learned":
             rows = ops.minimum(
@@ -106,13 +108,13 @@ class PositionalEncoding(keras.layers.Layer):
             )
             encoding = ops.take(self.table, rows, axis=0)
         else:
-            encoding = positional_encoding(length, self.d_model, start)
+            encoding = positional_encoding(length, inputs.shape[-1], start)
         return inputs + ops.cast(encoding, self.compute_dtype)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "positions": self.positions,

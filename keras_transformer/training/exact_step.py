@@ -8,10 +8,14 @@ many.
 Axes: B batch, S source length, T target length, M rows of a micro-batch.
 """
 
+from typing import Any
+
+import keras
 import tensorflow as tf
 
 from keras_transformer import keras_internals
 from keras_transformer.losses import (
+    SmoothedCrossEntropy,
     tied_cross_entropies,
     token_cross_entropies,
     token_weights,
@@ -56,12 +60,12 @@ class ExactTransformer(Transformer):
         super().__init__(**kwargs)
         self.accumulate = accumulate
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Any = None) -> None:
         self.evaluation_metrics = [TokenAccuracy(), Perplexity()]
         super().build(input_shape)
 
     @property
-    def stop_training(self):
+    def stop_training(self) -> bool:
         """Whether `fit` ends here; with several workers, what all agreed on.
 
         Set on one worker, it ends `fit` on all of them after the same step.
@@ -71,13 +75,17 @@ class ExactTransformer(Transformer):
         return self._stop_wanted
 
     @stop_training.setter
-    def stop_training(self, wanted):
+    def stop_training(self, wanted: bool) -> None:
         self._stop_wanted = wanted
         self._stop_agreed = False
 
     def compile(
-        self, optimizer="rmsprop", loss=None, jit_compile="auto", **kwargs
-    ):
+        self,
+        optimizer: str | keras.optimizers.Optimizer = "rmsprop",
+        loss: SmoothedCrossEntropy | None = None,
+        jit_compile: bool | str = "auto",
+        **kwargs,
+    ) -> None:
         # Keras's own switch is off under a strategy, whose collectives XLA
         # cannot take in. Nearly all of a step is one replica's gradient.
         super().compile(optimizer, loss, jit_compile=False, **kwargs)
@@ -93,7 +101,7 @@ class ExactTransformer(Transformer):
                 jit_compile=True,
             )
 
-    def make_train_function(self, force=False):
+    def make_train_function(self, force: bool = False) -> Any:
         self.part_seeds()
         if self.distribute_strategy.num_replicas_in_sync == 1:
             return super().make_train_function(force)
@@ -109,7 +117,7 @@ class ExactTransformer(Transformer):
             self.train_function = train_function
         return self.train_function
 
-    def make_test_function(self, force=False):
+    def make_test_function(self, force: bool = False) -> Any:
         if self.distribute_strategy.num_replicas_in_sync == 1:
             return super().make_test_function(force)
         if self.test_function is None or force:
@@ -117,7 +125,7 @@ class ExactTransformer(Transformer):
             self.test_function = lambda it: steps(it, tf.constant(0.0))[0]
         return self.test_function
 
-    def train_step(self, data):
+    def train_step(self, data: Any) -> dict[str, tf.Tensor]:
         (source, target_in), target = data
         count = sum_over_replicas(tf.reduce_sum(token_weights(target)))
         divisor = safe_count(count)
@@ -148,7 +156,7 @@ class ExactTransformer(Transformer):
             "tokens": count,
         }
 
-    def test_step(self, data):
+    def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         inputs, target = data
         logits = self(inputs, training=False)
         smoothed, _ = token_cross_entropies(
@@ -163,7 +171,7 @@ class ExactTransformer(Transformer):
             metric.update_state(target, logits)
         return {metric.name: metric.result() for metric in self.metrics}
 
-    def build_on_data(self, iterator, data_batch):
+    def build_on_data(self, iterator: Any, data_batch: Any) -> None:
         # Built on construction, with no metrics of `compile`.
         pass
 
@@ -240,7 +248,7 @@ class ExactTransformer(Transformer):
         )
         return sums, gradients
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "accumulate": self.accumulate}
 
 

@@ -1,5 +1,7 @@
 """Adam (section 5.3) in one pass over the weights."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
@@ -24,7 +26,9 @@ class Adam(keras.optimizers.Adam):
 
     def __init__(
         self,
-        learning_rate=0.001,
+        learning_rate: (
+            float | keras.optimizers.schedules.LearningRateSchedule
+        ) = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.98,
         epsilon: float = 1e-9,
@@ -34,7 +38,9 @@ class Adam(keras.optimizers.Adam):
         if self.amsgrad:
             raise ValueError("`amsgrad` has no fused kernel. Received: True")
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(
+        self, gradient: tf.Tensor, variable: Any, learning_rate: tf.Tensor
+    ) -> None:
         mean, square = keras_internals.adam_slots(self, variable)
         step = tf.cast(self.iterations + 1, variable.dtype)
         tf.raw_ops.ResourceApplyAdam(
