@@ -7,12 +7,14 @@ minus infinity.
 Axes: B batch, T query length, S key length.
 """
 
+import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.keras_internals import Tensor
 
 
-def padding_mask(ids):
+def padding_mask(ids: Tensor) -> Tensor:
     """Let every query see the keys that are not padding.
 
     Args:
@@ -24,7 +26,7 @@ def padding_mask(ids):
     return ops.not_equal(ids, PAD_ID)[:, None, None, :]
 
 
-def causal_mask(length):
+def causal_mask(length: int | Tensor) -> Tensor:
     """Let position i see the positions up to i.
 
     Args:
@@ -37,7 +39,7 @@ def causal_mask(length):
     return (positions[:, None] >= positions[None, :])[None, None]
 
 
-def target_mask(target_in):
+def target_mask(target_in: Tensor) -> Tensor:
     """Combine the padding and the causal mask of a decoder's input.
 
     Args:
@@ -46,5 +48,10 @@ def target_mask(target_in):
     Returns:
         Boolean tensor `(B, 1, T, T)`.
     """
-    causal = causal_mask(ops.shape(target_in)[1])
+    if isinstance(target_in, keras.KerasTensor):
+        # Of a functional model, whose lengths are not known.
+        positions = ops.cumsum(ops.ones_like(target_in), axis=1)
+        causal = (positions[:, :, None] >= positions[:, None, :])[:, None]
+    else:
+        causal = causal_mask(ops.shape(target_in)[1])
     return ops.logical_and(causal, padding_mask(target_in))

@@ -3,16 +3,24 @@
 Axes: B batch, T target length, V vocabulary.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformer.keras_internals import Tensor
 from keras_transformer.losses import token_cross_entropies, token_weights
 
 
 class _TokenMean(keras.metrics.Mean):
     """The mean of a value of each target token; padding does not count."""
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
+    def update_state(
+        self,
+        y_true: Tensor,
+        y_pred: Tensor,
+        sample_weight: Tensor | None = None,
+    ) -> None:
         y_true = ops.convert_to_tensor(y_true)
         weights = token_weights(y_true, sample_weight)
         # Flat, or Keras first takes the mean of each row.
@@ -32,10 +40,10 @@ class TokenAccuracy(_TokenMean):
         y_pred: Float tensor `(B, T, V)`, logits.
     """
 
-    def __init__(self, name: str = "token_accuracy", **kwargs) -> None:
+    def __init__(self, name: str = "token_accuracy", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
 
-    def values(self, y_true, y_pred):
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         best = ops.cast(ops.argmax(y_pred, axis=-1), y_true.dtype)
         return ops.cast(ops.equal(best, y_true), "float32")
 
@@ -54,11 +62,11 @@ class Perplexity(_TokenMean):
         y_pred: Float tensor `(B, T, V)`, logits.
     """
 
-    def __init__(self, name: str = "perplexity", **kwargs) -> None:
+    def __init__(self, name: str = "perplexity", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
 
-    def values(self, y_true, y_pred):
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return token_cross_entropies(y_true, y_pred)[1]
 
-    def result(self):
+    def result(self) -> Tensor:
         return ops.exp(super().result())

@@ -7,21 +7,31 @@ H heads, K key width, U value width, W beams, t slots of a cache.
 """
 
 import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import keras
 from keras import ops
 
 from keras_transformer import layers, masks
 from keras_transformer.config import PRESETS, ModelConfig
+from keras_transformer.keras_internals import Tensor
+from keras_transformer.replicas import ReplicatedModel
+
+# For each decoder layer a pair of keys and values.
+Cache: TypeAlias = list[tuple[Tensor, Tensor]]
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(keras.Model):
+class Transformer(ReplicatedModel):
     """The encoder-decoder model of "Attention Is All You Need".
 
     Built on construction. Works in `compile`, `fit`, `evaluate` and `predict`,
-    saves as `.keras` and as weights, and runs under `mixed_bfloat16` and
-    `mixed_float16` (logits, softmax, norms and positions stay float32).
+    under every strategy of TensorFlow, as `ReplicatedModel` says. Saves as
+    `.keras` and as weights, exports as a SavedModel of ids, and runs under
+    `mixed_bfloat16` and `mixed_float16` (logits, softmax, norms and positions
+    stay float32).
 
     Args:
         vocab_size: Pieces of the shared vocabulary, V.
@@ -48,7 +58,8 @@ class Transformer(keras.Model):
 
     Raises:
         ValueError: If a size is below 1, `d_model` is odd or not divisible by
-            `num_heads` where it must be, or `dropout` is outside [0, 1).
+            `num_heads` where it must be, or `dropout` is outside [0, 1); and
+            in a call, if the inputs are no pair of ids.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
@@ -66,7 +77,7 @@ class Transformer(keras.Model):
         dropout: float = 0.1,
         positions: str = "sinusoidal",
         max_positions: int = 1024,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.model_config = ModelConfig(
@@ -119,7 +130,7 @@ class Transformer(keras.Model):
         )
 
     @classmethod
-    def from_preset(cls, preset: str, **overrides) -> "Transformer":
+    def from_preset(cls, preset: str, **overrides: Any) -> "Transformer":
         """Build a preset of table 3, or one of its neighbours.
 
         Args:
@@ -141,7 +152,7 @@ class Transformer(keras.Model):
         model = dataclasses.asdict(PRESETS[preset].model)
         return cls(**{**model, **overrides})
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Any = None) -> None:
         embedded = (None, None, self.model_config.d_model)
         self.embedding.build((None, None))
         self.source_positions.build(embedded)
@@ -150,10 +161,14 @@ class Transformer(keras.Model):
         self.decoder.build(embedded, embedded)
         self.built = True
 
-    def call(self, inputs, training=False):
+    def call(
+        self, inputs: tuple[Tensor, Tensor], training: bool = False
+    ) -> Tensor:
         return self.embedding.logits(self.features(inputs, training))
 
-    def features(self, inputs, training=False):
+    def features(
+        self, inputs: tuple[Tensor, Tensor], training: bool = False
+    ) -> Tensor:
         """What a call multiplies by the tied matrix to have the logits.
 
         Args:
@@ -163,11 +178,13 @@ class Transformer(keras.Model):
         Returns:
             The decoder's output, `(B, T, D)` in the compute dtype.
         """
-        source, target_in = inputs
+        source, target_in = _pair_of_ids(inputs)
         memory, source_mask = self.encode(source, training)
         return self._decoded(target_in, memory, source_mask, training)
 
-    def encode(self, source, training=False):
+    def encode(
+        self, source: Tensor, training: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """Read the source.
 
         Args:
@@ -183,7 +200,13 @@ class Transformer(keras.Model):
             x, attention_mask=source_mask, training=training
         ), source_mask
 
-    def decode(self, target_in, memory, source_mask, training=False):
+    def decode(
+        self,
+        target_in: Tensor,
+        memory: Tensor,
+        source_mask: Tensor,
+        training: bool = False,
+    ) -> Tensor:
         """Predict every next token of a whole target.
 
         Args:
@@ -208,7 +231,9 @@ class Transformer(keras.Model):
             training=training,
         )
 
-    def attention_weights(self, source, target_in):
+    def attention_weights(
+        self, source: Tensor, target_in: Tensor
+    ) -> dict[str, list[Tensor]]:
         """The attention weights of every layer and head, dropout off.
 
         Args:
@@ -232,7 +257,7 @@ class Transformer(keras.Model):
         )
         return {"encoder": encoder, "decoder": decoder, "cross": cross}
 
-    def cross_keys_values(self, memory):
+    def cross_keys_values(self, memory: Tensor) -> Cache:
         """Project the memory once for a whole search.
 
         Args:
@@ -246,7 +271,7 @@ class Transformer(keras.Model):
             for layer in self.decoder.layers
         ]
 
-    def empty_cache(self, batch):
+    def empty_cache(self, batch: int | Tensor) -> Cache:
         """The self-attention cache before the first position.
 
         Args:
@@ -270,15 +295,15 @@ class Transformer(keras.Model):
 
     def decode_step(
         self,
-        ids,
-        position,
-        cache,
-        cross,
-        source_mask,
-        own=None,
-        write=None,
-        output_kernel=None,
-    ):
+        ids: Tensor,
+        position: int | Tensor,
+        cache: Cache,
+        cross: Cache,
+        source_mask: Tensor,
+        own: Tensor | None = None,
+        write: Callable[[Tensor, Tensor], Tensor] | None = None,
+        output_kernel: Tensor | None = None,
+    ) -> tuple[Tensor, Cache]:
         """Predict the next token of every beam from its latest one.
 
         The beams of a sentence share its cache: each position writes W slots,
@@ -328,16 +353,74 @@ class Transformer(keras.Model):
         x = self.target_positions(self.embedding(target_in), start=start)
         return self.target_dropout(x, training=training)
 
-    def compute_output_spec(self, inputs, training=False):
+    def compute_output_spec(
+        self, inputs: tuple[Tensor, Tensor], training: bool = False
+    ) -> keras.KerasTensor:
         # Without this Keras takes logits to be of the compute dtype.
-        shape = (*inputs[1].shape, self.vocab_size)
+        _, target_in = _pair_of_ids(inputs)
+        shape = (*target_in.shape, self.vocab_size)
         return keras.KerasTensor(shape, dtype="float32")
 
-    def get_config(self):
+    def export(
+        self,
+        filepath: str | os.PathLike,
+        format: str = "tf_saved_model",
+        verbose: bool | None = None,
+        input_signature: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """As `keras.Model.export`, of any batch and lengths; no call first.
+
+        Its endpoint `serve` is a call: from ids to logits. For a SavedModel
+        from text to text see `keras_transformer.exporting`.
+
+        Args:
+            filepath: The folder to write.
+            format: As in `keras.Model.export`.
+            verbose: Likewise.
+            input_signature: Likewise; not given, a pair of int32 `(B, S)` and
+                `(B, T)`.
+            **kwargs: Likewise.
+        """
+        if input_signature is None:
+            source, target_in = (
+                keras.InputSpec(shape=(None, None), dtype="int32", name=name)
+                for name in ("source", "target_in")
+            )
+            input_signature = [(source, target_in)]
+        super().export(filepath, format, verbose, input_signature, **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             **dataclasses.asdict(self.model_config),
         }
+
+
+def _pair_of_ids(inputs):
+    """The inputs of a call, or a `ValueError` that says what they must be."""
+    if isinstance(inputs, list | tuple) and len(inputs) == 2:
+        kinds = [
+            (len(ids.shape), keras.backend.standardize_dtype(ids.dtype))
+            for ids in inputs
+            if hasattr(ids, "shape")
+        ]
+        if len(kinds) == 2 and all(
+            rank == 2 and "int" in dtype for rank, dtype in kinds
+        ):
+            return inputs
+    received = keras.tree.map_structure(
+        lambda ids: (
+            f"{keras.backend.standardize_dtype(ids.dtype)}{tuple(ids.shape)}"
+            if hasattr(ids, "shape")
+            else type(ids).__name__
+        ),
+        inputs,
+    )
+    raise ValueError(
+        "`inputs` must be a pair `(source, target_in)` of integer tensors "
+        f"`(B, S)` and `(B, T)`. Received: {received}"
+    )
 
 
 def _head_width(name, width, d_model, num_heads):

@@ -25,11 +25,13 @@ def main(weights, output):
     # All of the wing, in case the model leaves a part of it out.
     from keras_transformer import (  # noqa: F401
         config,
+        keras_internals,
         layers,
         losses,
         masks,
         metrics,
         model,
+        replicas,
         schedules,
     )
 

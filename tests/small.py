@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from keras_transformer.layers import TiedEmbedding
 from keras_transformer.losses import SmoothedCrossEntropy, tied_cross_entropies
 from keras_transformer.metrics import Perplexity, TokenAccuracy
 from keras_transformer.model import Transformer
@@ -151,6 +152,11 @@ def model_wing_results(weights):
         logits, cache = model.decode_step(ids, t, cache, cross, source_mask)
         steps.append(np.asarray(logits))
     results["steps"] = np.stack(steps)
+    # By the mask that Keras attaches to the output of an embedding.
+    embedding = TiedEmbedding(SIZES["vocab_size"], SIZES["d_model"], True)
+    embedding.build()
+    embedding.table.assign(weights[model.embedding.table.path])
+    results["masked"] = model.encoder(embedding(SOURCE))
     results["tied_losses"] = tied_cross_entropies(
         TARGET,
         model.features((SOURCE, TARGET_IN)),

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from small import model_wing_model, model_wing_results
+from small import SOURCE, model_wing_model, model_wing_results
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +51,16 @@ def test_jax_gives_the_same_logits_for_the_same_weights(on_jax, on_tensorflow):
 def test_jax_gives_the_same_cached_steps(on_jax, on_tensorflow):
     np.testing.assert_allclose(
         on_jax["steps"], on_tensorflow["steps"], rtol=1e-5, atol=1e-5
+    )
+
+
+def test_jax_honours_the_masks_that_keras_attaches(on_jax, on_tensorflow):
+    real = SOURCE != 0
+    np.testing.assert_allclose(
+        on_jax["masked"][real],
+        on_tensorflow["masked"][real],
+        rtol=1e-5,
+        atol=1e-5,
     )
 
 

@@ -48,7 +48,10 @@ def test_loss_is_the_cross_entropy_with_the_whole_smoothed_distribution(
 def test_gradient_is_softmax_minus_the_reference_over_the_tokens(smoothing):
     loss = SmoothedCrossEntropy(smoothing)
     np.testing.assert_allclose(
-        gradient(loss, TARGET, LOGITS), expected_gradient(smoothing), atol=1e-7
+        gradient(loss, TARGET, LOGITS),
+        expected_gradient(smoothing),
+        rtol=1e-5,
+        atol=1e-7,
     )
 
 
@@ -57,6 +60,7 @@ def test_gradient_follows_what_comes_from_above():
     np.testing.assert_allclose(
         gradient(loss, TARGET, LOGITS, factor=-3.0),
         -3 * expected_gradient(0.1),
+        rtol=1e-5,
         atol=1e-6,
     )
 
@@ -66,6 +70,7 @@ def test_gradient_is_the_same_under_xla():
     np.testing.assert_allclose(
         gradient(loss, TARGET, LOGITS, jit_compile=True),
         expected_gradient(0.1),
+        rtol=1e-5,
         atol=1e-6,
     )
 
@@ -148,6 +153,7 @@ def test_huge_logits_cost_a_finite_number(size):
     np.testing.assert_allclose(
         gradient(loss, target, logits),
         [[[0, 0, 0, 0], [0, 0.5, -0.5, 0]]],
+        rtol=1e-5,
         atol=1e-7,
     )
 
@@ -225,9 +231,14 @@ def test_tied_losses_and_gradients_follow_the_equations(smoothing, options):
             rtol=1e-5,
             atol=1e-6,
         )
-    np.testing.assert_allclose(to_features, slopes @ table, atol=1e-5)
     np.testing.assert_allclose(
-        to_table, np.einsum("btv,btd->vd", slopes, features), atol=1e-5
+        to_features, slopes @ table, rtol=1e-5, atol=1e-5
+    )
+    np.testing.assert_allclose(
+        to_table,
+        np.einsum("btv,btd->vd", slopes, features),
+        rtol=1e-5,
+        atol=1e-5,
     )
 
 

@@ -1,62 +1,28 @@
-"""Scaled dot-product and multi-head attention (section 3.2).
+"""Multi-head attention (section 3.2.2).
 
 Axes: B batch, H heads, T query length, S key length, K key width, U value
-width, D model width. Every function takes further leading axes before H as
-well: the decoding step has one for the beams.
+width, D model width.
 """
 
-import math
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
 
-# Finite, so that a query with no key to see gets an even spread, not NaN.
-MASKED_SCORE = -1e38
-
-
-def scaled_dot_product_attention(query, key, value, mask=None):
-    """Weigh every value by how well its key answers the query (equation 1).
-
-    The softmax runs in float32 under every dtype policy: a sum of many float16
-    exponentials loses the small ones.
-
-    Args:
-        query: Float tensor `(B, H, T, K)`.
-        key: Float tensor `(B, H, S, K)`.
-        value: Float tensor `(B, H, S, U)`.
-        mask: Boolean tensor broadcastable to `(B, H, T, S)`. `True` lets the
-            query see the key.
-
-    Returns:
-        The context `(B, H, T, U)` and the weights `(B, H, T, S)`, both in the
-        dtype of `value`. Each row of weights sums to 1.
-    """
-    # T × K numbers to scale, not T × S.
-    query = query * (1.0 / math.sqrt(query.shape[-1]))
-    scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
-    scores = ops.cast(scores, "float32")
-    if mask is not None:
-        # A sum broadcasts faster than a choice, and its gradient is the
-        # identity. In float32 it swallows the score whole.
-        scores = scores + ops.where(mask, 0.0, MASKED_SCORE)
-    weights = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
-    return ops.matmul(weights, value), weights
-
-
-def swap_heads(inputs):
-    """Exchange H and T: `(B, T, H, K)` to `(B, H, T, K)`, and back."""
-    return ops.swapaxes(inputs, -3, -2)
-
-
-def swap_heads_as_integers(inputs):
-    """As `swap_heads`, where no gradient is asked for.
-
-    TensorFlow leaves floats to oneDNN, which took 43 µs to move 2,048 of them.
-    As integers of the same bits they took 5 µs, the casts included.
-    """
-    size = keras.backend.standardize_dtype(inputs.dtype)[-2:]
-    swapped = swap_heads(ops.view(inputs, f"int{size}"))
-    return ops.view(swapped, inputs.dtype)
+from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
+from keras_transformer.layers.attention_masks import (
+    all_of,
+    causal_mask,
+    mask_of_heads,
+    mask_of_keys,
+    mask_of_queries,
+)
+from keras_transformer.layers.dot_product import (
+    leading_axes,
+    scaled_dot_product_attention,
+    swap_heads,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -67,8 +33,14 @@ class MultiHeadAttention(keras.layers.Layer):
     head, attends, and projects the concatenated heads back to the width of
     the query. No projection has a bias.
 
-    The projections are three matrices: one wide matrix measured no faster in
-    the forward pass and 25 % slower with its gradient (two cores, 1024 × 512).
+    The projections are three matrices: one wide matrix is no faster, and
+    slower with its gradient.
+
+    Masks are combined as booleans, as `keras.layers.MultiHeadAttention` does
+    it: those given, and those that Keras attaches to the inputs, say behind an
+    `Embedding(mask_zero=True)`. A query that may attend to nothing, such as a
+    masked one, gets the plain mean of the values. The mask of the query goes on
+    with the output.
 
     Args:
         num_heads: Heads, the paper's h. At least 1.
@@ -78,15 +50,25 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Call arguments:
         query: Float tensor `(B, T, D)`.
-        key: Float tensor `(B, S, D)`, also the source of the values.
-        attention_mask: Boolean tensor broadcastable to `(B, H, T, S)`, `True`
-            = may attend.
+        key: Float tensor `(B, S, D)`; not given, it is `value`.
+        value: Float tensor `(B, S, D)`, by keyword alone, for Keras takes it
+            before `key` and the paper after; not given, it is `key`.
+        attention_mask: Boolean tensor `(B, T, S)`, or broadcastable to
+            `(B, H, T, S)`; `True` = may attend.
+        query_mask: Boolean tensor `(B, T)`; not given, Keras's own.
+        key_mask: Boolean tensor `(B, S)`, likewise.
+        value_mask: Boolean tensor `(B, S)`, likewise.
+        use_causal_mask: Whether position i sees no key beyond position i.
+        return_attention_scores: Whether to return the weights too.
 
     Returns:
-        Float tensor `(B, T, D)` in the layer's compute dtype.
+        Float tensor `(B, T, D)` in the layer's compute dtype. With
+        `return_attention_scores`, which Keras's users know, a pair of it and
+        the attention weights `(B, H, T, S)`.
 
     Raises:
-        ValueError: If a size is below 1.
+        ValueError: If a size is below 1, or a call has neither `key` nor
+            `value`, or more than two tensors without a name.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.
@@ -97,7 +79,7 @@ class MultiHeadAttention(keras.layers.Layer):
         num_heads: int,
         key_dim: int,
         value_dim: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = num_heads
@@ -110,16 +92,24 @@ class MultiHeadAttention(keras.layers.Layer):
                     f"{name}={getattr(self, name)}"
                 )
 
-    def build(self, query_shape, key_shape=None):
+        self.supports_masking = True
+
+    def build(
+        self,
+        query_shape: Shape,
+        key_shape: Shape | None = None,
+        value_shape: Shape | None = None,
+    ) -> None:
         d_model = query_shape[-1]
-        memory_dim = (key_shape or query_shape)[-1]
+        key_shape = key_shape or value_shape or query_shape
+        value_shape = value_shape or key_shape
         keys, values = (
             self.num_heads * self.key_dim,
             self.num_heads * self.value_dim,
         )
         self.query_kernel = self._kernel("query", d_model, keys)
-        self.key_kernel = self._kernel("key", memory_dim, keys)
-        self.value_kernel = self._kernel("value", memory_dim, values)
+        self.key_kernel = self._kernel("key", key_shape[-1], keys)
+        self.value_kernel = self._kernel("value", value_shape[-1], values)
         self.output_kernel = self._kernel("output", values, d_model)
 
     def _kernel(self, name, rows, columns):
@@ -127,31 +117,94 @@ class MultiHeadAttention(keras.layers.Layer):
             name=name, shape=(rows, columns), initializer="glorot_uniform"
         )
 
-    def call(self, query, key, attention_mask=None):
-        return self.call_with_weights(query, key, attention_mask)[0]
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) > 2:
+            raise ValueError(
+                "MultiHeadAttention takes `query` and `key` by their places, "
+                "all else by name: `layer(query, key, value=value)`. Received: "
+                f"{len(args)} arguments without a name"
+            )
+        return super().__call__(*args, **kwargs)
 
-    def call_with_weights(self, query, key, attention_mask=None):
-        """As a call, and the attention weights `(B, H, T, S)` beside it."""
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        key, value = _both_given(key, value)
+        mask = all_of(
+            mask_of_heads(attention_mask),
+            mask_of_queries(_or_implicit(query_mask, query)),
+            mask_of_keys(_or_implicit(key_mask, key)),
+            mask_of_keys(_or_implicit(value_mask, value)),
+            causal_mask(query, key) if use_causal_mask else None,
+        )
+        output, weights = self.attend(
+            query, *self.keys_values(key, value), mask
+        )
+        return (output, weights) if return_attention_scores else output
+
+    def call_with_weights(
+        self, query: Tensor, key: Tensor, attention_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """A call on tensors without Keras's masks, and the weights beside it.
+
+        Args:
+            query: Float tensor `(B, T, D)`.
+            key: Float tensor `(B, S, D)`, also the source of the values.
+            attention_mask: Boolean tensor broadcastable to `(B, H, T, S)`.
+
+        Returns:
+            The output `(B, T, D)` and the weights `(B, H, T, S)`.
+        """
         if not self.built:
             self.build(query.shape, key.shape)
         keys, values = self.keys_values(key)
         return self.attend(query, keys, values, attention_mask)
 
-    def keys_values(self, memory):
+    def keys_values(
+        self, memory: Tensor, value: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Project what is attended to, once for as many queries as come.
 
         Args:
             memory: Float tensor `(B, S, D)`.
+            value: Another source of the values, `(B, S, D)`.
 
         Returns:
             Keys `(B, H, S, K)` and values `(B, H, S, U)`.
+
+        Raises:
+            ValueError: On a symbolic tensor. A functional model would hold the
+                weights as constants.
         """
+        if isinstance(memory, keras.KerasTensor):
+            raise ValueError(
+                "A functional model has to call the layer itself, with "
+                "`return_attention_scores=True` for weights. Received: "
+                f"{memory}"
+            )
+        value = memory if value is None else value
         return (
             self._heads(memory, self.key_kernel, self.key_dim),
-            self._heads(memory, self.value_kernel, self.value_dim),
+            self._heads(value, self.value_kernel, self.value_dim),
         )
 
-    def attend(self, query, keys, values, attention_mask=None, swap=swap_heads):
+    def attend(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        attention_mask: Tensor | None = None,
+        swap: Callable[[Tensor], Tensor] = swap_heads,
+    ) -> tuple[Tensor, Tensor]:
         """Attend with `query` to projected keys and values.
 
         Args:
@@ -182,10 +235,31 @@ class MultiHeadAttention(keras.layers.Layer):
         shape = (*leading_axes(inputs), self.num_heads, width)
         return swap(ops.reshape(projected, shape))
 
-    def compute_output_shape(self, query_shape, key_shape=None):
+    def compute_output_shape(
+        self,
+        query_shape: Shape,
+        key_shape: Shape | None = None,
+        value_shape: Shape | None = None,
+    ) -> Shape:
         return query_shape
 
-    def get_config(self):
+    def compute_output_spec(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        return_attention_scores: bool = False,
+        **masks: Any,
+    ) -> Any:
+        key, _ = _both_given(key, value)
+        output = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return output
+        batch, length = query.shape[:2]
+        shape = (batch, self.num_heads, length, key.shape[1])
+        return output, keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,
@@ -194,17 +268,21 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
 
+def _both_given(key, value):
+    """Each stands for the other where that is missing."""
+    if key is None and value is None:
+        raise ValueError(
+            "MultiHeadAttention needs `key` or `value` to attend to, the query "
+            "itself for self-attention. Received: neither"
+        )
+    return (value if key is None else key), (key if value is None else value)
+
+
+def _or_implicit(mask, tensor):
+    """The mask, or the one that Keras has attached to the tensor."""
+    return implicit_mask(tensor) if mask is None else mask
+
+
 def _project(inputs, kernel):
     """One large matrix product: `(..., D)`, `(D, E)` to `(rows, E)`."""
     return ops.matmul(ops.reshape(inputs, (-1, kernel.shape[0])), kernel)
-
-
-def leading_axes(inputs):
-    """All axes but the last, for `ops.reshape`.
-
-    A lone unknown size is -1, which no operation has to find out.
-    """
-    sizes = inputs.shape[:-1]
-    if sum(size is None for size in sizes) > 1:
-        return ops.shape(inputs)[:-1]
-    return tuple(-1 if size is None else size for size in sizes)

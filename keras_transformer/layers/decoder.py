@@ -7,9 +7,20 @@ Axes: B batch, T target length, S source length, D model width, H heads,
 K key width, U value width, W beams, t slots written so far.
 """
 
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
 import keras
 
-from keras_transformer.layers.attention import swap_heads_as_integers
+from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
+from keras_transformer.layers.attention_masks import (
+    all_of,
+    causal_mask,
+    mask_of_heads,
+    mask_of_keys,
+    mask_of_memory,
+)
+from keras_transformer.layers.dot_product import swap_heads_as_integers
 from keras_transformer.layers.encoder import (
     attention_layer,
     check_layer_settings,
@@ -17,6 +28,9 @@ from keras_transformer.layers.encoder import (
     residual_parts,
 )
 from keras_transformer.layers.feed_forward import FeedForward
+
+# Keys `(B, H, ., K)` and values `(B, H, ., U)`.
+Cache: TypeAlias = tuple[Tensor, Tensor]
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -35,10 +49,17 @@ class DecoderLayer(keras.layers.Layer):
     Call arguments:
         inputs: Float tensor `(B, T, D)`.
         memory: Float tensor `(B, S, D)`, the encoder's output.
-        self_mask: Boolean tensor broadcastable to `(B, H, T, T)`, `True` =
-            may attend; causal masking is the caller's to pass.
-        memory_mask: Boolean tensor broadcastable to `(B, H, T, S)`.
+        self_mask: Boolean tensor `(B, T, T)`, or broadcastable to
+            `(B, H, T, T)`; `True` = may attend.
+        memory_mask: Boolean tensor `(B, S)`, `(B, T, S)` or `(B, H, T, S)`,
+            broadcastable. The mask that Keras has attached to the memory
+            counts besides.
         training: Whether dropout is on.
+        inputs_mask: Boolean tensor `(B, T)`, `True` = may be attended to; not
+            given, the one that Keras has attached to the inputs, which goes on
+            with the output.
+        use_causal_mask: Whether position i sees no position beyond i. Not
+            given, that is for `self_mask` to say.
 
     Returns:
         Float tensor `(B, T, D)` in the layer's compute dtype.
@@ -57,14 +78,17 @@ class DecoderLayer(keras.layers.Layer):
         value_dim: int,
         ffn_dim: int,
         dropout: float = 0.1,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.settings = check_layer_settings(
             num_heads, key_dim, value_dim, ffn_dim, dropout
         )
+        self.supports_masking = True
 
-    def build(self, inputs_shape, memory_shape=None):
+    def build(
+        self, inputs_shape: Shape, memory_shape: Shape | None = None
+    ) -> None:
         self.self_attention = attention_layer(self, "self_attention")
         self.cross_attention = attention_layer(self, "cross_attention")
         self.feed_forward = FeedForward(
@@ -90,16 +114,43 @@ class DecoderLayer(keras.layers.Layer):
             norm.build(inputs_shape)
 
     def call(
-        self, inputs, memory, self_mask=None, memory_mask=None, training=False
-    ):
+        self,
+        inputs: Tensor,
+        memory: Tensor,
+        self_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        training: bool = False,
+        inputs_mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+    ) -> Tensor:
+        # Keras has passed the mask of the inputs by its name.
+        self_mask = all_of(
+            mask_of_heads(self_mask),
+            mask_of_keys(inputs_mask),
+            causal_mask(inputs, inputs) if use_causal_mask else None,
+        )
+        of_memory = implicit_mask(memory)
+        if of_memory is memory_mask:  # Likewise.
+            of_memory = None
+        memory_mask = all_of(
+            mask_of_memory(memory_mask), mask_of_keys(of_memory)
+        )
         return self.call_with_weights(
             inputs, memory, self_mask, memory_mask, training
         )[0]
 
     def call_with_weights(
-        self, inputs, memory, self_mask=None, memory_mask=None, training=False
-    ):
-        """As a call, and self- and cross-attention weights beside it."""
+        self,
+        inputs: Tensor,
+        memory: Tensor,
+        self_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        training: bool = False,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """A call without Keras's masks, and self- and cross-attention weights.
+
+        Masks are of rank 4, `(B, H, T, T)` and `(B, H, T, S)`, or `None`.
+        """
         keys_values = self.self_attention.keys_values(inputs)
         update, own = self.self_attention.attend(
             inputs, *keys_values, self_mask
@@ -113,7 +164,15 @@ class DecoderLayer(keras.layers.Layer):
         x = self._residual(2, x, self.feed_forward(x), training)
         return x, own, cross
 
-    def step(self, inputs, cache, cross, self_mask, memory_mask, write):
+    def step(
+        self,
+        inputs: Tensor,
+        cache: Cache,
+        cross: Cache,
+        self_mask: Tensor,
+        memory_mask: Tensor,
+        write: Callable[[Tensor, Tensor], Tensor],
+    ) -> tuple[Tensor, Cache]:
         """One position of every beam; the beams of a sentence go together.
 
         Args:
@@ -147,10 +206,12 @@ class DecoderLayer(keras.layers.Layer):
         """`LayerNorm(x + Dropout(update))` with the i-th dropout and norm."""
         return self.norms[i](x + self.dropouts[i](update, training=training))
 
-    def compute_output_shape(self, inputs_shape, memory_shape=None):
+    def compute_output_shape(
+        self, inputs_shape: Shape, memory_shape: Shape | None = None
+    ) -> Shape:
         return inputs_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.settings}
 
 
@@ -170,9 +231,11 @@ class Decoder(keras.layers.Layer):
     Call arguments:
         inputs: Float tensor `(B, T, D)`, embedded and positioned.
         memory: Float tensor `(B, S, D)`.
-        self_mask: Boolean tensor broadcastable to `(B, H, T, T)`.
-        memory_mask: Boolean tensor broadcastable to `(B, H, T, S)`.
+        self_mask: As in `DecoderLayer`, like all that follow.
+        memory_mask: Boolean tensor `(B, S)`, `(B, T, S)` or `(B, H, T, S)`.
         training: Whether dropout is on.
+        inputs_mask: Boolean tensor `(B, T)`.
+        use_causal_mask: Whether position i sees no position beyond i.
 
     Returns:
         Float tensor `(B, T, D)`.
@@ -189,15 +252,18 @@ class Decoder(keras.layers.Layer):
         value_dim: int,
         ffn_dim: int,
         dropout: float = 0.1,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.num_layers = check_num_layers(num_layers)
         self.settings = check_layer_settings(
             num_heads, key_dim, value_dim, ffn_dim, dropout
         )
+        self.supports_masking = True
 
-    def build(self, inputs_shape, memory_shape=None):
+    def build(
+        self, inputs_shape: Shape, memory_shape: Shape | None = None
+    ) -> None:
         self.layers = [
             DecoderLayer(
                 **self.settings, dtype=self.dtype_policy, name=f"layer_{i}"
@@ -208,8 +274,15 @@ class Decoder(keras.layers.Layer):
             layer.build(inputs_shape, memory_shape)
 
     def call(
-        self, inputs, memory, self_mask=None, memory_mask=None, training=False
-    ):
+        self,
+        inputs: Tensor,
+        memory: Tensor,
+        self_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        training: bool = False,
+        inputs_mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+    ) -> Tensor:
         for layer in self.layers:
             inputs = layer(
                 inputs,
@@ -217,10 +290,18 @@ class Decoder(keras.layers.Layer):
                 self_mask=self_mask,
                 memory_mask=memory_mask,
                 training=training,
+                inputs_mask=inputs_mask,
+                use_causal_mask=use_causal_mask,
             )
         return inputs
 
-    def call_with_weights(self, inputs, memory, self_mask, memory_mask):
+    def call_with_weights(
+        self,
+        inputs: Tensor,
+        memory: Tensor,
+        self_mask: Tensor | None,
+        memory_mask: Tensor | None,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The output, and each layer's self- and cross-attention weights."""
         own, cross = [], []
         for layer in self.layers:
@@ -231,7 +312,15 @@ class Decoder(keras.layers.Layer):
             cross.append(cross_of_layer)
         return inputs, own, cross
 
-    def step(self, inputs, caches, crosses, self_mask, memory_mask, write):
+    def step(
+        self,
+        inputs: Tensor,
+        caches: list[Cache],
+        crosses: list[Cache],
+        self_mask: Tensor,
+        memory_mask: Tensor,
+        write: Callable[[Tensor, Tensor], Tensor],
+    ) -> tuple[Tensor, list[Cache]]:
         """`DecoderLayer.step` through the stack; lists have a layer each."""
         new_caches = []
         for layer, cache, cross in zip(
@@ -243,10 +332,12 @@ class Decoder(keras.layers.Layer):
             new_caches.append(cache)
         return inputs, new_caches
 
-    def compute_output_shape(self, inputs_shape, memory_shape=None):
+    def compute_output_shape(
+        self, inputs_shape: Shape, memory_shape: Shape | None = None
+    ) -> Shape:
         return inputs_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_layers": self.num_layers,

@@ -3,9 +3,17 @@
 Axes: B batch, S source length, D model width.
 """
 
+from typing import Any
+
 import keras
 
+from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
 from keras_transformer.layers.attention import MultiHeadAttention
+from keras_transformer.layers.attention_masks import (
+    all_of,
+    mask_of_heads,
+    mask_of_keys,
+)
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.normalization import LayerNormalization
 
@@ -30,9 +38,12 @@ class EncoderLayer(keras.layers.Layer):
 
     Call arguments:
         inputs: Float tensor `(B, S, D)`.
-        attention_mask: Boolean tensor broadcastable to `(B, H, S, S)`, `True`
-            = may attend.
+        attention_mask: Boolean tensor `(B, S, S)`, or broadcastable to
+            `(B, H, S, S)`; `True` = may attend.
         training: Whether dropout is on.
+        mask: Boolean tensor `(B, S)`, `True` = may be attended to; not given,
+            the one that Keras has attached to the inputs. It goes on with the
+            output.
 
     Returns:
         Float tensor `(B, S, D)` in the layer's compute dtype.
@@ -51,14 +62,15 @@ class EncoderLayer(keras.layers.Layer):
         value_dim: int,
         ffn_dim: int,
         dropout: float = 0.1,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.settings = check_layer_settings(
             num_heads, key_dim, value_dim, ffn_dim, dropout
         )
+        self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         policy = self.dtype_policy
         self.attention = attention_layer(self, "attention")
         self.feed_forward = FeedForward(
@@ -78,11 +90,26 @@ class EncoderLayer(keras.layers.Layer):
         ):
             layer.build(input_shape)
 
-    def call(self, inputs, attention_mask=None, training=False):
+    def call(
+        self,
+        inputs: Tensor,
+        attention_mask: Tensor | None = None,
+        training: bool = False,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        mask = implicit_mask(inputs) if mask is None else mask
+        attention_mask = all_of(
+            mask_of_heads(attention_mask), mask_of_keys(mask)
+        )
         return self.call_with_weights(inputs, attention_mask, training)[0]
 
-    def call_with_weights(self, inputs, attention_mask=None, training=False):
-        """As a call, and the attention weights `(B, H, S, S)` beside it."""
+    def call_with_weights(
+        self,
+        inputs: Tensor,
+        attention_mask: Tensor | None = None,
+        training: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """A call without Keras's masks, and the weights `(B, H, S, S)`."""
         keys, values = self.attention.keys_values(inputs)
         update, weights = self.attention.attend(
             inputs, keys, values, attention_mask
@@ -94,10 +121,10 @@ class EncoderLayer(keras.layers.Layer):
         )
         return self.feed_forward_norm(x + update), weights
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.settings}
 
 
@@ -116,8 +143,9 @@ class Encoder(keras.layers.Layer):
 
     Call arguments:
         inputs: Float tensor `(B, S, D)`, embedded and positioned.
-        attention_mask: Boolean tensor broadcastable to `(B, H, S, S)`.
+        attention_mask: As in `EncoderLayer`, like all that follow.
         training: Whether dropout is on.
+        mask: Boolean tensor `(B, S)`.
 
     Returns:
         The memory z, a float tensor `(B, S, D)`.
@@ -134,15 +162,16 @@ class Encoder(keras.layers.Layer):
         value_dim: int,
         ffn_dim: int,
         dropout: float = 0.1,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.num_layers = check_num_layers(num_layers)
         self.settings = check_layer_settings(
             num_heads, key_dim, value_dim, ffn_dim, dropout
         )
+        self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.layers = [
             EncoderLayer(
                 **self.settings, dtype=self.dtype_policy, name=f"layer_{i}"
@@ -152,14 +181,25 @@ class Encoder(keras.layers.Layer):
         for layer in self.layers:
             layer.build(input_shape)
 
-    def call(self, inputs, attention_mask=None, training=False):
+    def call(
+        self,
+        inputs: Tensor,
+        attention_mask: Tensor | None = None,
+        training: bool = False,
+        mask: Tensor | None = None,
+    ) -> Tensor:
         for layer in self.layers:
             inputs = layer(
-                inputs, attention_mask=attention_mask, training=training
+                inputs,
+                attention_mask=attention_mask,
+                training=training,
+                mask=mask,
             )
         return inputs
 
-    def call_with_weights(self, inputs, attention_mask=None):
+    def call_with_weights(
+        self, inputs: Tensor, attention_mask: Tensor | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
         """The memory, and each layer's attention weights `(B, H, S, S)`."""
         weights = []
         for layer in self.layers:
@@ -167,10 +207,10 @@ class Encoder(keras.layers.Layer):
             weights.append(of_layer)
         return inputs, weights
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_layers": self.num_layers,
@@ -178,7 +218,7 @@ class Encoder(keras.layers.Layer):
         }
 
 
-def attention_layer(owner, name):
+def attention_layer(owner: keras.layers.Layer, name: str) -> MultiHeadAttention:
     """A `MultiHeadAttention` of the sizes and dtype of `owner`."""
     sizes = {
         size: owner.settings[size]
@@ -187,7 +227,9 @@ def attention_layer(owner, name):
     return MultiHeadAttention(**sizes, dtype=owner.dtype_policy, name=name)
 
 
-def residual_parts(owner, name):
+def residual_parts(
+    owner: keras.layers.Layer, name: str
+) -> tuple[keras.layers.Dropout, LayerNormalization]:
     """Dropout and norm of `LayerNorm(x + Dropout(Sublayer(x)))`."""
     dropout = keras.layers.Dropout(
         owner.settings["dropout"],
@@ -200,7 +242,9 @@ def residual_parts(owner, name):
     return dropout, norm
 
 
-def check_layer_settings(num_heads, key_dim, value_dim, ffn_dim, dropout):
+def check_layer_settings(
+    num_heads: int, key_dim: int, value_dim: int, ffn_dim: int, dropout: float
+) -> dict[str, Any]:
     """The settings as a dictionary, or a `ValueError` that names the wrong."""
     settings = dict(
         num_heads=num_heads,
@@ -220,7 +264,7 @@ def check_layer_settings(num_heads, key_dim, value_dim, ffn_dim, dropout):
     return {**settings, "dropout": dropout}
 
 
-def check_num_layers(num_layers):
+def check_num_layers(num_layers: int) -> int:
     """The number itself, or a `ValueError` if it is below 1."""
     if num_layers < 1:
         raise ValueError(

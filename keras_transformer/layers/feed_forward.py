@@ -3,10 +3,13 @@
 Axes: B batch, T length, D model width.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
-from keras_transformer.layers.attention import leading_axes
+from keras_transformer.keras_internals import Shape, Tensor
+from keras_transformer.layers.dot_product import leading_axes
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -15,7 +18,7 @@ class FeedForward(keras.layers.Layer):
 
     A ReLU layer widens each position to `ffn_dim`, a linear layer brings it
     back. Dropout, residual and normalisation belong to the layer that calls
-    this one. Masking: positions do not mix, so there is nothing to mask.
+    this one. Masking: positions do not mix, so Keras's mask passes unchanged.
 
     Args:
         ffn_dim: Inner width, the paper's d_ff. At least 1.
@@ -34,15 +37,16 @@ class FeedForward(keras.layers.Layer):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.3.
     """
 
-    def __init__(self, ffn_dim: int, **kwargs) -> None:
+    def __init__(self, ffn_dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if ffn_dim < 1:
             raise ValueError(
                 f"`ffn_dim` must be at least 1. Received: ffn_dim={ffn_dim}"
             )
         self.ffn_dim = ffn_dim
+        self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.widen = keras.layers.Dense(
             self.ffn_dim,
             activation="relu",
@@ -55,16 +59,15 @@ class FeedForward(keras.layers.Layer):
         self.widen.build(input_shape)
         self.narrow.build((*input_shape[:-1], self.ffn_dim))
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         # Of rank 2: `Dense` surrounds a product of rank 3 by operations on
-        # shapes and leaves bias and ReLU to further passes, 90 operations more
-        # in a decoding step of `base`.
+        # shapes and leaves bias and ReLU to further passes.
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
         rows = self.narrow(self.widen(rows))
         return ops.reshape(rows, (*leading_axes(inputs), inputs.shape[-1]))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "ffn_dim": self.ffn_dim}

@@ -3,12 +3,18 @@
 Axes: B batch, T length, D model width.
 """
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.keras_internals import Shape, Tensor
 
-def positional_encoding(length, d_model: int, start=0):
+
+def positional_encoding(
+    length: int | Tensor, d_model: int, start: int | Tensor = 0
+) -> Tensor:
     """Interleaved sinusoids, always in float32.
 
     `PE(pos, 2i) = sin(pos / 10000**(2i / d_model))` and `PE(pos, 2i + 1)` is
@@ -38,6 +44,8 @@ def positional_encoding(length, d_model: int, start=0):
 class PositionalEncoding(keras.layers.Layer):
     """Adds to every position a vector that tells where it is.
 
+    Masking: Keras's mask passes through unchanged.
+
     Args:
         positions: `"sinusoidal"` or `"learned"`.
         max_positions: Rows of the learned table; later positions share its
@@ -63,7 +71,7 @@ class PositionalEncoding(keras.layers.Layer):
         self,
         positions: str = "sinusoidal",
         max_positions: int = 1024,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if positions not in ("sinusoidal", "learned"):
@@ -76,11 +84,12 @@ class PositionalEncoding(keras.layers.Layer):
                 "`max_positions` must be at least 1. Received: "
                 f"max_positions={max_positions}"
             )
+        self.supports_masking = True
         self.positions = positions
         self.max_positions = max_positions
 
-    def build(self, input_shape):
-        self.d_model = input_shape[-1]
+    def build(self, input_shape: Shape) -> None:
+        self.d_model = int(input_shape[-1] or 0)
         if self.positions == "sinusoidal":
             _check_pairs(self.d_model)
         else:
@@ -91,7 +100,7 @@ class PositionalEncoding(keras.layers.Layer):
                 initializer=keras.initializers.RandomNormal(stddev=0.5),
             )
 
-    def call(self, inputs, start=0):
+    def call(self, inputs: Tensor, start: int | Tensor = 0) -> Tensor:
         length = ops.shape(inputs)[1]
         if self.positions == "learned":
             rows = ops.minimum(
@@ -99,13 +108,13 @@ class PositionalEncoding(keras.layers.Layer):
             )
             encoding = ops.take(self.table, rows, axis=0)
         else:
-            encoding = positional_encoding(length, self.d_model, start)
+            encoding = positional_encoding(length, inputs.shape[-1], start)
         return inputs + ops.cast(encoding, self.compute_dtype)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "positions": self.positions,

@@ -27,7 +27,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformer import files
+from keras_transformer import files, keras_internals
 from keras_transformer.config import UserError
 from keras_transformer.runs.layout import CHECKPOINTS
 
@@ -199,18 +199,10 @@ def _training_variables(
     }
     seeds = {
         f"seed/{i}": generator.state
-        for i, generator in enumerate(_seed_generators(model))
+        for i, generator in enumerate(keras_internals.seed_generators(model))
     }
     averages = {f"ema/{i}": variable for i, variable in enumerate(average)}
     return {**optimizer, **seeds, **averages}
-
-
-def _seed_generators(model: keras.Model) -> list[keras.random.SeedGenerator]:
-    return [
-        layer.seed_generator
-        for layer in model._flatten_layers()
-        if hasattr(layer, "seed_generator")
-    ]
 
 
 def _check_space(

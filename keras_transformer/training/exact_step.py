@@ -8,16 +8,25 @@ many.
 Axes: B batch, S source length, T target length, M rows of a micro-batch.
 """
 
+from typing import Any
+
+import keras
 import tensorflow as tf
 
+from keras_transformer import keras_internals
 from keras_transformer.losses import (
-    safe_count,
+    SmoothedCrossEntropy,
     tied_cross_entropies,
     token_cross_entropies,
     token_weights,
 )
 from keras_transformer.metrics import Perplexity, TokenAccuracy
 from keras_transformer.model import Transformer
+from keras_transformer.replicas import (
+    local_values,
+    safe_count,
+    sum_over_replicas,
+)
 from keras_transformer.training import workers
 
 
@@ -42,7 +51,7 @@ class ExactTransformer(Transformer):
         ValueError: If `accumulate` is below 1.
     """
 
-    def __init__(self, accumulate: int = 1, **kwargs) -> None:
+    def __init__(self, accumulate: int = 1, **kwargs: Any) -> None:
         if accumulate < 1:
             raise ValueError(
                 "`accumulate` must be at least 1. Received: "
@@ -51,12 +60,12 @@ class ExactTransformer(Transformer):
         super().__init__(**kwargs)
         self.accumulate = accumulate
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Any = None) -> None:
         self.evaluation_metrics = [TokenAccuracy(), Perplexity()]
         super().build(input_shape)
 
     @property
-    def stop_training(self):
+    def stop_training(self) -> bool:
         """Whether `fit` ends here; with several workers, what all agreed on.
 
         Set on one worker, it ends `fit` on all of them after the same step.
@@ -66,13 +75,17 @@ class ExactTransformer(Transformer):
         return self._stop_wanted
 
     @stop_training.setter
-    def stop_training(self, wanted):
+    def stop_training(self, wanted: bool) -> None:
         self._stop_wanted = wanted
         self._stop_agreed = False
 
     def compile(
-        self, optimizer="rmsprop", loss=None, jit_compile="auto", **kwargs
-    ):
+        self,
+        optimizer: str | keras.optimizers.Optimizer = "rmsprop",
+        loss: SmoothedCrossEntropy | None = None,
+        jit_compile: bool | str = "auto",
+        **kwargs: Any,
+    ) -> None:
         # Keras's own switch is off under a strategy, whose collectives XLA
         # cannot take in. Nearly all of a step is one replica's gradient.
         super().compile(optimizer, loss, jit_compile=False, **kwargs)
@@ -87,13 +100,9 @@ class ExactTransformer(Transformer):
                 input_signature=[ids] * 3 + [tf.TensorSpec([], tf.float32)],
                 jit_compile=True,
             )
-        # `train_step` sums the gradients over the replicas, for their norm and
-        # for a loss scale that all replicas agree on. Not twice, then.
-        inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        inner._all_reduce_sum_gradients = list
 
-    def make_train_function(self, force=False):
-        self._part_seeds()
+    def make_train_function(self, force: bool = False) -> Any:
+        self.part_seeds()
         if self.distribute_strategy.num_replicas_in_sync == 1:
             return super().make_train_function(force)
         if self.train_function is None or force:
@@ -108,7 +117,7 @@ class ExactTransformer(Transformer):
             self.train_function = train_function
         return self.train_function
 
-    def make_test_function(self, force=False):
+    def make_test_function(self, force: bool = False) -> Any:
         if self.distribute_strategy.num_replicas_in_sync == 1:
             return super().make_test_function(force)
         if self.test_function is None or force:
@@ -116,9 +125,9 @@ class ExactTransformer(Transformer):
             self.test_function = lambda it: steps(it, tf.constant(0.0))[0]
         return self.test_function
 
-    def train_step(self, data):
+    def train_step(self, data: Any) -> dict[str, tf.Tensor]:
         (source, target_in), target = data
-        count = _over_replicas(tf.reduce_sum(token_weights(target)))
+        count = sum_over_replicas(tf.reduce_sum(token_weights(target)))
         divisor = safe_count(count)
         if self.accumulate == 1:
             sums, gradients = self._gradient_graph(
@@ -128,31 +137,33 @@ class ExactTransformer(Transformer):
             sums, gradients = self._accumulated(
                 source, target_in, target, divisor
             )
-        sums, gradients = _over_replicas((sums, gradients))
+        sums, gradients = sum_over_replicas((sums, gradients))
         # Before the update, which may change the scale.
         scale = self.optimizer.scale_loss(1.0)
         norm = tf.linalg.global_norm(gradients) / scale
-        self.optimizer.apply_gradients(
-            zip(gradients, self.trainable_variables, strict=True)
-        )
+        with keras_internals.summed_gradients(self.optimizer):
+            self.optimizer.apply_gradients(
+                zip(gradients, self.trainable_variables, strict=True)
+            )
         loss, plain = tf.unstack(sums / divisor)
-        self._loss_tracker.update_state(loss, sample_weight=count)
+        tracker = keras_internals.loss_tracker(self)
+        tracker.update_state(loss, sample_weight=count)
         return {
-            "loss": self._loss_tracker.result(),
+            "loss": tracker.result(),
             "batch_loss": loss,
             "perplexity": tf.exp(plain),
             "gradient_norm": norm,
             "tokens": count,
         }
 
-    def test_step(self, data):
+    def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         inputs, target = data
         logits = self(inputs, training=False)
         smoothed, _ = token_cross_entropies(
             target, logits, self.loss.label_smoothing
         )
         # Flat, or Keras first takes the mean of each row.
-        self._loss_tracker.update_state(
+        keras_internals.loss_tracker(self).update_state(
             tf.reshape(smoothed, [-1]),
             sample_weight=tf.reshape(token_weights(target), [-1]),
         )
@@ -160,10 +171,8 @@ class ExactTransformer(Transformer):
             metric.update_state(target, logits)
         return {metric.name: metric.result() for metric in self.metrics}
 
-    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        # Before the first step under a strategy, Keras 3.15 calls the model
-        # on the mean of the replicas' batches, which ids do not have, to build
-        # it. This model is built on construction.
+    def build_on_data(self, iterator: Any, data_batch: Any) -> None:
+        # Built on construction, with no metrics of `compile`.
         pass
 
     def _steps_on_replicas(self, step):
@@ -178,7 +187,7 @@ class ExactTransformer(Transformer):
         @tf.function(reduce_retracing=True)
         def one_step(batch):
             logs = strategy.run(step, args=(batch,))
-            return _of_any_replica(strategy, logs)
+            return local_values(strategy, logs)
 
         @tf.function(reduce_retracing=True, autograph=False)
         def steps(iterator, vote):
@@ -190,29 +199,9 @@ class ExactTransformer(Transformer):
                     lambda i, _: (i + 1, one_step(iterator.get_next())),
                     (1, logs),
                 )
-            return logs, _of_any_replica(strategy, votes)
+            return logs, local_values(strategy, votes)
 
         return steps
-
-    def _part_seeds(self):
-        """Give every replica dropout masks of its own, whatever it resumes."""
-        strategy = self.distribute_strategy
-        states = [
-            variable
-            for variable in self.non_trainable_variables
-            if variable.name == "seed_generator_state"
-        ]
-
-        def part():
-            context = tf.distribute.get_replica_context()
-            replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
-            own = tf.stack([tf.cast(state, tf.int64) for state in states])
-            first = _over_replicas(tf.where(replica == 0, own, 0))  # (N, 2)
-            for state, seed in zip(states, tf.unstack(first), strict=True):
-                state.assign(seed + tf.stack([replica, 0]))
-
-        if strategy.num_replicas_in_sync > 1:
-            tf.function(lambda: strategy.run(part))()
 
     def _gradients(self, source, target_in, target, divisor):
         """Sums of both cross-entropies `(2,)`, and the loss's gradients."""
@@ -259,7 +248,7 @@ class ExactTransformer(Transformer):
         )
         return sums, gradients
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "accumulate": self.accumulate}
 
 
@@ -271,19 +260,6 @@ def _micro_batches(ids, count):
     return tf.transpose(tf.reshape(ids, (-1, count, length)), (1, 0, 2))
 
 
-def _over_replicas(value):
-    """Sum a value over all replicas."""
-    context = tf.distribute.get_replica_context()
-    return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
-
-
-def _of_any_replica(strategy, values):
-    """The values of a local replica, where all have the same."""
-    return tf.nest.map_structure(
-        lambda value: strategy.experimental_local_results(value)[0], values
-    )
-
-
 def _count_votes(vote):
     # Placed, which an argument of a graph is not.
-    return _over_replicas(tf.identity(vote))
+    return sum_over_replicas(tf.identity(vote))

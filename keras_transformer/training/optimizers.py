@@ -1,7 +1,11 @@
 """Adam (section 5.3) in one pass over the weights."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
+
+from keras_transformer import keras_internals
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -22,23 +26,27 @@ class Adam(keras.optimizers.Adam):
 
     def __init__(
         self,
-        learning_rate=0.001,
+        learning_rate: (
+            float | keras.optimizers.schedules.LearningRateSchedule
+        ) = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.98,
         epsilon: float = 1e-9,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(learning_rate, beta_1, beta_2, epsilon, **kwargs)
         if self.amsgrad:
             raise ValueError("`amsgrad` has no fused kernel. Received: True")
 
-    def update_step(self, gradient, variable, learning_rate):
-        index = self._get_variable_index(variable)
+    def update_step(
+        self, gradient: tf.Tensor, variable: Any, learning_rate: tf.Tensor
+    ) -> None:
+        mean, square = keras_internals.adam_slots(self, variable)
         step = tf.cast(self.iterations + 1, variable.dtype)
         tf.raw_ops.ResourceApplyAdam(
             var=_handle(variable),
-            m=_handle(self._momentums[index]),
-            v=_handle(self._velocities[index]),
+            m=_handle(mean),
+            v=_handle(square),
             beta1_power=tf.pow(tf.cast(self.beta_1, variable.dtype), step),
             beta2_power=tf.pow(tf.cast(self.beta_2, variable.dtype), step),
             lr=tf.cast(learning_rate, variable.dtype),

@@ -10,7 +10,7 @@ from typing import Any
 from keras_transformer.config import UserError
 
 STRATEGIES = ("auto", "none", "mirrored", "multiworker")
-XLA = {"auto": "auto", "on": True, "off": False}
+XLA: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -74,7 +75,9 @@ def assert_same_training(one, other):
     """Weights, every step's loss, and the logs of training and validation."""
     assert one.keys() == other.keys()
     for name in one:
-        np.testing.assert_allclose(one[name], other[name], atol=1e-5)
+        np.testing.assert_allclose(
+            one[name], other[name], rtol=1e-5, atol=1e-5, err_msg=name
+        )
 
 
 EXACT = [way for way in WAYS if not WAYS[way].dropout]
@@ -162,6 +165,18 @@ def test_evaluation_weighs_every_token_alike():
     results = model.evaluate(data, verbose=0, return_dict=True)
     assert results["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
     assert results["token_accuracy"] == pytest.approx(np.mean(hits))
+
+
+def test_the_optimizer_is_left_as_it_was():
+    model = ExactTransformer(vocab_size=11, d_model=6, num_heads=2, ffn_dim=7)
+    optimizer = keras.optimizers.SGD()
+    known = set(vars(optimizer))
+    model.compile(optimizer, SmoothedCrossEntropy(0.1), jit_compile=False)
+    assert set(vars(optimizer)) == known
+    ids = np.full((2, 3), 5)
+    model.fit((ids, ids), ids, verbose=0)
+    assert "_all_reduce_sum_gradients" not in vars(optimizer)
+    assert int(optimizer.iterations) == 1
 
 
 def test_accumulate_below_one_is_refused():

@@ -1,0 +1,74 @@
+"""Scaled dot-product attention (section 3.2.1), and the axes of heads.
+
+Axes: B batch, H heads, T query length, S key length, K key width, U value
+width. Every function takes further leading axes before H as well: the decoding
+step has one for the beams.
+"""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_transformer.keras_internals import Tensor
+
+# Finite, so that a query with no key to see gets an even spread, not NaN.
+MASKED_SCORE = -1e38
+
+
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Weigh every value by how well its key answers the query (equation 1).
+
+    The softmax runs in float32 under every dtype policy: a sum of many float16
+    exponentials loses the small ones.
+
+    Args:
+        query: Float tensor `(B, H, T, K)`.
+        key: Float tensor `(B, H, S, K)`.
+        value: Float tensor `(B, H, S, U)`.
+        mask: Boolean tensor broadcastable to `(B, H, T, S)`. `True` lets the
+            query see the key.
+
+    Returns:
+        The context `(B, H, T, U)` and the weights `(B, H, T, S)`, both in the
+        dtype of `value`. Each row of weights sums to 1.
+    """
+    # T × K numbers to scale, not T × S.
+    query = query * (1.0 / math.sqrt(query.shape[-1]))
+    scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
+    scores = ops.cast(scores, "float32")
+    if mask is not None:
+        # A sum broadcasts faster than a choice, and its gradient is the
+        # identity. In float32 it swallows the score whole.
+        scores = scores + ops.where(mask, 0.0, MASKED_SCORE)
+    weights = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
+    return ops.matmul(weights, value), weights
+
+
+def swap_heads(inputs: Tensor) -> Tensor:
+    """Exchange H and T: `(B, T, H, K)` to `(B, H, T, K)`, and back."""
+    return ops.swapaxes(inputs, -3, -2)
+
+
+def swap_heads_as_integers(inputs: Tensor) -> Tensor:
+    """As `swap_heads`, where no gradient is asked for.
+
+    TensorFlow leaves floats to oneDNN, which is slow on the few of a decoding
+    step. Integers of the same bits it moves itself.
+    """
+    size = keras.backend.standardize_dtype(inputs.dtype)[-2:]
+    swapped = swap_heads(ops.view(inputs, f"int{size}"))
+    return ops.view(swapped, inputs.dtype)
+
+
+def leading_axes(inputs: Tensor) -> tuple | Tensor:
+    """All axes but the last, for `ops.reshape`.
+
+    A lone unknown size is -1, which no operation has to find out.
+    """
+    sizes = inputs.shape[:-1]
+    if sum(size is None for size in sizes) > 1:
+        return ops.shape(inputs)[:-1]
+    return tuple(-1 if size is None else size for size in sizes)

@@ -1,0 +1,231 @@
+"""Fit the plain model in several ways under some strategies; save what comes.
+
+A program of its own, because logical devices and workers must be set before
+TensorFlow starts: python tests/fit_replicas.py STRATEGIES OUTPUT. STRATEGIES is
+local (none, one device, two mirrored ones) or worker, with TF_CONFIG set;
+OUTPUT is a folder that gets STRATEGY/WAY.npz for each of `WAYS`.
+"""
+
+import pathlib
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+from small import randomise
+
+import keras_transformer as kt
+
+VOCAB, ROWS, BATCH = 29, 21, 5
+
+
+def make_rows():
+    """21 rows, in batches of 5 and 1 whose halves hold unequal tokens."""
+    random = np.random.default_rng(3)
+    lengths = np.where(np.arange(ROWS) % BATCH < 3, 11, 2)
+    ids = random.integers(4, VOCAB, (ROWS, 13))
+    target = np.where(np.arange(13) < lengths[:, None], ids, 0)
+    target_in = np.concatenate([np.full((ROWS, 1), 2), target[:, :-1]], 1)
+    source = np.roll(target, 1, axis=0)
+    weights = random.uniform(0.5, 2, ROWS).astype("float32")
+    x = (source.astype("int32"), target_in.astype("int32"))
+    return x, target.astype("int32"), weights
+
+
+X, Y, WEIGHTS = make_rows()
+EVALUATE = dict(batch_size=BATCH, verbose=0)
+FIT = dict(batch_size=BATCH, shuffle=False, verbose=0)
+
+
+def make_model(**changes):
+    sizes = dict(num_layers=1, d_model=14, num_heads=2, ffn_dim=17, dropout=0.0)
+    return randomise(kt.Transformer(VOCAB, **{**sizes, **changes}))
+
+
+def compiled(model, optimizer=None, **options):
+    model.compile(
+        optimizer or keras.optimizers.Adam(0.01),
+        kt.SmoothedCrossEntropy(0.1),
+        metrics=[kt.TokenAccuracy(), kt.Perplexity()],
+        **options,
+    )
+    return model
+
+
+def number(variable):
+    """A local replica's value of a variable that aggregates none."""
+    return keras.ops.convert_to_numpy(variable.value)
+
+
+def results(model, history, **others):
+    """Numbers of the last epoch and the weights, by name."""
+    logs = {f"log {name}": of[-1] for name, of in history.history.items()}
+    weights = {f"weight {i}": w for i, w in enumerate(model.get_weights())}
+    return {**logs, **weights, **others}
+
+
+def fit_with_callbacks(strategy, folder):
+    with strategy.scope():
+        model = compiled(make_model())
+    history = model.fit(
+        X,
+        Y,
+        sample_weight=WEIGHTS,
+        epochs=3,
+        validation_data=(X, Y),
+        callbacks=[
+            # The loss never rises by 9: it stops after the second epoch.
+            keras.callbacks.EarlyStopping("val_loss", min_delta=9, patience=1),
+            keras.callbacks.ModelCheckpoint(
+                folder / "best.keras", save_best_only=True
+            ),
+            keras.callbacks.BackupAndRestore(folder / "backup"),
+            keras.callbacks.TensorBoard(folder / "logs"),
+        ],
+        **FIT,
+    )
+    with strategy.scope():
+        again = keras.models.load_model(folder / "best.keras")
+    evaluated = again.evaluate(X, Y, return_dict=True, **EVALUATE)
+    model.export(folder / "exported", verbose=False)
+    exported = tf.saved_model.load(folder / "exported")
+    return results(
+        model,
+        history,
+        epochs=len(history.epoch),
+        logged=len(list((folder / "logs").rglob("events.*"))),
+        best=min(history.history["val_loss"]),
+        again=evaluated["loss"],
+        logits=model(X),
+        exported=exported.serve(X),
+        predicted=model.predict(X, batch_size=BATCH, verbose=0),
+        on_batch=model.predict_on_batch(X),
+        loss_on_batch=model.train_on_batch(X, Y)[0],
+    )
+
+
+def fit_clipped_three_steps_a_call(strategy, folder):
+    with strategy.scope():
+        optimizer = keras.optimizers.AdamW(
+            0.01, weight_decay=0.01, global_clipnorm=0.1
+        )
+        model = compiled(make_model(), optimizer, steps_per_execution=3)
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH)
+    # Of unknown length: Keras does not know when to stop.
+    data = data.filter(lambda x, y: True)
+    updates = []
+    history = model.fit(
+        data,
+        epochs=2,
+        verbose=0,
+        callbacks=[
+            keras.callbacks.LambdaCallback(
+                on_train_batch_end=lambda batch, logs: updates.append(
+                    number(optimizer.iterations)
+                )
+            )
+        ],
+    )
+    return results(model, history, updates=updates)
+
+
+def fit_in_float16_with_an_overflow(strategy, folder):
+    with strategy.scope():
+        model = make_model(dtype="mixed_float16")
+    # Keras's loss, which does not divide by the sum of the weights.
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss)
+    weights = np.ones(Y.shape, "float32")
+    weights[3] = 1e30  # Of the second replica, in the first of 5 updates.
+    model.fit(X, Y, sample_weight=weights, **FIT)
+    return {
+        "updates": number(model.optimizer.inner_optimizer.iterations),
+        "scale": number(model.optimizer.dynamic_scale),
+        "finite": [np.isfinite(w).all() for w in model.get_weights()],
+    }
+
+
+def fit_by_names(strategy, folder):
+    # Equal rows on both replicas, for Keras's loss is a mean on each.
+    with strategy.scope():
+        model = make_model()
+    model.compile(
+        "sgd",
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    x, y = [ids[:20] for ids in X], Y[:20]
+    return results(model, model.fit(x, y, **{**FIT, "batch_size": 4}))
+
+
+def fit_with_dropout(strategy, folder):
+    with strategy.scope():
+        model = compiled(make_model(dropout=0.3))
+    history = model.fit(X, Y, epochs=3, **FIT)
+
+    @tf.function
+    def drop():
+        ones = tf.ones((5, 7, 11))
+        return strategy.run(lambda: model.source_dropout(ones, training=True))
+
+    dropped = np.stack(strategy.experimental_local_results(drop()))
+    return {"losses": history.history["loss"], "dropped": dropped}
+
+
+def refuse(strategy, folder):
+    """What `compile` says to what cannot be."""
+    with strategy.scope():
+        model = make_model()
+    said = {}
+    outside = keras.optimizers.SGD()
+    for name, optimizer, options in (
+        ("jit", "sgd", {"jit_compile": True}),
+        ("accumulation", {"gradient_accumulation_steps": 2}, {}),
+        ("overwriting", {"use_ema": True, "ema_overwrite_frequency": 3}, {}),
+        ("elsewhere", outside, {}),
+    ):
+        with strategy.scope():
+            if isinstance(optimizer, dict):
+                optimizer = keras.optimizers.SGD(**optimizer)
+        try:
+            model.compile(optimizer, kt.SmoothedCrossEntropy(), **options)
+            said[name] = ""
+        except ValueError as error:
+            said[name] = str(error)
+    return said
+
+
+WAYS = {
+    "with callbacks": fit_with_callbacks,
+    "clipped, three steps a call": fit_clipped_three_steps_a_call,
+    "in float16 with an overflow": fit_in_float16_with_an_overflow,
+    "by names": fit_by_names,
+    "with dropout": fit_with_dropout,
+    "refused": refuse,
+}
+
+
+def run(strategy, output):
+    output.mkdir(parents=True)
+    for name, way in WAYS.items():
+        folder = output / "files" / name
+        folder.mkdir(parents=True)
+        np.savez(output / f"{name}.npz", **way(strategy, folder))
+
+
+def main(strategies, output):
+    output = pathlib.Path(output)
+    if strategies == "worker":
+        # Before anything else of TensorFlow runs.
+        run(tf.distribute.MultiWorkerMirroredStrategy(), output / "worker")
+        return
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    two = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(cpu, two)
+    run(tf.distribute.get_strategy(), output / "none")
+    run(tf.distribute.OneDeviceStrategy("CPU:0"), output / "one")
+    run(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), output / "mirrored")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

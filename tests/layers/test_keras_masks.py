@@ -1,0 +1,306 @@
+"""Layers as users of Keras know them: masks, functional models, sequences."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from small import SOURCE, TARGET, TARGET_IN, randomise
+
+from keras_transformer import masks
+from keras_transformer.layers import (
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    FeedForward,
+    MultiHeadAttention,
+    PositionalEncoding,
+    TiedEmbedding,
+)
+from keras_transformer.losses import SmoothedCrossEntropy
+
+# B 3, T 6, S 4; widths of queries, keys and values 10, 11 and 13.
+RANDOM = np.random.default_rng(0)
+QUERY, KEY, VALUE = (
+    RANDOM.normal(size=shape).astype("float32")
+    for shape in ((3, 6, 10), (3, 4, 11), (3, 4, 13))
+)
+MEMORY = RANDOM.normal(size=(3, 4, 10)).astype("float32")
+SEEN = RANDOM.random((3, 6, 4)) < 0.5
+SEEN[..., 0] = True  # Every query sees something, for no mask hides key 0.
+QUERY_MASK, KEY_MASK = TARGET_IN != 0, SOURCE != 0
+SIZES = dict(num_heads=3, key_dim=5, value_dim=7, ffn_dim=11, dropout=0.0)
+
+
+def masked(array, mask):
+    """A tensor with the mask that Keras attaches behind an `Embedding`."""
+    tensor = tf.identity(array)
+    tensor._keras_mask = tf.constant(mask)
+    return tensor
+
+
+def close(actual, expected):
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """Keras's layer, and ours with the same weights."""
+    theirs = keras.layers.MultiHeadAttention(3, 5, 7, use_bias=False)
+    ours = MultiHeadAttention(3, 5, 7)
+    theirs(QUERY, VALUE, KEY)
+    ours(QUERY, key=KEY, value=VALUE)
+    kernels = [weight.numpy() for weight in randomise(theirs).weights]
+    ours.query_kernel.assign(kernels[0].reshape(10, 15))
+    ours.key_kernel.assign(kernels[1].reshape(11, 15))
+    ours.value_kernel.assign(kernels[2].reshape(13, 21))
+    ours.output_kernel.assign(kernels[3].reshape(21, 10))
+    return theirs, ours
+
+
+MASKS = {
+    "nothing": {},
+    "attention mask": {"attention_mask": SEEN},
+    "integers": {"attention_mask": SEEN.astype("int32")},
+    "mask for heads": {"attention_mask": SEEN[:, None]},
+    "mask of one sentence": {"attention_mask": SEEN[0]},
+    "causal": {"use_causal_mask": True},
+    "key mask": {"key_mask": KEY_MASK},
+    "value mask": {"value_mask": KEY_MASK},
+    "all": {
+        "attention_mask": SEEN,
+        "key_mask": KEY_MASK,
+        "use_causal_mask": True,
+    },
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_attention_takes_the_masks_of_keras_and_means_the_same(pair, name):
+    theirs, ours = pair
+    expected, scores = theirs(
+        QUERY, VALUE, KEY, return_attention_scores=True, **MASKS[name]
+    )
+    output, weights = ours(
+        QUERY, value=VALUE, key=KEY, return_attention_scores=True, **MASKS[name]
+    )
+    close(output, expected)
+    close(weights, scores)
+    alone = ours(QUERY, value=VALUE, key=KEY, **MASKS[name])
+    np.testing.assert_array_equal(alone, output)
+
+
+@pytest.mark.parametrize(
+    "of", ["query", "key", "value", "key and value", "all three"]
+)
+def test_attention_honours_the_masks_that_keras_attaches(pair, of):
+    theirs, ours = pair
+    query, key, value = QUERY, KEY, VALUE
+    if of in ("query", "all three"):
+        query = masked(QUERY, QUERY_MASK)
+    if "key" in of or of == "all three":
+        key = masked(KEY, KEY_MASK)
+    if "value" in of or of == "all three":
+        value = masked(VALUE, KEY_MASK)
+    output = ours(query, key=key, value=value)
+    # Rows of masked queries too: both give the mean of the values.
+    close(output, theirs(query, value, key))
+    if query is not QUERY:
+        np.testing.assert_array_equal(output._keras_mask, QUERY_MASK)
+
+
+def test_attention_to_an_embedding_with_masked_zeros_sees_no_padding():
+    embedding = keras.layers.Embedding(23, 10, mask_zero=True)
+    layer = MultiHeadAttention(3, 5, 7)
+    output = layer(embedding(SOURCE), embedding(SOURCE))
+    explicit = layer(
+        tf.identity(embedding(SOURCE)),
+        tf.identity(embedding(SOURCE)),
+        attention_mask=KEY_MASK[:, None, None],
+    )
+    unmasked = layer(
+        tf.identity(embedding(SOURCE)), tf.identity(embedding(SOURCE))
+    )
+    close(output[KEY_MASK], explicit[KEY_MASK])
+    assert np.abs(output - unmasked)[KEY_MASK].max() > 1e-3
+
+
+def test_one_name_or_place_for_keys_and_values_is_enough(pair):
+    _, ours = pair
+    layer = MultiHeadAttention(3, 5, 7)
+    expected = layer(QUERY, MEMORY)
+    np.testing.assert_array_equal(layer(QUERY, key=MEMORY), expected)
+    np.testing.assert_array_equal(layer(QUERY, value=MEMORY), expected)
+    with pytest.raises(ValueError, match="needs `key` or `value`"):
+        ours(QUERY)
+
+
+def test_three_tensors_without_names_are_refused():
+    # The paper has the key before the value, Keras the value before the key.
+    with pytest.raises(ValueError, match="Received: 3 arguments without"):
+        MultiHeadAttention(3, 5, 7)(QUERY, VALUE, KEY)
+
+
+def test_a_symbolic_attention_knows_both_of_its_outputs():
+    layer = MultiHeadAttention(3, 5, 7, dtype="mixed_float16")
+    inputs = [keras.Input((None, 10)), keras.Input((4, 11))]
+    outputs = layer(*inputs, return_attention_scores=True)
+    assert [output.shape for output in outputs] == [
+        (None, None, 10),
+        (None, 3, None, 4),
+    ]
+    assert {output.dtype for output in outputs} == {"float16"}
+    model = keras.Model(inputs, outputs)
+    for given, expected in zip(
+        model([QUERY, KEY]),
+        layer(QUERY, KEY, return_attention_scores=True),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(given, expected)
+    assert len(model.trainable_weights) == 4
+
+
+def test_weights_of_symbolic_tensors_are_refused_by_the_method():
+    layer = MultiHeadAttention(3, 5, 7)
+    with pytest.raises(ValueError, match="has to call the layer itself"):
+        layer.call_with_weights(keras.Input((6, 10)), keras.Input((4, 10)))
+
+
+@pytest.mark.parametrize(
+    "layer", [EncoderLayer(**SIZES), Encoder(num_layers=2, **SIZES)]
+)
+def test_encoders_take_a_mask_of_the_keys_in_three_ways(layer):
+    expected = layer(MEMORY, attention_mask=KEY_MASK[:, None, None])
+    for output in (
+        layer(MEMORY, mask=KEY_MASK),
+        layer(masked(MEMORY, KEY_MASK)),
+        layer(
+            masked(MEMORY, KEY_MASK), attention_mask=np.ones((3, 4, 4), bool)
+        ),
+    ):
+        np.testing.assert_array_equal(output, expected)
+    assert np.abs(layer(MEMORY) - expected).max() > 1e-3
+    output = layer(masked(MEMORY, KEY_MASK))
+    np.testing.assert_array_equal(output._keras_mask, KEY_MASK)
+
+
+@pytest.mark.parametrize(
+    "layer", [DecoderLayer(**SIZES), Decoder(num_layers=2, **SIZES)]
+)
+def test_decoders_take_masks_of_both_sides_in_several_ways(layer):
+    causal = masks.causal_mask(6)
+    expected = layer(
+        QUERY,
+        MEMORY,
+        self_mask=causal & QUERY_MASK[:, None, None],
+        memory_mask=KEY_MASK[:, None, None],
+    )
+    query, memory = masked(QUERY, QUERY_MASK), masked(MEMORY, KEY_MASK)
+    for output in (
+        layer(query, memory, use_causal_mask=True),
+        layer(query, memory, self_mask=causal),
+        layer(
+            query,
+            memory,
+            self_mask=causal,
+            memory_mask=np.ones((3, 6, 4), bool),
+        ),
+        layer(
+            QUERY,
+            MEMORY,
+            inputs_mask=QUERY_MASK,
+            memory_mask=KEY_MASK,
+            use_causal_mask=True,
+        ),
+    ):
+        np.testing.assert_array_equal(output, expected)
+    for less in (layer(QUERY, memory), layer(query, MEMORY)):
+        assert np.abs(less - expected).max() > 1e-3
+    np.testing.assert_array_equal(layer(query, memory)._keras_mask, QUERY_MASK)
+
+
+@pytest.mark.parametrize(
+    "layer", [FeedForward(11), PositionalEncoding(), EncoderLayer(**SIZES)]
+)
+def test_masks_pass_through(layer):
+    output = layer(masked(MEMORY, KEY_MASK), training=None)
+    np.testing.assert_array_equal(output._keras_mask, KEY_MASK)
+
+
+def test_a_tied_embedding_attaches_a_mask_only_if_asked_to():
+    assert not hasattr(TiedEmbedding(23, 10)(SOURCE), "_keras_mask")
+    embedding = TiedEmbedding(23, 10, mask_zero=True)
+    rows = embedding(SOURCE)
+    np.testing.assert_array_equal(rows._keras_mask, KEY_MASK)
+    # On to the logits, where Keras's losses look for it.
+    logits = embedding(rows, reverse=True)
+    np.testing.assert_array_equal(logits._keras_mask, KEY_MASK)
+    np.testing.assert_array_equal(logits, embedding.logits(rows))
+    assert embedding.get_config()["mask_zero"]
+
+
+def test_ids_that_are_no_integers_are_refused():
+    with pytest.raises(ValueError, match="Ids must be integers.*float32"):
+        TiedEmbedding(23, 10)(SOURCE.astype("float32"))
+    with pytest.raises(ValueError, match="Ids must be integers.*float32"):
+        TiedEmbedding(23, 10)(keras.Input((None,)))
+
+
+def functional_model():
+    """A Transformer of the layers alone, with masks from its embedding."""
+    source, target_in = (keras.Input((None,), dtype="int32") for _ in range(2))
+    embedding = TiedEmbedding(23, 10, mask_zero=True)
+    positions = PositionalEncoding()
+    memory = Encoder(num_layers=2, **SIZES)(positions(embedding(source)))
+    decoded = Decoder(num_layers=2, **SIZES)(
+        positions(embedding(target_in)),
+        memory,
+        self_mask=masks.target_mask(target_in),
+    )
+    return keras.Model((source, target_in), embedding.logits(decoded))
+
+
+def test_a_functional_model_of_the_layers_is_the_transformer(small_model):
+    model = functional_model()
+    model.set_weights(small_model.get_weights())
+    assert model.output_shape == (None, None, 23)
+    close(
+        model((SOURCE, TARGET_IN))[QUERY_MASK],
+        small_model((SOURCE, TARGET_IN))[QUERY_MASK],
+    )
+
+
+def test_a_functional_model_trains_every_weight_and_comes_back(tmp_path):
+    model = randomise(functional_model())
+    before = [weight.numpy() for weight in model.trainable_weights]
+    model.compile("sgd", SmoothedCrossEntropy(0.1))
+    model.fit((SOURCE, TARGET_IN), TARGET, verbose=0)
+    for weight, old in zip(model.trainable_weights, before, strict=True):
+        assert np.any(weight.numpy() != old), weight.path
+
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(
+        again((SOURCE, TARGET_IN)), model((SOURCE, TARGET_IN))
+    )
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+def test_layers_in_a_sequence_ignore_columns_of_padding(policy):
+    model = keras.Sequential(
+        [
+            keras.Input((None,), dtype="int32"),
+            keras.layers.Embedding(23, 10, mask_zero=True, dtype=policy),
+            PositionalEncoding(dtype=policy),
+            Encoder(num_layers=2, **SIZES, dtype=policy),
+            FeedForward(17, dtype=policy),
+            # Takes the mean over what the mask leaves.
+            keras.layers.GlobalAveragePooling1D(dtype=policy),
+        ]
+    )
+    wider = np.pad(SOURCE, [(0, 0), (0, 3)])
+    tolerance = 1e-5 if policy == "float32" else 2**-7
+    np.testing.assert_allclose(
+        model(wider), model(SOURCE), rtol=tolerance, atol=tolerance
+    )
+    assert model.compute_output_shape((3, 4)) == (3, 10)

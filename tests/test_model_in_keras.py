@@ -1,0 +1,121 @@
+"""What users of Keras do with any model, and what they get wrong."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from small import SIZES, SOURCE, TARGET, TARGET_IN, make_model
+
+from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.metrics import TokenAccuracy
+from keras_transformer.model import Transformer
+
+INPUTS = (SOURCE, TARGET_IN)
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_a_model_exports_and_answers_the_same(tmp_path, fitted):
+    model = make_model(num_layers=1)
+    if fitted:
+        model.compile("sgd", SmoothedCrossEntropy(0.1))
+        model.fit(INPUTS, TARGET, verbose=0)
+    model.export(tmp_path / "exported", verbose=False)
+
+    loaded = tf.saved_model.load(tmp_path / "exported")
+    expected = model(INPUTS)
+    np.testing.assert_allclose(loaded.serve(INPUTS), expected, 1e-5, 1e-5)
+    signature = loaded.signatures["serving_default"]
+    outputs = signature(
+        source=tf.constant(SOURCE), target_in=tf.constant(TARGET_IN)
+    )
+    np.testing.assert_allclose(outputs["output_0"], expected, 1e-5, 1e-5)
+    # Any batch and lengths.
+    fewer = (SOURCE[:1, :3], TARGET_IN[:1, :5])
+    np.testing.assert_allclose(loaded.serve(fewer), model(fewer), 1e-5, 1e-5)
+
+
+def test_an_export_takes_a_signature_of_ones_own(tmp_path):
+    model = make_model(num_layers=1)
+    ids = keras.InputSpec(shape=(None, 5), dtype="int64")
+    model.export(tmp_path, verbose=False, input_signature=[(ids, ids)])
+    signature = tf.saved_model.load(tmp_path).signatures["serving_default"]
+    _, inputs = signature.structured_input_signature
+    assert {tuple(spec.shape) for spec in inputs.values()} == {(None, 5)}
+
+
+def test_a_summary_lists_the_parts_and_the_parameters():
+    lines = []
+    model = make_model()
+    model.summary(print_fn=lambda line, **kwargs: lines.append(line))
+    text = "\n".join(lines)
+    for name in ("embedding", "encoder", "decoder"):
+        assert name in text
+    assert f"Total params: {model.count_params():,}" in text
+
+
+def test_a_clone_has_the_shape_and_other_weights():
+    model = make_model(dropout=0.3)
+    clone = keras.models.clone_model(model)
+    assert type(clone) is Transformer
+    assert clone.model_config == model.model_config
+    assert np.any(np.asarray(clone(INPUTS)) != np.asarray(model(INPUTS)))
+
+
+def test_single_batches_train_test_and_predict():
+    model = make_model(num_layers=1)
+    model.compile("sgd", SmoothedCrossEntropy(0.1), metrics=[TokenAccuracy()])
+    loss = float(SmoothedCrossEntropy(0.1)(TARGET, model(INPUTS)))
+    tested = model.test_on_batch(INPUTS, TARGET, return_dict=True)
+    evaluated = model.evaluate(INPUTS, TARGET, verbose=0, return_dict=True)
+    assert tested["loss"] == pytest.approx(loss, rel=1e-5)
+    assert evaluated == pytest.approx(tested, rel=1e-5)
+    np.testing.assert_allclose(
+        model.predict_on_batch(INPUTS), model(INPUTS), rtol=1e-5, atol=1e-5
+    )
+    trained = model.train_on_batch(INPUTS, TARGET, return_dict=True)
+    assert trained["loss"] == pytest.approx(loss, rel=1e-5)
+    again = model.test_on_batch(INPUTS, TARGET, return_dict=True)
+    assert again["loss"] < loss
+
+
+def test_a_functional_model_holds_a_transformer():
+    model = make_model(num_layers=1)
+    inputs = [keras.Input((None,), dtype="int32") for _ in INPUTS]
+    outputs = keras.layers.Softmax()(model(inputs))
+    probabilities = keras.Model(inputs, outputs)(list(INPUTS))
+    np.testing.assert_allclose(
+        probabilities, keras.ops.softmax(model(INPUTS)), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "received"),
+    [
+        (SOURCE, r"int32\(3, 4\)"),
+        (np.stack([SOURCE, SOURCE]), r"int32\(2, 3, 4\)"),
+        ((SOURCE, TARGET_IN, TARGET), r"\('int32\(3, 4\)', .*, .*\)"),
+        ((SOURCE.astype("float32"), TARGET_IN), r"\('float32\(3, 4\)', "),
+        ((SOURCE[None], TARGET_IN), r"\('int32\(1, 3, 4\)', "),
+        ({"source": SOURCE}, r"{'source': 'int32\(3, 4\)'}"),
+    ],
+)
+def test_inputs_that_are_no_pair_of_ids_are_refused(
+    small_model, inputs, received
+):
+    message = r"`inputs` must be a pair `\(source, target_in\)`.* Received: "
+    with pytest.raises(ValueError, match=message + received):
+        small_model(inputs)
+
+
+def test_a_fit_on_one_tensor_is_refused_in_the_same_words():
+    model = Transformer(**SIZES)
+    model.compile("sgd", SmoothedCrossEntropy())
+    with pytest.raises(ValueError, match="`inputs` must be a pair"):
+        model.fit(SOURCE, TARGET, verbose=0)
+
+
+def test_a_symbolic_call_on_one_tensor_is_refused_in_the_same_words(
+    small_model,
+):
+    with pytest.raises(ValueError, match="`inputs` must be a pair"):
+        small_model(keras.Input((None,), dtype="int32"))

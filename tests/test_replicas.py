@@ -1,0 +1,186 @@
+"""Keras's `fit` of the plain model under strategies, in programs of their own.
+
+Whole trainings by the command line are in training/test_exact_step.py.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import fit_replicas
+import numpy as np
+import pytest
+from free_ports import free_ports
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = pathlib.Path(__file__).with_name("fit_replicas.py")
+TRAINED = ["with callbacks", "clipped, three steps a call", "by names"]
+
+
+def start(strategies, output, tf_config=None):
+    environment = {"PYTHONPATH": ".", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    if tf_config:
+        environment["TF_CONFIG"] = json.dumps(tf_config)
+    return subprocess.Popen(
+        [sys.executable, PROGRAM, strategies, output],
+        cwd=PROGRAM.parents[1],
+        env={**os.environ, **environment},
+    )
+
+
+def load(folder):
+    return {path.stem: dict(np.load(path)) for path in folder.glob("*.npz")}
+
+
+def start_workers(count, folder):
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
+    return [
+        start(
+            "worker",
+            folder / str(i),
+            {
+                "cluster": {"worker": addresses},
+                "task": {"type": "worker", "index": i},
+            },
+        )
+        for i in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """By strategy and way, the numbers that each of the programs saved."""
+    folder = tmp_path_factory.mktemp("fitted")
+    assert start("local", folder / "local").wait() == 0
+    (lone,) = start_workers(1, folder / "lone")
+    assert lone.wait() == 0
+    pair = start_workers(2, folder / "pair")
+    assert [process.wait() for process in pair] == [0, 0]
+    return {
+        "none": load(folder / "local" / "none"),
+        "one device": load(folder / "local" / "one"),
+        "mirrored": load(folder / "local" / "mirrored"),
+        "lone worker": load(folder / "lone" / "0" / "worker"),
+        "first worker": load(folder / "pair" / "0" / "worker"),
+        "second worker": load(folder / "pair" / "1" / "worker"),
+    }
+
+
+SINGLE = ["one device", "lone worker"]
+SEVERAL = ["mirrored", "first worker", "second worker"]
+SCOPED = SINGLE + SEVERAL
+
+
+def numbers(results, *starts):
+    return {name: of for name, of in results.items() if name.startswith(starts)}
+
+
+@pytest.mark.parametrize("way", TRAINED)
+@pytest.mark.parametrize("strategy", SCOPED)
+def test_every_strategy_trains_like_none(fitted, strategy, way):
+    none, other = (
+        numbers(fitted[name][way], "log ", "weight ")
+        for name in ("none", strategy)
+    )
+    assert none.keys() == other.keys()
+    for name in none:
+        np.testing.assert_allclose(
+            other[name], none[name], rtol=1e-4, atol=1e-5, err_msg=name
+        )
+
+
+@pytest.mark.parametrize("way", TRAINED)
+def test_a_training_that_is_compared_moves_the_weights(fitted, way):
+    start = fit_replicas.make_model().get_weights()
+    trained = fitted["none"][way]
+    for i, weight in enumerate(start):
+        assert np.abs(trained[f"weight {i}"] - weight).max() > 1e-4, i
+
+
+@pytest.mark.parametrize("strategy", ["none", *SCOPED])
+def test_callbacks_stop_save_and_log(fitted, strategy):
+    results = fitted[strategy]["with callbacks"]
+    assert results["epochs"] == 2
+    # Of training and of validation.
+    assert results["logged"] == 2
+    np.testing.assert_allclose(results["again"], results["best"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("strategy", ["none", "mirrored", *SINGLE])
+@pytest.mark.parametrize("name", ["predicted", "on_batch", "exported"])
+def test_a_fitted_model_predicts_and_exports_what_it_answers(
+    fitted, strategy, name
+):
+    results = fitted[strategy]["with callbacks"]
+    np.testing.assert_allclose(
+        results[name], results["logits"], rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("strategy", ["mirrored", *SINGLE])
+def test_a_step_on_one_batch_is_that_of_none(fitted, strategy):
+    loss, of_none = (
+        fitted[name]["with callbacks"]["loss_on_batch"]
+        for name in (strategy, "none")
+    )
+    np.testing.assert_allclose(loss, of_none, rtol=1e-5)
+
+
+@pytest.mark.parametrize("strategy", ["none", *SCOPED])
+def test_the_end_of_the_data_ends_the_steps_of_a_call(fitted, strategy):
+    # 5 batches an epoch, of which a call takes three.
+    updates = fitted[strategy]["clipped, three steps a call"]["updates"]
+    np.testing.assert_array_equal(updates, [3, 5, 8, 10])
+
+
+@pytest.mark.parametrize("strategy", ["none", *SCOPED])
+def test_an_overflow_on_the_second_replica_skips_the_update(fitted, strategy):
+    results = fitted[strategy]["in float16 with an overflow"]
+    assert results["finite"].all()
+    assert results["updates"] == 4
+    assert results["scale"] == 2.0**14
+
+
+@pytest.mark.parametrize("strategy", ["none", *SCOPED])
+def test_losses_with_dropout_fall(fitted, strategy):
+    losses = fitted[strategy]["with dropout"]["losses"]
+    assert np.isfinite(losses).all()
+    assert losses[-1] < losses[0]
+
+
+def test_every_replica_drops_other_units(fitted):
+    first, second = fitted["mirrored"]["with dropout"]["dropped"]
+    assert (first != second).mean() > 0.1
+    ((first,), (second,)) = (
+        fitted[f"{worker} worker"]["with dropout"]["dropped"]
+        for worker in ("first", "second")
+    )
+    assert (first != second).mean() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("jit", "`jit_compile` must be False under "),
+        ("accumulation", "`gradient_accumulation_steps` must be None under "),
+        ("overwriting", "`ema_overwrite_frequency` must be None under "),
+    ],
+)
+@pytest.mark.parametrize("strategy", SEVERAL)
+def test_what_replicas_cannot_do_is_refused_in_one_sentence(
+    fitted, strategy, what, message
+):
+    assert message in fitted[strategy]["refused"][what].item()
+    assert fitted["none"]["refused"][what].item() == ""
+    assert fitted["one device"]["refused"][what].item() == ""
+
+
+@pytest.mark.parametrize("strategy", SCOPED)
+def test_an_optimizer_made_outside_the_scope_is_refused(fitted, strategy):
+    said = fitted[strategy]["refused"]["elsewhere"].item()
+    assert "`optimizer` must be made in the scope of the strategy" in said
+    assert said.endswith("an optimizer of _DefaultDistributionStrategy")
+    assert fitted["none"]["refused"]["elsewhere"].item() == ""
