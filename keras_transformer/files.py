@@ -96,8 +96,8 @@ def _moved_away(folder: pathlib.Path) -> Iterator[None]:
 def _erase(path: pathlib.Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    elif path.exists() or path.is_symlink():
+        path.unlink()
 
 
 def _flush(path: pathlib.Path) -> None:

@@ -9,7 +9,7 @@ import logging
 import sys
 
 import keras
-from test_batching import natural_corpus
+from natural_corpus import natural_corpus
 
 from keras_transformer.data import batching
 from keras_transformer.losses import SmoothedCrossEntropy

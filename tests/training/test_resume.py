@@ -15,6 +15,7 @@ import pytest
 from digits import write_digits
 
 from keras_transformer.runs import averaging, checkpoints, history
+from keras_transformer.runs.result import final_result
 
 ROOT = pathlib.Path(__file__).parents[2]
 SCRIPT = pathlib.Path(__file__).parents[1] / "train_sessions.py"
@@ -40,13 +41,14 @@ def kill_somewhere(seed):
     return kill("history.csv", draw.randrange(3, 47), draw.random() / 20)
 
 
-# When a resumed session has read and rewritten the history, the line after its
-# first step is the fourth operation on it.
-TERMINATE = {"signal": signal.SIGTERM, "after": "history.csv", "event": 3}
+# A resumed session reads the history (0) and rewrites it (1 write, 2 flush,
+# 3 rename, 4 flush the folder); then comes the line after its first step.
+TERMINATE = {"signal": signal.SIGTERM, "after": "history.csv", "event": 5}
 
-# A checkpoint takes ten operations (0 make its folder, 1 write the optimizer,
-# 2 and 3 read for the checksums, 4 write the state, 5 to 7 flush the files,
-# 8 rename, 9 flush the folder), the first of a run two more.
+# A checkpoint takes eleven operations (0 make its folder, 1 write the
+# optimizer, 2 and 3 read for the checksums, 4 write the state, 5 to 8 flush the
+# files and their folder, 9 rename, 10 flush the folder of all), the first of a
+# run two more.
 WRITE = ".partial-step-"
 
 ENDS = {
@@ -54,12 +56,14 @@ ENDS = {
         kill("sentences.txt", 1),  # In the midst of the vocabulary,
         kill("records/.partial-train", 3),  # of the token records,
         kill(".partial-config"),  # and of the configuration.
-        *[kill(WRITE, event) for event in (2 + 2, 12 + 4, 10 + 8, 10 + 9)],
+        *[kill(WRITE, event) for event in (2 + 2, 13 + 4, 11 + 9, 11 + 10)],
         kill(".partial-old-", 1),  # An old checkpoint is half gone.
+        # One loses its moments: the state without them is written, or renamed.
+        *[kill(".partial-state.json", event) for event in (1, 3)],
         *[kill_somewhere(seed) for seed in (1, 2, 3)],
     ],
     "two replicas": [
-        kill(WRITE, 12 + 3),
+        kill(WRITE, 13 + 3),
         TERMINATE,
         *[kill_somewhere(seed) for seed in (4, 5)],
     ],
@@ -164,15 +168,19 @@ def test_a_run_with_a_moving_average_ends_with_that(runs):
             for i in range(len(file.files))
             if f"ema/{i}" in file
         ]
-    model = averaging.load_model(run_dir, average=1)
-    plain = model.get_weights()
-    assert len(plain) == len(expected)
-    model.load_weights(run_dir / averaging.AVERAGED_FILE)
-    for average, array, last in zip(
-        expected, model.get_weights(), plain, strict=True
+    averaged = averaging.load_average(run_dir).get_weights()
+    last = averaging.load_model(run_dir, average=1).get_weights()
+    result = final_result(run_dir)
+    assert result.averages == "moving average of the weights"
+    better = averaged if result.better == "average" else last
+    found = averaging.load_model(run_dir).get_weights()
+    for arrays_of_one in zip(
+        expected, averaged, last, better, found, strict=True
     ):
-        np.testing.assert_array_equal(average, array)
-        assert (array != last).any()
+        ema, average, trained, kept, loaded = arrays_of_one
+        np.testing.assert_array_equal(ema, average)
+        np.testing.assert_array_equal(kept, loaded)
+        assert (average != trained).any()
 
 
 @pytest.mark.slow
