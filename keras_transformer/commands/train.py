@@ -1,6 +1,7 @@
 """`keras-transformer train`."""
 
 import argparse
+import contextlib
 import os
 import pathlib
 from typing import Any
@@ -143,7 +144,9 @@ def train(args: argparse.Namespace) -> None:
         return
     from keras_transformer.run import train as train_run
 
-    train_run(args.run_dir, **arguments, **chosen)
+    # After SIGTERM: the checkpoint is written, and nothing has failed.
+    with contextlib.suppress(SystemExit):
+        train_run(args.run_dir, **arguments, **chosen)
 
 
 def arguments_of(args: argparse.Namespace) -> dict[str, Any]:

@@ -259,7 +259,7 @@ def test_two_workers_have_the_weights_of_one_process(finished, alone):
 
 
 @pytest.mark.slow
-def test_two_workers_count_and_draw_like_one_process(finished, alone):
+def test_two_workers_count_like_one_process(finished, alone):
     newest = [
         checkpoints.list_checkpoints(run_dir)[-1]
         for run_dir in (alone, finished[0])
@@ -268,8 +268,7 @@ def test_two_workers_count_and_draw_like_one_process(finished, alone):
     one, two = (dict(np.load(path / "training.npz")) for path in newest)
     assert one.keys() == two.keys()
     counts = [name for name, value in one.items() if value.dtype.kind in "iu"]
-    # The updates, and the seeds of the dropout.
-    assert len(counts) > 1
+    assert one[counts[0]] == 60  # The updates.
     for name in counts:
         np.testing.assert_array_equal(one[name], two[name])
 
