@@ -57,13 +57,13 @@ def export_random(path: str, steps: int) -> None:
     from keras_transformer.model import Transformer
     from keras_transformer.translation.text_model import TextModel
 
-    translator = object.__new__(TextModel)  # Ids need no tokenizer.
-    translator.model = Transformer.from_preset("base", vocab_size=VOCABULARY)
+    text_model = object.__new__(TextModel)  # Ids need no tokenizer.
+    text_model.model = Transformer.from_preset("base", vocab_size=VOCABULARY)
     options = SearchOptions(beam_size=BEAMS, min_length=steps, max_length=steps)
-    export(translator, options, path)
+    export(text_model, options, path)
 
 
-def export(translator, options, path: str) -> None:
+def export(text_model, options, path: str) -> None:
     """Write a SavedModel that searches from ids to ids."""
     import keras
     import tensorflow as tf
@@ -71,9 +71,7 @@ def export(translator, options, path: str) -> None:
     archive = keras.export.ExportArchive()
     archive.add_endpoint(
         "serving_default",
-        lambda source: translator.text_model.search_ids(
-            source, options
-        )._asdict(),
+        lambda source: text_model.search_ids(source, options)._asdict(),
         [tf.TensorSpec([None, None], tf.int32, "source")],
     )
     archive.write_out(path, verbose=False)
@@ -194,7 +192,7 @@ def compare_real(args: argparse.Namespace) -> None:
     names = tokenizer.pieces(range(tokenizer.vocab_size))
     pieces = [[names[i] for i in row[:-1]] for row in ids.to_list()]
     with tempfile.TemporaryDirectory() as folder:
-        export(translator, SearchOptions(), f"{folder}/ours")
+        export(translator.text_model, SearchOptions(), f"{folder}/ours")
         ours = tf.saved_model.load(f"{folder}/ours").signatures
         ours = ours["serving_default"]
         theirs = {
