@@ -1,0 +1,80 @@
+"""Files and folders are whole or absent, whatever interrupts the writing."""
+
+import pytest
+
+from keras_transformer import files
+from keras_transformer.config import UserError
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_gets_its_name_when_it_is_complete(tmp_path):
+    with files.open_whole(tmp_path / "a") as file:
+        file.write(b"one")
+        assert names(tmp_path) == [".partial-a"]
+    assert names(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_bytes() == b"one"
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_a_file_that_is_interrupted_leaves_what_was_there(tmp_path, error):
+    (tmp_path / "a").write_text("old")
+    with pytest.raises(error), files.open_whole(tmp_path / "a") as file:
+        file.write(b"new")
+        raise error
+    assert names(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_text() == "old"
+
+
+def test_a_folder_takes_the_place_of_the_one_before(tmp_path):
+    for text in ("old", "new"):
+        with files.whole(tmp_path / "a") as partial:
+            partial.mkdir()
+            (partial / text).write_text(text)
+    assert names(tmp_path) == ["a"]
+    assert names(tmp_path / "a") == ["new"]
+
+
+def test_a_folder_that_is_interrupted_leaves_the_one_before(tmp_path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(ZeroDivisionError), files.whole(tmp_path / "a") as path:
+        path.mkdir()
+        (path / "half").write_text("")
+        _ = 1 / 0
+    assert names(tmp_path) == ["a"]
+    assert names(tmp_path / "a") == []
+
+
+def test_everything_is_on_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    """Or a loss of power could leave the name with half of the content."""
+    seen = []
+    monkeypatch.setattr(
+        files.os, "fsync", lambda descriptor: seen.append(names(tmp_path))
+    )
+    with files.whole(tmp_path / "a") as partial:
+        partial.mkdir()
+        (partial / "b").write_text("")
+    # The file, its folder, then the name of that.
+    assert seen == [[".partial-a"], [".partial-a"], ["a"]]
+
+
+def test_a_folder_is_no_name_for_a_file(tmp_path):
+    (tmp_path / "a").mkdir()
+    with (
+        pytest.raises(UserError, match="is a folder; choose another name"),
+        files.open_whole(tmp_path / "a"),
+    ):
+        pass
+
+
+def test_what_a_process_left_is_removed_and_nothing_else(tmp_path, caplog):
+    (tmp_path / "kept").write_text("")
+    (tmp_path / ".partial-file").write_text("")
+    (tmp_path / ".partial-old-folder").mkdir()
+    (tmp_path / ".partial-old-folder" / "inside").write_text("")
+    with caplog.at_level("INFO"):
+        files.remove_leftovers(tmp_path, tmp_path / "nowhere")
+    assert names(tmp_path) == ["kept"]
+    assert caplog.text.count("left by a process that ended") == 2
