@@ -67,6 +67,7 @@ def results(model, history, **others):
 def fit_with_callbacks(strategy, folder):
     with strategy.scope():
         model = compiled(make_model())
+    so_far = []
     history = model.fit(
         X,
         Y,
@@ -74,6 +75,11 @@ def fit_with_callbacks(strategy, folder):
         epochs=3,
         validation_data=(X, Y),
         callbacks=[
+            keras.callbacks.LambdaCallback(
+                on_train_batch_end=lambda batch, logs: so_far.append(
+                    [float(logs[name]) for name in sorted(logs)]
+                )
+            ),
             # The loss never rises by 9: it stops after the second epoch.
             keras.callbacks.EarlyStopping("val_loss", min_delta=9, patience=1),
             keras.callbacks.ModelCheckpoint(
@@ -92,6 +98,7 @@ def fit_with_callbacks(strategy, folder):
     return results(
         model,
         history,
+        **{"log of every batch": so_far},
         epochs=len(history.epoch),
         logged=len(list((folder / "logs").rglob("events.*"))),
         best=min(history.history["val_loss"]),

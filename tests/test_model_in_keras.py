@@ -68,7 +68,8 @@ def test_single_batches_train_test_and_predict():
     tested = model.test_on_batch(INPUTS, TARGET, return_dict=True)
     evaluated = model.evaluate(INPUTS, TARGET, verbose=0, return_dict=True)
     assert tested["loss"] == pytest.approx(loss, rel=1e-5)
-    assert evaluated == pytest.approx(tested, rel=1e-5)
+    for name in tested:
+        np.testing.assert_allclose(evaluated[name], tested[name], rtol=1e-5)
     np.testing.assert_allclose(
         model.predict_on_batch(INPUTS), model(INPUTS), rtol=1e-5, atol=1e-5
     )
