@@ -27,8 +27,6 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
     - Keras drops the same units on every replica. Here each drops its own.
     - Keras clips gradients, and asks whether they are finite, before it sums
       them. Here they are summed first, so that several replicas train as one.
-    - Keras's logs of a batch are means of what each replica has seen. Here
-      they are those of all.
     - Keras's loop of several steps a call fails on finite data, and its logs
       fail with several workers. Here both work; the steps are single calls.
 
@@ -281,7 +279,7 @@ def _step_function(
 
     Returns:
         A function of an iterator, TensorFlow's or Python's, to the logs of the
-        last step.
+        last step, the means of the replicas' logs.
     """
     import tensorflow as tf
 
@@ -292,13 +290,11 @@ def _step_function(
         return step(tf.nest.map_structure(given, batch))
 
     def one_step(batch):
-        logs = strategy.run(step_of_replica, args=(batch,))
-        # Of all replicas, not the mean of what each has seen by itself.
-        metrics = model.get_metrics_result()
-        if isinstance(logs, dict) and logs.keys() == metrics.keys():
-            return metrics
+        # Metrics are the same on every replica, for Keras sums their variables
+        # over the replicas; what else a step logs may not be.
         return tf.nest.map_structure(
-            lambda values: strategy.reduce("MEAN", values, axis=None), logs
+            lambda values: strategy.reduce("MEAN", values, axis=None),
+            strategy.run(step_of_replica, args=(batch,)),
         )
 
     def next_step(iterator):
