@@ -27,6 +27,8 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
     - Keras drops the same units on every replica. Here each drops its own.
     - Keras clips gradients, and asks whether they are finite, before it sums
       them. Here they are summed first, so that several replicas train as one.
+    - Keras's logs of a batch are means of what each replica has seen. Here
+      they are those of all.
     - Keras's loop of several steps a call fails on finite data, and its logs
       fail with several workers. Here both work; the steps are single calls.
 
@@ -279,7 +281,7 @@ def _step_function(
 
     Returns:
         A function of an iterator, TensorFlow's or Python's, to the logs of the
-        last step, the means of the replicas' logs.
+        last step.
     """
     import tensorflow as tf
 
@@ -290,11 +292,13 @@ def _step_function(
         return step(tf.nest.map_structure(given, batch))
 
     def one_step(batch):
-        # Metrics are the same on every replica, for Keras sums their variables
-        # over the replicas; what else a step logs may not be.
+        logs = strategy.run(step_of_replica, args=(batch,))
+        # Of all replicas, not the mean of what each has seen by itself.
+        metrics = model.get_metrics_result()
+        if isinstance(logs, dict) and logs.keys() == metrics.keys():
+            return metrics
         return tf.nest.map_structure(
-            lambda values: strategy.reduce("MEAN", values, axis=None),
-            strategy.run(step_of_replica, args=(batch,)),
+            lambda values: strategy.reduce("MEAN", values, axis=None), logs
         )
 
     def next_step(iterator):
