@@ -75,16 +75,20 @@ _MODULES = ("layers", "masks")
 __all__ = [*_HOMES, *_MODULES]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
-        value = getattr(module, name)
-    elif name in _MODULES:
-        value = importlib.import_module(f"{__name__}.{name}")
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # Or every misspelt name would pass.
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+            value = getattr(module, name)
+        elif name in _MODULES:
+            value = importlib.import_module(f"{__name__}.{name}")
+        else:
+            raise AttributeError(
+                f"module {__name__!r} has no attribute {name!r}"
+            )
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

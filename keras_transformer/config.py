@@ -83,7 +83,7 @@ class TrainingConfig:
         ema: Factor by which a weight's share in the moving average falls with
             every update, in (0, 1); None for no such average.
         target_bleu: BLEU of the validation sample at which a training ends
-            early; None for no such end.
+            early; None or infinity for no such end.
         precision: Keras dtype policy.
         seed: Fixes weights, data order and dropout.
     """

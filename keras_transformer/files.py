@@ -42,7 +42,9 @@ def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         else:
             partial.replace(path)
         _flush_one(path.parent)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename == str(partial):
+            error.filename = str(path)  # The name that somebody gave.
         _erase(partial)
         raise
 
@@ -54,11 +56,17 @@ def open_whole(path: str | os.PathLike) -> Iterator[BinaryIO]:
     Raises:
         UserError: If `path` is a folder.
     """
-    if pathlib.Path(path).is_dir():
+    # Not the link, but what it leads to.
+    path = pathlib.Path(os.path.realpath(path))
+    if path.is_dir():
         raise UserError(
             f"Expected the name of a file, but {path} is a folder; choose "
             "another name."
         )
+    if path.exists() and not path.is_file():  # A pipe, or /dev/null.
+        with open(path, "wb") as file:
+            yield file
+        return
     with whole(path) as partial, open(partial, "wb") as file:
         yield file
 

@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer import files
+from keras_transformer.config import UserError
 from keras_transformer.data import lines
 from keras_transformer.data.corpora import Source, open_corpus
 from keras_transformer.data.tokenizer import Tokenizer
@@ -123,7 +124,7 @@ class Run:
         pairs = list(opened.pairs(split, "--split"))
         from keras_transformer.translation import evaluation
 
-        translator = self.translator(average)
+        names = averaging.checkpoint_names(self.path, average)  # There are any.
         folder = self.path / layout.EVALUATION
         folder.mkdir(exist_ok=True)
         text_path = folder / f"{split}.{run.target_lang}.txt"
@@ -139,7 +140,7 @@ class Run:
                 for path in (text_path, *json_paths)
             ]
             result = evaluation.evaluate(
-                translator,
+                self.translator(average),
                 pairs,
                 run.target_lang,
                 beam_size=beam_size,
@@ -153,8 +154,8 @@ class Run:
                 "target_lang": run.target_lang,
                 "beam_size": beam_size,
                 "length_penalty": length_penalty,
-                "ema": None if average else run.training.ema,
-                "checkpoints": averaging.checkpoint_names(self.path, average),
+                "ema": self._ema(average),
+                "checkpoints": names,
                 **result.report(),
             }
             for line in result.translations:
@@ -204,6 +205,14 @@ class Run:
             translator, output, version, options, kit, quantization
         )
 
+    def _ema(self, average: int | None) -> float | None:
+        """The factor of the moving average that `translator` takes, if any."""
+        from keras_transformer.runs.result import LAST, final_result
+
+        result = final_result(self.path)
+        is_last = result is not None and result.better == LAST
+        return None if average or is_last else self.config.training.ema
+
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
 
@@ -247,7 +256,10 @@ class Run:
         if not self.history():
             return ""
         picture = io.BytesIO()
-        self.plot().savefig(picture, format="png", dpi=72)
+        try:
+            self.plot().savefig(picture, format="png", dpi=72)
+        except UserError:  # The table does without matplotlib.
+            return ""
         data = base64.b64encode(picture.getvalue()).decode()
         return f"<img alt='learning curve' src='data:image/png;base64,{data}'>"
 
@@ -293,14 +305,17 @@ def train(
         accumulate: Micro-batches of a batch, at least 1.
         xla: `auto`, `on` or `off`.
         callbacks: Keras callbacks; a training is one epoch.
-        **settings: Fields of `ModelConfig` and `TrainingConfig`, such as
-            `dropout=0.2`; what is not given comes from the preset.
+        **settings: Fields of `ModelConfig` and `TrainingConfig` in
+            `keras_transformer.config`, such as `dropout=0.2`; what is not
+            given, or None, comes from the preset.
 
     Returns:
         The run.
 
     Raises:
-        UserError: If the request makes no sense, or not with what is there.
+        UserError: If the request makes no sense, or not with what is there; it
+            is in `keras_transformer.config`, like JobError.
+        TypeError: If there is no such setting.
         JobError: If the training cannot go on.
         KeyboardInterrupt: After Ctrl-C, when a checkpoint is written.
         SystemExit: After SIGTERM, likewise.
@@ -316,11 +331,10 @@ def train(
         validation_split=validation_split,
         tokenizer=tokenizer,
         init_from=init_from,
+        run_dir=run_dir,
         **settings,
     )
     path = pathlib.Path(run_dir or pathlib.Path("runs", run.preset))
-    if isinstance(tokenizer, str | os.PathLike):
-        tokenizer = Tokenizer.load(tokenizer)
     from keras_transformer.training import course
 
     with _log_shown():

@@ -1,5 +1,7 @@
 """Files and folders are whole or absent, whatever interrupts the writing."""
 
+import os
+
 import pytest
 
 from keras_transformer import files
@@ -58,6 +60,31 @@ def test_everything_is_on_disk_before_it_gets_its_name(tmp_path, monkeypatch):
         (partial / "b").write_text("")
     # The file, its folder, then the name of that.
     assert seen == [[".partial-a"], [".partial-a"], ["a"]]
+
+
+def test_a_link_is_followed_and_a_pipe_is_written_to(tmp_path):
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    with files.open_whole(tmp_path / "link") as file:
+        file.write(b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "a").read_text() == "new"
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with files.open_whole(tmp_path / "pipe") as file:
+        file.write(b"through")
+    assert os.read(reader, 99) == b"through"
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_an_error_names_what_somebody_asked_for(tmp_path):
+    with (
+        pytest.raises(FileNotFoundError) as caught,
+        files.open_whole(tmp_path / "none" / "a"),
+    ):
+        pass
+    assert caught.value.filename == str(tmp_path / "none" / "a")
 
 
 def test_a_folder_is_no_name_for_a_file(tmp_path):

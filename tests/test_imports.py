@@ -272,7 +272,7 @@ def test_type_checkers_see_the_same_names():
     import keras_transformer
 
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
-    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    block = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {
         alias.asname: node.module
         for node in ast.walk(block)

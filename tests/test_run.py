@@ -218,12 +218,16 @@ def test_a_finished_run_can_be_slimmed_and_moved(
     assert kt.Run(slim).translator().translate(texts) == expected
     with pytest.raises(UserError, match="leave out --average"):
         kt.Run(slim).translator(average=2)
+    # Training again would begin at nothing, and end with worse weights.
+    before = digest(slim)
+    kt.train(slim, corpus=in_memory, steps=11, **SETTINGS)
+    assert digest(slim) == before
     kt.Run(slim).evaluate("test", corpus=in_memory, beam_size=1)
     shutil.copy(run.path / "result.json", slim)
     before = digest(slim)
     with caplog.at_level("INFO", "keras_transformer"):
         kt.train(slim, corpus=in_memory, steps=11, **SETTINGS)
-    assert "finished: 11 updates. Its checkpoints are gone" in caplog.text
+    assert "is finished. Its checkpoints are gone" in caplog.text
     assert digest(slim) == before
 
 
@@ -253,6 +257,66 @@ def test_a_run_may_begin_with_the_weights_of_another(run, tmp_path):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
+def test_a_run_that_began_with_another_needs_that_no_more(
+    run, in_memory, tmp_path
+):
+    source, tuned = tmp_path / "source", tmp_path / "tuned"
+    shutil.copytree(run.path, source)
+    settings = dict(corpus=in_memory, batch_tokens=257, init_from=source)
+    kt.train(tuned, steps=1, **settings)
+    source.rename(tmp_path / "gone")
+    kt.train(tuned, steps=2, **settings)
+    assert kt.Run(tuned).history()[-1]["step"] == 2
+    # Another source is refused; one with the same weights is the same.
+    settings["init_from"] = tmp_path / "gone"
+    kt.train(tuned, steps=2, **settings)
+    settings["init_from"] = tuned
+    with pytest.raises(UserError, match="did not begin with the weights of"):
+        kt.train(tuned, steps=2, **settings)
+
+
+def test_another_average_is_compared_again(run, in_memory, tmp_path):
+    shutil.copytree(run.path, tmp_path / "run")
+    assert final_result(run.path).averages == (
+        "average of the last 5 checkpoints"
+    )
+    kt.train(
+        tmp_path / "run", corpus=in_memory, steps=11, average=3, **SETTINGS
+    )
+    assert final_result(tmp_path / "run").averages == (
+        "average of the last 3 checkpoints"
+    )
+
+
+class StopEarly(keras.callbacks.Callback):
+    """As a button would, that is pressed between two updates."""
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.model.stop_training = batch == 2
+
+
+def test_a_callback_may_end_a_training(in_memory, tmp_path, caplog):
+    with caplog.at_level("INFO", "keras_transformer"):
+        run = kt.train(
+            tmp_path / "run",
+            corpus=in_memory,
+            steps=11,
+            callbacks=[StopEarly()],
+            **SETTINGS,
+        )
+    assert "worker" not in caplog.text
+    assert final_result(run.path).step == 3
+
+
+def test_an_open_corpus_is_remembered_by_its_folder(corpus, tmp_path):
+    opened = kt.open_corpus(corpus, "en", "de")
+    run = kt.train(tmp_path / "run", corpus=opened, steps=1, **SETTINGS)
+    assert run.config.corpus == str(corpus)
+    run.evaluate("test", beam_size=1)
+    with pytest.raises(UserError, match="languages of the corpus, en and de"):
+        kt.train(tmp_path / "other", corpus=opened, target_lang="fr")
+
+
 def test_the_shape_of_the_run_to_begin_with_is_kept(run, in_memory, tmp_path):
     message = "whose d_model is 14, received 16; leave out --d-model"
     with pytest.raises(UserError, match=message):
@@ -278,7 +342,7 @@ def test_a_vocabulary_made_elsewhere_is_taken_over(
     )
     assert shared.config.model.vocab_size == words.vocab_size
     assert (shared.path / "tokenizer.model").read_bytes() == words.model
-    # The same call again, and one with other words.
+    # The same call again, also of a run that is slim, and with other words.
     kt.train(
         shared.path, corpus=in_memory, tokenizer=words, steps=1, **settings
     )

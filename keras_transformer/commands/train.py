@@ -127,7 +127,7 @@ def train(args: argparse.Namespace) -> None:
     session = Session(**chosen)
     # What can be seen to be wrong is told before TensorFlow is loaded.
     session.check()
-    run, corpus = request(**arguments)
+    run, corpus = request(**arguments, run_dir=args.run_dir)
     if args.dry_run and (
         args.strategy == "multiworker" or os.environ.get("TF_CONFIG")
     ):
@@ -140,7 +140,7 @@ def train(args: argparse.Namespace) -> None:
         from keras_transformer.training.dry_run import print_costs
 
         run_dir = args.run_dir or pathlib.Path("runs", run.preset)
-        print_costs(run, run_dir, session, corpus)
+        print_costs(run, run_dir, session, corpus, args.tokenizer)
         return
     from keras_transformer.run import train as train_run
 

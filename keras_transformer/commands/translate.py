@@ -81,11 +81,6 @@ def translate(args: argparse.Namespace) -> None:
     options = search_flags.options_from(args)
     check_combination(args)
     run = run_config.RunConfig.load(args.run_dir)
-    if args.output and args.output.exists():
-        raise UserError(
-            f"Expected a new file as --output, but {args.output} exists; "
-            "remove it or choose another name."
-        )
     with contextlib.ExitStack() as stack:
         rows, total = open_rows(args, stack)
         # Before the work, so that a place that cannot be written shows.

@@ -5,7 +5,6 @@ tokens, the end token included.
 """
 
 import functools
-import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterable
@@ -53,19 +52,26 @@ def batches(
             pairs, tokenizer, os.path.join(folder, "records"), max_length
         ).in_memory()
     plan = BatchPlan(records, batch_tokens, seed, shuffle)
-    epoch = itertools.count()
-    current = plan.epoch(next(epoch))
+    completed = 0
+    planned = functools.lru_cache(maxsize=2)(plan.epoch)
 
     def batch(number: int) -> Batch:
-        nonlocal current
-        planned = current[number]
-        # An iteration that was given up begins the same epoch again.
-        if number + 1 == len(plan):
-            current = plan.epoch(next(epoch))
-        return planned
+        nonlocal completed
+        epoch, index = divmod(number, len(plan))
+        if index + 1 == len(plan):
+            completed = max(completed, epoch + 1)
+        return planned(epoch)[index]
 
-    numbers = tf.data.Dataset.range(len(plan))
-    return _dataset(records, numbers, batch)
+    def numbers_of_epoch(_: tf.Tensor) -> tf.data.Dataset:
+        # Of this iterator. One that was given up leaves its epoch to the next.
+        first = tf.numpy_function(
+            lambda: np.int64(completed * len(plan)), [], tf.int64
+        )
+        return tf.data.Dataset.range(len(plan)).map(lambda i: first + i)
+
+    numbers = tf.data.Dataset.range(1).flat_map(numbers_of_epoch)
+    steps = tf.data.experimental.assert_cardinality(len(plan))
+    return _dataset(records, numbers.apply(steps), batch)
 
 
 def stream(

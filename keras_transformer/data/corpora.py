@@ -49,6 +49,13 @@ def open_corpus(
             f"{source_lang} twice; change --source-lang or --target-lang."
         )
     if isinstance(corpus, Corpus):
+        languages = corpus.source_lang, corpus.target_lang
+        if languages != (source_lang, target_lang):
+            raise UserError(
+                "Expected the languages of the corpus, "
+                f"{' and '.join(languages)}, received {source_lang} and "
+                f"{target_lang}; pass source_lang and target_lang."
+            )
         return corpus
     if not isinstance(corpus, str | os.PathLike):
         return _in_memory(corpus, source_lang, target_lang)

@@ -61,6 +61,8 @@ class Corpus:
             )
         if found not in self.splits:
             advice = f"; name one of them with {flag}" if flag else ""
+            if self.name == MEMORY:
+                advice = "; pass a dictionary such as {'train': …, 'val': …}"
             raise UserError(
                 f"Expected a split of {self.name} in {self.source_lang} and "
                 f"{self.target_lang}, received {split}; it has: "

@@ -121,11 +121,16 @@ def _count_lines(path: pathlib.Path) -> int:
                 f"Expected UTF-8 text in {path}, found UTF-16; convert it with "
                 f"iconv -f UTF-16 -t UTF-8."
             )
+        if b"\0" in block:
+            raise UserError(
+                f"Expected UTF-8 text in {path}, found zero bytes, as UTF-16 "
+                "has them; convert it with iconv -f UTF-16LE -t UTF-8."
+            )
         count += block.count(b"\n")
         returns += block.count(b"\r")
         size += len(block)
         last = block[-1:]
-    if returns > 1 and not count:
+    if returns > 1 and count <= 1:
         raise UserError(
             f"Expected line feeds at the ends of lines in {path}, found "
             "carriage returns alone; convert it with tr '\\r' '\\n'."

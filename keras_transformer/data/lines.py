@@ -116,9 +116,18 @@ def open_pairs(
 def open_output(
     path: pathlib.Path | None, stack: contextlib.ExitStack
 ) -> BinaryIO:
-    """Open a file as `files.open_whole` does, or standard output for None."""
+    """Open a new file as `files.open_whole` does; for None standard output.
+
+    Raises:
+        UserError: If there is such a file: it may be an input.
+    """
     if path is None:
         return sys.stdout.buffer
+    if path.is_file():
+        raise UserError(
+            f"Expected a new file as --output, but {path} exists; remove it or "
+            "choose another name."
+        )
     return stack.enter_context(files.open_whole(path))
 
 

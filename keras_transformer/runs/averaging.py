@@ -48,7 +48,7 @@ def load_model(
     """
     if average is None and (result := final_result(run_dir)):
         logger.info("Taking the %s.", result.sentence())
-    elif average is None and _is_slim(run_dir):
+    elif average is None and is_slim(run_dir):
         logger.info("Taking the weights that the training ended with.")
     else:
         return load_average(run_dir, average)
@@ -87,7 +87,10 @@ def load_average(
         )
     else:
         logger.info("Taking the %s.", average_of(len(paths)))
-    average_weights(model, paths)
+    try:
+        average_weights(model, paths)
+    except FileNotFoundError:  # A training has removed the oldest meanwhile.
+        average_weights(model, averaged_checkpoints(run_dir, average))
     return model
 
 
@@ -113,12 +116,12 @@ def checkpoint_names(
     """
     if average is None and (result := final_result(run_dir)):
         return list(result.checkpoints)
-    if average is None and _is_slim(run_dir):
+    if average is None and is_slim(run_dir):
         return []
     return [path.name for path in averaged_checkpoints(run_dir, average)]
 
 
-def _is_slim(run_dir: str | os.PathLike) -> bool:
+def is_slim(run_dir: str | os.PathLike) -> bool:
     """Whether of a run's weights only the final ones are left."""
     has_final = (pathlib.Path(run_dir) / AVERAGED_FILE).exists()
     return has_final and not list_checkpoints(run_dir)
@@ -154,7 +157,7 @@ def averaged_checkpoints(
             f"Expected at least 1 checkpoint to average, received {average}."
         )
     if not list_checkpoints(run_dir):
-        if _is_slim(run_dir):
+        if is_slim(run_dir):
             raise UserError(
                 f"{run_dir} has no checkpoints any more, but the weights its "
                 "training ended with; leave out --average to take them."

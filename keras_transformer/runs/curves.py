@@ -1,5 +1,7 @@
 """The learning curve of a run as a picture."""
 
+import functools
+import io
 import os
 import pathlib
 from typing import TYPE_CHECKING
@@ -29,6 +31,8 @@ def plot(run_dir: str | os.PathLike) -> "Figure":
     figures = extras.needs("matplotlib.figure", "plot")
     rows = read_history(run_dir)
     figure = figures.Figure(figsize=(7, 6), layout="constrained")
+    # What a notebook asks for, whatever it draws with otherwise.
+    figure._repr_png_ = functools.partial(_as_png, figure)
     losses, bleu = figure.subplots(2, 1, sharex=True)
     for axes, field, label in (
         (losses, "loss", "training (dropout on)"),
@@ -46,6 +50,12 @@ def plot(run_dir: str | os.PathLike) -> "Figure":
     for axes in (losses, bleu):
         axes.grid(alpha=0.3)
     return figure
+
+
+def _as_png(figure: "Figure") -> bytes:
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    return picture.getvalue()
 
 
 def draw(run_dir: str | os.PathLike) -> pathlib.Path:

@@ -47,6 +47,8 @@ class Result:
         loss, other_loss = (
             self.validation[which]["loss"] for which in (self.better, other)
         )
+        if len(self.checkpoints) == 1 and loss == other_loss:
+            return f"{names[self.better]} (validation loss {loss:.3f})"
         return (
             f"{names[self.better]} (validation loss {loss:.3f}; "
             f"{names[other]}: {other_loss:.3f})"

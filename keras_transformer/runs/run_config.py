@@ -40,8 +40,8 @@ class RunConfig:
         fingerprints: Of the text of each split, by its role `"train"` or
             `"validation"`; None in a run of before there were any.
         initial: Where the first weights came from, if from another run: its
-            `"run_dir"`, the `"step"` it had come to, and the checksum
-            `"weights"` of what was taken.
+            `"run_dir"`, the names of its `"checkpoints"` that were averaged,
+            and the checksum `"weights"` of what was taken.
     """
 
     preset: str
@@ -67,6 +67,7 @@ class RunConfig:
         train_split: str = "train",
         validation_split: str = "val",
         init_from: str | os.PathLike | None = None,
+        begun: "RunConfig | None" = None,
         **settings: Any,
     ) -> "RunConfig":
         """A preset, with what is said otherwise.
@@ -81,6 +82,8 @@ class RunConfig:
             validation_split: Name of the validation split.
             init_from: Directory of the run whose weights and vocabulary are
                 taken over, and so its shape.
+            begun: The configuration of the run where it has begun already:
+                `init_from` may have gone since.
             **settings: Fields of `ModelConfig` and `TrainingConfig`; None for
                 the preset's. Where `d_model` or `num_heads` is given, a width
                 of the heads that is not is `d_model / num_heads`.
@@ -96,7 +99,7 @@ class RunConfig:
         settings = {n: v for n, v in settings.items() if v is not None}
         initial = None
         if init_from is not None:
-            source = cls.load(init_from)
+            source = begun or cls.load(init_from)
             _take_shape(settings, source.model, init_from)
             preset = preset or source.preset
             initial = {"run_dir": str(pathlib.Path(init_from).resolve())}
@@ -113,8 +116,13 @@ class RunConfig:
         model = _take_own(settings, row.model)
         training = _take_own(settings, row.training)
         if settings:
+            known = [
+                field.name
+                for part in (model, training)
+                for field in dataclasses.fields(part)
+            ]
             raise TypeError(
-                "Expected settings of ModelConfig or TrainingConfig, received "
+                f"Expected settings among {', '.join(known)}; received "
                 f"{', '.join(settings)}"
             )
         run = cls(

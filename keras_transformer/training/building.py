@@ -113,6 +113,29 @@ def initial_record(init_from: str | pathlib.Path) -> dict[str, Any]:
     }
 
 
+def check_initial(
+    run: RunConfig, saved: RunConfig, run_dir: pathlib.Path
+) -> None:
+    """Refuse to go on with a run that began with other weights.
+
+    Raises:
+        UserError: If `run` names a run to begin with whose weights are not
+            those that `saved` took over.
+    """
+    if not run.initial:
+        return
+    source = pathlib.Path(run.initial["run_dir"])
+    known = saved.initial or {"run_dir": None, "weights": None}
+    is_same = str(source) == known["run_dir"] or (
+        source.exists() and initial_record(source)["weights"]
+    ) in (False, known["weights"])
+    if not is_same:
+        raise UserError(
+            f"{run_dir} did not begin with the weights of {source}; leave out "
+            "--init-from, or choose another --run-dir."
+        )
+
+
 def _begin_with(model: keras.Model, initial: Mapping[str, Any]) -> None:
     """Take over the weights that `initial_record` noted."""
     source = averaging.load_model(initial["run_dir"])

@@ -55,6 +55,7 @@ class StopTraining(keras.callbacks.Callback):
     Args:
         now: Tells the progress.
         minutes: Minutes of training in all; None for no limit.
+        several: Whether there are other workers, who may end it too.
 
     Attributes:
         signal: The signal that came, or None. SIGTERM stands for the end of
@@ -63,11 +64,15 @@ class StopTraining(keras.callbacks.Callback):
     """
 
     def __init__(
-        self, now: Callable[[], Progress], minutes: float | None
+        self,
+        now: Callable[[], Progress],
+        minutes: float | None,
+        several: bool = False,
     ) -> None:
         super().__init__()
         self.now = now
         self.minutes = minutes
+        self.several = several
         self.signal: signal.Signals | None = None
         self.wanted = False
         self.handlers: dict[signal.Signals, Any] = {}
@@ -89,7 +94,7 @@ class StopTraining(keras.callbacks.Callback):
         over = self.minutes and self.now().seconds >= 60 * self.minutes
         if self.signal or over or self.wanted:
             self.model.stop_training = True
-        elif self.model.stop_training:
+        elif self.model.stop_training and self.several:
             logger.info("Another worker was asked to end: ending with it.")
             self.signal = signal.SIGTERM
 

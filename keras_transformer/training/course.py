@@ -5,6 +5,7 @@ directory is what they have in common.
 """
 
 import logging
+import os
 import pathlib
 import resource
 import shutil
@@ -17,9 +18,8 @@ from keras_transformer.config import UserError
 from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.runs import history, layout
-from keras_transformer.runs.checkpoints import Progress, list_checkpoints
-from keras_transformer.runs.result import final_result
+from keras_transformer.runs import averaging, history, layout
+from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import workers
 from keras_transformer.training.building import local_copy, restore_model
@@ -27,9 +27,10 @@ from keras_transformer.training.finishing import finish
 from keras_transformer.training.fitting import fit, fit_beside_chief
 from keras_transformer.training.preparation import (
     CHANGEABLE,
-    check_run_dir,
+    check_beginning,
     prepare_data,
     prepare_tokenizer,
+    take_vocabulary,
 )
 from keras_transformer.training.session import Session
 from keras_transformer.training.validation import Validator
@@ -42,7 +43,7 @@ def train(
     run_dir: pathlib.Path,
     session: Session,
     corpus: Corpus,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: Tokenizer | str | os.PathLike | None = None,
 ) -> signal.Signals | None:
     """Train, or go on training, on this machine or as one of several.
 
@@ -51,7 +52,8 @@ def train(
         run_dir: Where it goes, or has begun.
         session: How this session trains.
         corpus: The corpus that `run` names.
-        tokenizer: A vocabulary made elsewhere; None to learn one.
+        tokenizer: A vocabulary made elsewhere, or its file; None to learn
+            one.
 
     Returns:
         The signal that ended it, or None where it has come to its end.
@@ -60,8 +62,15 @@ def train(
         UserError: If the request makes no sense with what is there.
         JobError: If the training cannot go on.
     """
+    if isinstance(tokenizer, Tokenizer) and os.environ.get("TF_CONFIG"):
+        raise UserError(
+            "Expected the path of a vocabulary where there are several "
+            "workers, which must meet before TensorFlow computes anything; "
+            "save the tokenizer and pass its file."
+        )
     strategy = workers.make_strategy(session.strategy)
     with workers.one_fate(strategy):
+        run, tokenizer = take_vocabulary(run, tokenizer)
         if workers.is_chief(strategy):
             stopped = _train(run, run_dir, session, corpus, tokenizer, strategy)
         else:
@@ -79,11 +88,7 @@ def _train(
     strategy: tf.distribute.Strategy,
 ) -> signal.Signals | None:
     """Train on this machine, or as the chief of several."""
-    for split, flag in (
-        (run.train_split, "--train-split"),
-        (run.validation_split, "--validation-split"),
-    ):
-        corpus.pairs(split, flag)  # Fails now, not after an hour, if it must.
+    check_beginning(run, run_dir, corpus)
     if _is_slim(run, run_dir):
         return None
     run, tokenizer, plan, batches, sample = _prepare(
@@ -145,7 +150,6 @@ def _prepare(
     """Write what a training needs; a new directory that fails goes again."""
     is_new = not run_dir.exists()
     if not is_new:
-        check_run_dir(run_dir)
         files.remove_leftovers(
             run_dir,
             run_dir / layout.CHECKPOINTS,
@@ -167,15 +171,13 @@ def _prepare(
 
 def _is_slim(run: RunConfig, run_dir: pathlib.Path) -> bool:
     """Say so where a finished run has no checkpoints to go on from."""
-    result = final_result(run_dir)
-    if result is None or list_checkpoints(run_dir):
+    if not averaging.is_slim(run_dir):
         return False
     run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)  # That it is it.
     logger.info(
-        "%s is finished: %d updates. Its checkpoints are gone, so that it "
-        "cannot go on; --init-from starts another run from its weights.",
+        "%s is finished. Its checkpoints are gone, so that it cannot go on; "
+        "--init-from starts another run from its weights.",
         run_dir,
-        result.step,
     )
     return True
 

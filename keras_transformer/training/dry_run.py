@@ -26,7 +26,11 @@ from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import estimates, workers
 from keras_transformer.training.building import build_model
 from keras_transformer.training.cost_report import Costs, Measured, report
-from keras_transformer.training.preparation import prepare_tokenizer
+from keras_transformer.training.preparation import (
+    check_beginning,
+    prepare_tokenizer,
+    take_vocabulary,
+)
 from keras_transformer.training.session import Session
 
 logger = logging.getLogger("keras_transformer")
@@ -41,7 +45,11 @@ MOST_FLOPS_WITHOUT_GPU = 4e11
 
 
 def print_costs(
-    run: RunConfig, run_dir: pathlib.Path, session: Session, corpus: Corpus
+    run: RunConfig,
+    run_dir: pathlib.Path,
+    session: Session,
+    corpus: Corpus,
+    tokenizer: pathlib.Path | None = None,
 ) -> None:
     """Print what a run would cost; nothing is written where it would go.
 
@@ -50,18 +58,21 @@ def print_costs(
         run_dir: Where it would go.
         session: How it would train.
         corpus: The corpus that `run` names.
+        tokenizer: The file of a vocabulary made elsewhere.
 
     Raises:
         UserError: If the training could not begin.
     """
+    check_beginning(run, run_dir, corpus)
     strategy = workers.make_strategy(session.strategy)
+    run, given = take_vocabulary(run, tokenizer)
     corpus = head(corpus)
     replicas = strategy.num_replicas_in_sync
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         has_run = (run_dir / CONFIG_FILE).exists()
         run, tokenizer = prepare_tokenizer(
-            run, run_dir if has_run else folder, corpus
+            run, run_dir if has_run else folder, corpus, given
         )
         plan, is_whole = make_plan(run, corpus, tokenizer, folder)
         if not (has_run or is_whole):  # The rest will fill the vocabulary.

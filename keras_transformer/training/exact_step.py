@@ -30,6 +30,7 @@ from keras_transformer.replicas import (
 from keras_transformer.training import workers
 
 
+@keras.saving.register_keras_serializable(package="keras_transformer")
 class ExactTransformer(Transformer):
     """A `Transformer` whose `fit` takes exact steps under any strategy.
 

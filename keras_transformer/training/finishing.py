@@ -39,7 +39,8 @@ def finish(
         validator: Measures the weights of its model, which are replaced.
         last: The weights that the training ended with.
     """
-    if final_result(run_dir) is None:
+    result = final_result(run_dir)
+    if result is None or result.averages != _averages(run, run_dir):
         _compare(run, run_dir, validator, last)
     try:
         logger.info("Wrote %s.", curves.draw(run_dir))
@@ -53,6 +54,13 @@ def finish(
     )
 
 
+def _averages(run: RunConfig, run_dir: pathlib.Path) -> str:
+    """Name the average that the recipe asks for."""
+    if run.training.ema:
+        return "moving average of the weights"
+    return averaging.average_of(len(averaging.averaged_checkpoints(run_dir)))
+
+
 def _compare(
     run: RunConfig,
     run_dir: pathlib.Path,
@@ -60,22 +68,21 @@ def _compare(
     last: list[np.ndarray],
 ) -> None:
     """Validate both, and write the better one with a word on why."""
-    kept = list_checkpoints(run_dir)
-    averaged = averaging.load_average(run_dir)
     names = [path.name for path in averaging.averaged_checkpoints(run_dir)]
+    averaged = averaging.load_average(run_dir)
     weights = {AVERAGE: averaged.get_weights(), LAST: last}
-    averages = (
-        "moving average of the weights"
-        if run.training.ema
-        else averaging.average_of(len(names))
-    )
-    figures: dict[str, dict[str, float]] = {}
+    averages = _averages(run, run_dir)
+    figures = {}
     if validator.latest and not run.training.ema:  # At the end of training.
         figures[LAST] = validator.latest._asdict()
     for which, what in ((LAST, "last weights"), (AVERAGE, averages)):
-        if which not in figures:
-            validator.model.set_weights(weights[which])
-            figures[which] = validator.measure(what)._asdict()
+        if which in figures:
+            continue
+        if which == AVERAGE and len(names) == 1 and not run.training.ema:
+            figures[which] = figures[LAST]  # They are the same.
+            continue
+        validator.model.set_weights(weights[which])
+        figures[which] = validator.measure(what)._asdict()
     # Of equal ones the average, as in the paper.
     better = min((AVERAGE, LAST), key=lambda which: figures[which]["loss"])
     averaged.set_weights(weights[better])
@@ -83,7 +90,7 @@ def _compare(
     with files.whole(path) as partial:
         averaged.save_weights(partial)
     result = Result(
-        step=step_of(kept[-1]),
+        step=step_of(list_checkpoints(run_dir)[-1]),
         better=better,
         averages=averages,
         checkpoints=tuple(names if better == AVERAGE else names[-1:]),

@@ -37,7 +37,11 @@ def fit(
     stopwatch = callbacks.Stopwatch(start)
     now = stopwatch.now
     history = History(run_dir, start.step)
-    stop = callbacks.StopTraining(now, session.minutes)
+    stop = callbacks.StopTraining(
+        now,
+        session.minutes,
+        workers.are_several(model.distribute_strategy),
+    )
     guard = StopOnNonFinite(run_dir, now, plan, tokenizer)
     display = TrainingDisplay(now, history, recipe.steps, session.minutes)
 
@@ -101,7 +105,7 @@ def fit_beside_chief(
     """Take part in every step of `fit`; returns a signal that came, or None."""
     stopwatch = callbacks.Stopwatch(start)
     # The chief looks at the clock.
-    stop = callbacks.StopTraining(stopwatch.now, None)
+    stop = callbacks.StopTraining(stopwatch.now, None, several=True)
     with contextlib.ExitStack() as stack:
         stack.callback(stop.restore_handlers)
         _fit(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import os
 import pathlib
 import random
 import zlib
@@ -15,7 +16,10 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import layout
 from keras_transformer.runs.checkpoints import list_checkpoints
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training.building import initial_record
+from keras_transformer.training.building import (
+    check_initial,
+    initial_record,
+)
 from keras_transformer.training.display import log_count
 
 logger = logging.getLogger("keras_transformer")
@@ -52,6 +56,39 @@ def check_run_dir(run_dir: pathlib.Path) -> None:
         )
 
 
+def check_beginning(
+    run: RunConfig, run_dir: pathlib.Path, corpus: Corpus
+) -> None:
+    """Refuse now what would fail after an hour.
+
+    Raises:
+        UserError: If the corpus lacks a split, or `run_dir` cannot be a run.
+    """
+    for split, flag in (
+        (run.train_split, "--train-split"),
+        (run.validation_split, "--validation-split"),
+    ):
+        corpus.pairs(split, flag)
+    if run_dir.exists():
+        check_run_dir(run_dir)
+
+
+def take_vocabulary(
+    run: RunConfig, tokenizer: Tokenizer | str | os.PathLike | None
+) -> tuple[RunConfig, Tokenizer | None]:
+    """Read a vocabulary made elsewhere, whose size the run then asks for.
+
+    Raises:
+        UserError: If there is no such file, or it cannot be used.
+    """
+    if tokenizer is None:
+        return run, None
+    if not isinstance(tokenizer, Tokenizer):
+        tokenizer = Tokenizer.load(tokenizer)
+    size = tokenizer.vocab_size
+    return dataclasses.replace(run, requested_vocab_size=size), tokenizer
+
+
 def prepare_tokenizer(
     run: RunConfig,
     run_dir: pathlib.Path,
@@ -73,15 +110,15 @@ def prepare_tokenizer(
         UserError: If the run was trained otherwise.
     """
     path = run_dir / layout.TOKENIZER_FILE
-    if given:
-        run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)
     if (run_dir / layout.CONFIG_FILE).exists():
-        run = run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)
+        saved = RunConfig.load(run_dir)
+        check_initial(run, saved, run_dir)
+        run = run.resume(saved, CHANGEABLE, run_dir)
         tokenizer = Tokenizer.load(path)
         if given and given.model != tokenizer.model:
             raise UserError(
                 f"{run_dir} was trained with another vocabulary than the "
-                "--tokenizer given; leave it out, or choose another --run-dir."
+                "--tokenizer given; give the same, or choose another --run-dir."
             )
         return run, tokenizer
     run_dir.mkdir(parents=True, exist_ok=True)

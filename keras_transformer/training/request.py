@@ -4,11 +4,13 @@ Without TensorFlow, so that a mistake shows before it is loaded.
 """
 
 import os
+import pathlib
 from typing import Any, TypeGuard
 
 from keras_transformer.config import UserError
 from keras_transformer.data.corpora import Source, absolute_name, open_corpus
 from keras_transformer.data.corpus import MEMORY, Corpus
+from keras_transformer.runs.layout import CONFIG_FILE
 from keras_transformer.runs.run_config import RunConfig
 
 
@@ -35,6 +37,7 @@ def configure(
     *,
     tokenizer: Any = None,
     init_from: str | os.PathLike | None = None,
+    run_dir: str | os.PathLike | None = None,
     **settings: Any,
 ) -> RunConfig:
     """The configuration alone; nothing is read but the run to start from.
@@ -43,6 +46,7 @@ def configure(
         corpus: As for `open_corpus`.
         tokenizer: Whatever stands for a vocabulary made elsewhere, or None.
         init_from: Directory of the run to start from, or None.
+        run_dir: Where the run goes, or has begun, if that is known.
         **settings: As for `RunConfig.from_preset`.
 
     Raises:
@@ -53,9 +57,18 @@ def configure(
             "Expected --tokenizer or --init-from, which brings its own "
             "vocabulary, received both; leave one out."
         )
+    name: str | os.PathLike = MEMORY
+    if isinstance(corpus, Corpus):
+        name = corpus.name
+    elif _is_name(corpus):
+        name = corpus
+    begun = None
+    if run_dir is not None and pathlib.Path(run_dir, CONFIG_FILE).exists():
+        begun = RunConfig.load(run_dir)
     return RunConfig.from_preset(
-        corpus=absolute_name(corpus) if _is_name(corpus) else MEMORY,
+        corpus=absolute_name(name),
         init_from=init_from,
+        begun=begun,
         **settings,
     )
 

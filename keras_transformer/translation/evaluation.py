@@ -56,7 +56,7 @@ class Evaluation:
     bleu: Score
     chrf: Score
     compound_split_bleu: Score | None
-    translations: tuple[str, ...]
+    translations: tuple[str, ...] = dataclasses.field(repr=False)
     seconds: float
     target_tokens: int
 

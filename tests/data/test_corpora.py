@@ -180,6 +180,8 @@ def test_a_split_that_is_not_there_names_the_flag(tmp_path):
     [
         ("one\ntwo\n".encode("utf-16"), r"train\.en, found UTF-16; convert"),
         (b"one\rtwo\r", r"train\.en, found carriage returns alone"),
+        (b"one\rtwo\rthree\n", r"train\.en, found carriage returns alone"),
+        ("one\ntwo\n".encode("utf-16-le"), r"train\.en, found zero bytes"),
     ],
 )
 def test_what_other_systems_write_is_called_by_its_name(
@@ -203,6 +205,16 @@ def test_pairs_in_memory_are_a_corpus():
     assert list(both.pairs("val")) == pairs[1:]
     assert both.fingerprint("train") == corpus.fingerprint("train")
     assert both.fingerprint("val") != corpus.fingerprint("train")
+
+
+def test_an_open_corpus_stays_what_it_is():
+    corpus = open_corpus([("one", "un")], "en", "fr")
+    assert open_corpus(corpus, "en", "fr") is corpus
+    with pytest.raises(config.UserError, match="en and fr, received en and de"):
+        open_corpus(corpus)
+    message = "received val; it has: train; pass a dictionary such as"
+    with pytest.raises(config.UserError, match=message):
+        corpus.pairs("val", "--validation-split")
 
 
 @pytest.mark.parametrize(

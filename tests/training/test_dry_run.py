@@ -123,6 +123,20 @@ def test_a_dry_run_refuses_what_the_run_would(corpus, begun, capsys):
     assert output.out == ""
 
 
+def test_a_dry_run_looks_at_all_that_the_run_would_need(
+    corpus, tmp_path, capsys
+):
+    argv = arguments(corpus, tmp_path / "run", "--tokenizer", "nowhere")
+    assert run(*argv) == 2
+    assert "Expected a vocabulary at nowhere" in capsys.readouterr().err
+    argv = arguments(corpus, tmp_path / "run", "--validation-split", "dev")
+    assert run(*argv) == 2
+    assert "received dev; it has" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    assert run(*arguments(corpus, tmp_path / "file")) == 2
+    assert "Expected a directory as --run-dir" in capsys.readouterr().err
+
+
 def test_the_head_of_an_endless_corpus_ends():
     corpus = Corpus(
         "endless",
