@@ -126,10 +126,9 @@ def check_initial(
         return
     source = pathlib.Path(run.initial["run_dir"])
     known = saved.initial or {"run_dir": None, "weights": None}
-    is_same = str(source) == known["run_dir"] or (
-        source.exists() and initial_record(source)["weights"]
-    ) in (False, known["weights"])
-    if not is_same:
+    if str(source) == known["run_dir"] or not source.exists():
+        return  # Where it has gone, the run needs it no more.
+    if initial_record(source)["weights"] != known["weights"]:
         raise UserError(
             f"{run_dir} did not begin with the weights of {source}; leave out "
             "--init-from, or choose another --run-dir."
