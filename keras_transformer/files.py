@@ -1,15 +1,18 @@
 """Files and folders that are whole or absent, whenever a process may end.
 
 They are written beside their place, flushed to disk and renamed. What is not
-whole yet, or on its way out, has a name that starts with `PARTIAL`, and
-`remove_leftovers` knows it.
+whole yet, or on its way out, has a name that starts with `PARTIAL` and says
+whose it is: two processes that write the same file do not meet, and the one
+that ends last leaves its own. `remove_leftovers` knows such names.
 """
 
 import contextlib
+import glob
 import logging
 import os
 import pathlib
 import shutil
+import socket
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -31,7 +34,8 @@ def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         A path beside it where nothing is. An error leaves nothing there.
     """
     path = pathlib.Path(path)
-    partial = path.with_name(PARTIAL + path.name)
+    _remove_abandoned(path)
+    partial = _beside(path)
     _erase(partial)
     try:
         yield partial
@@ -77,14 +81,17 @@ def write_text(path: str | os.PathLike, text: str) -> None:
         file.write(text.encode())
 
 
-def remove(folder: pathlib.Path) -> None:
-    """Remove a folder: it is whole, or gone, whenever the process ends."""
-    with _moved_away(folder):
+def remove(path: pathlib.Path) -> None:
+    """Remove a file or a folder: it is whole or gone, whenever we end."""
+    with _moved_away(path):
         pass
 
 
 def remove_leftovers(*folders: str | os.PathLike) -> None:
-    """Remove what a process that was killed had begun to write or remove."""
+    """Remove what a process that was killed had begun to write or remove.
+
+    Whoever calls it knows that nobody else writes there now.
+    """
     for folder in map(pathlib.Path, folders):
         for path in folder.glob(f"{PARTIAL}*"):
             logger.info("Removing %s, left by a process that ended.", path)
@@ -92,13 +99,35 @@ def remove_leftovers(*folders: str | os.PathLike) -> None:
 
 
 @contextlib.contextmanager
-def _moved_away(folder: pathlib.Path) -> Iterator[None]:
-    """Free the name of a folder, and remove the folder afterwards."""
-    going = folder.with_name(f"{PARTIAL}old-{folder.name}")
+def _moved_away(path: pathlib.Path) -> Iterator[None]:
+    """Free a name, and remove what had it afterwards."""
+    going = _beside(path, "old-")
     _erase(going)
-    folder.rename(going)
+    path.rename(going)
     yield
-    shutil.rmtree(going)
+    _erase(going)
+
+
+def _beside(path: pathlib.Path, what: str = "") -> pathlib.Path:
+    """The name that this process uses for `path` while it is not whole."""
+    return path.with_name(f"{_ours()}{os.getpid()}-{what}{path.name}")
+
+
+def _ours() -> str:
+    return f"{PARTIAL}{socket.gethostname()}-"
+
+
+def _remove_abandoned(path: pathlib.Path) -> None:
+    """Remove what processes of this machine left of `path` when they ended."""
+    for left in path.parent.glob(f"{_ours()}*-{glob.escape(path.name)}"):
+        process, _, name = left.name.removeprefix(_ours()).partition("-")
+        if name == path.name and process.isdecimal():
+            try:
+                os.kill(int(process), 0)
+            except ProcessLookupError:
+                _erase(left)
+            except PermissionError:  # It runs, as somebody else's.
+                pass
 
 
 def _erase(path: pathlib.Path) -> None:

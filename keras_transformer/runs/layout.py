@@ -9,6 +9,7 @@
     checkpoints/step-N/   weights, optimizer, place in the data
     logs/                 history.csv, TensorBoard's logs
     evaluation/           translations and scores of test sets
+    training.lock         who trains it now
 
 Of a finished run the first three are enough to translate, score, evaluate and
 export.
@@ -24,3 +25,4 @@ CHECKPOINTS = "checkpoints"
 LOGS = "logs"
 HISTORY_FILE = "history.csv"
 EVALUATION = "evaluation"
+LOCK_FILE = "training.lock"

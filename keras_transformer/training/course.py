@@ -8,7 +8,6 @@ import logging
 import os
 import pathlib
 import resource
-import shutil
 import signal
 
 import tensorflow as tf
@@ -18,7 +17,7 @@ from keras_transformer.config import UserError
 from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.runs import averaging, history, layout
+from keras_transformer.runs import averaging, history, layout, lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import workers
@@ -72,7 +71,11 @@ def train(
     with workers.one_fate(strategy):
         run, tokenizer = take_vocabulary(run, tokenizer)
         if workers.is_chief(strategy):
-            stopped = _train(run, run_dir, session, corpus, tokenizer, strategy)
+            check_beginning(run, run_dir, corpus)
+            with lock.only_writer(run_dir):
+                stopped = _train(
+                    run, run_dir, session, corpus, tokenizer, strategy
+                )
         else:
             stopped = _train_beside_chief(run, run_dir, session, strategy)
         workers.meet(strategy)  # Or who ends first would seem lost.
@@ -88,7 +91,6 @@ def _train(
     strategy: tf.distribute.Strategy,
 ) -> signal.Signals | None:
     """Train on this machine, or as the chief of several."""
-    check_beginning(run, run_dir, corpus)
     if _is_slim(run, run_dir):
         return None
     run, tokenizer, plan, batches, sample = _prepare(
@@ -147,24 +149,23 @@ def _prepare(
 ) -> tuple[
     RunConfig, Tokenizer, batching.BatchPlan, tf.data.Dataset, list[Pair]
 ]:
-    """Write what a training needs; a new directory that fails goes again."""
-    is_new = not run_dir.exists()
-    if not is_new:
-        files.remove_leftovers(
-            run_dir,
-            run_dir / layout.CHECKPOINTS,
-            run_dir / layout.LOGS,
-            run_dir / layout.RECORDS,
-        )
+    """Write what a training needs; of a wrong request nothing stays."""
+    files.remove_leftovers(
+        run_dir,
+        run_dir / layout.CHECKPOINTS,
+        run_dir / layout.LOGS,
+        run_dir / layout.RECORDS,
+    )
+    before = set(run_dir.iterdir())
     try:
         run, tokenizer = prepare_tokenizer(run, run_dir, corpus, tokenizer)
         run, plan, batches, sample = prepare_data(
             run, run_dir, corpus, tokenizer
         )
         run.save(run_dir)
-    except (UserError, OSError):
-        if is_new:
-            shutil.rmtree(run_dir, ignore_errors=True)
+    except UserError:
+        for path in set(run_dir.iterdir()) - before:
+            files.remove(path)
         raise
     return run, tokenizer, plan, batches, sample
 

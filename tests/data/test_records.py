@@ -107,13 +107,6 @@ def test_a_build_cut_short_leaves_no_records(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_killed_build_left_is_cleared_away(tmp_path):
-    (tmp_path / ".partial-records").mkdir()
-    (tmp_path / ".partial-records" / "source.ids").write_bytes(b"half")
-    assert len(build([("5", "7")] * 3, tmp_path / "records")) == 3
-    assert [path.name for path in tmp_path.iterdir()] == ["records"]
-
-
 def test_a_directory_of_other_files_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(config.UserError, match="Expected token records in"):

@@ -49,17 +49,17 @@ TERMINATE = {"signal": signal.SIGTERM, "after": "history.csv", "event": 5}
 # optimizer, 2 and 3 read for the checksums, 4 write the state, 5 to 8 flush the
 # files and their folder, 9 rename, 10 flush the folder of all), the first of a
 # run two more.
-WRITE = ".partial-step-"
+WRITE = "-step-"
 
 ENDS = {
     "one replica": [
         kill("sentences.txt", 1),  # In the midst of the vocabulary,
-        kill("records/.partial-train", 3),  # of the token records,
-        kill(".partial-config"),  # and of the configuration.
+        kill("-train/", 3),  # of the token records,
+        kill("-config"),  # and of the configuration.
         *[kill(WRITE, event) for event in (2 + 2, 13 + 4, 11 + 9, 11 + 10)],
-        kill(".partial-old-", 1),  # An old checkpoint is half gone.
+        kill("-old-", 1),  # An old checkpoint is half gone.
         # One loses its moments: the state without them is written, or renamed.
-        *[kill(".partial-state.json", event) for event in (1, 3)],
+        *[kill("-state.json", event) for event in (1, 3)],
         *[kill_somewhere(seed) for seed in (1, 2, 3)],
     ],
     "two replicas": [
@@ -187,12 +187,12 @@ def test_a_run_with_a_moving_average_ends_with_that(runs):
 def test_what_a_killed_session_leaves_is_removed_by_the_next(runs):
     *killed, last = sessions(runs["one replica"][1])
     left = [
-        {pathlib.Path(x).name for x in session["files"] if ".partial-" in x}
+        {f"/{x}" for x in session["files"] if ".partial-" in x}
         for session in killed
     ]
     names = set().union(*left)
-    assert {"sentences.txt", ".partial-step-000000003"} <= names
-    assert any(name.startswith(".partial-old-step-") for name in names)
+    for end in ("/sentences.txt", "-step-000000003", "-old-step-000000003"):
+        assert any(name.endswith(end) for name in names), end
     assert not any(".partial-" in file for file in last["files"])
 
 

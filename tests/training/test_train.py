@@ -15,7 +15,7 @@ from toy_training import run
 
 from keras_transformer.commands import command_line
 from keras_transformer.config import ModelConfig, TrainingConfig, UserError
-from keras_transformer.runs import checkpoints, history
+from keras_transformer.runs import checkpoints, history, lock
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.preparation import CHANGEABLE
 
@@ -277,6 +277,29 @@ def test_a_run_directory_that_is_a_file_is_one_sentence(
     (tmp_path / "run").write_text("")
     error = error_of(capsys, *arguments(corpus, tmp_path / "run"))
     assert "Expected a directory as --run-dir" in error
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_second_process_is_told_who_trains_and_touches_nothing(
+    corpus, finished, tmp_path, capsys, is_begun
+):
+    run_dir = tmp_path / "run"
+    if is_begun:
+        shutil.copytree(finished, run_dir)
+        (run_dir / "checkpoints" / ".partial-step-000000031").mkdir()
+    with lock.only_writer(run_dir):  # As one that is preparing, or writing.
+        before = {p: p.stat().st_mtime_ns for p in run_dir.rglob("*")}
+        error = error_of(capsys, *arguments(corpus, run_dir, "--steps", "31"))
+        after = {p: p.stat().st_mtime_ns for p in run_dir.rglob("*")}
+    assert f"{run_dir} is being trained by process {os.getpid()} on " in error
+    assert after == before
+
+
+def test_a_wrong_request_leaves_what_it_found(corpus, tmp_path, capsys):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    argv = arguments(corpus, tmp_path, "--vocab-size", "12")
+    assert "vocabulary size above 260" in error_of(capsys, *argv)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_a_full_disk_is_one_sentence(corpus, tmp_path, capsys, monkeypatch):

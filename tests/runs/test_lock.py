@@ -1,0 +1,101 @@
+"""One process at a time writes into a run directory."""
+
+import errno
+import multiprocessing
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from keras_transformer.config import UserError
+from keras_transformer.runs import lock
+
+fork = multiprocessing.get_context("fork")
+
+
+def test_the_second_is_told_who_holds_the_run_and_since_when(tmp_path):
+    with lock.only_writer(tmp_path), pytest.raises(UserError) as caught:
+        with lock.only_writer(tmp_path):
+            pass
+    expected = (
+        rf"{re.escape(str(tmp_path))} is being trained by process "
+        rf"{os.getpid()} on {re.escape(os.uname().nodename)} since "
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}; wait for its end, or "
+        r"choose another --run-dir\."
+    )
+    assert re.fullmatch(expected, str(caught.value))
+
+
+def test_of_many_that_start_in_an_absent_directory_one_is_in_at_a_time(
+    tmp_path,
+):
+    """It comes and goes with every holder, which is where locks race."""
+    run_dir, entered = tmp_path / "run", tmp_path / "entered"
+
+    def enter_often(times):
+        done = 0
+        while done < times:
+            try:
+                with lock.only_writer(run_dir):
+                    (run_dir / "inside").mkdir()  # Fails where one is there.
+                    time.sleep(0.001)
+                    (run_dir / "inside").rmdir()
+            except UserError:
+                continue
+            done += 1
+            with open(entered, "a") as file:
+                file.write("x")
+
+    processes = [
+        fork.Process(target=enter_often, args=(times,))
+        for times in (29, 31, 37, 41)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0, 0]
+    assert len(entered.read_text()) == 29 + 31 + 37 + 41
+    assert not run_dir.exists() or not os.listdir(run_dir)
+
+
+def test_a_process_that_is_killed_lets_go(tmp_path):
+    process = os.fork()
+    if not process:
+        with lock.only_writer(tmp_path):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(process, 0)
+    assert os.listdir(tmp_path) == ["training.lock"]
+    with lock.only_writer(tmp_path):
+        assert os.listdir(tmp_path) == ["training.lock"]
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_was_written_stays_and_an_empty_new_directory_goes(tmp_path):
+    with lock.only_writer(tmp_path / "a" / "b"):
+        pass
+    assert os.listdir(tmp_path / "a") == []
+    with lock.only_writer(tmp_path / "c"):
+        (tmp_path / "c" / "config.json").write_text("{}")
+    assert os.listdir(tmp_path / "c") == ["config.json"]
+
+
+@pytest.mark.parametrize(
+    ("number", "is_told"), [(errno.ENOLCK, True), (errno.EIO, None)]
+)
+def test_a_file_system_without_locks_is_told_and_trained_on(
+    tmp_path, monkeypatch, caplog, number, is_told
+):
+    def flock(descriptor, operation):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(lock.fcntl, "flock", flock)
+    if not is_told:  # A fault of another kind is no reason to go on.
+        with pytest.raises(OSError), lock.only_writer(tmp_path):
+            pass
+        return
+    with lock.only_writer(tmp_path):
+        pass
+    assert "has no locks" in caplog.text
