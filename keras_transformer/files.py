@@ -13,6 +13,7 @@ import os
 import pathlib
 import shutil
 import socket
+import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -96,6 +97,15 @@ def remove_leftovers(*folders: str | os.PathLike) -> None:
         for path in folder.glob(f"{PARTIAL}*"):
             logger.info("Removing %s, left by a process that ended.", path)
             _erase(path)
+
+
+def checksum(path: str | os.PathLike) -> int:
+    """CRC-32 of a file, read in pieces."""
+    found = 0
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            found = zlib.crc32(piece, found)
+    return found
 
 
 @contextlib.contextmanager

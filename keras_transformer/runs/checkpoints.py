@@ -20,7 +20,6 @@ import os
 import pathlib
 import re
 import shutil
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -109,7 +108,7 @@ def save_checkpoint(
         state = {
             **dataclasses.asdict(progress),
             "files": {
-                name: _checksum(partial / name)
+                name: files.checksum(partial / name)
                 for name in (WEIGHTS_FILE, _TRAINING_FILE)
             },
         }
@@ -276,7 +275,7 @@ def _read_state(path: pathlib.Path) -> tuple[dict[str, Any], str | None]:
         state = json.loads((path / _STATE_FILE).read_text())
         Progress(state["step"], state["seconds"])
         for name, expected in state["files"].items():
-            if _checksum(path / name) != expected:
+            if files.checksum(path / name) != expected:
                 return state, f"{name} has another checksum"
     except (OSError, ValueError, KeyError, TypeError) as error:
         return {}, f"{type(error).__name__}: {error}"
@@ -294,12 +293,3 @@ def _slim(path: pathlib.Path) -> None:
     files.write_text(path / _STATE_FILE, json.dumps(state, indent=2))
     # Afterwards: whenever the process ends, what is listed is there.
     (path / _TRAINING_FILE).unlink()
-
-
-def _checksum(path: pathlib.Path) -> int:
-    """CRC-32 of a file, read in pieces."""
-    checksum = 0
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 20):
-            checksum = zlib.crc32(piece, checksum)
-    return checksum

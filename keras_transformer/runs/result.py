@@ -12,6 +12,7 @@ import pathlib
 from collections.abc import Mapping
 
 from keras_transformer import files
+from keras_transformer.config import UserError
 from keras_transformer.runs.checkpoints import list_checkpoints, step_of
 from keras_transformer.runs.layout import AVERAGED_FILE, RESULT_FILE
 
@@ -32,6 +33,8 @@ class Result:
         validation: For each of the two its figures on the validation set:
             `loss`, `perplexity`, `token_accuracy` and `bleu`, of a sample
             decoded greedily.
+        checksum: CRC-32 of `averaged.weights.h5`; None in a run of before
+            there was one.
     """
 
     step: int
@@ -39,6 +42,7 @@ class Result:
     averages: str
     checkpoints: tuple[str, ...]
     validation: Mapping[str, Mapping[str, float]]
+    checksum: int | None = None
 
     def sentence(self) -> str:
         """Name the weights, and why they were taken."""
@@ -70,7 +74,11 @@ def final_result(run_dir: str | os.PathLike) -> Result | None:
 
     Returns:
         None where the training has not ended, or has gone on since, or the
-        weights it tells of are not there.
+        weights that it tells of are not there as they were written.
+
+    Raises:
+        UserError: If those are damaged, and there are no checkpoints to take
+            in their place.
     """
     run_dir = pathlib.Path(run_dir)
     if not (run_dir / AVERAGED_FILE).exists():
@@ -94,4 +102,13 @@ def final_result(run_dir: str | os.PathLike) -> Result | None:
     kept = list_checkpoints(run_dir)
     if kept and step_of(kept[-1]) != result.step:
         return None
-    return result
+    path = run_dir / AVERAGED_FILE
+    if result.checksum in (None, files.checksum(path)):
+        return result
+    if not kept:
+        raise UserError(
+            f"{path} is not as it was written, and there are no checkpoints to "
+            "take in its place; restore it from a copy."
+        )
+    logger.warning("Passing over %s, which is not as it was written.", path)
+    return None

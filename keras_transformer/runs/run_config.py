@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -42,6 +43,8 @@ class RunConfig:
         initial: Where the first weights came from, if from another run: its
             `"run_dir"`, the names of its `"checkpoints"` that were averaged,
             and the checksum `"weights"` of what was taken.
+        vocabulary: Checksum of `tokenizer.model`; None in a run of before
+            there was one.
     """
 
     preset: str
@@ -55,6 +58,7 @@ class RunConfig:
     training: TrainingConfig
     fingerprints: Mapping[str, str] | None = None
     initial: Mapping[str, Any] | None = None
+    vocabulary: str | None = None
 
     @classmethod
     def from_preset(
@@ -167,7 +171,8 @@ class RunConfig:
         Raises:
             UserError: If any other field differs; it names the field.
         """
-        free = {"vocab_size", "corpus", "fingerprints", "initial", *changeable}
+        found = {"vocab_size", "fingerprints", "initial", "vocabulary"}
+        free = {"corpus", *found, *changeable}
         new, old = (_flat(run) for run in (self, saved))
         # The preset first: it explains all others.
         for name in sorted(new, key=lambda name: (name != "preset", name)):
@@ -212,6 +217,7 @@ class RunConfig:
     def save(self, run_dir: str | os.PathLike) -> None:
         """Write `config.json` into `run_dir`, whole or not at all."""
         fields = dataclasses.asdict(self)
+        fields["checksum"] = _checksum(fields)
         files.write_text(
             pathlib.Path(run_dir) / CONFIG_FILE, json.dumps(fields, indent=2)
         )
@@ -226,6 +232,12 @@ class RunConfig:
         path = pathlib.Path(run_dir) / CONFIG_FILE
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
+            known = fields.pop("checksum", None)
+            if known not in (None, _checksum(fields)):
+                raise UserError(
+                    f"{path} is not as it was written; restore it from a copy, "
+                    'or remove its "checksum" if you changed it on purpose.'
+                )
             return cls(
                 **{
                     **fields,
@@ -245,6 +257,12 @@ class RunConfig:
                 f"{path} is not a configuration this version can read "
                 f"({error}); train the run again or restore the file."
             ) from None
+
+
+def _checksum(fields: Mapping[str, Any]) -> str:
+    """CRC-32 of what `config.json` says, however it is laid out."""
+    text = json.dumps(fields, sort_keys=True)
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def _take_own(settings: dict[str, Any], part: Part) -> Part:

@@ -5,7 +5,6 @@ import logging
 import os
 import pathlib
 import random
-import zlib
 
 import tensorflow as tf
 
@@ -16,6 +15,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import layout
 from keras_transformer.runs.checkpoints import list_checkpoints
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.vocabulary import checksum_of, load_vocabulary
 from keras_transformer.training.building import (
     check_initial,
     initial_record,
@@ -114,7 +114,7 @@ def prepare_tokenizer(
         saved = RunConfig.load(run_dir)
         check_initial(run, saved, run_dir)
         run = run.resume(saved, CHANGEABLE, run_dir)
-        tokenizer = Tokenizer.load(path)
+        tokenizer = load_vocabulary(run_dir)
         if given and given.model != tokenizer.model:
             raise UserError(
                 f"{run_dir} was trained with another vocabulary than the "
@@ -124,7 +124,7 @@ def prepare_tokenizer(
     run_dir.mkdir(parents=True, exist_ok=True)
     if run.initial:
         source = pathlib.Path(run.initial["run_dir"])
-        given = Tokenizer.load(source / layout.TOKENIZER_FILE)
+        given = load_vocabulary(source)
         run = dataclasses.replace(run, initial=initial_record(source))
     if given:
         tokenizer = given
@@ -154,7 +154,7 @@ def prepare_data(
     roles = {"train": run.train_split, "validation": run.validation_split}
     found = {role: corpus.fingerprint(split) for role, split in roles.items()}
     run = run.with_fingerprints(found, run_dir)
-    vocabulary = zlib.crc32((run_dir / layout.TOKENIZER_FILE).read_bytes())
+    run = dataclasses.replace(run, vocabulary=checksum_of(tokenizer))
     train, validation = (
         batching.TokenisedCorpus.build(
             corpus.pairs(split),
@@ -162,7 +162,7 @@ def prepare_data(
             run_dir / layout.RECORDS / split,
             # Never drop a validation sentence.
             max_length=recipe.max_length if role == "train" else None,
-            fingerprint=f"{found[role]} {vocabulary:x}",
+            fingerprint=f"{found[role]} {run.vocabulary}",
             progress=log_count(f"pairs of {split} tokenised"),
         )
         for role, split in roles.items()

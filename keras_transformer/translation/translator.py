@@ -3,7 +3,6 @@
 import dataclasses
 import logging
 import os
-import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, overload
 
@@ -17,6 +16,7 @@ from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging
 from keras_transformer.runs.layout import TOKENIZER_FILE
+from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.translation.alignment import Attention
 from keras_transformer.translation.given_pairs import GivenPairs
 from keras_transformer.translation.text_batches import (
@@ -92,7 +92,7 @@ class Translator:
                 its vocabulary is not that of its model.
         """
         model = averaging.load_model(run_dir, average)
-        tokenizer = Tokenizer.load(pathlib.Path(run_dir) / TOKENIZER_FILE)
+        tokenizer = load_vocabulary(run_dir)
         try:
             return cls(model, tokenizer)
         except ValueError:

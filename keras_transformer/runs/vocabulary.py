@@ -1,0 +1,33 @@
+"""The vocabulary of a run, which must be the one that it was trained with."""
+
+import os
+import pathlib
+import zlib
+
+from keras_transformer.config import UserError
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.runs.layout import TOKENIZER_FILE
+from keras_transformer.runs.run_config import RunConfig
+
+
+def load_vocabulary(run_dir: str | os.PathLike) -> Tokenizer:
+    """Read `tokenizer.model`.
+
+    Raises:
+        UserError: If `run_dir` is no run directory, or its vocabulary is not
+            there or not as it was written: other pieces would be other words.
+    """
+    path = pathlib.Path(run_dir) / TOKENIZER_FILE
+    known = RunConfig.load(run_dir).vocabulary
+    tokenizer = Tokenizer.load(path)
+    if known not in (None, checksum_of(tokenizer)):
+        raise UserError(
+            f"{path} is not the vocabulary that this run was trained with; "
+            "restore the file."
+        )
+    return tokenizer
+
+
+def checksum_of(tokenizer: Tokenizer) -> str:
+    """CRC-32 of the file that it is written to."""
+    return f"{zlib.crc32(tokenizer.model):08x}"

@@ -1,0 +1,115 @@
+"""A flipped bit, a cut and a missing file are told; no result is wrong.
+
+Of a checkpoint: `test_checkpoints.py`; of token records: `test_records.py`.
+"""
+
+import dataclasses
+import random
+import shutil
+
+import numpy as np
+import pytest
+from run_config import make_run
+
+from keras_transformer import files
+from keras_transformer.config import ModelConfig, UserError
+from keras_transformer.runs import averaging
+from keras_transformer.runs.result import Result
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.vocabulary import checksum_of, load_vocabulary
+
+
+def flip(path, bit):
+    content = bytearray(path.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+
+
+def test_no_flipped_bit_of_the_configuration_is_believed(tmp_path):
+    run = make_run(ModelConfig(dropout=0.25), initial={"run_dir": "Größe"})
+    run.save(tmp_path)
+    path = tmp_path / "config.json"
+    whole = path.read_bytes()
+    refused = 0
+    bits = random.Random(0).sample(range(8 * len(whole)), 500)
+    for bit in bits:
+        flip(path, bit)
+        try:
+            assert RunConfig.load(tmp_path) == run, bit  # A space, perhaps.
+        except UserError as error:
+            refused += 1
+            assert str(path) in str(error)
+        path.write_bytes(whole)
+    assert refused > 0.6 * len(bits)  # What is not for the eye alone.
+    for length in range(0, len(whole) - 1, 29):
+        path.write_bytes(whole[:length])
+        with pytest.raises(UserError, match="is not a configuration this"):
+            RunConfig.load(tmp_path)
+
+
+@pytest.fixture
+def run_dir(small_run, tmp_path):
+    """A finished run whose weights are those of its checkpoint."""
+    shutil.copytree(small_run, tmp_path / "run")
+    run_dir = tmp_path / "run"
+    known = checksum_of(load_vocabulary(run_dir))
+    run = RunConfig.load(run_dir)
+    dataclasses.replace(run, vocabulary=known).save(run_dir)
+    path = run_dir / "averaged.weights.h5"
+    averaging.load_model(run_dir, average=1).save_weights(path)
+    figures = {"loss": 2.5, "perplexity": 3.5, "token_accuracy": 0.5}
+    Result(
+        step=7,
+        better="average",
+        averages="last checkpoint",
+        checkpoints=("step-000000007",),
+        validation={"average": figures, "last": figures},
+        checksum=files.checksum(path),
+    ).save(run_dir)
+    return run_dir
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_flipped_bit_of_the_vocabulary_is_believed(run_dir, seed):
+    path = run_dir / "tokenizer.model"
+    flip(path, random.Random(seed).randrange(8 * path.stat().st_size))
+    with pytest.raises(UserError, match=f"{path} is not "):
+        load_vocabulary(run_dir)
+
+
+@pytest.mark.parametrize("length", [0, 1, 1_000])
+def test_a_vocabulary_cut_short_is_told(run_dir, length):
+    path = run_dir / "tokenizer.model"
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(UserError, match=f"{path} is not "):
+        load_vocabulary(run_dir)
+
+
+def test_a_vocabulary_that_is_gone_is_told(run_dir):
+    (run_dir / "tokenizer.model").unlink()
+    with pytest.raises(UserError, match="found no such file"):
+        load_vocabulary(run_dir)
+
+
+def flip_one(path):
+    flip(path, random.Random(1).randrange(8 * path.stat().st_size))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+@pytest.mark.parametrize("damage", [flip_one, cut])
+def test_damaged_final_weights_give_way_to_checkpoints_or_are_told(
+    run_dir, caplog, damage
+):
+    expected = averaging.load_model(run_dir).get_weights()
+    path = run_dir / "averaged.weights.h5"
+    damage(path)
+    found = averaging.load_model(run_dir).get_weights()
+    assert f"Passing over {path}, which is not as it was" in caplog.text
+    for one, other in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    shutil.rmtree(run_dir / "checkpoints")
+    with pytest.raises(UserError, match="restore it from a copy"):
+        averaging.load_model(run_dir)
