@@ -7,6 +7,7 @@ most of them need no more than a look into a dictionary.
 
 import array
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -25,8 +26,9 @@ _END = "\n"
 
 def are_independent(model: bytes) -> bool:
     """Whether a sentencepiece model segments each word of a text alone."""
-    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
-    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+    messages: Any = sentencepiece_model_pb2  # Made without types.
+    proto = messages.ModelProto.FromString(model)
+    kinds = messages.ModelProto.SentencePiece
     rules, how = proto.normalizer_spec, proto.trainer_spec
     return (
         how.model_type == how.BPE

@@ -40,9 +40,14 @@ def test_text_gets_the_ids_of_the_operator(tokenizer):
     assert words.are_independent(tokenizer.model)
     assert_same(tokenizer, TEXT)
     assert_same(tokenizer, ["", " ", TEXT[0], "", "  a  b "])
+    assert_same(tokenizer, [])
 
 
-@given(st.lists(st.text(st.sampled_from(NASTY + "ab") | st.characters())))
+@given(
+    st.lists(
+        st.text(st.sampled_from(NASTY + "ab") | st.characters(codec="utf-8"))
+    )
+)
 @settings(deadline=None)
 def test_any_text_gets_the_ids_of_the_operator(tokenizer, texts):
     assert_same(tokenizer, ["a", *texts])
