@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras_transformer.config import UserError
 from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus, Pair
+from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.heartbeat import heartbeat
 from keras_transformer.runs import layout
@@ -165,19 +166,18 @@ def _learn_vocabulary(
     return tokenizer
 
 
-def prepare_data(
+def prepare_records(
     run: RunConfig, run_dir: pathlib.Path, corpus: Corpus, tokenizer: Tokenizer
-) -> tuple[RunConfig, batching.BatchPlan, tf.data.Dataset, list[Pair]]:
-    """Tokenise the corpus where that is not done, and plan the batches.
+) -> tuple[RunConfig, TokenisedCorpus, TokenisedCorpus]:
+    """Tokenise the corpus where that is not done.
 
     Returns:
-        The run with the fingerprints of its text, the training plan, the
-        validation batches, and the pairs to watch BLEU on.
+        The run with the fingerprints of its text, and the records to train on
+        and to validate on.
 
     Raises:
         UserError: If the text is not that which the run began with.
     """
-    recipe = run.training
     roles = {"train": run.train_split, "validation": run.validation_split}
     known = run.fingerprints or {}
     remembered = Remembered(run_dir)
@@ -190,17 +190,34 @@ def prepare_data(
     vocabulary = zlib.crc32((run_dir / layout.TOKENIZER_FILE).read_bytes())
     with heartbeat("Preparing the token records"):
         train, validation = (
-            batching.TokenisedCorpus.build(
+            TokenisedCorpus.build(
                 _pairs(corpus, split),
                 tokenizer,
                 run_dir / layout.RECORDS / split,
                 # Never drop a validation sentence.
-                max_length=recipe.max_length if role == "train" else None,
+                max_length=run.training.max_length if role == "train" else None,
                 fingerprint=f"{found[role]} {vocabulary:x}",
                 progress=log_count(f"pairs of {split} tokenised"),
             )
             for role, split in roles.items()
         )
+    return run, train, validation
+
+
+def prepare_data(
+    run: RunConfig, run_dir: pathlib.Path, corpus: Corpus, tokenizer: Tokenizer
+) -> tuple[RunConfig, batching.BatchPlan, tf.data.Dataset, list[Pair]]:
+    """Tokenise the corpus where that is not done, and plan the batches.
+
+    Returns:
+        The run with the fingerprints of its text, the training plan, the
+        validation batches, and the pairs to watch BLEU on.
+
+    Raises:
+        UserError: If the text is not that which the run began with.
+    """
+    run, train, validation = prepare_records(run, run_dir, corpus, tokenizer)
+    recipe = run.training
     with heartbeat("Planning the batches"):
         plan = batching.BatchPlan(train, recipe.batch_tokens, recipe.seed)
     _describe(run, plan)

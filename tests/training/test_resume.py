@@ -54,7 +54,8 @@ WRITE = ".partial-step-"
 ENDS = {
     "one replica": [
         kill("sentences.txt", 1),  # In the midst of the vocabulary,
-        kill("records/.partial-train", 3),  # of the token records,
+        kill("records/train.unfinished", 6),  # of the token records,
+        kill("records/.partial-train", 1),  # which were about to be there,
         kill(".partial-config"),  # and of the configuration.
         *[kill(WRITE, event) for event in (2 + 2, 13 + 4, 11 + 9, 11 + 10)],
         kill(".partial-old-", 1),  # An old checkpoint is half gone.
@@ -192,8 +193,10 @@ def test_what_a_killed_session_leaves_is_removed_by_the_next(runs):
     ]
     names = set().union(*left)
     assert {"sentences.txt", ".partial-step-000000003"} <= names
+    assert {"records/train.unfinished/source.ids"} <= set(killed[1]["files"])
     assert any(name.startswith(".partial-old-step-") for name in names)
     assert not any(".partial-" in file for file in last["files"])
+    assert not any(".unfinished" in file for file in last["files"])
 
 
 @pytest.mark.slow
