@@ -4,6 +4,7 @@ Axes: B rows of a batch, S source length, T target length. Lengths count
 tokens, the end token included.
 """
 
+import concurrent.futures
 import functools
 import os
 import tempfile
@@ -13,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer import config
-from keras_transformer.data.batch_plan import Batch, BatchPlan
+from keras_transformer.data.batch_plan import Batch, BatchPlan, Epoch
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 
@@ -53,14 +54,14 @@ def batches(
         ).in_memory()
     plan = BatchPlan(records, batch_tokens, seed, shuffle)
     completed = 0
-    planned = functools.lru_cache(maxsize=2)(plan.epoch)
+    numbered = _planned_ahead(plan)
 
     def batch(number: int) -> Batch:
         nonlocal completed
         epoch, index = divmod(number, len(plan))
         if index + 1 == len(plan):
             completed = max(completed, epoch + 1)
-        return planned(epoch)[index]
+        return numbered(number)
 
     def numbers_of_epoch(_: tf.Tensor) -> tf.data.Dataset:
         # Of this iterator. One that was given up leaves its epoch to the next.
@@ -91,14 +92,9 @@ def stream(
         target with EOS; PAD fills both, and rows of padding throughout.
     """
     first_epoch, first_batch = cursor
-    planned = functools.lru_cache(maxsize=1)(plan.epoch)
-
-    def batch(number: int) -> Batch:
-        epoch, index = divmod(number, len(plan))
-        return planned(epoch)[index]
-
     first = first_epoch * len(plan) + first_batch
-    return _dataset(plan.corpus, tf.data.Dataset.counter(first), batch)
+    numbers = tf.data.Dataset.counter(first)
+    return _dataset(plan.corpus, numbers, _planned_ahead(plan))
 
 
 def evaluation_batches(
@@ -108,6 +104,28 @@ def evaluation_batches(
     plan = BatchPlan(corpus, batch_tokens, shuffle=False)
     numbers = tf.data.Dataset.range(len(plan))
     return _dataset(corpus, numbers, plan.epoch(0).__getitem__)
+
+
+def _planned_ahead(plan: BatchPlan) -> Callable[[int], Batch]:
+    """A function from a batch's number, counted over all epochs, to its plan.
+
+    The next epoch is planned beside the second half of this one, so that no
+    step waits for it.
+    """
+    thread = concurrent.futures.ThreadPoolExecutor(max_workers=1)
+
+    @functools.lru_cache(maxsize=2)
+    def planned(epoch: int) -> concurrent.futures.Future[Epoch]:
+        return thread.submit(plan.epoch, epoch)
+
+    def batch(number: int) -> Batch:
+        epoch, index = divmod(number, len(plan))
+        now = planned(epoch)
+        if 2 * index >= len(plan):
+            planned(epoch + 1)
+        return now.result()[index]
+
+    return batch
 
 
 def _dataset(

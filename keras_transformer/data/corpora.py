@@ -4,6 +4,7 @@ Every source gives a `Corpus`: named splits, each a stream of `(source,
 target)` strings.
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -142,6 +143,7 @@ def _checksum_of(
 ) -> Callable[[str], str]:
     """Name the text of a split that is in memory."""
 
+    @functools.cache
     def identify(split: str) -> str:
         digest = hashlib.blake2b(digest_size=16)
         for pair in read(split):

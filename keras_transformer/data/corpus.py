@@ -26,6 +26,8 @@ class Corpus:
         splits: Splits that have both languages.
         read: Streams a split.
         identify: Names the text of a split: the same name, the same text.
+        stamp: Tells at once whether a split can have changed: the same stamp,
+            the same text. None where nothing tells.
         missing: The file that a split of one language alone lacks, by split.
     """
 
@@ -35,6 +37,9 @@ class Corpus:
     splits: tuple[str, ...]
     read: Callable[[str], Iterator[Pair]] = dataclasses.field(repr=False)
     identify: Callable[[str], str] = dataclasses.field(repr=False)
+    stamp: Callable[[str], str | None] = dataclasses.field(
+        default=lambda split: None, repr=False
+    )
     missing: Mapping[str, str] = dataclasses.field(
         default_factory=dict, repr=False
     )
@@ -53,6 +58,18 @@ class Corpus:
             UserError: If there is no such split, or its sides are empty or
                 of unequal length. While iterating: if text is not UTF-8.
         """
+        return self.read(self.find(split, flag))
+
+    def find(self, split: str, flag: str | None = None) -> str:
+        """The name that a split has here; nothing of it is read.
+
+        Args:
+            split: As for `pairs`.
+            flag: As for `pairs`.
+
+        Raises:
+            UserError: If there is no such split.
+        """
         found = self._real_name(split)
         if found in self.missing:
             raise UserError(
@@ -68,7 +85,7 @@ class Corpus:
                 f"{self.target_lang}, received {split}; it has: "
                 f"{some(self.splits)}{advice}."
             )
-        return self.read(found)
+        return found
 
     def sentences(self, split: str) -> Iterator[str]:
         """Stream both sides of a split, as a vocabulary is learnt from them.
@@ -88,6 +105,18 @@ class Corpus:
         """
         name = self.identify(self._real_name(split))
         return f"{self.source_lang}-{self.target_lang} {name}"
+
+    def fingerprint_stamp(self, split: str) -> str | None:
+        """Stands for the fingerprint of a split, without reading its text.
+
+        Returns:
+            A string: as long as it stays the same, so does the fingerprint.
+            None where nothing but the text tells.
+        """
+        stamp = self.stamp(self._real_name(split))
+        if stamp is None:
+            return None
+        return f"{self.source_lang}-{self.target_lang} {stamp}"
 
     def _real_name(self, split: str) -> str:
         if split == "val" and not {split} & {*self.splits, *self.missing}:

@@ -1,12 +1,13 @@
 """Aligned text in a folder of `SPLIT.LANG` files, plain or gzipped."""
 
-import functools
 import gzip
 import hashlib
+import json
 import pathlib
+import time
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from keras_transformer.config import UserError
 from keras_transformer.data import lines
@@ -14,6 +15,8 @@ from keras_transformer.data.corpus import Corpus, Pair, some
 
 # Bytes read at a time.
 BLOCK_BYTES = 1 << 20
+# More than a tick of any file system's clock.
+CLOCK_TICK_NS = 2_000_000_000
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -58,40 +61,104 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
         for language, side in zip(languages, sides, strict=True)
         for split in (sides[0] | sides[1]) - side
     }
+    texts = _Texts(folder, languages)
     return Corpus(
         name,
         source_lang,
         target_lang,
         splits,
-        functools.partial(_read, folder, languages),
-        functools.partial(_identify, folder, languages),
+        texts.read,
+        texts.identify,
+        texts.stamp,
         missing,
     )
 
 
-def _read(
-    folder: pathlib.Path, languages: tuple[str, str], split: str
-) -> Iterator[Pair]:
-    """Check both files of a split at once, then stream their lines."""
-    source, target = (_path(folder, split, name) for name in languages)
-    source_lines, target_lines = _count_lines(source), _count_lines(target)
-    if source_lines != target_lines:
-        raise UserError(
-            "Expected a line in one language for every line in the other, "
-            f"found {source_lines} in {source} and {target_lines} in "
-            f"{target}; align them again."
-        )
-    if not source_lines:
-        raise UserError(
-            f"Expected sentences in {source} and {target}, found both files "
-            "empty; check where they come from."
-        )
-    return zip(_lines(source), _lines(target), strict=True)
+class _Scan(NamedTuple):
+    """What one reading of both files of a split tells."""
+
+    num_lines: dict[pathlib.Path, int]
+    checksum: str
 
 
-def _path(folder: pathlib.Path, split: str, language: str) -> pathlib.Path:
-    plain = folder / f"{split}.{language}"
-    return plain if plain.is_file() else plain.with_name(f"{plain.name}.gz")
+class _Texts:
+    """The splits of a folder; what is found in them is remembered.
+
+    Args:
+        folder: Where they are.
+        languages: Source and target.
+    """
+
+    def __init__(
+        self, folder: pathlib.Path, languages: tuple[str, str]
+    ) -> None:
+        self.folder = folder
+        self.languages = languages
+        self._scans: dict[str, tuple[str, _Scan]] = {}
+
+    def read(self, split: str) -> Iterator[Pair]:
+        """Check both files of a split at once, then stream their lines."""
+        source, target = self._paths(split)
+        num_lines = self._scan(split).num_lines
+        if num_lines[source] != num_lines[target]:
+            raise UserError(
+                "Expected a line in one language for every line in the other, "
+                f"found {num_lines[source]} in {source} and "
+                f"{num_lines[target]} in {target}; align them again."
+            )
+        if not num_lines[source]:
+            raise UserError(
+                f"Expected sentences in {source} and {target}, found both "
+                "files empty; check where they come from."
+            )
+        return zip(_lines(source), _lines(target), strict=True)
+
+    def identify(self, split: str) -> str:
+        """A checksum of both files' text, wherever they lie."""
+        return f"text {self._scan(split).checksum}"
+
+    def stamp(self, split: str) -> str | None:
+        """Where both files lie, their sizes, and when they last changed.
+
+        The time of the last change of the file itself or of anything about
+        it, too: no program can set it back, as it can the time of its text.
+
+        Returns:
+            None where a file changed so recently that it could change again
+            within one tick of the file system's clock.
+        """
+        parts = []
+        for path in self._paths(split):
+            found = path.stat()
+            times = (found.st_mtime_ns, found.st_ctime_ns)
+            if max(times) > time.time_ns() - CLOCK_TICK_NS:
+                return None
+            parts.append([str(path.resolve()), found.st_size, *times])
+        return json.dumps(parts)
+
+    def _paths(self, split: str) -> list[pathlib.Path]:
+        plain = [self.folder / f"{split}.{name}" for name in self.languages]
+        return [
+            path if path.is_file() else path.with_name(f"{path.name}.gz")
+            for path in plain
+        ]
+
+    def _scan(self, split: str) -> _Scan:
+        """Read both files, unless they were and have not changed since."""
+        stamp = self.stamp(split)
+        if stamp is not None and split in self._scans:
+            known, scan = self._scans[split]
+            if known == stamp:
+                return scan
+        digest = hashlib.blake2b(digest_size=16)
+        num_lines = {}
+        for path in self._paths(split):
+            num_lines[path] = _count_lines(path, digest)
+            digest.update(b"\0")  # Which no text of ours holds.
+        scan = _Scan(num_lines, digest.hexdigest())
+        if stamp is not None and stamp == self.stamp(split):
+            self._scans[split] = stamp, scan
+        return scan
 
 
 def _open(path: pathlib.Path) -> BinaryIO:
@@ -112,10 +179,16 @@ def _blocks(path: pathlib.Path) -> Iterator[bytes]:
         ) from None
 
 
-def _count_lines(path: pathlib.Path) -> int:
-    """Count lines; the last one needs no line end."""
+def _count_lines(path: pathlib.Path, digest: "hashlib.blake2b") -> int:
+    """Count lines; the last one needs no line end.
+
+    Args:
+        path: A file of a split.
+        digest: Gets its text.
+    """
     count, size, returns, last = 0, 0, 0, b"\n"
     for block in _blocks(path):
+        digest.update(block)
         if not size and block[:2] in _UTF_16:
             raise UserError(
                 f"Expected UTF-8 text in {path}, found UTF-16; convert it with "
@@ -141,15 +214,3 @@ def _count_lines(path: pathlib.Path) -> int:
 def _lines(path: pathlib.Path) -> Iterator[str]:
     with _open(path) as file:
         yield from lines.read_lines(file, str(path))
-
-
-def _identify(
-    folder: pathlib.Path, languages: tuple[str, str], split: str
-) -> str:
-    """A checksum of both files' text, wherever they lie."""
-    digest = hashlib.blake2b(digest_size=16)
-    for language in languages:
-        for block in _blocks(_path(folder, split, language)):
-            digest.update(block)
-        digest.update(b"\0")  # Which no text of ours holds.
-    return f"text {digest.hexdigest()}"

@@ -1,20 +1,21 @@
 """Token records on disk, so that no epoch waits for the tokenizer."""
 
-import itertools
 import json
 import os
 import pathlib
 from collections.abc import Callable, Iterable
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from keras_transformer import config, files
+from keras_transformer.data.record_writer import (
+    JOURNAL,
+    is_whole,
+    write_records,
+)
 from keras_transformer.data.tokenizer import Tokenizer
 
-# Pairs tokenised at a time.
-CHUNK = 8192
 RECORDS_FILE = "records.json"
 
 
@@ -34,7 +35,8 @@ class Side(NamedTuple):
     @classmethod
     def load(cls, stem: pathlib.Path, dtype: str) -> "Side":
         lengths = np.fromfile(f"{stem}.lengths", np.int32)
-        starts = np.cumsum(lengths, dtype=np.int64) - lengths
+        starts = np.cumsum(lengths, dtype=np.int64)
+        starts -= lengths
         ids = np.asarray(np.memmap(f"{stem}.ids", dtype, mode="r"))
         return cls(ids, lengths, starts)
 
@@ -93,6 +95,9 @@ class TokenisedCorpus:
     ) -> "TokenisedCorpus":
         """Tokenise `pairs` into `directory`, or reuse what is there.
 
+        A process that is killed leaves its work in `directory.unfinished`,
+        from which the next one goes on.
+
         Args:
             pairs: Source and target texts; not touched on reuse.
             tokenizer: Vocabulary of both sides.
@@ -114,13 +119,13 @@ class TokenisedCorpus:
             if key.items() <= found.items() and _is_whole(directory, found):
                 return cls.load(directory)
         directory.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = directory.with_name(f"{directory.name}.unfinished")
+        header = write_records(
+            pairs, tokenizer, unfinished, key, max_length, progress
+        )
         with files.whole(directory) as partial:
-            partial.mkdir()
-            header = _write_records(
-                pairs, tokenizer, partial, max_length, progress
-            )
-            sizes = {p.name: p.stat().st_size for p in partial.iterdir()}
-            header = {**key, **header, "sizes": sizes}
+            unfinished.rename(partial)
+            (partial / JOURNAL).unlink()
             (partial / RECORDS_FILE).write_text(json.dumps(header))
         return cls.load(directory)
 
@@ -160,63 +165,18 @@ def _read_header(directory: pathlib.Path) -> dict:
 
 
 def _is_whole(directory: pathlib.Path, header: dict) -> bool:
-    """Whether every file has the size it was written with."""
-    return "sizes" in header and all(
-        (directory / name).is_file()
-        and (directory / name).stat().st_size == size
-        for name, size in header["sizes"].items()
-    )
-
-
-def _write_records(
-    pairs: Iterable[tuple[str, str]],
-    tokenizer: Tokenizer,
-    directory: pathlib.Path,
-    max_length: int | None,
-    progress: Callable[[int], None] | None,
-) -> dict:
-    """Write ids and lengths of both sides; returns what the header adds."""
-    dtype = "uint16" if tokenizer.vocab_size <= 2**16 else "int32"
-    read = kept = empty = 0
-    with (
-        open(directory / "source.ids", "wb") as source_ids,
-        open(directory / "source.lengths", "wb") as source_lengths,
-        open(directory / "target.ids", "wb") as target_ids,
-        open(directory / "target.lengths", "wb") as target_lengths,
-    ):
-        pairs = iter(pairs)
-        while chunk := list(itertools.islice(pairs, CHUNK)):
-            source, target = map(tokenizer.tokenize, zip(*chunk, strict=True))
-            lengths = np.stack([source.row_lengths(), target.row_lengths()])
-            keep = np.ones(len(chunk), bool)
-            if max_length is not None:
-                # Without text there is the end token alone.
-                blank = (lengths == 1).any(axis=0)
-                keep = ~blank & (lengths <= max_length).all(axis=0)
-                empty += int(blank.sum())
-            _append(source, keep, dtype, source_ids, source_lengths)
-            _append(target, keep, dtype, target_ids, target_lengths)
-            read += len(chunk)
-            kept += int(keep.sum())
-            if progress is not None:
-                progress(read)
-    if not kept:
-        raise config.UserError(
-            "Expected at least one pair of sentences to keep, received "
-            f"{read}, none with text and at most {max_length} tokens on both "
-            "sides; check the corpus or raise the maximum length."
+    """Whether every file is as it was written."""
+    sizes = header.get("sizes", {})
+    try:
+        found = {name: (directory / name).stat().st_size for name in sizes}
+    except OSError:
+        return False
+    # Those of before there were any have no checksums.
+    return (
+        bool(sizes)
+        and found == sizes
+        and (
+            "checksums" not in header
+            or is_whole(directory, sizes, header["checksums"])
         )
-    return {"dtype": dtype, "dropped": read - kept - empty, "empty": empty}
-
-
-def _append(
-    ragged: tf.RaggedTensor,
-    keep: np.ndarray,
-    dtype: str,
-    ids: BinaryIO,
-    lengths: BinaryIO,
-) -> None:
-    row_lengths = ragged.row_lengths().numpy()
-    values = ragged.values.numpy()[np.repeat(keep, row_lengths)]
-    values.astype(dtype).tofile(ids)
-    row_lengths[keep].astype(np.int32).tofile(lengths)
+    )

@@ -12,6 +12,8 @@ go, and so do zero-width spaces and marks of direction. What is left survives
 bytes. Bytes that are not UTF-8 become U+FFFD.
 """
 
+import contextlib
+import functools
 import io
 import logging
 import os
@@ -20,11 +22,14 @@ import re
 import tempfile
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import sentencepiece
 import tensorflow as tf
 import tensorflow_text
 
 from keras_transformer import config, files
+from keras_transformer.data import words
+from keras_transformer.data.sample import Sample
 
 logger = logging.getLogger("keras_transformer")
 
@@ -105,7 +110,8 @@ class Tokenizer(tf.Module):
         The same sentences in the same order give the same file.
 
         Args:
-            sentences: Sentences of both languages; iterated once.
+            sentences: Sentences of both languages; iterated once. Of more
+                than `MAX_TRAINING_SENTENCES` a random sample is used.
             vocab_size: Number of pieces, more than 260. A size that the
                 sentences cannot fill, or that cannot hold all their
                 characters, gives way to the nearest possible one, with a
@@ -127,9 +133,8 @@ class Tokenizer(tf.Module):
         with tempfile.TemporaryDirectory(
             dir=path.parent, prefix=files.PARTIAL
         ) as folder:
-            text = os.path.join(folder, "sentences.txt")
-            with open(text, "w", encoding="utf-8", newline="\n") as lines:
-                lines.writelines(f"{sentence}\n" for sentence in sentences)
+            text = Sample(os.path.join(folder, "sentences.txt"))
+            text.write(sentences, MAX_TRAINING_SENTENCES)
             model = _train_model(text, vocab_size)
         tokenizer = cls(model)
         if tokenizer.vocab_size != vocab_size:
@@ -181,6 +186,27 @@ class Tokenizer(tf.Module):
         # A list of no strings would become float32.
         return self._run("tokenize", tf.convert_to_tensor(text, tf.string))
 
+    def tokenize_many(
+        self, texts: Sequence[str]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of `tokenize` in bulk: a word is segmented once.
+
+        Returns:
+            The ids of all texts end to end, int32 `(sum of lengths,)`, and
+            the length of each, int64 `(len(texts),)`.
+        """
+        found = self._words.tokenize(texts) if self._words else None
+        if found is None:
+            ragged = self.tokenize(texts)
+            found = ragged.values.numpy(), ragged.row_lengths().numpy()
+        return found
+
+    @functools.cached_property
+    def _words(self) -> words.Words | None:
+        if not words.are_independent(self.model):
+            return None
+        return words.Words(self._pieces)
+
     def tokenize_with_offsets(
         self, text: tf.Tensor | Sequence[str]
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
@@ -228,8 +254,8 @@ class Tokenizer(tf.Module):
         return [self._pieces.IdToPiece(int(piece_id)) for piece_id in ids]
 
 
-def _train_model(text: str, vocab_size: int) -> bytes:
-    """Train on a file of lines; a size too small for its characters grows.
+def _train_model(text: Sample, vocab_size: int) -> bytes:
+    """Train on some lines; a size too small for their characters grows.
 
     Returns:
         The serialised sentencepiece model.
@@ -238,13 +264,13 @@ def _train_model(text: str, vocab_size: int) -> bytes:
         UserError: If no line holds any text.
     """
     model = io.BytesIO()
-    # Fixes the sample of a corpus above `MAX_TRAINING_SENTENCES`.
+    # It shuffles the lines.
     sentencepiece.set_random_generator_seed(1)
     try:
-        with open(text, encoding="utf-8", newline="\n") as lines:
+        with contextlib.closing(text.lines()) as lines:
             sentencepiece.SentencePieceTrainer.Train(
-                # Not `input=text`, which would put the path into the model.
-                sentence_iterator=(line.rstrip("\n") for line in lines),
+                # Not `input`, which would put the path into the model.
+                sentence_iterator=lines,
                 model_writer=model,
                 model_type="bpe",
                 vocab_size=vocab_size,

@@ -5,7 +5,8 @@
     averaged.weights.h5   the weights that the training ended with
     result.json           which those are, and what validation said of them
     curve.png             the learning curve
-    records/SPLIT/        the corpus as ids
+    records/SPLIT/        the corpus as ids; SPLIT.unfinished/ on its way
+    records/remembered.json  what the text was, so that no start reads it again
     checkpoints/step-N/   weights, optimizer, place in the data
     logs/                 history.csv, TensorBoard's logs
     evaluation/           translations and scores of test sets

@@ -5,13 +5,16 @@ import logging
 import os
 import pathlib
 import random
+from collections.abc import Iterator
 
 import tensorflow as tf
 
 from keras_transformer.config import UserError
 from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus, Pair
+from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.heartbeat import heartbeat
 from keras_transformer.runs import layout
 from keras_transformer.runs.checkpoints import list_checkpoints
 from keras_transformer.runs.run_config import RunConfig
@@ -21,6 +24,7 @@ from keras_transformer.training.building import (
     initial_record,
 )
 from keras_transformer.training.display import log_count
+from keras_transformer.training.remembered import Remembered
 
 logger = logging.getLogger("keras_transformer")
 
@@ -64,11 +68,15 @@ def check_beginning(
     Raises:
         UserError: If the corpus lacks a split, or `run_dir` cannot be a run.
     """
+    has_begun = (run_dir / layout.CONFIG_FILE).exists()
     for split, flag in (
         (run.train_split, "--train-split"),
         (run.validation_split, "--validation-split"),
     ):
-        corpus.pairs(split, flag)
+        corpus.find(split, flag)
+        if not has_begun:  # Or the text was good, and its fingerprint tells.
+            with heartbeat(f"Reading the text of {split}"):
+                corpus.pairs(split, flag)
     if run_dir.exists():
         check_run_dir(run_dir)
 
@@ -130,12 +138,70 @@ def prepare_tokenizer(
         tokenizer = given
         tokenizer.save(path)
     else:
-        logger.info("Training a vocabulary of %d pieces.", run.model.vocab_size)
-        tokenizer = Tokenizer.train(
-            corpus.sentences(run.train_split), run.model.vocab_size, path
-        )
+        tokenizer = _learn_vocabulary(run, run_dir, corpus)
     model = dataclasses.replace(run.model, vocab_size=tokenizer.vocab_size)
     return dataclasses.replace(run, model=model), tokenizer
+
+
+def _learn_vocabulary(
+    run: RunConfig, run_dir: pathlib.Path, corpus: Corpus
+) -> Tokenizer:
+    """Train the vocabulary, or load it where a killed process has done so."""
+    path = run_dir / layout.TOKENIZER_FILE
+    size = run.model.vocab_size
+    remembered = Remembered(run_dir)
+    with heartbeat(f"Reading the text of {run.train_split}"):
+        fingerprint = remembered.fingerprint(corpus, run.train_split, None)
+    if path.exists():
+        tokenizer = Tokenizer.load(path)
+        if remembered.has_vocabulary(tokenizer, size, fingerprint):
+            logger.info("Taking the vocabulary that is there already.")
+            return tokenizer
+    logger.info("Training a vocabulary of %d pieces.", size)
+    with heartbeat("Training the vocabulary"):
+        tokenizer = Tokenizer.train(
+            corpus.sentences(run.train_split), size, path
+        )
+    remembered.note_vocabulary(tokenizer, size, fingerprint)
+    return tokenizer
+
+
+def prepare_records(
+    run: RunConfig, run_dir: pathlib.Path, corpus: Corpus, tokenizer: Tokenizer
+) -> tuple[RunConfig, TokenisedCorpus, TokenisedCorpus]:
+    """Tokenise the corpus where that is not done.
+
+    Returns:
+        The run with the fingerprints of its text, and the records to train on
+        and to validate on.
+
+    Raises:
+        UserError: If the text is not that which the run began with.
+    """
+    roles = {"train": run.train_split, "validation": run.validation_split}
+    known = run.fingerprints or {}
+    remembered = Remembered(run_dir)
+    with heartbeat("Checking that the text is the same"):
+        found = {
+            role: remembered.fingerprint(corpus, split, known.get(role))
+            for role, split in roles.items()
+        }
+    run = run.with_fingerprints(found, run_dir)
+    run = dataclasses.replace(run, vocabulary=checksum_of(tokenizer))
+    with heartbeat("Preparing the token records"):
+        train, validation = (
+            TokenisedCorpus.build(
+                _pairs(corpus, split),
+                tokenizer,
+                run_dir / layout.RECORDS / split,
+                # Never drop a validation sentence.
+                max_length=run.training.max_length if role == "train" else None,
+                fingerprint=f"{found[role]} {run.vocabulary}",
+                progress=log_count(f"pairs of {split} tokenised"),
+            )
+            for role, split in roles.items()
+        )
+    return run, train, validation
 
 
 def prepare_data(
@@ -150,24 +216,10 @@ def prepare_data(
     Raises:
         UserError: If the text is not that which the run began with.
     """
+    run, train, validation = prepare_records(run, run_dir, corpus, tokenizer)
     recipe = run.training
-    roles = {"train": run.train_split, "validation": run.validation_split}
-    found = {role: corpus.fingerprint(split) for role, split in roles.items()}
-    run = run.with_fingerprints(found, run_dir)
-    run = dataclasses.replace(run, vocabulary=checksum_of(tokenizer))
-    train, validation = (
-        batching.TokenisedCorpus.build(
-            corpus.pairs(split),
-            tokenizer,
-            run_dir / layout.RECORDS / split,
-            # Never drop a validation sentence.
-            max_length=recipe.max_length if role == "train" else None,
-            fingerprint=f"{found[role]} {run.vocabulary}",
-            progress=log_count(f"pairs of {split} tokenised"),
-        )
-        for role, split in roles.items()
-    )
-    plan = batching.BatchPlan(train, recipe.batch_tokens, recipe.seed)
+    with heartbeat("Planning the batches"):
+        plan = batching.BatchPlan(train, recipe.batch_tokens, recipe.seed)
     _describe(run, plan)
     batches = batching.evaluation_batches(
         validation, min(recipe.batch_tokens, VALIDATION_TOKENS)
@@ -175,6 +227,11 @@ def prepare_data(
     pairs = list(corpus.pairs(run.validation_split))
     random.Random(recipe.seed).shuffle(pairs)
     return run, plan, batches, pairs[:VALIDATION_SAMPLE]
+
+
+def _pairs(corpus: Corpus, split: str) -> Iterator[Pair]:
+    """The pairs of a split, checked only when the first is needed."""
+    yield from corpus.pairs(split)
 
 
 def _describe(run: RunConfig, plan: batching.BatchPlan) -> None:

@@ -1,6 +1,7 @@
 """Batches: nothing lost, nothing over budget, resumable."""
 
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -196,6 +197,24 @@ def test_batches_are_int32_of_any_shape():
     spec = batching.stream(BatchPlan(corpus([3], [3]), 31)).element_spec
     ids = tf.TensorSpec((None, None), tf.int32)
     assert spec == ((ids, ids), ids)
+
+
+def test_the_next_epoch_is_planned_before_this_one_ends(monkeypatch):
+    planned = threading.Event()
+    plan = BatchPlan(natural_corpus(pairs=503), 127, seed=5)
+    epoch_of = plan.epoch
+
+    def epoch(number):
+        if number == 1:
+            planned.set()
+        return epoch_of(number)
+
+    monkeypatch.setattr(plan, "epoch", epoch)
+    half = len(plan) // 2 + 1
+    assert len(plan) - half > 20  # So that no batch of it is needed yet.
+    batches = iter(batching.stream(plan, cursor=(0, half)))
+    next(batches)
+    assert planned.wait(timeout=60)
 
 
 @pytest.mark.parametrize("skipped", [0, 3, 17, 50])

@@ -1,13 +1,14 @@
 """Token records: nothing lost, nothing half-written, reused when the same."""
 
+import itertools
 import json
+import zlib
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from keras_transformer import config
-from keras_transformer.data import records as records_module
+from keras_transformer.data import record_writer
 from keras_transformer.data.records import TokenisedCorpus
 
 PAD, EOS = 0, 3
@@ -19,9 +20,10 @@ class WordTokenizer:
     def __init__(self, vocab_size=97):
         self.vocab_size = vocab_size
 
-    def tokenize(self, texts):
+    def tokenize_many(self, texts):
         rows = [[*map(int, text.split()), EOS] for text in texts]
-        return tf.ragged.constant(rows, dtype=tf.int32)
+        lengths = np.array([len(row) for row in rows])
+        return np.array(list(itertools.chain(*rows)), np.int32), lengths
 
 
 def build(pairs, directory, **options):
@@ -29,7 +31,7 @@ def build(pairs, directory, **options):
 
 
 def test_records_hold_the_tokens_of_every_pair(tmp_path, monkeypatch):
-    monkeypatch.setattr(records_module, "CHUNK", 3)
+    monkeypatch.setattr(record_writer, "CHUNK", 3)
     pairs = [(f"{i} 5 7", f"{i + 41} " * (i % 4)) for i in range(11, 22)]
     records = build(pairs, tmp_path / "records")
     assert len(records) == 11
@@ -97,14 +99,79 @@ def test_records_of_anything_else_are_replaced(tmp_path, change):
     assert records.source_lengths.tolist() == [3, 3]
 
 
-def test_a_build_cut_short_leaves_no_records(tmp_path):
-    def interrupted():
-        yield "5", "7"
-        raise KeyboardInterrupt
+class Killed(BaseException):
+    """As if the process ended here."""
 
-    with pytest.raises(KeyboardInterrupt):
-        build(interrupted(), tmp_path / "records")
-    assert not list(tmp_path.iterdir())
+
+@pytest.mark.parametrize("read", [0, 1, 2, 5, 6, 11, 12, 17, 23])
+def test_a_build_cut_short_goes_on_from_its_last_note(
+    tmp_path, monkeypatch, read
+):
+    monkeypatch.setattr(record_writer, "CHUNK", 2)
+    monkeypatch.setattr(record_writer, "CHUNKS_NOTED", 3)
+    # Every fifth pair is too long, every seventh is without text.
+    pairs = [
+        ("5 " * (11 if i % 5 == 0 else i % 3 + 1), "" if i % 7 == 0 else "7")
+        for i in range(23)
+    ]
+
+    def interrupted():
+        yield from pairs[:read]
+        raise Killed
+
+    options = {"max_length": 10, "fingerprint": "a"}
+    whole = build(pairs, tmp_path / "whole", **options)
+    with pytest.raises(Killed):
+        build(interrupted(), tmp_path / "records", **options)
+    assert not (tmp_path / "records").exists()
+
+    tokenized = []
+    texts_of = WordTokenizer.tokenize_many
+
+    def tokenize_many(self, texts):
+        tokenized.extend(texts)
+        return texts_of(self, texts)
+
+    monkeypatch.setattr(WordTokenizer, "tokenize_many", tokenize_many)
+    records = build(pairs, tmp_path / "records", **options)
+    # Two sides; six pairs from note to note.
+    assert len(tokenized) == 2 * (23 - read // 6 * 6)
+    assert (records.dropped, records.empty) == (whole.dropped, whole.empty)
+    names = {path.name for path in (tmp_path / "whole").iterdir()}
+    assert names == {path.name for path in (tmp_path / "records").iterdir()}
+    for name in names:
+        expected = (tmp_path / "whole" / name).read_bytes()
+        assert (tmp_path / "records" / name).read_bytes() == expected
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("change", ["text", "journal", "ids", "short"])
+def test_what_is_left_of_another_or_a_broken_build_is_made_anew(
+    tmp_path, monkeypatch, change
+):
+    monkeypatch.setattr(record_writer, "CHUNK", 2)
+    monkeypatch.setattr(record_writer, "CHUNKS_NOTED", 1)
+
+    def interrupted():
+        yield from [("5 6", "7")] * 5
+        raise Killed
+
+    with pytest.raises(Killed):
+        build(interrupted(), tmp_path / "r", fingerprint="a")
+    left = tmp_path / "r.unfinished"
+    if change == "journal":
+        (left / "journal.json").write_text("{")
+    elif change == "ids":
+        (left / "source.ids").write_bytes(
+            (left / "source.ids").read_bytes().replace(b"\5", b"\6")
+        )
+    elif change == "short":
+        (left / "target.lengths").write_bytes(b"")
+    fingerprint = "b" if change == "text" else "a"
+    pairs = [("11", "13")] * 3
+    records = build(pairs, tmp_path / "r", fingerprint=fingerprint)
+    assert records.source.ids.tolist() == [11, EOS] * 3
+    assert records.target.ids.tolist() == [13, EOS] * 3
 
 
 def test_a_directory_of_other_files_is_left_alone(tmp_path):
@@ -122,7 +189,7 @@ def test_no_pair_left_is_an_error_and_leaves_nothing(tmp_path):
 
 
 def test_progress_counts_the_pairs_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(records_module, "CHUNK", 3)
+    monkeypatch.setattr(record_writer, "CHUNK", 3)
     seen = []
     pairs = [("5", "7"), ("", "")] * 4
     build(pairs, tmp_path / "r", max_length=5, progress=seen.append)
@@ -139,7 +206,13 @@ def test_the_header_can_be_read_by_eye(tmp_path):
         "empty": 1,
         # In bytes: 2 for an id, 4 for a length.
         "sizes": {
-            name: (tmp_path / "r" / name).stat().st_size
+            "source.ids": 4,
+            "source.lengths": 4,
+            "target.ids": 4,
+            "target.lengths": 4,
+        },
+        "checksums": {
+            name: zlib.crc32((tmp_path / "r" / name).read_bytes())
             for name in (
                 "source.ids",
                 "source.lengths",
@@ -157,3 +230,22 @@ def test_records_that_lost_a_piece_are_made_again(tmp_path):
     path.write_bytes(whole[:1])
     build([("5 6", "7")], tmp_path / "r", max_length=5)
     assert path.read_bytes() == whole
+
+
+def test_records_with_a_flipped_bit_are_made_again(tmp_path):
+    build([("5 6", "7")], tmp_path / "r", max_length=5)
+    for name in ("source.ids", "source.lengths", "target.ids"):
+        path = tmp_path / "r" / name
+        whole = path.read_bytes()
+        path.write_bytes(bytes([whole[0] ^ 4]) + whole[1:])
+        build([("5 6", "7")], tmp_path / "r", max_length=5)
+        assert path.read_bytes() == whole
+
+
+def test_records_of_before_there_were_checksums_are_reused(tmp_path):
+    build([("5 6", "7")], tmp_path / "r", max_length=5)
+    path = tmp_path / "r" / "records.json"
+    header = json.loads(path.read_text())
+    del header["checksums"]
+    path.write_text(json.dumps(header))
+    assert len(build([], tmp_path / "r", max_length=5)) == 1

@@ -54,7 +54,8 @@ WRITE = "-step-"
 ENDS = {
     "one replica": [
         kill("sentences.txt", 1),  # In the midst of the vocabulary,
-        kill("-train/", 3),  # of the token records,
+        kill("records/train.unfinished", 6),  # of the token records,
+        kill("-train/", 1),  # which were about to be there,
         kill("-config"),  # and of the configuration.
         *[kill(WRITE, event) for event in (2 + 2, 13 + 4, 11 + 9, 11 + 10)],
         kill("-old-", 1),  # An old checkpoint is half gone.
@@ -193,7 +194,9 @@ def test_what_a_killed_session_leaves_is_removed_by_the_next(runs):
     names = set().union(*left)
     for end in ("/sentences.txt", "-step-000000003", "-old-step-000000003"):
         assert any(name.endswith(end) for name in names), end
+    assert {"records/train.unfinished/source.ids"} <= set(killed[1]["files"])
     assert not any(".partial-" in file for file in last["files"])
+    assert not any(".unfinished" in file for file in last["files"])
 
 
 @pytest.mark.slow

@@ -1,0 +1,70 @@
+"""A bounded random sample of any number of lines, kept in a file."""
+
+import itertools
+import os
+from collections.abc import Generator, Iterable
+
+import numpy as np
+
+# Lines drawn at a time.
+CHUNK = 8192
+# Draws are below it.
+DRAWS = 2**32
+
+
+class Sample:
+    """Lines of text: all of them, or as many as are wanted, in their order.
+
+    Every line draws a number, and the lowest are the sample. What is surely
+    not among them never reaches the file, so that it stays small.
+
+    Args:
+        path: The file to write.
+    """
+
+    def __init__(self, path: str | os.PathLike) -> None:
+        self.path = path
+        self.draws = np.zeros(0, np.uint32)  # One for each line of the file.
+        self.limit = DRAWS
+
+    def write(self, texts: Iterable[str], most: int, seed: int = 1) -> None:
+        """Sample the lines of texts.
+
+        Args:
+            texts: Texts of a line or several.
+            most: Lines in the sample.
+            seed: Fixes the sample.
+        """
+        lines = itertools.chain.from_iterable(
+            text.split("\n") for text in texts
+        )
+        random = np.random.default_rng(seed)
+        drawn: list[np.ndarray] = []
+        written = 0
+        next_look = 2 * most
+        with open(self.path, "w", encoding="utf-8", newline="\n") as file:
+            while chunk := list(itertools.islice(lines, CHUNK)):
+                draws = random.integers(0, DRAWS, len(chunk), np.uint32)
+                keep = draws < self.limit
+                file.writelines(
+                    f"{line}\n" for line in itertools.compress(chunk, keep)
+                )
+                drawn.append(draws[keep])
+                written += len(drawn[-1])
+                if written >= next_look:
+                    self.limit = _limit(drawn, most)
+                    next_look += most
+        self.draws = np.concatenate([self.draws, *drawn])
+        self.limit = _limit(drawn, most)
+
+    def lines(self) -> Generator[str, None, None]:
+        """The lines of the sample, without their ends."""
+        with open(self.path, encoding="utf-8", newline="\n") as file:
+            for line in itertools.compress(file, self.draws < self.limit):
+                yield line.removesuffix("\n")
+
+
+def _limit(drawn: list[np.ndarray], most: int) -> int:
+    """What at most so many of the draws are below; all of few."""
+    draws = np.concatenate(drawn) if drawn else np.zeros(0, np.uint32)
+    return int(np.partition(draws, most)[most]) if len(draws) > most else DRAWS

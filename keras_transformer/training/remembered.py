@@ -1,0 +1,75 @@
+"""What a run directory remembers of its text, so that no start reads it twice.
+
+Nothing here is needed: without it, or with another text, all is read again.
+"""
+
+import json
+import pathlib
+import zlib
+
+from keras_transformer import files
+from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.runs import layout
+
+REMEMBERED_FILE = "remembered.json"
+
+
+class Remembered:
+    """The notes of a run directory.
+
+    Args:
+        run_dir: The run directory, which exists.
+    """
+
+    def __init__(self, run_dir: pathlib.Path) -> None:
+        self.path = run_dir / layout.RECORDS / REMEMBERED_FILE
+        try:
+            self.notes = dict(json.loads(self.path.read_text()))
+        except (OSError, ValueError, TypeError):
+            self.notes = {}
+
+    def fingerprint(self, corpus: Corpus, split: str, known: str | None) -> str:
+        """The fingerprint of a split, without reading files that stayed alike.
+
+        Args:
+            corpus: Where it is.
+            split: Its name.
+            known: What the fingerprint should be; None to read the text.
+        """
+        name = f"text {split}"
+        stamp = corpus.fingerprint_stamp(split)
+        if None not in (stamp, known) and self.notes.get(name) == [
+            stamp,
+            known,
+        ]:
+            return str(known)
+        fingerprint = corpus.fingerprint(split)
+        if stamp is not None and stamp == corpus.fingerprint_stamp(split):
+            self._note(name, [stamp, fingerprint])
+        return fingerprint
+
+    def has_vocabulary(
+        self, tokenizer: Tokenizer, size: int, fingerprint: str
+    ) -> bool:
+        """Whether a vocabulary is what `note_vocabulary` was told of."""
+        expected = [size, fingerprint, zlib.crc32(tokenizer.model)]
+        return self.notes.get("vocabulary") == expected
+
+    def note_vocabulary(
+        self, tokenizer: Tokenizer, size: int, fingerprint: str
+    ) -> None:
+        """Note what a vocabulary was trained for.
+
+        Args:
+            tokenizer: The vocabulary.
+            size: The size asked for.
+            fingerprint: Of the text.
+        """
+        checksum = zlib.crc32(tokenizer.model)
+        self._note("vocabulary", [size, fingerprint, checksum])
+
+    def _note(self, name: str, value: list) -> None:
+        self.notes[name] = value
+        self.path.parent.mkdir(exist_ok=True)
+        files.write_text(self.path, json.dumps(self.notes, indent=2))

@@ -1,0 +1,146 @@
+"""Tokenising in bulk gives the ids of the operator that the export holds."""
+
+import io
+import unicodedata
+
+import numpy as np
+import pytest
+import sentencepiece
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentencepiece import sentencepiece_model_pb2
+
+from keras_transformer.data import demo, words
+from keras_transformer.data.tokenizer import Tokenizer
+
+TEXT = [text for pair in demo.demo_pairs("train", "en", "de") for text in pair]
+# Every kind of space, what joins, what goes, what becomes several characters
+# or a space and another, and what byte-pair encoding has no piece for.
+NASTY = (
+    " \t\n\r\0\x07\x85\xa0\u2003\u3000\u200b\u200d\u200e\ufeff\ufffd▁~～¨´"
+    "ﬁ㎏½…ßäÄé한语😀👨\u0301\u0308"
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("words") / "tokenizer.model"
+    # Runs of spaces and signs, so that merges near a space are learnt too.
+    return Tokenizer.train([*TEXT, "…  ¨ a ¨ ▁▁b ½½ ﬁx"] * 2, 700, path)
+
+
+def assert_same(tokenizer, texts):
+    ids, lengths = tokenizer.tokenize_many(texts)
+    expected = tokenizer.tokenize(texts)
+    np.testing.assert_array_equal(ids, expected.values)
+    np.testing.assert_array_equal(lengths, expected.row_lengths())
+
+
+def test_text_gets_the_ids_of_the_operator(tokenizer):
+    assert words.are_independent(tokenizer.model)
+    assert_same(tokenizer, TEXT)
+    assert_same(tokenizer, ["", " ", TEXT[0], "", "  a  b "])
+    assert_same(tokenizer, [])
+
+
+@given(
+    st.lists(
+        st.text(st.sampled_from(NASTY + "ab") | st.characters(codec="utf-8"))
+    )
+)
+@settings(deadline=None)
+def test_any_text_gets_the_ids_of_the_operator(tokenizer, texts):
+    assert_same(tokenizer, ["a", *texts])
+
+
+@pytest.mark.slow
+def test_every_character_gets_the_ids_of_the_operator(tokenizer):
+    characters = [
+        character
+        for character in map(chr, range(0x110000))
+        # No surrogates, nothing unassigned or private.
+        if unicodedata.category(character) not in ("Cs", "Cn", "Co")
+    ]
+    size = 211
+    for word in ("a{}b", "{}"):
+        assert_same(
+            tokenizer,
+            [
+                " ".join(map(word.format, characters[i : i + size]))
+                for i in range(0, len(characters), size)
+            ],
+        )
+
+
+def test_a_text_that_holds_the_mark_of_an_end_is_one_text(tokenizer):
+    texts = ["one \n two", "\n", "three\n", " \n ", "four"]
+    assert_same(tokenizer, texts)
+
+
+def test_words_beyond_the_memory_get_the_same_ids(tokenizer, monkeypatch):
+    monkeypatch.setattr(words, "MOST_WORDS", 3)
+    monkeypatch.setattr(words, "LONGEST_WORD", 2)
+    assert_same(Tokenizer(tokenizer.model), TEXT[:97])
+
+
+def test_no_rule_of_the_normalisation_holds_a_space(tokenizer):
+    proto = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.model)
+    used = bytes_in_rules(proto.normalizer_spec.precompiled_charsmap)
+    assert {*"ﬁ".encode(), *"e\u0301".encode()} <= used
+    assert ord(" ") not in used
+
+
+def bytes_in_rules(charsmap):
+    """The bytes in what a normalisation replaces: a trie in a double array."""
+    size = int(np.frombuffer(charsmap, "<u4", 1)[0])
+    units = np.frombuffer(charsmap, "<u4", size // 4, offset=4)
+    labels = np.arange(1, 256)
+    used = np.zeros(len(labels), bool)
+    places = np.zeros(1, np.uint32)
+    while len(places):
+        of_place = units[places]
+        first = places ^ (of_place >> 10 << ((of_place & 1 << 9) >> 6))
+        children = first[:, None] ^ labels
+        inside = np.minimum(children, len(units) - 1)
+        found = (inside == children) & (units[inside] & 0x800000FF == labels)
+        used |= found.any(axis=0)
+        places = children[found]
+    return {*labels[used].tolist()}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model_type": "unigram"},
+        {"split_by_whitespace": False},
+        {"normalization_rule_name": "identity"},
+        {"add_dummy_prefix": False},
+        {"remove_extra_whitespaces": False},
+        {"treat_whitespace_as_suffix": True},
+        {"byte_fallback": False},
+        {"user_defined_symbols": ["a b"]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_vocabulary_that_reaches_over_spaces_gets_its_own_ids(change):
+    model = io.BytesIO()
+    options = {
+        "model_type": "bpe",
+        "normalization_rule_name": "nmt_nfkc",
+        "byte_fallback": True,
+        "vocab_size": 600,
+        "hard_vocab_limit": False,
+        "pad_id": 0,
+        "unk_id": 1,
+        "bos_id": 2,
+        "eos_id": 3,
+        "minloglevel": 3,
+    }
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter(TEXT[:1009]),
+        model_writer=model,
+        **{**options, **change},
+    )
+    tokenizer = Tokenizer(model.getvalue())
+    assert not words.are_independent(tokenizer.model)
+    assert_same(tokenizer, [*TEXT[:97], "x  a b\t語  ｱ 語 \n y ", " ", NASTY])

@@ -1,0 +1,229 @@
+"""Preparing a run: nothing is done twice, and no change goes unnoticed."""
+
+import gzip
+import json
+import logging
+import os
+import pathlib
+import shutil
+
+import pytest
+from run_config import make_run
+
+from keras_transformer.config import (
+    ModelConfig,
+    TrainingConfig,
+    UserError,
+)
+from keras_transformer.data import folders, record_writer
+from keras_transformer.data.corpora import open_corpus
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.heartbeat import heartbeat
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training import preparation
+
+MODEL = ModelConfig(
+    vocab_size=293,
+    num_layers=1,
+    d_model=8,
+    num_heads=2,
+    key_dim=4,
+    value_dim=4,
+    ffn_dim=16,
+)
+
+
+def write_corpus(folder, size=97):
+    folder.mkdir()
+    for split, count in (("train", size), ("val", 11)):
+        for language, words in (("en", "two dogs"), ("de", "zwei Hunde")):
+            lines = [f"{words} {i % 13} .\n" for i in range(count)]
+            (folder / f"{split}.{language}").write_text("".join(lines))
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    # The files of a test are always young.
+    monkeypatch.setattr(folders, "CLOCK_TICK_NS", 0)
+    return write_corpus(tmp_path / "corpus")
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The names of the files that were opened for reading."""
+    names = []
+    path_open = pathlib.Path.open
+
+    def note(path, *args, **kwargs):
+        names.append(pathlib.Path(path).name)
+        return path_open(path, *args, **kwargs)
+
+    monkeypatch.setattr(pathlib.Path, "open", note)
+    return names
+
+
+def prepare(folder, run_dir, model=MODEL):
+    """What a training does before it has a model."""
+    run = make_run(model, TrainingConfig(), corpus=str(folder))
+    corpus = open_corpus(folder, "en", "de")
+    preparation.check_beginning(run, run_dir, corpus)
+    run, tokenizer = preparation.prepare_tokenizer(run, run_dir, corpus)
+    run, plan, _, sample = preparation.prepare_data(
+        run, run_dir, corpus, tokenizer
+    )
+    run.save(run_dir)
+    return run, plan, sample
+
+
+def test_a_text_that_stayed_alike_is_not_read_again(folder, run_dir, opened):
+    run, plan, _ = prepare(folder, run_dir)
+    assert {"train.en", "train.de", "val.en"} <= set(opened)
+    opened.clear()
+    again, same_plan, sample = prepare(folder, run_dir)
+    assert not {"train.en", "train.de"} & set(opened)
+    assert again == run and len(same_plan) == len(plan)
+    assert ("two dogs 5 .", "zwei Hunde 5 .") in sample
+
+
+def test_a_text_that_is_elsewhere_now_is_read_and_known(
+    folder, run_dir, opened, tmp_path
+):
+    run, *_ = prepare(folder, run_dir)
+    moved = tmp_path / "moved"
+    folder.rename(moved)
+    packed = moved / "train.en.gz"
+    packed.write_bytes(gzip.compress((moved / "train.en").read_bytes()))
+    (moved / "train.en").unlink()
+    opened.clear()
+    again, *_ = prepare(moved, run_dir)
+    assert "train.de" in opened
+    assert again.fingerprints == run.fingerprints
+    opened.clear()
+    prepare(moved, run_dir)  # And this place is remembered.
+    assert "train.de" not in opened
+
+
+def test_a_text_of_the_same_size_and_time_is_another_text(folder, run_dir):
+    prepare(folder, run_dir)
+    path = folder / "train.de"
+    before = path.stat()
+    path.write_text(path.read_text().replace("zwei", "drei", 1))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+    with pytest.raises(UserError, match="The text of the split train in"):
+        prepare(folder, run_dir)
+
+
+def test_a_text_that_was_just_written_is_read_in_any_case(
+    folder, run_dir, opened, monkeypatch
+):
+    monkeypatch.setattr(folders, "CLOCK_TICK_NS", 10**15)
+    prepare(folder, run_dir)
+    opened.clear()
+    prepare(folder, run_dir)
+    assert {"train.en", "train.de"} <= set(opened)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1, 2]", '{"text train": 5}'])
+def test_what_is_remembered_may_be_lost_or_broken(
+    folder, run_dir, opened, content
+):
+    run, *_ = prepare(folder, run_dir)
+    (run_dir / "records" / "remembered.json").write_text(content)
+    opened.clear()
+    assert prepare(folder, run_dir)[0] == run
+    assert "train.en" in opened
+
+
+def test_a_remembered_fingerprint_that_is_not_the_runs_is_not_believed(
+    folder, run_dir, opened
+):
+    run, *_ = prepare(folder, run_dir)
+    path = run_dir / "records" / "remembered.json"
+    notes = json.loads(path.read_text())
+    notes["text train"][1] = notes["text train"][1][:-1] + "x"
+    path.write_text(json.dumps(notes))
+    opened.clear()
+    assert prepare(folder, run_dir)[0] == run
+    assert "train.en" in opened
+
+
+class Killed(BaseException):
+    """As if the process ended here."""
+
+
+def killed_while_tokenising(monkeypatch, folder, run_dir):
+    def kill(*args):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(record_writer, "_append", kill)
+        with pytest.raises(Killed):
+            prepare(folder, run_dir)
+    assert not (run_dir / "config.json").exists()
+
+
+def trained(monkeypatch):
+    """The sizes of the vocabularies that are trained from now on."""
+    sizes = []
+    train = Tokenizer.train.__func__
+
+    def note(cls, sentences, vocab_size, path):
+        sizes.append(vocab_size)
+        return train(cls, sentences, vocab_size, path)
+
+    monkeypatch.setattr(Tokenizer, "train", classmethod(note))
+    return sizes
+
+
+def test_a_vocabulary_that_is_done_is_not_trained_again(
+    folder, run_dir, monkeypatch
+):
+    killed_while_tokenising(monkeypatch, folder, run_dir)
+    vocabulary = (run_dir / "tokenizer.model").read_bytes()
+    sizes = trained(monkeypatch)
+    prepare(folder, run_dir)
+    assert sizes == []
+    assert (run_dir / "tokenizer.model").read_bytes() == vocabulary
+
+
+@pytest.mark.parametrize("change", ["text", "size", "file"])
+def test_a_vocabulary_made_for_something_else_is_trained_again(
+    folder, run_dir, monkeypatch, change
+):
+    killed_while_tokenising(monkeypatch, folder, run_dir)
+    model = MODEL
+    if change == "text":
+        shutil.rmtree(folder)
+        write_corpus(folder, size=101)
+    elif change == "size":
+        model = ModelConfig(**{**vars(MODEL), "vocab_size": 283})
+    else:
+        other = run_dir.with_name("other.model")
+        Tokenizer.train(["one two", "drei vier"] * 5, 271, other)
+        shutil.copyfile(other, run_dir / "tokenizer.model")
+    sizes = trained(monkeypatch)
+    prepare(folder, run_dir, model)
+    assert sizes == [model.vocab_size]
+    saved = RunConfig.load(run_dir)
+    tokenizer = Tokenizer.load(run_dir / "tokenizer.model")
+    assert saved.model.vocab_size == tokenizer.vocab_size
+
+
+def test_long_work_gives_a_sign_of_life(caplog):
+    caplog.set_level(logging.INFO, "keras_transformer")
+    with heartbeat("Waiting", seconds=0.01):
+        while not caplog.messages:
+            pass
+    count = len(caplog.messages)
+    assert caplog.messages[0] == "Waiting: 0 s so far."
+    with heartbeat("Nothing", seconds=1000):
+        pass
+    assert len(caplog.messages) == count
