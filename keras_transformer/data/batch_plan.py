@@ -13,6 +13,11 @@ from keras_transformer.data.records import TokenisedCorpus
 
 # The shorter side of a batch is padded to one of these shares of the longer.
 SHORT_SHARES = (0.75, 0.88, 1.0)
+# The growth of the ladder of lengths, and the one for XLA, which compiles every
+# shape: among those in `benchmarks/scale.md`, the least sum of compilations
+# (15 s a shape) and computed padding over a training of 12 hours.
+LENGTH_GROWTH = 1.06
+XLA_LENGTH_GROWTH = 1.15
 
 
 class Batch(NamedTuple):
@@ -62,7 +67,7 @@ class BatchPlan:
         batch_tokens: int,
         seed: int = 0,
         shuffle: bool = True,
-        length_growth: float = 1.06,
+        length_growth: float = LENGTH_GROWTH,
         row_multiple: int = 8,
     ) -> None:
         if min(batch_tokens, row_multiple) < 1 or length_growth <= 1:
