@@ -23,7 +23,7 @@ from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs.layout import CONFIG_FILE
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training import estimates, workers
+from keras_transformer.training import devices, estimates, workers
 from keras_transformer.training.building import build_model
 from keras_transformer.training.cost_report import Costs, Measured, report
 from keras_transformer.training.preparation import (
@@ -64,6 +64,7 @@ def print_costs(
         UserError: If the training could not begin.
     """
     check_beginning(run, run_dir, corpus)
+    devices.log_devices()
     strategy = workers.make_strategy(session.strategy)
     run, given = take_vocabulary(run, tokenizer)
     corpus = head(corpus)
