@@ -13,7 +13,7 @@ from keras_transformer.config import JobError
 _FULL = {
     os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 }
-_RESOURCE_EXHAUSTED = 8  # TensorFlow's code, of a full disk too.
+_RESOURCE_EXHAUSTED = 8  # TensorFlow's code.
 
 
 def full_disk(error: Exception) -> str | None:
@@ -21,7 +21,7 @@ def full_disk(error: Exception) -> str | None:
 
     Libraries pass the system's words on in errors of their own.
     """
-    if not isinstance(error, OSError) and not _is_exhausted(error):
+    if not isinstance(error, OSError) and _code(error) is None:
         return None
     text = f"{getattr(error, 'strerror', None) or ''} {error}"
     return next((reason for reason in _FULL if reason in text), None)
@@ -51,10 +51,15 @@ def explained(less: str) -> Iterator[None]:
         raise
 
 
+def _code(error: Exception) -> int | None:
+    """TensorFlow's code of an error; None of others'."""
+    return getattr(error, "error_code", None)
+
+
 def _is_exhausted(error: Exception) -> bool:
-    code = getattr(error, "error_code", None)
+    code = _code(error)
     # Where a driver finds none, TensorFlow calls it an internal error.
-    said = "OUT_OF_MEMORY" in str(error) and code is not None
+    said = code is not None and "OUT_OF_MEMORY" in str(error)
     return said or code == _RESOURCE_EXHAUSTED
 
 

@@ -8,6 +8,8 @@ import shutil
 
 import tensorflow as tf
 
+from keras_transformer.training.session import XLA
+
 logger = logging.getLogger("keras_transformer")
 
 # What the driver of an NVIDIA card brings; where Linux runs inside Windows,
@@ -29,6 +31,14 @@ def let_memory_grow() -> None:
         # In use, or divided into logical devices.
         with contextlib.suppress(RuntimeError, ValueError):
             tf.config.experimental.set_memory_growth(gpu, True)
+
+
+def compiles(xla: str) -> bool:
+    """Whether XLA compiles the gradient, for a choice among `session.XLA`."""
+    chosen = XLA[xla]
+    if chosen == "auto":
+        return bool(tf.config.list_logical_devices("GPU"))
+    return bool(chosen)
 
 
 def log_devices() -> None:

@@ -21,6 +21,7 @@ from keras_transformer.training.building import (
     initial_record,
 )
 from keras_transformer.training.display import log_count
+from keras_transformer.training.planning import plan_batches
 
 logger = logging.getLogger("keras_transformer")
 
@@ -167,7 +168,7 @@ def prepare_data(
         )
         for role, split in roles.items()
     )
-    plan = batching.BatchPlan(train, recipe.batch_tokens, recipe.seed)
+    plan = plan_batches(train, recipe)
     _describe(run, plan)
     batches = batching.evaluation_batches(
         validation, min(recipe.batch_tokens, VALIDATION_TOKENS)
