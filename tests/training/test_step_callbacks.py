@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.src import backend
 from tiny_run import make_model, train
 
 from keras_transformer.runs.checkpoints import Progress
@@ -16,18 +17,22 @@ from keras_transformer.training.step_window import StepWindow
 
 @pytest.fixture
 def reads(monkeypatch):
-    """Gets a number for every float that is read from a device."""
-    # What float(), bool() and numpy() come to.
+    """Gets how many floats a device is asked for, each time that one is."""
     tensor = type(tf.constant(0)).__mro__[1]
-    read = tensor._numpy
     counted = []
 
-    def counting(self):
-        if self.dtype.is_floating:
-            counted.append(self.shape.num_elements())
-        return read(self)
+    def counting(read):
+        def count(value):
+            if isinstance(value, tf.Tensor) and value.dtype.is_floating:
+                counted.append(value.shape.num_elements())
+            return read(value)
 
-    monkeypatch.setattr(tensor, "_numpy", counting)
+        return count
+
+    # What float(), bool() and numpy() come to, and Keras's own way.
+    monkeypatch.setattr(tensor, "_numpy", counting(tensor._numpy))
+    to_numpy = counting(backend.convert_to_numpy)
+    monkeypatch.setattr(backend, "convert_to_numpy", to_numpy)
     return counted
 
 
