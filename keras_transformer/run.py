@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer import files
+from keras_transformer import exhaustion, files
 from keras_transformer.config import UserError
 from keras_transformer.data import lines
 from keras_transformer.data.corpora import Source, open_corpus
@@ -335,9 +335,16 @@ def train(
         **settings,
     )
     path = pathlib.Path(run_dir or pathlib.Path("runs", run.preset))
-    from keras_transformer.training import course
+    from keras_transformer.training import course, devices
 
-    with _log_shown():
+    less = (
+        f"the same again with --accumulate {2 * accumulate} goes on in half of "
+        "it and changes nothing else; a smaller --batch-tokens takes another "
+        "--run-dir"
+    )
+    with _log_shown(), exhaustion.explained(less):
+        devices.let_memory_grow()
+        devices.log_devices()
         stopped = course.train(run, path, session, opened, tokenizer)
     if stopped == signal.SIGINT:
         raise KeyboardInterrupt

@@ -20,7 +20,7 @@ PACKAGE = ROOT / "keras_transformer"
 # Folders, and the few modules beside them, from the ground up.
 FLOORS = [
     {"config", "keras_internals", "replicas"},
-    {"extras", "files", "heartbeat", "layers", "schedules"},
+    {"exhaustion", "extras", "files", "heartbeat", "layers", "schedules"},
     {"data", "losses", "masks"},
     {"model", "metrics"},
     {"decoding", "runs"},

@@ -6,9 +6,15 @@ import os
 import sys
 from collections.abc import Callable
 
+from keras_transformer import exhaustion
 from keras_transformer.config import JobError, UserError
 
 DONE, FAILED, WRONG = 0, 1, 2
+
+_LESS_MEMORY = (
+    "end what else needs the memory, or ask for less at a time, such as a "
+    "smaller --beam-size"
+)
 
 
 def run(command: Callable[[], int | None]) -> int:
@@ -30,8 +36,9 @@ def run(command: Callable[[], int | None]) -> int:
         stream=sys.stderr,
     )
     try:
-        code = command()
-        sys.stdout.flush()
+        with exhaustion.explained(_LESS_MEMORY):
+            code = command()
+            sys.stdout.flush()
         return DONE if code is None else code
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -47,11 +54,8 @@ def run(command: Callable[[], int | None]) -> int:
         reason = " ".join(str(error.strerror or error).split())
         where = f"{error.filename}: " if error.filename else ""
         advice = ""
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-            advice = (
-                "; free space or choose a place that can be written, then run "
-                "the same command again"
-            )
+        if error.errno == errno.EROFS:
+            advice = "; choose a place that can be written"
         print(f"error: {where}{reason}{advice}.", file=sys.stderr)
         return WRONG
     except KeyboardInterrupt:
@@ -60,7 +64,10 @@ def run(command: Callable[[], int | None]) -> int:
 
 
 def quiet_tensorflow() -> None:
-    """Import TensorFlow without its notices on standard error."""
+    """Import TensorFlow without its notices on standard error.
+
+    It takes memory of the GPUs as it needs it.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # The first notices come from C++ before it reads that level.
     standard_error = os.dup(2)
@@ -73,3 +80,6 @@ def quiet_tensorflow() -> None:
         os.close(standard_error)
     # It reports where it writes an export before that gets its real name.
     logging.getLogger("tensorflow").setLevel(logging.WARNING)
+    from keras_transformer.training import devices
+
+    devices.let_memory_grow()

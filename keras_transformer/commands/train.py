@@ -91,6 +91,12 @@ def _add_recipe_flags(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="target tokens, and source tokens, in a global batch",
     )
+    add(
+        "--length-growth",
+        type=float,
+        help="growth of the lengths that batches are padded to; default: 1.06, "
+        "or 1.15 where a run begins with XLA",
+    )
     add("--max-length", type=int, help="longest training side, in tokens")
     add("--steps", type=int, help="optimizer updates in all")
     add("--warmup-steps", type=int, help="updates of linear warm-up")

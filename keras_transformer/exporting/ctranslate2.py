@@ -35,8 +35,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer import extras, files
-from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID, UserError
+from keras_transformer import exhaustion, extras, files
+from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID, JobError, UserError
 from keras_transformer.layers import (
     FeedForward,
     MultiHeadAttention,
@@ -99,6 +99,7 @@ def export(
 
     Raises:
         UserError: As from `check_output`, or if the files cannot be written.
+        JobError: If the disk is full.
         ValueError: If `quantization` is none of the three.
     """
     if quantization not in QUANTIZATIONS:
@@ -117,7 +118,8 @@ def export(
             spec.save(str(partial))
             (partial / TOKENIZER_FILE).write_bytes(translator.tokenizer.model)
     except OSError as error:
-        raise UserError(
+        kind = JobError if exhaustion.full_disk(error) else UserError
+        raise kind(
             f"Could not write the model to {output} ({error.strerror}); free "
             "space or choose a folder that can be written."
         ) from error

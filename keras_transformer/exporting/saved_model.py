@@ -21,8 +21,8 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
-from keras_transformer import files
-from keras_transformer.config import UserError
+from keras_transformer import exhaustion, files
+from keras_transformer.config import JobError, UserError
 from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.exporting.half import HalfWeights
 from keras_transformer.exporting.serving_kit import ServingKit
@@ -89,6 +89,7 @@ def export(
     Raises:
         UserError: As from `version_path` and `ServingKit.plan`, or if the
             files cannot be written.
+        JobError: If the disk is full.
         ValueError: If `quantization` is neither of the two.
     """
     if quantization not in ("float32", "float16"):
@@ -125,7 +126,8 @@ def export(
         if is_new:
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
-        raise UserError(
+        kind = JobError if exhaustion.full_disk(error) else UserError
+        raise kind(
             f"Could not write the model to {path} ({_reason(error)}); free "
             "space or choose a folder that can be written."
         ) from error

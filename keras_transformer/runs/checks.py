@@ -83,6 +83,12 @@ def check_settings(model: ModelConfig, training: TrainingConfig) -> None:
             training.ema is None or 0 < training.ema < 1,
             "in (0, 1)",
         ),
+        (
+            "length-growth",
+            training.length_growth,
+            training.length_growth is None or training.length_growth > 1,
+            "above 1",
+        ),
         ("seed", training.seed, 0 <= training.seed < 2**32, "in [0, 2^32)"),
         (
             "precision",

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -14,6 +14,59 @@ import keras
 from keras_transformer.runs.checkpoints import Progress
 
 logger = logging.getLogger("keras_transformer")
+
+
+class StepCallbacks(keras.callbacks.CallbackList):
+    """Callbacks for `fit`; the package's own get a step's logs as tensors.
+
+    Keras turns all logs into floats after every step, which waits until the
+    device has done it. Here nothing does, but for callbacks of others that look
+    at steps: they get floats, as from Keras.
+
+    Args:
+        own: Callbacks that take tensors, called first.
+        theirs: Any other Keras callbacks.
+        model: The model to fit.
+        steps: Steps of its only epoch.
+    """
+
+    def __init__(
+        self,
+        own: Sequence[keras.callbacks.Callback],
+        theirs: Sequence[keras.callbacks.Callback],
+        model: keras.Model,
+        steps: int | None = None,
+    ) -> None:
+        super().__init__(
+            [*own, *theirs],
+            add_history=True,
+            model=model,
+            verbose=0,
+            epochs=1,
+            steps=steps,
+        )
+        self.own = list(own)
+        self.theirs = [each for each in theirs if _looks_at_steps(each)]
+
+    def on_train_batch_end(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
+        for callback in self.own:
+            callback.on_train_batch_end(batch, logs)
+        if self.theirs:
+            floats = {name: float(x) for name, x in (logs or {}).items()}
+            for callback in self.theirs:
+                callback.on_train_batch_end(batch, floats)
+
+
+def _looks_at_steps(callback: keras.callbacks.Callback) -> bool:
+    """Whether it does anything when a step ends."""
+    # Of the callback itself, which a `LambdaCallback` gives a function.
+    return any(
+        getattr(getattr(callback, name), "__func__", None)
+        is not getattr(keras.callbacks.Callback, name)
+        for name in ("on_train_batch_end", "on_batch_end")
+    )
 
 
 class Stopwatch(keras.callbacks.Callback):

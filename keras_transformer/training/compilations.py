@@ -15,7 +15,9 @@ class Compilations(keras.callbacks.Callback):
     """Logs every batch shape that comes for the first time.
 
     XLA compiles a step for each shape of a batch. The plan bounds their
-    number: `len(plan.shapes())`.
+    number: `len(plan.shapes())`. A session compiles its shapes anew:
+    TensorFlow 2.21 can keep them in a folder, but fails where it cannot write
+    there or finds a file damaged.
 
     Args:
         plan: The batches of the training.

@@ -20,6 +20,8 @@ class Costs(NamedTuple):
         flops: FLOPs of a step, padding included.
         largest: The (B, S, T) of one replica that needs most memory.
         memory: What it needs.
+        graphs: Shapes of a replica's micro-batches in all, each of which XLA
+            would compile.
     """
 
     source_tokens: float
@@ -27,6 +29,7 @@ class Costs(NamedTuple):
     flops: float
     largest: tuple[int, int, int]
     memory: estimates.Memory
+    graphs: int
 
 
 class Measured(NamedTuple):
@@ -52,6 +55,7 @@ def report(
     measured: Measured,
     session: Session,
     replicas: int = 1,
+    xla: bool = False,
 ) -> str:
     """Write the table that the user reads."""
     model, recipe = run.model, run.training
@@ -76,6 +80,11 @@ def report(
         ("target tokens", f"{costs.target_tokens:,.0f}", "without padding"),
         ("padding", f"{100 * plan.padding_waste():.1f}", "% of positions"),
         ("batch shapes", f"{len(plan.shapes()):,}", ""),
+        *(
+            [("XLA compilations", f"{costs.graphs:,}", "at their first steps")]
+            if xla
+            else []
+        ),
         ("FLOPs", f"{costs.flops:.2e}", "matrix products, padding included"),
         "",
         f"Memory of a replica at most, at {shape(*costs.largest)}, estimated",

@@ -20,10 +20,11 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import averaging, history, layout, lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training import workers
+from keras_transformer.training import devices, workers
 from keras_transformer.training.building import local_copy, restore_model
 from keras_transformer.training.finishing import finish
 from keras_transformer.training.fitting import fit, fit_beside_chief
+from keras_transformer.training.planning import choose_lengths, plan_batches
 from keras_transformer.training.preparation import (
     CHANGEABLE,
     check_beginning,
@@ -91,6 +92,7 @@ def _train(
     strategy: tf.distribute.Strategy,
 ) -> signal.Signals | None:
     """Train on this machine, or as the chief of several."""
+    run = choose_lengths(run, run_dir, devices.compiles(session.xla))
     if _is_slim(run, run_dir):
         return None
     run, tokenizer, plan, batches, sample = _prepare(
@@ -207,13 +209,12 @@ def _train_beside_chief(
     """Train as another worker than the chief, which alone writes."""
     workers.meet(strategy)  # The chief has prepared the run directory.
     workers.wait_for_file(run_dir / layout.CONFIG_FILE)
+    run = choose_lengths(run, run_dir, devices.compiles(session.xla))
     run = run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)
     records = batching.TokenisedCorpus.load(
         run_dir / layout.RECORDS / run.train_split
     )
-    plan = batching.BatchPlan(
-        records, run.training.batch_tokens, run.training.seed
-    )
+    plan = plan_batches(records, run.training)
     model, average, start = restore_model(run, run_dir, session, strategy)
     if _is_finished(run, run_dir, session, start):
         return None

@@ -1,19 +1,23 @@
 """How far a training is, on a terminal or in a log."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
+import numpy as np
 import rich.console
 import rich.progress
-import tensorflow as tf
 
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
+from keras_transformer.training.step_window import StepWindow
 
 logger = logging.getLogger("keras_transformer")
+
+FIGURES = ("tokens", "batch_loss", "perplexity", "gradient_norm")
 
 
 class TrainingDisplay(keras.callbacks.Callback):
@@ -52,20 +56,12 @@ class TrainingDisplay(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self.begin = self.last = self.now()
-        self.window: list[list[tf.Tensor]] = []
+        self.window = StepWindow(FIGURES)
         self.bar.start()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any]) -> None:
         now = self.now()
-        # Tensors, fetched when a line is due: a GPU need not wait for them.
-        self.window.append(
-            [
-                logs["tokens"],
-                logs["batch_loss"],
-                logs["perplexity"],
-                logs["gradient_norm"],
-            ]
-        )
+        self.window.append(logs)
         first = now.step == self.begin.step + 1
         if first:
             seconds = now.seconds - self.begin.seconds
@@ -86,17 +82,15 @@ class TrainingDisplay(keras.callbacks.Callback):
         That of the gradient's norm is over updates, without those that
         float16 skipped.
         """
-        window = tf.constant(self.window, tf.float64)  # (updates, 4)
-        tokens, losses, perplexities, norms = tf.unstack(window, axis=1)
-        norms = tf.boolean_mask(norms, tf.math.is_finite(norms))
-        total = float(tf.reduce_sum(tokens)) or 1.0
-        plain = float(tf.reduce_sum(tf.math.log(perplexities) * tokens)) / total
+        tokens, losses, perplexities, norms = self.window.read().T
+        norms = norms[np.isfinite(norms)]
+        total = tokens.sum() or 1.0
+        plain = (np.log(perplexities) * tokens).sum() / total
         return {
-            "loss": float(tf.reduce_sum(losses * tokens)) / total,
-            "perplexity": float(tf.exp(plain)),
-            "gradient_norm": float(tf.reduce_mean(norms)),
-            "learning_rate": float(self.model.optimizer.learning_rate),
-            "tokens_per_second": total
+            "loss": float((losses * tokens).sum() / total),
+            "perplexity": float(np.exp(plain)),
+            "gradient_norm": float(norms.mean()) if norms.size else math.nan,
+            "tokens_per_second": float(total)
             / max(now.seconds - self.last.seconds, 1e-9),
         }
 
@@ -131,8 +125,10 @@ class TrainingDisplay(keras.callbacks.Callback):
         values = self.summary(now)
         line, _ = self.line(now, values)
         logger.info("%s", line)
-        self.history.add(now, **values)
-        self.last, self.window = now, []
+        rate = float(self.model.optimizer.learning_rate)
+        self.history.add(now, learning_rate=rate, **values)
+        self.last = now
+        self.window.clear()
 
 
 def log_count(what: str, seconds: float = 30.0) -> Callable[[int], None]:

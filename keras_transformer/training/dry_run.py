@@ -23,9 +23,10 @@ from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs.layout import CONFIG_FILE
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training import estimates, workers
+from keras_transformer.training import devices, estimates, workers
 from keras_transformer.training.building import build_model
 from keras_transformer.training.cost_report import Costs, Measured, report
+from keras_transformer.training.planning import choose_lengths, plan_batches
 from keras_transformer.training.preparation import (
     check_beginning,
     prepare_tokenizer,
@@ -64,7 +65,10 @@ def print_costs(
         UserError: If the training could not begin.
     """
     check_beginning(run, run_dir, corpus)
+    devices.log_devices()
     strategy = workers.make_strategy(session.strategy)
+    xla = devices.compiles(session.xla)
+    run = choose_lengths(run, run_dir, xla)
     run, given = take_vocabulary(run, tokenizer)
     corpus = head(corpus)
     replicas = strategy.num_replicas_in_sync
@@ -84,7 +88,7 @@ def print_costs(
         with strategy.scope():
             model = build_model(run, session)
         measured = measure(model, run, plan, costs.flops, replicas)
-    print(report(run, plan, costs, measured, session, replicas))
+    print(report(run, plan, costs, measured, session, replicas, xla))
 
 
 def head(corpus: Corpus) -> Corpus:
@@ -133,9 +137,7 @@ def make_plan(
         )
         records = TokenisedCorpus(source, target)
     logger.info("Planning the batches.")
-    recipe = run.training
-    plan = batching.BatchPlan(records, recipe.batch_tokens, recipe.seed)
-    return plan, whole
+    return plan_batches(records, run.training), whole
 
 
 def count(
@@ -149,6 +151,10 @@ def count(
     def of_replica(shape: tuple[int, int, int]) -> tuple[int, int, int]:
         rows, source_length, target_length = shape
         return -(-rows // replicas), source_length, target_length
+
+    def of_part(shape: tuple[int, int, int]) -> tuple[int, int, int]:
+        rows, source_length, target_length = of_replica(shape)
+        return -(-rows // accumulate), source_length, target_length
 
     def memory(shape: tuple[int, int, int]) -> estimates.Memory:
         return estimates.memory(
@@ -172,6 +178,7 @@ def count(
         statistics.fmean(flops),
         of_replica(largest),
         memory(largest),
+        len({of_part(shape) for shape in plan.shapes()}),
     )
 
 

@@ -104,26 +104,20 @@ class ExactTransformer(Transformer):
 
     def make_train_function(self, force: bool = False) -> Any:
         self.part_seeds()
-        if self.distribute_strategy.num_replicas_in_sync == 1:
+        strategy = self.distribute_strategy
+        if strategy.num_replicas_in_sync == 1:
             return super().make_train_function(force)
         if self.train_function is None or force:
             steps = self._steps_on_replicas(self.train_step)
-
-            def train_function(iterator):
-                vote = tf.constant(float(self._stop_wanted))
-                logs, votes = steps(iterator, vote)
-                self._stop_agreed = bool(votes > 0)
-                return logs
-
-            self.train_function = train_function
+            several = workers.are_several(strategy)
+            self.train_function = self._voting(steps) if several else steps
         return self.train_function
 
     def make_test_function(self, force: bool = False) -> Any:
         if self.distribute_strategy.num_replicas_in_sync == 1:
             return super().make_test_function(force)
         if self.test_function is None or force:
-            steps = self._steps_on_replicas(self.test_step)
-            self.test_function = lambda it: steps(it, tf.constant(0.0))[0]
+            self.test_function = self._steps_on_replicas(self.test_step)
         return self.test_function
 
     def train_step(self, data: Any) -> dict[str, tf.Tensor]:
@@ -176,8 +170,25 @@ class ExactTransformer(Transformer):
         # Built on construction, with no metrics of `compile`.
         pass
 
+    def _voting(self, steps):
+        """Let the workers vote, before `steps`, whether to end after them."""
+        strategy = self.distribute_strategy
+
+        @tf.function(autograph=False)
+        def voting_steps(iterator, vote):
+            votes = strategy.run(_count_votes, args=(vote,))
+            return steps(iterator), local_values(strategy, votes)
+
+        def train_function(iterator):
+            vote = tf.constant(float(self._stop_wanted))
+            logs, votes = voting_steps(iterator, vote)
+            self._stop_agreed = bool(votes > 0)  # Waits for the device.
+            return logs
+
+        return train_function
+
     def _steps_on_replicas(self, step):
-        """Make `steps_per_execution` steps of an iterator, and a vote.
+        """Make `steps_per_execution` steps of an iterator.
 
         Keras 3.15 takes the mean of the logs over the workers along an axis
         that scalars do not have; here every replica has the same logs. Its
@@ -191,8 +202,7 @@ class ExactTransformer(Transformer):
             return local_values(strategy, logs)
 
         @tf.function(reduce_retracing=True, autograph=False)
-        def steps(iterator, vote):
-            votes = strategy.run(_count_votes, args=(vote,))
+        def steps(iterator):
             logs = one_step(iterator.get_next())
             if self.steps_per_execution > 1:
                 _, logs = tf.while_loop(
@@ -200,7 +210,7 @@ class ExactTransformer(Transformer):
                     lambda i, _: (i + 1, one_step(iterator.get_next())),
                     (1, logs),
                 )
-            return logs, local_values(strategy, votes)
+            return logs
 
         return steps
 

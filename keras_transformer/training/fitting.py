@@ -3,7 +3,9 @@
 import contextlib
 import pathlib
 import signal
-from typing import Any
+from collections.abc import Sequence
+
+import keras
 
 from keras_transformer.data import batching
 from keras_transformer.data.tokenizer import Tokenizer
@@ -85,8 +87,8 @@ def fit(
                 stop,
                 display,
                 validation,
-                *session.callbacks,
             ],
+            session.callbacks,
         )
     finally:  # Keras ends no callback after an error.
         stop.restore_handlers()
@@ -123,13 +125,15 @@ def _fit(
     plan: batching.BatchPlan,
     start: Progress,
     steps: int,
-    in_order: list[Any],
+    own: list[keras.callbacks.Callback],
+    theirs: Sequence[keras.callbacks.Callback] = (),
 ) -> None:
+    left = steps - start.step
     batches = batching.stream(plan, divmod(start.step, len(plan)))
     model.fit(
         workers.share_rows(model.distribute_strategy, batches),
-        steps_per_epoch=steps - start.step,
+        steps_per_epoch=left,
         shuffle=False,
         verbose=0,
-        callbacks=in_order,
+        callbacks=callbacks.StepCallbacks(own, theirs, model, left),
     )

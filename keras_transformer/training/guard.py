@@ -16,6 +16,7 @@ from keras_transformer.data.batching import BatchPlan
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs.checkpoints import Progress, list_checkpoints
 from keras_transformer.runs.layout import LOGS
+from keras_transformer.training.step_window import StepWindow
 
 SHOWN_PAIRS = 3
 
@@ -56,17 +57,12 @@ class StopOnNonFinite(keras.callbacks.Callback):
         self.plan = plan
         self.tokenizer = tokenizer
         self.every = every
-        self.window: list[tuple[int, tf.Tensor, tf.Tensor]] = []
+        self.steps: list[int] = []
+        self.window = StepWindow(("batch_loss", "gradient_norm"))
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any]) -> None:
-        # Tensors: nothing waits for them here.
-        self.window.append(
-            (
-                self.now().step,
-                logs["batch_loss"],
-                logs["gradient_norm"],
-            )
-        )
+        self.steps.append(self.now().step)
+        self.window.append(logs)
         if len(self.window) >= self.every:
             self.check_figures()
 
@@ -79,8 +75,10 @@ class StopOnNonFinite(keras.callbacks.Callback):
         """
         self.check_figures()
         variables = [*self.model.weights, *self.model.optimizer.variables]
-        finite = [keras.ops.all(keras.ops.isfinite(v)) for v in variables]
-        for variable, is_finite in zip(variables, finite, strict=True):
+        finite = tf.stack(
+            [keras.ops.all(keras.ops.isfinite(v)) for v in variables]
+        )
+        for variable, is_finite in zip(variables, finite.numpy(), strict=True):
             if not is_finite:
                 self.fail(self.now().step, f"{variable.path} is not finite")
 
@@ -89,8 +87,10 @@ class StopOnNonFinite(keras.callbacks.Callback):
         may_overflow = isinstance(
             optimizer, keras.optimizers.LossScaleOptimizer
         )
-        window, self.window = self.window, []
-        for step, loss, norm in window:
+        steps, self.steps = self.steps, []
+        figures = self.window.read()
+        self.window.clear()
+        for step, (loss, norm) in zip(steps, figures, strict=True):
             if not np.isfinite(loss):
                 self.fail(step, f"the loss is {float(loss)}")
             if not (may_overflow or np.isfinite(norm)):

@@ -24,6 +24,7 @@ from keras_transformer.training.building import (
     initial_record,
 )
 from keras_transformer.training.display import log_count
+from keras_transformer.training.planning import plan_batches
 from keras_transformer.training.remembered import Remembered
 
 logger = logging.getLogger("keras_transformer")
@@ -219,7 +220,7 @@ def prepare_data(
     run, train, validation = prepare_records(run, run_dir, corpus, tokenizer)
     recipe = run.training
     with heartbeat("Planning the batches"):
-        plan = batching.BatchPlan(train, recipe.batch_tokens, recipe.seed)
+        plan = plan_batches(train, recipe)
     _describe(run, plan)
     batches = batching.evaluation_batches(
         validation, min(recipe.batch_tokens, VALIDATION_TOKENS)

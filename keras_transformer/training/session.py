@@ -17,6 +17,9 @@ XLA: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 class Session:
     """How one session trains; nothing of it changes what comes out.
 
+    But for one thing that `xla` chooses where a run begins: the recipe's
+    `length_growth`, unless that is given. The run keeps it.
+
     Attributes:
         minutes: Minutes of training in all, over all sessions; None for no
             limit.

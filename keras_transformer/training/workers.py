@@ -42,7 +42,8 @@ def make_strategy(name: str) -> tf.distribute.Strategy:
         name: `none` for one device, `mirrored` for every GPU of this machine,
             `multiworker` for every GPU of every worker in `TF_CONFIG`. `auto`
             is the last where `TF_CONFIG` is set, or else `mirrored` where
-            there is more than one GPU, or else `none`.
+            there is more than one GPU, or else `none`. A cluster of one
+            worker, which some platforms set, is this machine.
 
     Returns:
         A strategy whose scope the model must be built in.
@@ -58,7 +59,10 @@ def make_strategy(name: str) -> tf.distribute.Strategy:
             f"multiworker, found it empty; it looks like {EXAMPLE}."
         )
     if name == "multiworker" or (name == "auto" and text):
-        return _join(Cluster.from_tf_config(text))
+        cluster = Cluster.from_tf_config(text)
+        if len(cluster.tasks) > 1:
+            return _join(cluster)
+        name = "auto"
     gpus = tf.config.list_logical_devices("GPU")
     if name == "mirrored" or (name == "auto" and len(gpus) > 1):
         return tf.distribute.MirroredStrategy()
@@ -99,7 +103,10 @@ def _signals_end_the_process() -> Iterator[None]:
 
 def are_several(strategy: tf.distribute.Strategy) -> bool:
     """Whether replicas are in other processes too."""
-    return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return False
+    # Not where a cluster is of one worker.
+    return strategy.num_replicas_in_sync > len(strategy.extended.worker_devices)
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

@@ -525,7 +525,11 @@ def test_a_translation_that_holds_line_ends_stays_on_its_line(
 
 @pytest.mark.parametrize(
     ("stop", "code"),
-    [(KeyboardInterrupt(), 130), (OSError(28, "No space left"), 2)],
+    [
+        (KeyboardInterrupt(), 130),
+        (OSError(28, "No space left on device"), 1),
+        (PermissionError(13, "Permission denied"), 2),
+    ],
 )
 def test_a_translation_that_is_cut_short_leaves_no_file(
     run_dir, source_file, monkeypatch, tmp_path, stop, code
@@ -992,7 +996,7 @@ def test_a_full_disk_is_one_sentence():
     with open("/dev/full", "wb") as full:
         done = start("-c", PRINT, stdout=full, text=True)
 
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert done.stderr == (
         "error: No space left on device; free space or choose a place that "
         "can be written, then run the same command again.\n"

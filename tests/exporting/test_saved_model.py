@@ -235,7 +235,7 @@ def files_of_at_most(num_bytes):
 def test_a_full_disk_leaves_nothing_half_written(small_translator, tmp_path):
     output = tmp_path / "exported"
 
-    with files_of_at_most(10_000), pytest.raises(config.UserError) as error:
+    with files_of_at_most(10_000), pytest.raises(config.JobError) as error:
         serving.export(small_translator, output)
 
     assert str(error.value) == (

@@ -175,6 +175,23 @@ def test_costs_are_means_and_the_largest_shape_by_hand():
     assert costs.memory == estimates.memory(run.model, 8, 4, 5)
 
 
+def test_compilations_are_the_shapes_that_a_micro_batch_has():
+    # Batches of (16, 4, 5) and, of the rest of 8 pairs, (8, 4, 5): halves of
+    # 8 rows and 4, of which two micro-batches have 4 and 2.
+    plan = plan_of([4] * 40, [5] * 40, 80)
+    assert plan.shapes() == [(8, 4, 5), (16, 4, 5)]
+    run = run_of("tiny")
+    assert dry_run.count(run, plan, replicas=2, accumulate=2).graphs == 2
+    # In eight there is a row of each.
+    costs = dry_run.count(run, plan, replicas=2, accumulate=8)
+    assert costs.graphs == 1
+    measured = Measured((16, 4, 5), whole=True, seconds=0.5, steps=3)
+    output = report(run, plan, costs, measured, Session(), 2, xla=True)
+    assert figure(output, "XLA compilations") == 1
+    output = report(run, plan, costs, measured, Session(), 2)
+    assert "XLA" not in output
+
+
 def test_time_is_scaled_from_the_rows_that_were_measured():
     plan = plan_of([4] * 32, [5] * 32, 80)
     run = run_of("base")

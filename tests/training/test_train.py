@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+import tensorflow as tf
 import toy_training
 from toy_training import run
 
@@ -17,6 +18,7 @@ from keras_transformer.commands import command_line
 from keras_transformer.config import ModelConfig, TrainingConfig, UserError
 from keras_transformer.runs import checkpoints, history, lock
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training import course
 from keras_transformer.training.preparation import CHANGEABLE
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -121,9 +123,9 @@ def test_time_ends_a_run_too(corpus, tmp_path, caplog):
     assert "is finished" in caplog.text
 
 
-def error_of(capsys, *argv):
-    """The one sentence that a wrong command prints."""
-    assert run(*argv) == command_line.WRONG
+def error_of(capsys, *argv, code=command_line.WRONG):
+    """The one sentence that a command prints which ends with `code`."""
+    assert run(*argv) == code
     output = capsys.readouterr()
     assert output.out == ""
     lines = [x for x in output.err.splitlines() if x.startswith("error: ")]
@@ -307,9 +309,34 @@ def test_a_full_disk_is_one_sentence(corpus, tmp_path, capsys, monkeypatch):
         raise OSError(28, "No space left on device", "training.npz")
 
     monkeypatch.setattr(checkpoints.np, "savez", full)
-    error = error_of(capsys, *arguments(corpus, tmp_path / "run"))
+    argv = arguments(corpus, tmp_path / "run")
+    error = error_of(capsys, *argv, code=command_line.FAILED)
     assert "training.npz: No space left on device; free space" in error
     assert checkpoints.list_checkpoints(tmp_path / "run") == []
+
+
+def test_a_gpu_without_memory_is_one_sentence(
+    corpus, tmp_path, capsys, monkeypatch
+):
+    def exhausted(*args, **kwargs):
+        # As from a GPU of too little memory.
+        raise tf.errors.ResourceExhaustedError(
+            None,
+            None,
+            "Graph execution error:\n\nOOM when allocating tensor with shape"
+            "[23,37000] and type float on /device:GPU:0 by allocator "
+            "GPU_0_bfc\n\t [[{{node MatMul}}]]\nHint: [Op:__inference_1]",
+        )
+
+    monkeypatch.setattr(course, "fit", exhausted)
+    argv = arguments(corpus, tmp_path / "run", "--accumulate", "3")
+    error = error_of(capsys, *argv, code=command_line.FAILED)
+    assert error == (
+        "error: Out of memory (OOM when allocating tensor with shape[23,37000] "
+        "and type float on /device:GPU:0 by allocator GPU_0_bfc); the same "
+        "again with --accumulate 6 goes on in half of it and changes nothing "
+        "else; a smaller --batch-tokens takes another --run-dir."
+    )
 
 
 @pytest.mark.slow

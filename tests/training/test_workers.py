@@ -343,6 +343,33 @@ def test_a_dead_worker_and_a_signal_stop_both_and_the_command_resumes(
 
 
 @pytest.mark.slow
+def test_a_cluster_of_one_worker_ends_when_it_is_told_to(corpus, tmp_path):
+    run_dir, log = tmp_path / "run", tmp_path / "log"
+    (port,) = free_ports(1)
+    environment = {
+        **os.environ,
+        "TF_CONFIG": tf_config([f"127.0.0.1:{port}"], 0),
+    }
+
+    with open(log, "w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "train.py", *arguments(corpus, run_dir, 100_000)],
+            cwd=ROOT,
+            env=environment,
+            stderr=file,
+        )
+    try:
+        while "First step" not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+    assert "Stopped; the same command goes on from here." in log.read_text()
+
+
+@pytest.mark.slow
 def test_workers_with_other_arguments_end_with_a_sentence_each(
     corpus, tmp_path
 ):

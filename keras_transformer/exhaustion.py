@@ -1,0 +1,71 @@
+"""The end of memory, or of the space on a disk, as one sentence.
+
+Without TensorFlow, whose errors it knows by their code.
+"""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+
+from keras_transformer.config import JobError
+
+_FULL = {
+    os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+}
+_RESOURCE_EXHAUSTED = 8  # TensorFlow's code.
+
+
+def full_disk(error: Exception) -> str | None:
+    """What an error says of a full disk or quota, or None if it says nothing.
+
+    Libraries pass the system's words on in errors of their own.
+    """
+    if not isinstance(error, OSError) and _code(error) is None:
+        return None
+    text = f"{getattr(error, 'strerror', None) or ''} {error}"
+    return next((reason for reason in _FULL if reason in text), None)
+
+
+@contextlib.contextmanager
+def explained(less: str) -> Iterator[None]:
+    """Turn the end of memory or of a disk into one sentence.
+
+    Args:
+        less: Advice, the end of a sentence: what needs less memory.
+
+    Raises:
+        JobError: Where the work inside ends so.
+    """
+    try:
+        yield
+    except Exception as error:
+        if reason := full_disk(error):
+            name = getattr(error, "filename", None)
+            raise JobError(
+                f"{f'{name}: ' if name else ''}{reason}; free space or choose "
+                "a place that can be written, then run the same command again."
+            ) from error
+        if isinstance(error, MemoryError) or _is_exhausted(error):
+            raise JobError(f"Out of memory{_where(error)}; {less}.") from error
+        raise
+
+
+def _code(error: Exception) -> int | None:
+    """TensorFlow's code of an error; None of others'."""
+    return getattr(error, "error_code", None)
+
+
+def _is_exhausted(error: Exception) -> bool:
+    code = _code(error)
+    # Where a driver finds none, TensorFlow calls it an internal error.
+    said = code is not None and "OUT_OF_MEMORY" in str(error)
+    return said or code == _RESOURCE_EXHAUSTED
+
+
+def _where(error: Exception) -> str:
+    """The first line of what was asked for, which names its device."""
+    text = str(getattr(error, "message", error)).strip()
+    start = max(text.find("OOM when"), 0)
+    line = text[start:].partition("\n")[0].partition(" [Op:")[0]
+    return f" ({line})" if line else ""

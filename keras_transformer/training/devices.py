@@ -1,0 +1,74 @@
+"""What TensorFlow computes on, and what it leaves idle."""
+
+import contextlib
+import logging
+import os
+import pathlib
+import shutil
+
+import tensorflow as tf
+
+from keras_transformer.training.session import XLA
+
+logger = logging.getLogger("keras_transformer")
+
+# What the driver of an NVIDIA card brings; where Linux runs inside Windows,
+# there is only the program.
+DRIVER = (
+    pathlib.Path("/proc/driver/nvidia/version"),
+    pathlib.Path("/dev/nvidia0"),
+)
+PROGRAM = "nvidia-smi"
+
+
+def let_memory_grow() -> None:
+    """Take memory of the GPUs as it is needed, not all at once.
+
+    So that an evaluation fits in beside a training. Without effect where they
+    are in use already.
+    """
+    for gpu in tf.config.list_physical_devices("GPU"):
+        # In use, or divided into logical devices.
+        with contextlib.suppress(RuntimeError, ValueError):
+            tf.config.experimental.set_memory_growth(gpu, True)
+
+
+def compiles(xla: str) -> bool:
+    """Whether XLA compiles the gradient, for a choice among `session.XLA`."""
+    chosen = XLA[xla]
+    if chosen == "auto":
+        return bool(tf.config.list_logical_devices("GPU"))
+    return bool(chosen)
+
+
+def log_devices() -> None:
+    """Say what there is to compute on, and warn of a card that lies idle."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        logger.info("GPUs: %s.", ", ".join(map(_describe, gpus)))
+        return
+    logger.info("No GPU: computing on %d CPU cores.", os.cpu_count() or 1)
+    # Empty or -1: somebody does not want it.
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
+    if has_nvidia_driver() and not hidden:
+        logger.warning(
+            "This machine has an NVIDIA card, but TensorFlow sees none: "
+            "install CUDA with pip install 'keras-transformer[gpu]', and see "
+            "that nvidia-smi lists the card (in a container, start that with "
+            "its GPUs)."
+        )
+
+
+def has_nvidia_driver() -> bool:
+    """Whether the driver of an NVIDIA card is here."""
+    return any(path.exists() for path in DRIVER) or bool(shutil.which(PROGRAM))
+
+
+def _describe(gpu: tf.config.PhysicalDevice) -> str:
+    """Such as "NVIDIA H200 (compute capability 9.0)"."""
+    details = tf.config.experimental.get_device_details(gpu)
+    name = details.get("device_name", gpu.name)
+    if "compute_capability" not in details:
+        return name
+    major, minor = details["compute_capability"]
+    return f"{name} (compute capability {major}.{minor})"

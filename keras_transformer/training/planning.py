@@ -1,0 +1,52 @@
+"""The batches of a run: their plan is chosen when it begins, and kept."""
+
+import dataclasses
+import pathlib
+
+from keras_transformer.config import TrainingConfig
+from keras_transformer.data.batch_plan import (
+    LENGTH_GROWTH,
+    XLA_LENGTH_GROWTH,
+    BatchPlan,
+)
+from keras_transformer.data.records import TokenisedCorpus
+from keras_transformer.runs.layout import CONFIG_FILE
+from keras_transformer.runs.run_config import RunConfig
+
+
+def choose_lengths(
+    run: RunConfig, run_dir: pathlib.Path, xla: bool
+) -> RunConfig:
+    """Fill in how far the lengths of batches lie apart, where nobody says.
+
+    XLA compiles every shape of a batch, so that it gets fewer of them. Batches
+    are not to change in the midst of a run: where it has begun, it keeps what
+    was chosen, whatever the session.
+
+    Args:
+        run: What is asked for.
+        run_dir: Where it goes, or has begun.
+        xla: Whether XLA compiles in this session.
+
+    Raises:
+        UserError: If what has begun cannot be read.
+    """
+    growth = run.training.length_growth
+    if (run_dir / CONFIG_FILE).exists():
+        saved = RunConfig.load(run_dir).training.length_growth
+        if growth is None or growth == (saved or LENGTH_GROWTH):
+            growth = saved
+    elif growth is None:
+        growth = XLA_LENGTH_GROWTH if xla else LENGTH_GROWTH
+    recipe = dataclasses.replace(run.training, length_growth=growth)
+    return dataclasses.replace(run, training=recipe)
+
+
+def plan_batches(corpus: TokenisedCorpus, recipe: TrainingConfig) -> BatchPlan:
+    """The training batches of a recipe."""
+    return BatchPlan(
+        corpus,
+        recipe.batch_tokens,
+        recipe.seed,
+        length_growth=recipe.length_growth or LENGTH_GROWTH,
+    )

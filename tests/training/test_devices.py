@@ -1,0 +1,108 @@
+"""What is said of the devices; GPUs are made up."""
+
+import types
+
+import pytest
+import tensorflow as tf
+
+from keras_transformer.commands import command_line
+from keras_transformer.training import devices
+
+GPUS = [
+    types.SimpleNamespace(name=f"/physical_device:GPU:{i}", device_type="GPU")
+    for i in range(2)
+]
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Sets what TensorFlow sees, and what the driver has left."""
+
+    def make(gpus=(), driver=False, program=False, hidden=None):
+        def listed(kind):
+            return list(gpus) if kind == "GPU" else []
+
+        monkeypatch.setattr(tf.config, "list_physical_devices", listed)
+        path = tmp_path / "version"
+        if driver:
+            path.touch()
+        monkeypatch.setattr(devices, "DRIVER", (path,))
+        if program:
+            (tmp_path / "nvidia-smi").touch(mode=0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if hidden is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+
+    return make
+
+
+def said(caplog):
+    caplog.clear()
+    with caplog.at_level("INFO", "keras_transformer"):
+        devices.log_devices()
+    return [(record.levelname, record.message) for record in caplog.records]
+
+
+def test_gpus_are_named_in_one_line(machine, monkeypatch, caplog):
+    monkeypatch.setattr(
+        tf.config.experimental,
+        "get_device_details",
+        lambda gpu: (
+            {"device_name": "A1", "compute_capability": (8, 0)}
+            if gpu is GPUS[0]
+            else {}
+        ),
+    )
+    machine(GPUS, driver=True)
+    assert said(caplog) == [
+        (
+            "INFO",
+            "GPUs: A1 (compute capability 8.0), /physical_device:GPU:1.",
+        )
+    ]
+
+
+@pytest.mark.parametrize("here", ["driver", "program"])
+def test_a_card_that_tensorflow_does_not_see_is_warned_of(
+    machine, caplog, here
+):
+    machine(**{here: True})
+    (_, (level, message)) = said(caplog)
+    assert level == "WARNING"
+    assert "an NVIDIA card, but TensorFlow sees none" in message
+    assert "pip install 'keras-transformer[gpu]'" in message
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"driver": True, "hidden": ""}, {"driver": True, "hidden": "-1"}],
+)
+def test_nobody_is_warned_where_there_is_no_card_or_it_is_hidden(
+    machine, caplog, how
+):
+    machine(**how)
+    ((level, message),) = said(caplog)
+    assert level == "INFO" and message.startswith("No GPU: computing on ")
+
+
+def test_commands_let_the_memory_of_all_gpus_grow(machine, monkeypatch):
+    machine(GPUS)
+    grown = []
+    monkeypatch.setattr(
+        tf.config.experimental,
+        "set_memory_growth",
+        lambda gpu, yes: grown.append((gpu, yes)),
+    )
+    command_line.quiet_tensorflow()
+    assert grown == [(gpu, True) for gpu in GPUS]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError])
+def test_gpus_in_use_are_left_as_they_are(machine, monkeypatch, error):
+    def refuse(gpu, yes):
+        raise error("Physical devices cannot be modified after being set up")
+
+    machine(GPUS)
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", refuse)
+    devices.let_memory_grow()

@@ -1,0 +1,92 @@
+"""A run keeps the plan of its batches, whatever a session would choose."""
+
+import dataclasses
+import json
+
+import pytest
+from natural_corpus import natural_corpus
+from run_config import make_run
+from toy_training import arguments, run
+
+from keras_transformer.config import PRESETS, JobError, UserError
+from keras_transformer.data.batch_plan import BatchPlan
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training import course, preparation
+from keras_transformer.training.planning import choose_lengths, plan_batches
+from keras_transformer.training.preparation import CHANGEABLE
+
+
+def asked_for(growth=None):
+    preset = PRESETS["tiny"]
+    recipe = dataclasses.replace(preset.training, length_growth=growth)
+    return make_run(preset.model, recipe)
+
+
+@pytest.mark.parametrize(
+    "growth, xla, chosen",
+    [(None, True, 1.15), (None, False, 1.06), (1.3, True, 1.3)],
+)
+def test_where_a_run_begins_xla_asks_for_fewer_shapes(
+    tmp_path, growth, xla, chosen
+):
+    begun = choose_lengths(asked_for(growth), tmp_path, xla)
+    assert begun.training.length_growth == chosen
+
+
+@pytest.mark.parametrize("begun", [None, 1.06, 1.15, 1.3])
+@pytest.mark.parametrize("xla", [True, False])
+def test_what_has_begun_goes_on_with_its_lengths(tmp_path, begun, xla):
+    saved = asked_for(begun)
+    saved.save(tmp_path)
+    # None is of before there was a choice: 1.06.
+    for growth in (None, begun or 1.06):
+        again = choose_lengths(asked_for(growth), tmp_path, xla)
+        assert again.resume(saved, CHANGEABLE, tmp_path) == saved
+    other = choose_lengths(asked_for(1.07), tmp_path, xla)
+    with pytest.raises(UserError, match="length_growth"):
+        other.resume(saved, CHANGEABLE, tmp_path)
+
+
+@pytest.mark.parametrize("growth, ladder", [(None, 1.06), (1.3, 1.3)])
+def test_the_plan_is_that_of_the_recipe(growth, ladder):
+    corpus = natural_corpus(503)
+    recipe = dataclasses.replace(
+        PRESETS["tiny"].training, batch_tokens=509, length_growth=growth
+    )
+    plan = plan_batches(corpus, recipe)
+    expected = BatchPlan(corpus, 509, recipe.seed, length_growth=ladder)
+    assert plan.shapes() == expected.shapes()
+    for one, other in zip(plan.epoch(1), expected.epoch(1), strict=True):
+        assert one.rows.tolist() == other.rows.tolist()
+    other = BatchPlan(corpus, 509, recipe.seed, length_growth=1.11)
+    assert plan.shapes() != other.shapes()
+
+
+def test_a_resumed_run_has_the_batches_it_began_with(
+    corpus, tmp_path, monkeypatch
+):
+    plans = []
+
+    def stop(*args):
+        raise JobError("That was enough.")
+
+    monkeypatch.setattr(course, "restore_model", stop)
+    monkeypatch.setattr(
+        preparation, "_describe", lambda run, plan: plans.append(plan)
+    )
+    for name, choices in (("with", ("on", "off")), ("without", ("off", "on"))):
+        for xla in choices:
+            argv = arguments(corpus, tmp_path / name, "--xla", xla)
+            assert run(*argv) == 1
+        config = json.loads((tmp_path / name / "config.json").read_text())
+        growth = config["training"]["length_growth"]
+        assert growth == {"with": 1.15, "without": 1.06}[name]
+    first, again, other, other_again = (plan.shapes() for plan in plans)
+    assert first == again
+    assert other == other_again
+    assert first != other
+
+
+def test_a_growth_of_one_is_refused():
+    with pytest.raises(UserError, match="--length-growth above 1, received 1"):
+        RunConfig.from_preset("tiny", corpus="demo", length_growth=1.0)

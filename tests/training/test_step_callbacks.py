@@ -1,0 +1,107 @@
+"""What a step of `fit` waits for."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras.src import backend
+from tiny_run import make_model, train
+
+from keras_transformer.runs.checkpoints import Progress
+from keras_transformer.runs.history import History
+from keras_transformer.training.callbacks import StepCallbacks, Stopwatch
+from keras_transformer.training.display import TrainingDisplay
+from keras_transformer.training.guard import StopOnNonFinite
+from keras_transformer.training.step_window import StepWindow
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Gets how many floats a device is asked for, each time that one is."""
+    tensor = type(tf.constant(0)).__mro__[1]
+    counted = []
+
+    def counting(read):
+        def count(value):
+            if isinstance(value, tf.Tensor) and value.dtype.is_floating:
+                counted.append(value.shape.num_elements())
+            return read(value)
+
+        return count
+
+    # What float(), bool() and numpy() come to, and Keras's own way.
+    monkeypatch.setattr(tensor, "_numpy", counting(tensor._numpy))
+    to_numpy = counting(backend.convert_to_numpy)
+    monkeypatch.setattr(backend, "convert_to_numpy", to_numpy)
+    return counted
+
+
+class Reads(keras.callbacks.Callback):
+    """Notes how often was read by the end of each step."""
+
+    def __init__(self, reads):
+        super().__init__()
+        self.reads, self.so_far = reads, []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.so_far.append(len(self.reads))
+
+
+def test_steps_are_read_by_ten_in_one_transfer_for_each_reader(tmp_path, reads):
+    model = make_model(3)
+    stopwatch = Stopwatch(Progress())
+    now = stopwatch.now
+    display = TrainingDisplay(now, History(tmp_path, 0), 41, None)
+    display.bar.disable = False  # As on a terminal.
+    display.bar.console.file = open(tmp_path / "screen", "w")
+    guard = StopOnNonFinite(tmp_path, now, None, None)
+    counter = Reads(reads)
+    own = [stopwatch, guard, display, counter]
+    train(model, 41, StepCallbacks(own, [], model))
+
+    new = np.diff([0, *counter.so_far])
+    # The guard looks after 10, 20, …; the display has a line after the first
+    # step, with the rate, and its bar moves after 11, 21, ….
+    assert new.tolist() == [2] + ([0] * 8 + [1, 1]) * 4
+    assert model.history.history["loss"][0] > 0
+
+
+def test_callbacks_of_others_get_the_floats_that_keras_gives(tmp_path):
+    own, theirs, by_keras = [], [], []
+
+    def note(rows):
+        return keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda batch, logs: rows.append(dict(logs))
+        )
+
+    model = make_model(3)
+    train(model, 3, StepCallbacks([note(own)], [note(theirs)], model))
+    train(make_model(3), 3, [note(by_keras)])
+    assert theirs == by_keras
+    for row in own:
+        assert all(isinstance(x, tf.Tensor) for x in row.values())
+    assert {type(x) for row in theirs for x in row.values()} == {float}
+
+
+def test_others_that_look_at_no_step_cost_none(reads):
+    model = make_model(3)
+    counter = Reads(reads)
+    idle = keras.callbacks.EarlyStopping("loss")
+    train(model, 5, StepCallbacks([counter], [idle], model))
+    assert counter.so_far == [0] * 5
+
+
+def test_a_window_keeps_what_it_has_read(reads):
+    window = StepWindow(("a", "b"))
+    for step in range(3):
+        window.append(
+            {"a": tf.constant(0.0 + step), "b": tf.constant(0.5 + step)}
+        )
+    expected = [[0, 0.5], [1, 1.5], [2, 2.5]]
+    assert window.read().tolist() == expected
+    window.append({"a": tf.constant(7.0), "b": tf.constant(11.0), "c": None})
+    assert len(window) == 4
+    assert window.read().tolist() == [*expected, [7, 11]]
+    assert reads == [6, 2]
+    window.clear()
+    assert len(window) == 0 and window.read().shape == (0, 2)
