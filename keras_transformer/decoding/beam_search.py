@@ -3,6 +3,10 @@
 The search knows ids and scores, never a model: `step` says which token may
 come next, the search decides which hypotheses to follow.
 
+Inside, whatever has an axis is int64: TensorFlow computes int32 in host memory
+where there is a GPU, so that int32 ids would come and go at every step. Of
+scalars, such as the position, the host has use anyway.
+
 Axes: B batch, W beams, N hypotheses returned, V vocabulary, C candidates of
 a step, P prefix, t tokens written so far, L tokens of the longest hypothesis.
 """
@@ -58,15 +62,15 @@ class Shared(NamedTuple):
 
 
 class _Sentences(NamedTuple):
-    rows: tf.Tensor  # (B,) int32, their places in the result
-    limits: tf.Tensor  # (B,) int32
-    prefix: tf.Tensor  # (B, P) int32, PAD after the last
+    rows: tf.Tensor  # (B,) int64, their places in the result
+    limits: tf.Tensor  # (B,) int64
+    prefix: tf.Tensor  # (B, P) int64, PAD after the last
 
 
 class _Beams(NamedTuple):
-    live_ids: tf.Tensor  # (B, W, 1 + t) int32, BOS first
+    live_ids: tf.Tensor  # (B, W, 1 + t) int64, BOS first
     live_log_probs: tf.Tensor  # (B, W) float32, best first
-    finished_ids: tf.Tensor  # (B, N, 1 + t) int32, BOS first
+    finished_ids: tf.Tensor  # (B, N, 1 + t) int64, BOS first
     finished_scores: tf.Tensor  # (B, N) float32, best first
 
 
@@ -152,11 +156,11 @@ def beam_search(
         eos_id=eos_id,
         pad_id=pad_id,
     )
-    limits = tf.cast(max_lengths, tf.int32)
+    limits = tf.cast(max_lengths, tf.int64)
     if prefix is None:
         prefix = tf.fill([tf.size(limits), 0], pad_id)
     sentences = _Sentences(
-        tf.range(tf.size(limits)), limits, tf.cast(prefix, tf.int32)
+        tf.range(tf.size(limits, tf.int64)), limits, tf.cast(prefix, tf.int64)
     )
     beams = _first_beams(rules, limits)
     if shared is None:
@@ -165,7 +169,8 @@ def beam_search(
         )
     else:
         beams = _run_in_blocks(step, rules, sentences, beams, state, shared)
-    ids = beams.finished_ids[:, :, 1:]  # (B, N, L), without BOS
+    # (B, N, L), without BOS.
+    ids = tf.cast(beams.finished_ids[:, :, 1:], tf.int32)
     lengths = tf.reduce_sum(tf.cast(ids != pad_id, tf.int32), axis=-1)
     return BeamResult(ids, beams.finished_scores, lengths)
 
@@ -174,7 +179,7 @@ def length_normaliser(length: tf.Tensor, length_penalty: float) -> tf.Tensor:
     """The divisor ((5 + L) / 6)^alpha of Wu et al. (2016), equation 14.
 
     Args:
-        length: int32 tensor of any shape, tokens with the end token.
+        length: Integer tensor of any shape, tokens with the end token.
         length_penalty: The exponent alpha. At least 0.
 
     Returns:
@@ -190,10 +195,11 @@ def _first_beams(rules: Rules, limits: tf.Tensor) -> _Beams:
     live = tf.concat([tf.where(may_write, 0.0, NONE), others], axis=1)
     finished = tf.concat([tf.where(may_write, NONE, 0.0), others], axis=1)
     finished = finished[:, : rules.n_best]
+    bos_id = tf.constant(rules.bos_id, tf.int64)
     return _Beams(
-        live_ids=tf.fill(tf.shape(live[..., None]), rules.bos_id),
+        live_ids=tf.fill(tf.shape(live[..., None]), bos_id),
         live_log_probs=live,
-        finished_ids=tf.fill(tf.shape(finished[..., None]), rules.bos_id),
+        finished_ids=tf.fill(tf.shape(finished[..., None]), bos_id),
         finished_scores=finished,
     )
 
@@ -267,11 +273,7 @@ def _record(
 ) -> _Beams:
     """The results of all sentences, with those of `sentences` renewed."""
     missing = 1 + position - tf.shape(done.finished_ids)[2]
-    ids = tf.pad(
-        done.finished_ids,
-        [[0, 0], [0, 0], [0, missing]],
-        constant_values=rules.pad_id,
-    )
+    ids = _padded(done.finished_ids, missing, rules.pad_id)
     rows = sentences.rows[:, None]
     return done._replace(
         finished_ids=tf.tensor_scatter_nd_update(ids, rows, beams.finished_ids),
@@ -298,7 +300,7 @@ def _run(
     def advance(
         position: tf.Tensor, beams: _Beams, state: Any, memory: Any
     ) -> tuple[tf.Tensor, _Beams, Any, Any]:
-        newest = beams.live_ids[:, :, -1]
+        newest = tf.cast(beams.live_ids[:, :, -1], tf.int32)
         if steps is None:
             logits, state = step(newest, position, state)
         else:
@@ -363,9 +365,9 @@ def _branch(
     """Write one token: t grows by one.
 
     Returns:
-        The beams, and the parent of each live one, int32 `(B, W)`.
+        The beams, and the parent of each live one, int64 `(B, W)`.
     """
-    length = position + 1
+    length = tf.cast(position + 1, tf.int64)
     log_probs, parents, tokens = continuations(
         rules,
         position,
@@ -385,11 +387,7 @@ def _branch(
     normaliser = length_normaliser(length, rules.length_penalty)
     scores = tf.where(ended, log_probs / normaliser, NONE)
     scores = tf.concat([beams.finished_scores, scores], axis=1)
-    finished_ids = tf.pad(
-        beams.finished_ids,
-        [[0, 0], [0, 0], [0, 1]],
-        constant_values=rules.pad_id,
-    )
+    finished_ids = _padded(beams.finished_ids, 1, rules.pad_id)
     finished_ids = tf.concat([finished_ids, ids], axis=1)
     finished_scores, best = tf.math.top_k(scores, rules.n_best)
     finished_ids = _take(finished_ids, best)
@@ -407,6 +405,13 @@ def _branch(
         finished_scores=finished_scores,
     )
     return beams, _take(parents, best)
+
+
+def _padded(ids: tf.Tensor, more: int | tf.Tensor, pad_id: int) -> tf.Tensor:
+    """`(B, N, t)` to `(B, N, t + more)`; `tf.pad` of int64 knows no GPU."""
+    batch, hypotheses, _ = tf.unstack(tf.shape(ids))
+    pad = tf.fill([batch, hypotheses, more], tf.constant(pad_id, tf.int64))
+    return tf.concat([ids, pad], axis=2)
 
 
 def _take(tensor: tf.Tensor, places: tf.Tensor) -> tf.Tensor:

@@ -12,6 +12,7 @@ width.
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.decoding.beam_search import Shared
@@ -55,8 +56,10 @@ class CachedSteps:
         self, ids: tf.Tensor, position: tf.Tensor, state: Any, shared: Any
     ) -> tuple[tf.Tensor, Any, Any]:
         """As `beam_search` calls it."""
+        ids = tf.cast(ids, tf.int64)  # As the search keeps them.
         beams = self._beam_size
-        new = tf.repeat(tf.eye(beams, dtype=tf.bool)[None], tf.shape(ids)[0], 0)
+        new = np.eye(beams, dtype=bool)[None]
+        new = tf.tile(new, [tf.shape(ids)[0], 1, 1])
         own = tf.concat([state, new], axis=2)  # (B, W, t)
         keys = shared["cache"][0][0]
         room = tf.shape(keys)[2] - tf.shape(own)[2]
@@ -80,7 +83,7 @@ class CachedSteps:
         The state is `model.empty_cache` and grows by what is written.
         """
         return self._model.decode_step(
-            ids,
+            tf.cast(ids, tf.int64),
             position,
             cache,
             self.shared.state["cross"],

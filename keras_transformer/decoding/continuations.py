@@ -56,13 +56,13 @@ def continuations(
     Args:
         rules: What is allowed.
         position: Of the newest token, an int32 scalar; 0 for the start token.
-        prefix: int32 `(B, P)`, PAD after the last.
-        ids: int32 `(B, W, 1 + t)`, the live beams, start token first.
+        prefix: int64 `(B, P)`, PAD after the last.
+        ids: int64 `(B, W, 1 + t)`, the live beams, start token first.
         log_probs: float32 `(B, W)`, theirs; -inf for one that is not live.
         logits: `(B, W, V)` of any float dtype, V static.
 
     Returns:
-        Log-probabilities float32, parent beams int32 and tokens int32, each
+        Log-probabilities float32, parent beams int64 and tokens int64, each
         `(B, C)`, best first; -inf where there are fewer.
     """
     # 2W candidates: W of them may all end here. A single beam has one, so
@@ -95,7 +95,7 @@ def continuations(
     candidates = tf.where(candidates > NONE, candidates, NONE)  # No NaN.
 
     flat = [tf.shape(tokens)[0], rules.beam_size * per_beam]
-    candidates, chosen = tf.math.top_k(tf.reshape(candidates, flat), count)
+    candidates, chosen = _plain_top_k(tf.reshape(candidates, flat), count)
     tokens = tf.gather(tf.reshape(tokens, flat), chosen, batch_dims=1)
     return candidates, chosen // per_beam, tokens
 
@@ -111,22 +111,28 @@ def top_k(rows: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
         k: How many. From 1 to V.
 
     Returns:
-        The values `(B, W, k)`, largest first, and their int32 indices.
+        The values `(B, W, k)`, largest first, and their int64 indices.
     """
     size = rows.shape[-1]
     width = max(n for n in range(1, _WIDEST_CHUNK + 1) if size % n == 0)
     if size // width <= k or width == 1:
-        return tf.math.top_k(rows, k)
+        return _plain_top_k(rows, k)
     batch, beams = tf.unstack(tf.shape(rows)[:2])
     chunks = tf.reshape(rows, [batch, beams, size // width, width])
-    _, chosen = tf.math.top_k(tf.reduce_max(chunks, axis=-1), k)
+    _, chosen = _plain_top_k(tf.reduce_max(chunks, axis=-1), k)
     chosen = tf.sort(chosen)  # (B, W, k); in order, so that ties stay so
     inside = tf.gather(chunks, chosen, batch_dims=2)  # (B, W, k, width)
-    values, places = tf.math.top_k(
+    values, places = _plain_top_k(
         tf.reshape(inside, [batch, beams, k * width]), k
     )
     chunk = tf.gather(chosen, places // width, batch_dims=2)
     return values, chunk * width + places % width
+
+
+def _plain_top_k(rows: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """`tf.math.top_k` with indices int64, which no kernel for GPUs gives."""
+    values, indices = tf.math.top_k(rows, k)
+    return values, tf.cast(indices, tf.int64)
 
 
 def without(logits: tf.Tensor, banned: Sequence[int]) -> tf.Tensor:
@@ -150,8 +156,7 @@ def without_repeats(logits: tf.Tensor, ids: tf.Tensor, n: int) -> tf.Tensor:
     ends = ids[:, :, n - 1 : n - 1 + rows]  # (B, W, rows)
     places = tf.where(repeats)  # (repeats, 3)
     places = tf.concat(
-        [places[:, :2], tf.cast(tf.gather_nd(ends, places), tf.int64)[:, None]],
-        axis=1,
+        [places[:, :2], tf.gather_nd(ends, places)[:, None]], axis=1
     )
     return tf.tensor_scatter_nd_update(
         logits, places, tf.fill([tf.shape(places)[0]], NONE)
@@ -163,7 +168,8 @@ def prefix_tokens(
 ) -> tf.Tensor:
     """The tokens `(B,)` that follow `position`; PAD where the prefix ends."""
     # A column more, for the positions after the longest prefix.
-    padded = tf.pad(prefix, [[0, 0], [0, 1]], constant_values=pad_id)
+    more = tf.fill([tf.shape(prefix)[0], 1], tf.constant(pad_id, tf.int64))
+    padded = tf.concat([prefix, more], axis=1)
     column = tf.minimum(position, tf.shape(prefix)[1])
     return tf.gather(padded, column, axis=1)
 
@@ -176,7 +182,7 @@ def _log_sums(
     Args:
         logits: float32 `(B, W, V)`.
         best: The largest of those allowed, `(B, W, C)`.
-        tokens: Where they are, int32 `(B, W, C)`.
+        tokens: Where they are, int64 `(B, W, C)`.
         is_largest: Whether the first of them is the largest of all.
 
     Returns:
@@ -204,11 +210,11 @@ def _forced(
     Args:
         rules: What is allowed.
         position: Of the newest token.
-        prefix: int32 `(B, P)`.
+        prefix: int64 `(B, P)`.
         logits: float32 `(B, W, V)`.
         sums: Their `_log_sums`.
         candidates: Log-probabilities `(B, W, C)` of this step alone.
-        tokens: int32 `(B, W, C)`.
+        tokens: int64 `(B, W, C)`.
 
     Returns:
         The candidates and the tokens.

@@ -3,6 +3,8 @@
 Holtzman et al. (2020) compare what is here: temperature, the `top_k` likeliest
 tokens, and nucleus sampling (`top_p`).
 
+Ids are int64 inside, as in `beam_search`.
+
 Axes: B batch, N draws, V vocabulary, K candidates of a draw, P prefix,
 t tokens written so far, L tokens of the longest draw.
 """
@@ -30,14 +32,14 @@ from keras_transformer.decoding.options import Sampling
 
 
 class _Drawing(NamedTuple):
-    limits: tf.Tensor  # (B,) int32
+    limits: tf.Tensor  # (B,) int64
     uniforms: tf.Tensor  # (B, L, N) float64 in [0, 1)
-    prefix: tf.Tensor | None  # (B, P) int32
+    prefix: tf.Tensor | None  # (B, P) int64
     sampling: Sampling
 
 
 class _Draws(NamedTuple):
-    ids: tf.Tensor  # (B, N, 1 + t) int32, BOS first
+    ids: tf.Tensor  # (B, N, 1 + t) int64, BOS first
     log_probs: tf.Tensor  # (B, N) float32
     is_open: tf.Tensor  # (B, N) bool
 
@@ -90,12 +92,12 @@ def sample(
         A `BeamResult`, best first. Where the limit is 0 the first draw is
         empty with score 0, the others score -inf.
     """
-    limits = tf.cast(max_lengths, tf.int32)
+    limits = tf.cast(max_lengths, tf.int64)
     batch = tf.size(limits)
     drawing = _Drawing(
         limits=limits,
-        uniforms=_uniforms(seeds, tf.reduce_max(limits), n_best),
-        prefix=prefix,
+        uniforms=_uniforms(seeds, tf.reduce_max(max_lengths), n_best),
+        prefix=None if prefix is None else tf.cast(prefix, tf.int64),
         sampling=sampling,
     )
     rules = Rules(
@@ -110,7 +112,7 @@ def sample(
         pad_id=pad_id,
     )
     draws = _Draws(
-        ids=tf.fill([batch, n_best, 1], bos_id),
+        ids=tf.fill([batch, n_best, 1], tf.constant(bos_id, tf.int64)),
         log_probs=tf.zeros([batch, n_best]),
         is_open=tf.repeat(limits[:, None] > 0, n_best, axis=1),
     )
@@ -135,7 +137,7 @@ def keep_likeliest(
 
     Returns:
         Weights float64 `(B, N, K)`, probabilities but for a factor, 0 for what
-        is cut; and their tokens int32, likeliest first, or None where K is V
+        is cut; and their tokens int64, likeliest first, or None where K is V
         and the order is that of the vocabulary.
     """
     largest = tf.reduce_max(logits, axis=-1, keepdims=True)
@@ -206,7 +208,8 @@ def _advance(
 ) -> tuple[tf.Tensor, _Draws, Any]:
     """Write one token: t grows by one."""
     length = position + 1
-    logits, state = step(draws.ids[:, :, -1], position, state)
+    newest = tf.cast(draws.ids[:, :, -1], tf.int32)
+    logits, state = step(newest, position, state)
     logits = tf.cast(logits, tf.float32)  # (B, N, V)
     tokens = _draw(
         _allowed(logits, rules, draws.ids, length),
@@ -217,7 +220,11 @@ def _advance(
     if drawing.prefix is not None:
         forced = prefix_tokens(drawing.prefix, position, rules.pad_id)[:, None]
         tokens = tf.where(forced != rules.pad_id, forced, tokens)
-    log_probs = -tf.nn.sparse_softmax_cross_entropy_with_logits(tokens, logits)
+    # Rows: of more axes TensorFlow checks the shapes in every step.
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        tf.reshape(tokens, [-1]), tf.reshape(logits, [-1, logits.shape[-1]])
+    )
+    log_probs = -tf.reshape(losses, tf.shape(draws.is_open))
     return (
         length,
         _Draws(
@@ -231,7 +238,7 @@ def _advance(
             log_probs=draws.log_probs + tf.where(draws.is_open, log_probs, 0.0),
             is_open=draws.is_open
             & (tokens != rules.eos_id)
-            & (length < drawing.limits[:, None]),
+            & (tf.cast(length, tf.int64) < drawing.limits[:, None]),
         ),
         state,
     )
@@ -259,9 +266,10 @@ def _draw(
     weights, tokens = keep_likeliest(logits, sampling)
     sums = tf.cumsum(weights, axis=-1)
     total = sums[..., -1:]
-    place = tf.searchsorted(sums, uniforms[..., None] * total, side="right")
+    numbers = uniforms[..., None] * total
+    place = tf.searchsorted(sums, numbers, "right", tf.int64)
     # A product that was rounded up to the total would pass the end.
-    last = tf.searchsorted(sums, total, side="left")
+    last = tf.searchsorted(sums, total, "left", tf.int64)
     place = tf.minimum(place, last)
     if tokens is None:
         drawn = place[..., 0]
@@ -273,7 +281,7 @@ def _draw(
 
 def _result(rules: Rules, limits: tf.Tensor, draws: _Draws) -> BeamResult:
     """Score the draws and sort them."""
-    ids = draws.ids[:, :, 1:]
+    ids = tf.cast(draws.ids[:, :, 1:], tf.int32)
     lengths = tf.reduce_sum(tf.cast(ids != rules.pad_id, tf.int32), axis=-1)
     scores = draws.log_probs / length_normaliser(lengths, rules.length_penalty)
     # An empty sentence has one hypothesis; NaN logits leave none.

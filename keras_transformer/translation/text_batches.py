@@ -50,7 +50,7 @@ def cut(
     if longest is None:
         return ids, tf.zeros([ids.nrows()], tf.bool)
     truncated = ids.row_lengths() > longest
-    ends = tf.fill([ids.nrows(), 1], EOS_ID)
+    ends = tf.fill([ids.nrows(tf.int32), 1], EOS_ID)
     return tf.concat([ids[:, :-1][:, : longest - 1], ends], axis=1), truncated
 
 

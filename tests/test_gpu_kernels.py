@@ -1,0 +1,207 @@
+"""Every operator of training and translating has a kernel for GPUs.
+
+No GPU is needed: TensorFlow's wheel says which kernels it holds.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+from gpu_kernels import GPU, XLA, Missing, missing_kernels, waits_for_device
+from small import SIZES
+from small_run import OPTIONS
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+from traced_training import PRECISIONS, train_step_graph
+
+from keras_transformer.decoding.options import Sampling, SearchOptions
+from keras_transformer.model import Transformer
+from keras_transformer.translation.text_model import TextModel
+
+SCRIPT = pathlib.Path(__file__).with_name("trace_replicas.py")
+
+# What may run on the host, and why.
+ON_THE_HOST = {
+    "Assert": "it stops the host",
+    "Const": "the text of an `Assert`",
+    "RaggedGather": "cuts the tokenizer's ids, once a call",
+    "RaggedRange": "cuts the tokenizer's ids, once a call",
+    "RaggedTensorToTensor": "pads the tokenizer's ids, once a call",
+    "SentencepieceDetokenizeOp": "text",
+    "SentencepieceTokenizeOp": "text",
+}
+IDS = tf.TensorSpec([None, None], tf.int32)
+TEXT = tf.TensorSpec([None], tf.string)
+SEARCHES = {
+    "beam search": SearchOptions(beam_size=3, n_best=2),
+    "beam search under rules": SearchOptions(
+        beam_size=3, no_repeat_ngram=2, min_length=2, no_unknown=True
+    ),
+    "sampling": SearchOptions(
+        n_best=2, sampling=Sampling(top_k=5, top_p=0.9, seed=1), min_length=2
+    ),
+}
+
+
+def graph_of(function, *specs):
+    concrete = tf.function(function).get_concrete_function(*specs)
+    return concrete.graph.as_graph_def()
+
+
+def beyond_text(missing):
+    """Without what deals with strings, and what is allowed by name."""
+    return {
+        each
+        for each in missing
+        if each.op not in ON_THE_HOST and "string" not in each.types
+    }
+
+
+def search_graph(precision, options):
+    """From ids to ids, with a prefix."""
+    text_model = object.__new__(TextModel)  # Ids need no tokenizer.
+    text_model.model = Transformer(dtype=precision, **SIZES)
+
+    def search(source, prefix, seeds):
+        return text_model.search_ids(source, options, prefix, seeds)._asdict()
+
+    return graph_of(search, IDS, IDS, tf.TensorSpec([None, 2], tf.int32))
+
+
+def test_the_wheel_is_one_for_gpus():
+    assert tf.sysconfig.get_build_info()["is_cuda_build"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_training_step_has_kernels_for_gpus(precision, accumulate):
+    graph_def = train_step_graph(precision, accumulate)
+    assert not missing_kernels(graph_def)
+
+
+@pytest.mark.slow
+def test_a_training_step_of_two_replicas_has_kernels_for_gpus():
+    done = subprocess.run(
+        [sys.executable, SCRIPT],
+        cwd=SCRIPT.parents[1],
+        env={**os.environ, "PYTHONPATH": "."},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert json.loads(done.stdout) == dict.fromkeys(PRECISIONS, [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_search_has_kernels_for_gpus(precision, name):
+    graph_def = search_graph(precision, SEARCHES[name])
+    assert not beyond_text(missing_kernels(graph_def))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("precision", ["float32", "mixed_float16"])
+def test_no_step_of_a_search_waits_for_the_device(precision, name):
+    functions = search_graph(precision, SEARCHES[name]).library.function
+    bodies = [f for f in functions if "while_body" in f.signature.name]
+    assert bodies
+    assert {f.signature.name: waits_for_device(f) for f in bodies} == {
+        f.signature.name: [] for f in bodies
+    }
+
+
+@pytest.mark.slow
+def test_every_exported_signature_has_kernels_for_gpus(exported):
+    saved = SavedModel.FromString((exported / "saved_model.pb").read_bytes())
+    graph_def = saved.meta_graphs[0].graph_def
+    signatures = [
+        f.signature.name
+        for f in graph_def.library.function
+        if "signature_wrapper" in f.signature.name
+    ]
+    assert len(signatures) == 5
+    assert not beyond_text(missing_kernels(graph_def, signatures))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", PRECISIONS[1:])
+def test_what_is_exported_has_kernels_in_each_precision(
+    precision, small_translator
+):
+    tokenizer = small_translator.tokenizer
+    sizes = {**SIZES, "vocab_size": tokenizer.vocab_size}
+    text_model = TextModel(Transformer(dtype=precision, **sizes), tokenizer)
+    for function, inputs in (
+        (text_model.search, 1),
+        (text_model.score_text, 2),
+        (text_model.search_attention, 1),
+    ):
+
+        def graph(*texts, function=function):
+            return tuple(function(*texts, OPTIONS))
+
+        missing = missing_kernels(graph_of(graph, *[TEXT] * inputs))
+        assert not beyond_text(missing), function
+
+
+def test_an_operator_without_a_kernel_is_found_in_a_branch_of_a_loop():
+    def lower_twice(text):
+        def body(i, text):
+            lower = tf.cond(i > 0, lambda: tf.strings.lower(text), lambda: text)
+            return i + 1, lower
+
+        return tf.while_loop(lambda i, _: i < 2, body, (0, text))[1]
+
+    missing = missing_kernels(graph_of(lower_twice, TEXT))
+    assert "StringLower" in {each.op for each in missing}
+
+
+def test_a_dtype_without_a_kernel_is_found():
+    slots = [tf.Variable([2.0], dtype=tf.bfloat16) for _ in range(3)]
+
+    def update(half):
+        tf.raw_ops.ResourceApplyAdam(
+            var=slots[0].handle,
+            m=slots[1].handle,
+            v=slots[2].handle,
+            beta1_power=half,
+            beta2_power=half,
+            lr=half,
+            beta1=half,
+            beta2=half,
+            epsilon=half,
+            grad=half[None],
+        )
+        return half
+
+    missing = missing_kernels(graph_of(update, tf.TensorSpec([], tf.bfloat16)))
+    assert missing == {Missing(GPU, "ResourceApplyAdam", ("bfloat16",))}
+
+
+@pytest.mark.parametrize("by_xla", [False, True])
+def test_a_kernel_of_xla_is_asked_for_where_xla_compiles(by_xla):
+    # In place, which XLA does not know.
+    @tf.function(jit_compile=by_xla)
+    def write(old, new):
+        return tf.raw_ops.InplaceUpdate(x=old, i=[0], v=new)
+
+    rows = tf.TensorSpec([None, 3], tf.float32)
+    missing = missing_kernels(
+        graph_of(lambda old, new: write(old, new), rows, rows)
+    )
+    expected = {Missing(XLA, "InplaceUpdate", ("float32",))}
+    assert missing == (expected if by_xla else set())
+
+
+def test_int32_arithmetic_on_what_a_gpu_has_made_is_found():
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+    def second_best(scores):
+        return scores + tf.cast(tf.math.top_k(scores, 2)[1][1] * 7, tf.float32)
+
+    waits = waits_for_device(second_best.get_concrete_function().function_def)
+    assert waits == [("TopKV2", "StridedSlice")]

@@ -1,0 +1,28 @@
+"""The graph of a training step of a small model."""
+
+import tensorflow as tf
+from small import SIZES
+
+from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.training.exact_step import ExactTransformer
+from keras_transformer.training.optimizers import Adam
+
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+
+
+def train_step_graph(precision, accumulate, strategy=None):
+    """A `GraphDef`: the gradient by XLA, the update, the logs."""
+    strategy = strategy or tf.distribute.get_strategy()
+    with strategy.scope():
+        model = ExactTransformer(
+            accumulate=accumulate, dropout=0.1, dtype=precision, **SIZES
+        )
+        model.compile(Adam(), SmoothedCrossEntropy(0.1), jit_compile=True)
+        model.optimizer.build(model.trainable_variables)
+    ids = tf.TensorSpec([None, None], tf.int32)
+
+    @tf.function
+    def step(batch):
+        return strategy.run(model.train_step, args=(batch,))
+
+    return step.get_concrete_function(((ids, ids), ids)).graph.as_graph_def()
