@@ -17,6 +17,7 @@ from keras_transformer.decoding.continuations import (
     NONE,
     Rules,
     continuations,
+    padded_prefix,
 )
 from keras_transformer.decoding.options import SearchOptions
 
@@ -60,7 +61,7 @@ class Shared(NamedTuple):
 class _Sentences(NamedTuple):
     rows: tf.Tensor  # (B,) int32, their places in the result
     limits: tf.Tensor  # (B,) int32
-    prefix: tf.Tensor  # (B, P) int32, PAD after the last
+    prefix: tf.Tensor  # (B, P) int32, its last column PAD; P = 0 for none
 
 
 class _Beams(NamedTuple):
@@ -153,10 +154,12 @@ def beam_search(
         pad_id=pad_id,
     )
     limits = tf.cast(max_lengths, tf.int32)
-    if prefix is None:
-        prefix = tf.fill([tf.size(limits), 0], pad_id)
     sentences = _Sentences(
-        tf.range(tf.size(limits)), limits, tf.cast(prefix, tf.int32)
+        tf.range(tf.size(limits)),
+        limits,
+        tf.fill([tf.size(limits), 0], pad_id)
+        if prefix is None
+        else padded_prefix(prefix, pad_id),
     )
     beams = _first_beams(rules, limits)
     if shared is None:

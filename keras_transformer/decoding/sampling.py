@@ -21,6 +21,7 @@ from keras_transformer.decoding.beam_search import (
 from keras_transformer.decoding.continuations import (
     NONE,
     Rules,
+    padded_prefix,
     prefix_tokens,
     top_k,
     without,
@@ -32,7 +33,7 @@ from keras_transformer.decoding.options import Sampling
 class _Drawing(NamedTuple):
     limits: tf.Tensor  # (B,) int32
     uniforms: tf.Tensor  # (B, L, N) float64 in [0, 1)
-    prefix: tf.Tensor | None  # (B, P) int32
+    prefix: tf.Tensor | None  # (B, P) int32, its last column PAD
     sampling: Sampling
 
 
@@ -95,7 +96,7 @@ def sample(
     drawing = _Drawing(
         limits=limits,
         uniforms=_uniforms(seeds, tf.reduce_max(limits), n_best),
-        prefix=prefix,
+        prefix=None if prefix is None else padded_prefix(prefix, pad_id),
         sampling=sampling,
     )
     rules = Rules(
@@ -215,7 +216,7 @@ def _advance(
         rules.eos_id,
     )
     if drawing.prefix is not None:
-        forced = prefix_tokens(drawing.prefix, position, rules.pad_id)[:, None]
+        forced = prefix_tokens(drawing.prefix, position)[:, None]
         tokens = tf.where(forced != rules.pad_id, forced, tokens)
     log_probs = -tf.nn.sparse_softmax_cross_entropy_with_logits(tokens, logits)
     return (
