@@ -31,7 +31,7 @@ class Result:
         checkpoints: Names of the checkpoints that the better one is made of.
         validation: For each of the two its figures on the validation set:
             `loss`, `perplexity`, `token_accuracy` and `bleu`, of a sample
-            decoded greedily.
+            decoded greedily. What could not be validated has none.
     """
 
     step: int
@@ -43,6 +43,8 @@ class Result:
     def sentence(self) -> str:
         """Name the weights, and why they were taken."""
         names = {AVERAGE: self.averages, LAST: "last weights"}
+        if not self.validation.keys() >= {AVERAGE, LAST}:
+            return f"{names[self.better]} (could not be validated)"
         other = AVERAGE if self.better == LAST else LAST
         loss, other_loss = (
             self.validation[which]["loss"] for which in (self.better, other)

@@ -21,6 +21,8 @@ from keras_transformer.training.building import (
     initial_record,
 )
 from keras_transformer.training.display import log_count
+from keras_transformer.training.validation_data import validation_batches
+from keras_transformer.translation.evaluation import longest_source
 
 logger = logging.getLogger("keras_transformer")
 
@@ -160,7 +162,7 @@ def prepare_data(
             corpus.pairs(split),
             tokenizer,
             run_dir / layout.RECORDS / split,
-            # Never drop a validation sentence.
+            # Never drop a validation sentence; a long one is cut below.
             max_length=recipe.max_length if role == "train" else None,
             fingerprint=f"{found[role]} {vocabulary:x}",
             progress=log_count(f"pairs of {split} tokenised"),
@@ -169,8 +171,11 @@ def prepare_data(
     )
     plan = batching.BatchPlan(train, recipe.batch_tokens, recipe.seed)
     _describe(run, plan)
-    batches = batching.evaluation_batches(
-        validation, min(recipe.batch_tokens, VALIDATION_TOKENS)
+    batches = validation_batches(
+        validation,
+        min(recipe.batch_tokens, VALIDATION_TOKENS),
+        longest_source(recipe.max_length),
+        run.validation_split,
     )
     pairs = list(corpus.pairs(run.validation_split))
     random.Random(recipe.seed).shuffle(pairs)
