@@ -66,20 +66,23 @@ def words(count: int) -> list[str]:
     ]
 
 
-def export(args: argparse.Namespace, folder: pathlib.Path) -> None:
+def export(
+    preset: str, vocabulary_size: int, folder: pathlib.Path, **options
+) -> None:
     """Write a SavedModel with random weights."""
     import keras_transformer as kt
+    from keras_transformer.decoding.options import SearchOptions
 
-    vocabulary = words(2 * args.vocabulary)
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary = words(2 * vocabulary_size)
     tokenizer = kt.Tokenizer.train(
         [" ".join(vocabulary[i : i + 9]) for i in range(len(vocabulary))],
-        args.vocabulary,
+        vocabulary_size,
         folder / "tokenizer.model",
     )
-    model = kt.Transformer.from_preset(
-        args.preset, vocab_size=tokenizer.vocab_size
-    )
-    kt.export(kt.Translator(model, tokenizer), folder)
+    model = kt.Transformer.from_preset(preset, vocab_size=tokenizer.vocab_size)
+    options = SearchOptions(n_best=4, **options)
+    kt.export(kt.Translator(model, tokenizer), folder, 1, options)
 
 
 def ask(model: str, signature: str, size: str, rows: int) -> dict:
@@ -113,8 +116,7 @@ def main(argv=None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         folder = args.export or pathlib.Path(folder)
         if not (folder / "1").exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            export(args, folder)
+            export(args.preset, args.vocabulary, folder)
         print("| signature | lines | loaded, MB | peak, MB | seconds |")
         print("| --- | --- | --- | --- | --- |")
         for signature in args.signatures.split(","):
