@@ -8,7 +8,7 @@ H heads, K key width, U value width, W beams, t slots of a cache.
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import keras
@@ -256,6 +256,28 @@ class Transformer(ReplicatedModel):
             source_mask,
         )
         return {"encoder": encoder, "decoder": decoder, "cross": cross}
+
+    def cross_attention(
+        self, source: Tensor, target_in: Tensor
+    ) -> Iterator[Tensor]:
+        """The attention to the source, one decoder layer after another.
+
+        Who needs no more than a sum of them holds one at a time.
+
+        Args:
+            source: Integer tensor `(B, S)`.
+            target_in: Integer tensor `(B, T)`, begin token first.
+
+        Yields:
+            The weights of a layer, `(B, H, T, S)`, dropout off.
+        """
+        memory, source_mask = self.encode(source)
+        x = self._embed_target(target_in)
+        for layer in self.decoder.layers:
+            x, _, weights = layer.call_with_weights(
+                x, memory, masks.target_mask(target_in), source_mask
+            )
+            yield weights
 
     def cross_keys_values(self, memory: Tensor) -> Cache:
         """Project the memory once for a whole search.

@@ -99,6 +99,9 @@ class Run:
     ) -> "Evaluation":
         """Translate a split and score it.
 
+        No source is left out, but one of more than 256 tokens, or more than
+        any training pair has, is cut there, and the log names it.
+
         The translations go to `evaluation/SPLIT.LANG.txt` of the run directory
         and all figures to `evaluation/SPLIT.json`, in place of those of an
         earlier evaluation.
@@ -145,6 +148,9 @@ class Run:
                 run.target_lang,
                 beam_size=beam_size,
                 length_penalty=length_penalty,
+                max_source_length=evaluation.longest_source(
+                    run.training.max_length
+                ),
                 progress=progress,
             )
             report = {

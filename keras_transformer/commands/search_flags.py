@@ -7,7 +7,11 @@ import re
 from collections.abc import Iterator
 
 from keras_transformer.config import UserError
-from keras_transformer.decoding.options import Sampling, SearchOptions
+from keras_transformer.decoding.options import (
+    MAX_SOURCE_LENGTH,
+    Sampling,
+    SearchOptions,
+)
 
 _SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
@@ -68,7 +72,7 @@ def add_search_flags(
     add(
         "--max-source-length",
         type=int,
-        default=256,
+        default=MAX_SOURCE_LENGTH,
         help="tokens after which a source is cut; default: %(default)s",
     )
     add(

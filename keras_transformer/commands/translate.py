@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("keras_transformer")
 
-_NAMED_LINES = 20  # In a warning.
-
 # Of one text, best first: translations and their scores.
 _Hypotheses = Sequence[tuple[str, float]]
 
@@ -178,15 +176,15 @@ def by_sentence(
 
 def warn_of_cuts(truncated: Iterable[bool], first: int, longest: int) -> None:
     """Name the lines that were cut."""
-    cut = [number for number, is_cut in enumerate(truncated, first) if is_cut]
-    if cut:
-        more = len(cut) - _NAMED_LINES
+    from keras_transformer.translation.text_batches import numbered
+
+    cut = list(truncated)
+    if any(cut):
         logger.warning(
-            "Cut after %d tokens (--max-source-length): line%s %s%s.",
+            "Cut after %d tokens (--max-source-length): line%s %s.",
             longest,
-            "s" if len(cut) > 1 else "",
-            ", ".join(map(str, cut[:_NAMED_LINES])),
-            f" and {more} more" if more > 0 else "",
+            "s" if sum(cut) > 1 else "",
+            numbered(cut, first),
         )
 
 

@@ -21,6 +21,7 @@ from keras_transformer.decoding.continuations import (
     NONE,
     Rules,
     continuations,
+    padded_prefix,
 )
 from keras_transformer.decoding.options import SearchOptions
 
@@ -64,7 +65,7 @@ class Shared(NamedTuple):
 class _Sentences(NamedTuple):
     rows: tf.Tensor  # (B,) int64, their places in the result
     limits: tf.Tensor  # (B,) int64
-    prefix: tf.Tensor  # (B, P) int64, PAD after the last
+    prefix: tf.Tensor  # (B, P) int64, its last column PAD; P = 0 for none
 
 
 class _Beams(NamedTuple):
@@ -158,10 +159,10 @@ def beam_search(
     )
     limits = tf.cast(max_lengths, tf.int64)
     if prefix is None:
-        prefix = tf.fill([tf.size(limits), 0], pad_id)
-    sentences = _Sentences(
-        tf.range(tf.size(limits, tf.int64)), limits, tf.cast(prefix, tf.int64)
-    )
+        prefix = tf.zeros([tf.size(limits), 0], tf.int64)
+    else:
+        prefix = padded_prefix(prefix, pad_id)
+    sentences = _Sentences(tf.range(tf.size(limits, tf.int64)), limits, prefix)
     beams = _first_beams(rules, limits)
     if shared is None:
         _, beams, _, _ = _run(

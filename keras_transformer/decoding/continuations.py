@@ -56,7 +56,8 @@ def continuations(
     Args:
         rules: What is allowed.
         position: Of the newest token, an int32 scalar; 0 for the start token.
-        prefix: int64 `(B, P)`, PAD after the last.
+        prefix: int64 `(B, P)`, as from `padded_prefix`; P is statically 0 where
+            there is none.
         ids: int64 `(B, W, 1 + t)`, the live beams, start token first.
         log_probs: float32 `(B, W)`, theirs; -inf for one that is not live.
         logits: `(B, W, V)` of any float dtype, V static.
@@ -163,15 +164,22 @@ def without_repeats(logits: tf.Tensor, ids: tf.Tensor, n: int) -> tf.Tensor:
     )
 
 
-def prefix_tokens(
-    prefix: tf.Tensor, position: tf.Tensor, pad_id: int
-) -> tf.Tensor:
-    """The tokens `(B,)` that follow `position`; PAD where the prefix ends."""
-    # A column more, for the positions after the longest prefix.
-    more = tf.fill([tf.shape(prefix)[0], 1], tf.constant(pad_id, tf.int64))
-    padded = tf.concat([prefix, more], axis=1)
-    column = tf.minimum(position, tf.shape(prefix)[1])
-    return tf.gather(padded, column, axis=1)
+def padded_prefix(prefix: tf.Tensor, pad_id: int) -> tf.Tensor:
+    """A prefix `(B, P)` with a column of PAD at its end, once for a search."""
+    prefix = tf.cast(prefix, tf.int64)
+    return tf.pad(prefix, [[0, 0], [0, 1]], constant_values=pad_id)
+
+
+def prefix_tokens(prefix: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
+    """The tokens `(B,)` that follow `position`; PAD where the prefix ends.
+
+    Args:
+        prefix: int64 `(B, P)`, as from `padded_prefix`.
+        position: An int32 scalar.
+    """
+    # All positions after the longest prefix find its last column.
+    column = tf.minimum(position, tf.shape(prefix)[1] - 1)
+    return tf.gather(prefix, column, axis=1)
 
 
 def _log_sums(
@@ -210,7 +218,7 @@ def _forced(
     Args:
         rules: What is allowed.
         position: Of the newest token.
-        prefix: int64 `(B, P)`.
+        prefix: int64 `(B, P)`, as from `padded_prefix`.
         logits: float32 `(B, W, V)`.
         sums: Their `_log_sums`.
         candidates: Log-probabilities `(B, W, C)` of this step alone.
@@ -219,7 +227,7 @@ def _forced(
     Returns:
         The candidates and the tokens.
     """
-    token = prefix_tokens(prefix, position, rules.pad_id)
+    token = prefix_tokens(prefix, position)
     has_prefix = (token != rules.pad_id)[:, None, None]  # (B, 1, 1)
     log_prob = tf.gather(logits, token[:, None], axis=2, batch_dims=1) - sums
     is_first = tf.range(tf.shape(tokens)[2]) == 0

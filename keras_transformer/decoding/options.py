@@ -6,6 +6,9 @@ Without TensorFlow, so that a mistake shows before it is loaded.
 import dataclasses
 import math
 
+# Tokens after which a source is cut wherever nobody says otherwise.
+MAX_SOURCE_LENGTH = 256
+
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:

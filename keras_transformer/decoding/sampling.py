@@ -23,6 +23,7 @@ from keras_transformer.decoding.beam_search import (
 from keras_transformer.decoding.continuations import (
     NONE,
     Rules,
+    padded_prefix,
     prefix_tokens,
     top_k,
     without,
@@ -34,7 +35,7 @@ from keras_transformer.decoding.options import Sampling
 class _Drawing(NamedTuple):
     limits: tf.Tensor  # (B,) int64
     uniforms: tf.Tensor  # (B, L, N) float64 in [0, 1)
-    prefix: tf.Tensor | None  # (B, P) int64
+    prefix: tf.Tensor | None  # (B, P) int64, its last column PAD
     sampling: Sampling
 
 
@@ -97,7 +98,7 @@ def sample(
     drawing = _Drawing(
         limits=limits,
         uniforms=_uniforms(seeds, tf.reduce_max(max_lengths), n_best),
-        prefix=None if prefix is None else tf.cast(prefix, tf.int64),
+        prefix=None if prefix is None else padded_prefix(prefix, pad_id),
         sampling=sampling,
     )
     rules = Rules(
@@ -218,7 +219,7 @@ def _advance(
         rules.eos_id,
     )
     if drawing.prefix is not None:
-        forced = prefix_tokens(drawing.prefix, position, rules.pad_id)[:, None]
+        forced = prefix_tokens(drawing.prefix, position)[:, None]
         tokens = tf.where(forced != rules.pad_id, forced, tokens)
     # Rows: of more axes TensorFlow checks the shapes in every step.
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(

@@ -9,6 +9,18 @@ Five signatures, as TensorFlow Serving calls them:
     attention         text → translation, attention, source_pieces,
                              target_pieces
 
+Whatever a client sends, a row costs no more than the limits of the export
+allow: `max_source_length` tokens of a source, and `max_length` tokens of a
+translation, or `max_source_length` + 50 where that is not given.
+
+- A source is cut there, its end token kept; `truncated` says so.
+- A prefix counts towards the limit of its row, which is the source's own
+  length + 50 without `max_length`, as in `Translator`: a longer one is cut
+  there and is then the whole translation.
+- A target to score is cut where a translation of the longest source would end,
+  its end token kept; `score` and `num_tokens` are those of the cut text.
+  (`Translator.score`, which has no limits, cuts nothing.)
+
 Axes: B batch, N hypotheses.
 """
 
@@ -23,7 +35,10 @@ import tensorflow as tf
 
 from keras_transformer import exhaustion, files
 from keras_transformer.config import JobError, UserError
-from keras_transformer.decoding.options import SearchOptions
+from keras_transformer.decoding.options import (
+    MAX_SOURCE_LENGTH,
+    SearchOptions,
+)
 from keras_transformer.exporting.half import HalfWeights
 from keras_transformer.exporting.serving_kit import ServingKit
 from keras_transformer.translation.translator import Translator
@@ -76,8 +91,8 @@ def export(
         output: Folder of all versions, made if it does not exist.
         version: Number of this version.
         options: How `serving_default`, which returns the best hypothesis, and
-            `n_best` search. By default 4 hypotheses from 4 beams, and sources
-            are cut after 256 tokens.
+            `n_best` search. By default 4 hypotheses from 4 beams. Sources are
+            always cut: where no length is given, after 256 tokens.
         kit: The files for TensorFlow Serving, by default those of
             `ServingKit.plan(output)`.
         quantization: How the weights are stored: `"float32"`, or `"float16"`
@@ -99,7 +114,12 @@ def export(
         )
     path = version_path(output, version)
     kit = kit or ServingKit.plan(output)
-    options = options or SearchOptions(n_best=4, max_source_length=256)
+    options = options or SearchOptions(n_best=4)
+    if options.max_source_length is None:
+        # Clients shall not choose how much memory the server needs.
+        options = dataclasses.replace(
+            options, max_source_length=MAX_SOURCE_LENGTH
+        )
     archive = keras.export.ExportArchive()
     # Not the model: its weights, which the signatures lead to, would be
     # written twice.

@@ -32,7 +32,7 @@ class Result:
         checkpoints: Names of the checkpoints that the better one is made of.
         validation: For each of the two its figures on the validation set:
             `loss`, `perplexity`, `token_accuracy` and `bleu`, of a sample
-            decoded greedily.
+            decoded greedily. What could not be validated has none.
         checksum: CRC-32 of `averaged.weights.h5`; None in a run of before
             there was one.
     """
@@ -47,6 +47,8 @@ class Result:
     def sentence(self) -> str:
         """Name the weights, and why they were taken."""
         names = {AVERAGE: self.averages, LAST: "last weights"}
+        if not self.validation.keys() >= {AVERAGE, LAST}:
+            return f"{names[self.better]} (could not be validated)"
         other = AVERAGE if self.better == LAST else LAST
         loss, other_loss = (
             self.validation[which]["loss"] for which in (self.better, other)

@@ -109,7 +109,9 @@ def _train(
         "s" if replicas > 1 else "",
     )
     judged = local_copy(run) if workers.are_several(strategy) else model
-    validator = Validator(judged, tokenizer, batches, sample)
+    validator = Validator(
+        judged, tokenizer, batches, sample, run.training.max_length
+    )
     if _is_finished(run, run_dir, session, start):
         logger.info(
             "%s is finished: %d updates in %.1f minutes. More --steps or "

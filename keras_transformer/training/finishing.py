@@ -67,7 +67,10 @@ def _compare(
     validator: Validator,
     last: list[np.ndarray],
 ) -> None:
-    """Validate both, and write the better one with a word on why."""
+    """Validate both, and write the better one with a word on why.
+
+    Where that fails it is the average, as in the paper.
+    """
     names = [path.name for path in averaging.averaged_checkpoints(run_dir)]
     averaged = averaging.load_average(run_dir)
     weights = {AVERAGE: averaged.get_weights(), LAST: last}
@@ -82,9 +85,13 @@ def _compare(
             figures[which] = figures[LAST]  # They are the same.
             continue
         validator.model.set_weights(weights[which])
-        figures[which] = validator.measure(what)._asdict()
+        if (found := validator.measure(what)) is None:
+            break
+        figures[which] = found._asdict()
     # Of equal ones the average, as in the paper.
-    better = min((AVERAGE, LAST), key=lambda which: figures[which]["loss"])
+    better = AVERAGE
+    if len(figures) == 2 and figures[LAST]["loss"] < figures[AVERAGE]["loss"]:
+        better = LAST
     averaged.set_weights(weights[better])
     path = run_dir / AVERAGED_FILE
     with files.whole(path) as partial:

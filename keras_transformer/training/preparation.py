@@ -26,6 +26,8 @@ from keras_transformer.training.building import (
 from keras_transformer.training.display import log_count
 from keras_transformer.training.planning import plan_batches
 from keras_transformer.training.remembered import Remembered
+from keras_transformer.training.validation_data import validation_batches
+from keras_transformer.translation.evaluation import longest_source
 
 logger = logging.getLogger("keras_transformer")
 
@@ -195,7 +197,7 @@ def prepare_records(
                 _pairs(corpus, split),
                 tokenizer,
                 run_dir / layout.RECORDS / split,
-                # Never drop a validation sentence.
+                # Never drop a validation sentence; a long one is cut below.
                 max_length=run.training.max_length if role == "train" else None,
                 fingerprint=f"{found[role]} {run.vocabulary}",
                 progress=log_count(f"pairs of {split} tokenised"),
@@ -222,8 +224,11 @@ def prepare_data(
     with heartbeat("Planning the batches"):
         plan = plan_batches(train, recipe)
     _describe(run, plan)
-    batches = batching.evaluation_batches(
-        validation, min(recipe.batch_tokens, VALIDATION_TOKENS)
+    batches = validation_batches(
+        validation,
+        min(recipe.batch_tokens, VALIDATION_TOKENS),
+        longest_source(recipe.max_length),
+        run.validation_split,
     )
     pairs = list(corpus.pairs(run.validation_split))
     random.Random(recipe.seed).shuffle(pairs)

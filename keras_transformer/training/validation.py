@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.model import Transformer
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
@@ -18,6 +19,8 @@ from keras_transformer.translation import evaluation
 from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
+
+_LOGGED = 400  # Characters of a sentence.
 
 
 class Figures(NamedTuple):
@@ -42,11 +45,13 @@ class Validator:
     Args:
         model: An `ExactTransformer`, compiled.
         tokenizer: The run's tokenizer.
-        batches: Finite dataset, as from `evaluation_batches`.
+        batches: Finite dataset, as from `validation_batches`.
         sample: Pairs of source and target text, decoded for BLEU.
+        max_length: Most tokens of a training pair's side; what is longer is
+            cut as `evaluation.longest_source` says.
 
     Attributes:
-        latest: What was measured last; None before.
+        latest: What was measured last; None before, and where it failed.
     """
 
     def __init__(
@@ -55,23 +60,48 @@ class Validator:
         tokenizer: Tokenizer,
         batches: tf.data.Dataset,
         sample: Sequence[tuple[str, str]],
+        max_length: int,
     ) -> None:
         self.model = model
         self.batches = batches
         self.sources, self.targets = zip(*sample, strict=True)
         self.translator = Translator(model, tokenizer)
+        # Greedily. What is cut has been named once, with the batches.
+        self.options = SearchOptions(
+            beam_size=1,
+            max_source_length=evaluation.longest_source(max_length),
+        )
         self.latest: Figures | None = None
 
-    def measure(self, what: str) -> Figures:
+    def measure(self, what: str) -> Figures | None:
         """Evaluate, translate, and say so on the log.
 
         Args:
             what: Begins the line, such as "step 7".
+
+        Returns:
+            What was found; None, with a word on the log, where the
+            measurement failed, which is no reason to lose a training.
         """
+        try:
+            self.latest = self._measure(what)
+        except Exception as error:  # Whatever it is: see above.
+            self.latest = None
+            logger.error(
+                "%s  could not be validated, which changes nothing in the "
+                "training: %s: %.300s",
+                what,
+                type(error).__name__,
+                error,
+            )
+        return self.latest
+
+    def _measure(self, what: str) -> Figures:
         results = self.model.evaluate(self.batches, verbose=0, return_dict=True)
-        translations = self.translator.translate(self.sources, beam_size=1)
+        found, _ = self.translator.n_best(self.sources, self.options)
+        translations = [hypotheses[0].text for hypotheses in found]
         bleu = evaluation.bleu(translations, self.targets)
-        self.latest = figures = Figures(
+        figures = Figures(
             float(results["loss"]),
             float(results["perplexity"]),
             float(results["token_accuracy"]),
@@ -88,9 +118,14 @@ class Validator:
             len(self.sources),
             bleu.signature,
         )
-        logger.info("    source      %s", self.sources[0])
-        logger.info("    translation %s", translations[0])
+        logger.info("    source      %s", _begin(self.sources[0]))
+        logger.info("    translation %s", _begin(translations[0]))
         return figures
+
+
+def _begin(text: str) -> str:
+    """As much of a text as a log can do with."""
+    return text if len(text) <= _LOGGED else f"{text[:_LOGGED]}…"
 
 
 class Validation(keras.callbacks.Callback):
@@ -145,6 +180,8 @@ class Validation(keras.callbacks.Callback):
             if self.validator.model is not self.model:
                 self.validator.model.set_weights(self.model.get_weights())
             figures = self.validator.measure(f"step {now.step}")
+        if figures is None:
+            return
         self.history.add(
             now,
             validation_loss=figures.loss,

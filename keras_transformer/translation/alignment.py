@@ -51,15 +51,44 @@ def attention_weights(
     Returns:
         float32 `(B, L, H, T, S)`, 0 where either side is padding.
     """
-    # The start token, then all but the last one.
-    target_in = tf.pad(target, [[0, 0], [1, 0]], constant_values=BOS_ID)
-    weights = model.attention_weights(source, target_in[:, :-1])["cross"]
-    is_pair = (target != PAD_ID)[:, :, None] & (source != PAD_ID)[:, None, :]
+    weights = list(model.cross_attention(source, _target_in(target)))
     return tf.where(
-        is_pair[:, None, None],
+        _is_pair(source, target)[:, None, None],
         tf.cast(tf.stack(weights, axis=1), tf.float32),
         0.0,
     )
+
+
+def mean_attention(
+    model: Transformer, source: tf.Tensor, target: tf.Tensor
+) -> tf.Tensor:
+    """The mean of `attention_weights` over layers and heads.
+
+    Added up layer by layer: there is never more than one layer's attention.
+
+    Args:
+        model: The model.
+        source: int32 `(B, S)`, EOS last.
+        target: int32 `(B, T)`, without BOS.
+
+    Returns:
+        float32 `(B, T, S)`, 0 where either side is padding.
+    """
+    total = tf.constant(0.0)
+    for weights in model.cross_attention(source, _target_in(target)):
+        total += tf.reduce_mean(tf.cast(weights, tf.float32), axis=1)
+    mean = total / model.model_config.num_layers
+    return tf.where(_is_pair(source, target), mean, 0.0)
+
+
+def _target_in(target: tf.Tensor) -> tf.Tensor:
+    """The start token, then all but the last one."""
+    return tf.pad(target, [[0, 0], [1, 0]], constant_values=BOS_ID)[:, :-1]
+
+
+def _is_pair(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+    """Where neither side is padding, bool `(B, T, S)`."""
+    return (target != PAD_ID)[:, :, None] & (source != PAD_ID)[:, None, :]
 
 
 def align_words(

@@ -14,6 +14,7 @@ from typing import Any
 import sacrebleu
 import sacremoses
 
+from keras_transformer.decoding.options import MAX_SOURCE_LENGTH
 from keras_transformer.translation.translator import Translator
 
 # Whose versions a report names.
@@ -86,6 +87,18 @@ class Evaluation:
         }
 
 
+def longest_source(max_length: int) -> int:
+    """Tokens after which a sentence of a validation or test set is cut.
+
+    As many as a source has by default when it is translated, unless the run
+    was trained on longer ones: what the model has seen, it is judged by.
+
+    Args:
+        max_length: Most tokens of a training pair's side.
+    """
+    return max(max_length, MAX_SOURCE_LENGTH)
+
+
 def evaluate(
     translator: Translator,
     pairs: Iterable[tuple[str, str]],
@@ -93,6 +106,7 @@ def evaluate(
     *,
     beam_size: int = 4,
     length_penalty: float = 0.6,
+    max_source_length: int = MAX_SOURCE_LENGTH,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Translate every source, however long or empty, and score the result.
@@ -103,6 +117,8 @@ def evaluate(
         target_lang: Language code; `de` also gets the paper's BLEU.
         beam_size: Live hypotheses per sentence.
         length_penalty: The exponent alpha.
+        max_source_length: Tokens, end token included, after which a source is
+            cut; the log names those that are. Its reference is whole.
         progress: Called with the numbers of sentences done and of all.
 
     Returns:
@@ -120,6 +136,7 @@ def evaluate(
         sources,
         beam_size=beam_size,
         length_penalty=length_penalty,
+        max_source_length=max_source_length,
         progress=progress,
     )
     seconds = time.perf_counter() - start

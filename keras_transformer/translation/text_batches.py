@@ -3,12 +3,14 @@
 Axes: B batch, L tokens of the longest text.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import EOS_ID, PAD_ID
+
+_MOST_NUMBERS = 20  # In a message.
 
 
 def as_bytes(name: str, texts: Sequence[str]) -> list[bytes]:
@@ -52,6 +54,19 @@ def cut(
     truncated = ids.row_lengths() > longest
     ends = tf.fill([ids.nrows(tf.int32), 1], EOS_ID)
     return tf.concat([ids[:, :-1][:, : longest - 1], ends], axis=1), truncated
+
+
+def numbered(are_cut: Iterable[bool], first: int = 1) -> str:
+    """Name the lines that were cut, such as "3, 17" or "1, …, 20 and 7 more".
+
+    Args:
+        are_cut: Whether each line was.
+        first: The number of the first one.
+    """
+    lines = [number for number, is_cut in enumerate(are_cut, first) if is_cut]
+    more = len(lines) - _MOST_NUMBERS
+    named = ", ".join(map(str, lines[:_MOST_NUMBERS]))
+    return named + (f" and {more} more" if more > 0 else "")
 
 
 def dense(ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:

@@ -6,6 +6,7 @@ size: what an exported model is made of.
 Axes: B batch, S source length, T target length, P prefix length, N hypotheses.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -21,12 +22,14 @@ from keras_transformer.decoding.cached_steps import CachedSteps
 from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.decoding.sampling import sample
 from keras_transformer.model import Transformer
-from keras_transformer.translation.alignment import attention_weights
+from keras_transformer.translation.alignment import mean_attention
 from keras_transformer.translation.text_batches import cut, token_counts
 
 # A translation is at most this much longer than its source (section 6.1).
 EXTRA_TOKENS = 50
 _MAX_SEED = 2**31 - 1
+# Target tokens whose logits `(., V)` exist at a time when a text is scored.
+_SCORED_AT_ONCE = 256
 
 
 class TextResult(NamedTuple):
@@ -44,6 +47,16 @@ class AttentionResult(NamedTuple):
     source_pieces: tf.Tensor  # (B, S) string, the end token last, then ""
     target_pieces: tf.Tensor  # (B, T) string, likewise
     attention: tf.Tensor  # (B, T, S) float32, mean of all layers and heads
+
+
+def longest_target(options: SearchOptions) -> int | None:
+    """Most tokens that a translation may have, whatever its source.
+
+    None where neither sources nor translations are limited.
+    """
+    if options.max_length is None and options.max_source_length is not None:
+        return options.max_source_length + EXTRA_TOKENS
+    return options.max_length
 
 
 class TextModel:
@@ -77,7 +90,8 @@ class TextModel:
         Args:
             text: string `(B,)`.
             options: How to search.
-            prefix: string `(B,)`, how each translation begins.
+            prefix: string `(B,)`, how each translation begins; cut where the
+                translation has to end.
 
         Returns:
             The hypotheses of each text.
@@ -88,7 +102,11 @@ class TextModel:
         result = self.search_ids(
             source.to_tensor(PAD_ID),
             options,
-            prefix=None if prefix is None else self.prefix_ids(prefix),
+            prefix=None
+            if prefix is None
+            else self.prefix_ids(prefix, longest_target(options)).to_tensor(
+                PAD_ID
+            ),
             seeds=self.seeds(text, options),
         )
         return TextResult(
@@ -149,9 +167,15 @@ class TextModel:
             **rules,
         )
 
-    def prefix_ids(self, prefix: tf.Tensor) -> tf.Tensor:
-        """Texts `(B,)` as ids int32 `(B, P)`, without EOS."""
-        return self.tokenizer.tokenize(prefix)[:, :-1].to_tensor(PAD_ID)
+    def prefix_ids(
+        self, prefix: tf.Tensor | Sequence[str], longest: int | None
+    ) -> tf.RaggedTensor:
+        """Texts `(B,)` as at most `longest` ids int32 each, without EOS.
+
+        No search looks at more, where `longest` is what a translation may
+        have.
+        """
+        return self.tokenizer.tokenize(prefix)[:, :-1][:, :longest]
 
     def seeds(
         self, text: tf.Tensor, options: SearchOptions
@@ -181,18 +205,20 @@ class TextModel:
         Args:
             source: string `(B,)`, cut like a source of the search.
             target: string `(B,)`, cut where the search would stop writing for
-                the longest source.
+                the longest source; what is scored is then the text up to
+                there, with an end token.
             options: The length penalty and the limits.
 
         Returns:
             The scores float32 `(B,)` and the numbers of target tokens, end
             token included, int32 `(B,)`. Where both texts are blank, 0 and 0.
         """
-        longest = options.max_source_length
-        source, _ = cut(self.tokenizer.tokenize(source), longest)
-        if longest is not None:
-            longest = options.max_length or longest + EXTRA_TOKENS
-        target, _ = cut(self.tokenizer.tokenize(target), longest)
+        source, _ = cut(
+            self.tokenizer.tokenize(source), options.max_source_length
+        )
+        target, _ = cut(
+            self.tokenizer.tokenize(target), longest_target(options)
+        )
         return self.score_ids(
             source.to_tensor(PAD_ID),
             target.to_tensor(PAD_ID),
@@ -205,8 +231,9 @@ class TextModel:
         """As `score_text`, for ids `(B, S)` and `(B, T)`, EOS last."""
         # (B, T): the start token, then all but the last one.
         target_in = tf.pad(target, [[0, 0], [1, 0]], constant_values=BOS_ID)
-        logits = self.model((source, target_in[:, :-1]), training=False)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(target, logits)
+        losses = self._losses(
+            self.model.features((source, target_in[:, :-1])), target
+        )
         log_probs = -tf.reduce_sum(
             tf.where(target == PAD_ID, 0.0, losses), axis=-1
         )
@@ -216,6 +243,37 @@ class TextModel:
         return tf.where(is_blank, 0.0, scores), tf.where(
             is_blank, 0, num_tokens
         )
+
+    def _losses(self, features: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """Cross-entropies `(B, T)` of `target`, a few tokens at a time.
+
+        All logits `(B, T, V)` together would be the largest tensor of a
+        request by far.
+        """
+        embedding = self.model.embedding
+        kernel = embedding.output_kernel()  # Once for all pieces.
+        rows = tf.reshape(features, [-1, features.shape[-1]])
+        labels = tf.reshape(target, [-1])
+
+        def add_piece(
+            start: tf.Tensor, losses: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor]:
+            end = start + _SCORED_AT_ONCE
+            logits = embedding.logits(rows[start:end], kernel)
+            of_piece = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                labels[start:end], logits
+            )
+            return end, tf.concat([losses, of_piece], axis=0)
+
+        _, losses = tf.while_loop(
+            lambda start, losses: start < tf.size(labels),
+            add_piece,
+            (tf.constant(0), tf.zeros([0])),
+            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+            # Or the logits of several pieces would exist at a time.
+            parallel_iterations=1,
+        )
+        return tf.reshape(losses, tf.shape(target))
 
     def search_attention(
         self, text: tf.Tensor, options: SearchOptions
@@ -229,12 +287,11 @@ class TextModel:
             source, options, seeds=self.seeds(text, options)
         )
         target = result.ids[:, 0]
-        weights = attention_weights(self.model, source, target)
         return AttentionResult(
             self.tokenizer.detokenize(target),
             self._pieces(source),
             self._pieces(target),
-            tf.reduce_mean(weights, axis=(1, 2)),
+            mean_attention(self.model, source, target),
         )
 
     def _pieces(self, ids: tf.Tensor) -> tf.Tensor:

@@ -25,6 +25,7 @@ from keras_transformer.translation.text_batches import (
     check_pairs,
     cut,
     dense,
+    numbered,
 )
 from keras_transformer.translation.text_model import EXTRA_TOKENS, TextModel
 
@@ -166,10 +167,11 @@ class Translator:
         )
         if np.any(truncated):
             logger.warning(
-                "Cut %d of %d texts after %d tokens.",
+                "Cut %d of %d texts after %d tokens: number %s.",
                 np.sum(truncated),
                 len(texts),
                 search.max_source_length,
+                numbered(truncated),
             )
         if n_best is None:
             return [hypotheses[0].text for hypotheses in found]
@@ -209,18 +211,19 @@ class Translator:
         sources, truncated = cut(
             self.tokenizer.tokenize(encoded), options.max_source_length
         )
+        lengths = sources.row_lengths().numpy()
+        limits = options.max_length or lengths + EXTRA_TOKENS
         inputs = {"source": sources}
         if prefixes is not None:
             check_pairs(texts=texts, prefixes=prefixes)
-            inputs["prefix"] = self.tokenizer.tokenize(
-                as_bytes("prefixes", prefixes)
-            )[:, :-1]
+            inputs["prefix"] = self.text_model.prefix_ids(
+                as_bytes("prefixes", prefixes),
+                int(np.max(limits, initial=0)),
+            )
         if options.sampling:
             inputs["seeds"] = self.text_model.seeds(
                 tf.constant(encoded), options
             )
-        lengths = sources.row_lengths().numpy()
-        limits = options.max_length or lengths + EXTRA_TOKENS
         found = [[Hypothesis("", 0.0)] for _ in texts]
         waiting = np.flatnonzero(lengths > 1)  # Blank ones are answered.
         done = len(texts) - len(waiting)

@@ -187,7 +187,9 @@ def test_a_score_is_that_of_the_whole_translation_under_every_option(
     text_model = fond_of_unknown.text_model
     tokenizer = text_model.tokenizer
     source = tokenizer.tokenize(["the dog", "die grüne Wiese"]).to_tensor()
-    prefix = text_model.prefix_ids(["Hund und", ""]) if begins else None
+    prefix = None
+    if begins:
+        prefix = text_model.prefix_ids(["Hund und", ""], None).to_tensor(PAD)
 
     found = text_model.search_ids(
         source, options, prefix=prefix, seeds=tf.constant([[3, 1], [3, 2]])

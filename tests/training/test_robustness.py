@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from hostile import check
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -41,17 +42,6 @@ any_text = st.one_of(
     st.text(max_size=20).map(lambda text: text.encode("utf-8", "replace")),
     st.sampled_from([text for text in TEXTS if len(text) < 100]),
 )
-
-
-def check(answer, num_rows):
-    """A row for each text; text is UTF-8, as JSON needs it; no score is NaN."""
-    for name, values in answer.items():
-        assert values.shape[0] == num_rows, name
-        if values.dtype == object:
-            for text in values.ravel():
-                text.decode()
-        else:
-            assert not np.isnan(values).any(), name
 
 
 def assert_same(answer, row, other, other_row):

@@ -40,9 +40,11 @@ class Phrasebook:
         self.book = book
         self.asked = []
 
-    def translate(self, texts, *, beam_size, length_penalty, progress):
+    def translate(
+        self, texts, *, beam_size, length_penalty, max_source_length, progress
+    ):
         self.asked += texts
-        self.options = beam_size, length_penalty
+        self.options = beam_size, length_penalty, max_source_length
         if progress:
             progress(len(texts), len(texts))
         return [self.book[text] for text in texts]
@@ -63,6 +65,11 @@ def test_bleu_and_chrf_are_sacrebleus_own():
     assert 0 < result.bleu.value < 100
     assert result.bleu.value == bleu.score
     assert result.chrf.value == chrf.score
+
+
+def test_a_source_is_cut_where_the_translator_cuts_or_training_did():
+    assert evaluation.longest_source(100) == 256
+    assert evaluation.longest_source(701) == 701
 
 
 def test_signatures_say_how_the_scores_were_computed():
@@ -197,10 +204,11 @@ def test_search_options_and_progress_reach_the_translator():
         "de",
         beam_size=7,
         length_penalty=0.3,
+        max_source_length=11,
         progress=lambda done, total: shown.append((done, total)),
     )
 
-    assert translator.options == (7, 0.3)
+    assert translator.options == (7, 0.3, 11)
     assert shown == [(1, 1)]
 
 

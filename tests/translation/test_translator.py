@@ -248,8 +248,8 @@ def test_a_long_source_is_cut_and_flagged(translator, tokenizer):
 
 
 def test_translate_says_that_it_cut(translator, caplog):
-    translator.translate(["laut " * 20, "laut"], max_source_length=5)
-    assert "Cut 1 of 2 texts after 5 tokens." in caplog.text
+    translator.translate(["laut", "laut " * 20], max_source_length=5)
+    assert "Cut 1 of 2 texts after 5 tokens: number 2." in caplog.text
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])

@@ -1,0 +1,146 @@
+"""However long the texts of a request, its tensors stay within the limits."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from served import Served
+from small_run import OPTIONS, SIZES
+
+from keras_transformer.exporting import saved_model as serving
+from keras_transformer.translation.translator import SearchOptions
+
+# More rows and words than any limit allows for.
+ROWS, WORDS = 37, 3_000
+LONGEST_SOURCE = OPTIONS.max_source_length
+LONGEST_TARGET = LONGEST_SOURCE + 50
+
+
+def shapes_of_a_request(served, signature, **inputs):
+    """The shape of every tensor that TensorFlow made for it."""
+    definition = served.signatures[signature]
+    metadata = tf.compat.v1.RunMetadata()
+    served.session.run(
+        {name: info.name for name, info in definition.outputs.items()},
+        {
+            definition.inputs[name].name: np.asarray(value, object)
+            for name, value in inputs.items()
+        },
+        tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE),
+        metadata,
+    )
+    return {
+        tuple(axis.size for axis in output.tensor_description.shape.dim)
+        for device in metadata.step_stats.dev_stats
+        for node in device.node_stats
+        for output in node.output
+    }
+
+
+@pytest.fixture(scope="module")
+def long_text():
+    return "laut und " * (WORDS // 2)
+
+
+def test_a_prefix_is_no_longer_than_a_translation_may_be(served, long_text):
+    shapes = shapes_of_a_request(
+        served,
+        "with_prefix",
+        text=["the dog"] * ROWS,
+        prefix=[long_text] + ["die"] * (ROWS - 1),
+    )
+
+    assert (ROWS,) in shapes  # We look where it matters.
+    # But for the ids of the texts end to end, which have one axis.
+    columns = {shape[1] for shape in shapes if len(shape) == 2}
+    assert LONGEST_TARGET in columns and max(columns) < WORDS
+
+
+def test_no_logits_of_a_whole_batch_are_made_for_scores(
+    served, small_translator, long_text
+):
+    shapes = shapes_of_a_request(
+        served, "score", source=[long_text] * ROWS, target=[long_text] * ROWS
+    )
+
+    vocabulary = small_translator.tokenizer.vocab_size
+    logits = {shape for shape in shapes if shape[-1:] == (vocabulary,)}
+    tokens = {int(np.prod(shape[:-1])) for shape in logits}
+    # 37 rows of 61 tokens in pieces, the last of them not full.
+    assert 256 in tokens and ROWS * LONGEST_TARGET % 256 in tokens
+    assert max(tokens) < ROWS * LONGEST_TARGET
+
+
+def test_attention_of_all_layers_is_never_held_together(served, long_text):
+    found = served("attention", text=[long_text] * ROWS)["attention"]
+    shapes = shapes_of_a_request(served, "attention", text=[long_text] * ROWS)
+
+    batch, target, source = found.shape
+    assert (batch, source) == (ROWS, LONGEST_SOURCE) and target > 1
+    of_layer = batch * SIZES["num_heads"] * target * source
+    sizes = {int(np.prod(shape)) for shape in shapes}
+    assert of_layer in sizes
+    assert SIZES["num_layers"] * of_layer not in sizes
+
+
+def test_a_prefix_beyond_the_limit_is_the_whole_translation(
+    served, small_translator, long_text
+):
+    # Its source has fewer tokens than the longest, so that its limit is less.
+    found = served("with_prefix", text=["the dog"], prefix=[long_text])
+
+    tokenizer = small_translator.tokenizer
+    (source,) = tokenizer.tokenize(["the dog"])
+    (prefix,) = tokenizer.tokenize([long_text])
+    limit = len(source) + 50
+    assert limit < LONGEST_TARGET
+    expected = tokenizer.detokenize(prefix[None, :limit]).numpy()
+    assert found["translation"].tolist() == expected.tolist()
+    (by_translator,) = small_translator.translate(
+        ["the dog"],
+        prefixes=[long_text],
+        n_best=1,
+        beam_size=OPTIONS.beam_size,
+        length_penalty=OPTIONS.length_penalty,
+        max_source_length=LONGEST_SOURCE,
+    )
+    assert by_translator[0].text == expected[0].decode()
+    np.testing.assert_allclose(
+        found["score"], [by_translator[0].score], rtol=1e-4
+    )
+    assert found["truncated"].tolist() == [False]
+
+
+def test_a_target_beyond_the_limit_is_scored_up_to_there(
+    served, small_translator, long_text
+):
+    tokenizer = small_translator.tokenizer
+    (ids,) = tokenizer.tokenize([long_text])
+    kept = tokenizer.detokenize(ids[None, : LONGEST_TARGET - 1]).numpy()[0]
+    # Or the text would have other ids than the first of the long one.
+    assert tokenizer.tokenize([kept]).row_lengths() == [LONGEST_TARGET]
+
+    found = served("score", source=["dog"], target=[long_text])
+
+    assert found["num_tokens"].tolist() == [LONGEST_TARGET]
+    np.testing.assert_allclose(
+        found["score"],
+        small_translator.score(["dog"], [kept.decode()], length_penalty=0.9),
+        rtol=1e-5,
+    )
+
+
+@pytest.mark.slow
+def test_an_export_without_limits_cuts_after_256_tokens(
+    small_translator, tmp_path
+):
+    options = SearchOptions(beam_size=1, max_length=3)
+    served = Served(serving.export(small_translator, tmp_path, 1, options))
+    # Words of one piece each, and the end token.
+    (ids,) = small_translator.tokenizer.tokenize(["laut"])
+    words = 255 // (len(ids) - 1)
+
+    found = served(
+        "serving_default", text=["laut " * words, "laut " * (words + 1)]
+    )
+
+    assert found["truncated"].tolist() == [False, True]

@@ -1,0 +1,240 @@
+"""Requests that nobody sends by accident, and a siege of an export with them.
+
+Shared by `exporting/test_load.py` and `benchmarks/load.py`.
+"""
+
+import collections
+import ctypes
+import gc
+import itertools
+import os
+import pathlib
+import threading
+import time
+from concurrent import futures
+
+import numpy as np
+
+MEGABYTE = 2**20
+_EMOJI = ["👩‍👩‍👧‍👦", "🏳️‍🌈", "🇩🇪", "👍🏽", "1️⃣", "😀", "\ufe0f", "\u200d"]
+_MARKS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f"
+
+
+def of_bytes(draw, size):
+    return draw.bytes(size)
+
+
+def of_broken_utf8(draw, size):
+    parts = [
+        b"\xff",
+        b"\xc0\xaf",
+        b"\xed\xa0\x80",
+        b"\xf4\x90\x80\x80",
+        b"\xc3",
+    ]
+    return b"".join(draw.choice(parts, size // 3)) + b" Hund"
+
+
+def of_zeros(draw, size):
+    return b"\0" * size if draw.random() < 0.5 else b"Hu\0nd\0 " * (size // 7)
+
+
+def of_marks(draw, size):
+    letters = list(_MARKS + "abשלمر ")
+    return "".join(draw.choice(letters, size // 3)).encode()
+
+
+def of_towers(draw, size):
+    height = int(draw.integers(2, 200))
+    return ("e" + "\u0301" * height).encode() * (size // (1 + 2 * height))
+
+
+def of_emoji(draw, size):
+    return "".join(draw.choice(_EMOJI, size // 12)).encode()
+
+
+def of_growing(draw, size):
+    # One letter to 18 under NFKC.
+    return "ﷺ".encode() * (size // 3)
+
+
+def of_words(draw, size):
+    return b"a small dog runs laut " * (size // 22)
+
+
+def of_spaces(draw, size):
+    return b" \n\t\r" * (size // 4)
+
+
+def of_one_word(draw, size):
+    return b"a" * size
+
+
+KINDS = [
+    of_bytes,
+    of_broken_utf8,
+    of_zeros,
+    of_marks,
+    of_towers,
+    of_emoji,
+    of_growing,
+    of_words,
+    of_spaces,
+    of_one_word,
+]
+
+
+def requests(served, count, seed, longest=MEGABYTE, share_of_longest=0.02):
+    """Each a signature and its inputs: 0 to 32 rows of the kinds above.
+
+    Every signature has its turn. Inputs are drawn apart, so that a short text
+    meets a prefix of any length. One text in fifty has `longest` bytes, the
+    others up to 3,000, most of them less than 100.
+    """
+    draw = np.random.default_rng(seed)
+    names = itertools.cycle(sorted(served.signatures))
+    for signature in itertools.islice(names, count):
+        rows = int(
+            draw.choice([0, 1, 2, 3, 5, 8, 32], p=[0.1] + [0.16] * 5 + [0.1])
+        )
+        yield (
+            signature,
+            {
+                name: [
+                    _text(draw, longest, share_of_longest) for _ in range(rows)
+                ]
+                for name in served.signatures[signature].inputs
+            },
+        )
+
+
+def _text(draw, longest, share_of_longest):
+    is_longest = draw.random() < share_of_longest
+    size = longest if is_longest else int(3_000 ** draw.random())
+    return KINDS[draw.integers(len(KINDS))](draw, size)
+
+
+def check(answer, num_rows):
+    """A row for each text; text is UTF-8, as JSON needs it; no score is NaN."""
+    for name, values in answer.items():
+        assert values.shape[0] == num_rows, name
+        if values.dtype == object:
+            for text in values.ravel():
+                text.decode()
+        else:
+            assert not np.isnan(values).any(), name
+
+
+def resident_bytes():
+    """What is in use: freed memory that malloc keeps is given back first."""
+    gc.collect()
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    pages = pathlib.Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Siege:
+    """Hostile requests to an export, and friendly clients beside them.
+
+    Attributes:
+        failures: What was not answered as it should be, as text.
+        rows: Rows of hostile requests answered, by signature.
+        hostile_seconds: Of each hostile request.
+        friendly_seconds: Of each friendly one.
+
+    Args:
+        served: An export.
+        texts: What the friendly clients ask; answered once here, alone, to
+            compare with.
+    """
+
+    def __init__(self, served, texts):
+        self.served = served
+        self.failures = []
+        self.rows = collections.Counter()
+        self.hostile_seconds, self.friendly_seconds = [], []
+        self._lock = threading.Lock()
+        # Shapes of these answers do not depend on the batch.
+        self._expected = {
+            (signature, text): served.everywhere(signature, [text])
+            for signature in ("n_best", "score", "serving_default")
+            for text in texts
+        }
+
+    def run(self, hostile, attackers, clients, seconds=0.0, pause=0.0):
+        """Until all of `hostile` is asked and `seconds` have passed.
+
+        Args:
+            hostile: Requests, as from `requests`.
+            attackers: Threads that ask them.
+            clients: Threads that ask ordinary texts in the meantime.
+            seconds: How long the clients go on at least.
+            pause: Seconds that a client waits after an answer.
+        """
+        hostile, end = iter(hostile), time.monotonic() + seconds
+        with futures.ThreadPoolExecutor(attackers + clients) as pool:
+            attacks = [
+                pool.submit(self._attack, hostile) for _ in range(attackers)
+            ]
+            friends = [
+                pool.submit(self._befriend, seed, attacks, end, pause)
+                for seed in range(clients)
+            ]
+            for each in [*attacks, *friends]:
+                each.result()
+
+    def _attack(self, hostile):
+        while True:
+            with self._lock:
+                signature, inputs = next(hostile, (None, None))
+            if signature is None:
+                return
+            rows = len(next(iter(inputs.values())))
+            seconds = self._time(
+                f"{signature} of {rows} hostile rows",
+                *(self._ask_anything, signature, inputs, rows),
+            )
+            with self._lock:
+                self.hostile_seconds.append(seconds)
+                self.rows[signature] += rows
+
+    def _befriend(self, seed, attacks, end, pause):
+        draw = np.random.default_rng(seed)
+        keys = list(self._expected)
+        while time.monotonic() < end or not all(a.done() for a in attacks):
+            signature, _ = keys[draw.integers(len(keys))]
+            texts = [text for name, text in keys if name == signature]
+            chosen = [
+                texts[i]
+                for i in draw.integers(len(texts), size=draw.integers(1, 9))
+            ]
+            seconds = self._time(
+                f"{signature} of {len(chosen)} friendly rows",
+                *(self._ask, signature, chosen),
+            )
+            self.friendly_seconds.append(seconds)
+            time.sleep(pause)
+
+    def _ask_anything(self, signature, inputs, rows):
+        check(self.served(signature, **inputs), rows)
+
+    def _ask(self, signature, texts):
+        answer = self.served.everywhere(signature, texts)
+        for name, values in answer.items():
+            wanted = np.concatenate(
+                [self._expected[signature, text][name] for text in texts]
+            )
+            if values.dtype.kind == "f":
+                np.testing.assert_allclose(values, wanted, rtol=1e-4, atol=1e-4)
+            else:
+                np.testing.assert_array_equal(values, wanted)
+
+    def _time(self, what, ask, *arguments):
+        start = time.perf_counter()
+        try:
+            ask(*arguments)
+        except Exception as error:  # All others are still to be asked.
+            self.failures.append(
+                f"{what}: {type(error).__name__}: {error}"[:500]
+            )
+        return time.perf_counter() - start

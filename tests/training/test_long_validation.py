@@ -1,0 +1,162 @@
+"""A line of any length in a validation or test split is cut and named."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from natural_corpus import corpus as corpus_of
+from toy_training import arguments, run
+
+from keras_transformer.__main__ import main
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
+from keras_transformer.data import batching
+from keras_transformer.runs.result import AVERAGE, Result, final_result
+from keras_transformer.training import validation
+from keras_transformer.training.validation_data import (
+    cut_rows,
+    validation_batches,
+)
+
+WORDS = 50_000
+
+
+def test_rows_are_cut_and_their_end_token_kept():
+    rows = tf.constant(
+        [
+            [11, 12, 13, 14, EOS_ID],
+            [21, 22, EOS_ID, PAD_ID, PAD_ID],
+            [31, EOS_ID, PAD_ID, PAD_ID, PAD_ID],
+            [PAD_ID] * 5,  # A row of padding stays one.
+        ]
+    )
+    assert cut_rows(rows, 3).numpy().tolist() == [
+        [11, 12, EOS_ID],
+        [21, 22, EOS_ID],
+        [31, EOS_ID, PAD_ID],
+        [PAD_ID] * 3,
+    ]
+    assert cut_rows(rows, 7).numpy().tolist() == rows.numpy().tolist()
+
+
+def test_long_pairs_are_cut_on_both_sides_and_named(caplog):
+    # Every token but the last is 11 more than the number of its pair.
+    pairs = corpus_of([5, 13, 4, 8, 7], [6, 3, 71, 63, 61])
+
+    batches = validation_batches(pairs, 128, longest_source=11, split="val")
+
+    found = {}
+    for (source, target_in), target in batches.as_numpy_iterator():
+        assert source.shape[1] <= 11 and target.shape[1] <= 61
+        for ids, before, after in zip(source, target_in, target, strict=True):
+            if not ids.any():
+                assert not before.any() and not after.any()
+                continue
+            rows = [x[x != PAD_ID].tolist() for x in (ids, before, after)]
+            found[ids[0] - 11] = rows
+    # Sources of at most 11 tokens, targets of at most 50 more.
+    lengths = {0: (5, 6), 1: (11, 3), 2: (4, 61), 3: (8, 61), 4: (7, 61)}
+    assert found == {
+        row: [
+            [11 + row] * (source - 1) + [EOS_ID],
+            [BOS_ID] + [11 + row] * (target - 1),
+            [11 + row] * (target - 1) + [EOS_ID],
+        ]
+        for row, (source, target) in lengths.items()
+    }
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "val: 3 of 5 pairs are cut in every validation, after 11 tokens of the "
+        "source and 61 of the target: line 2, 3, 4."
+    )
+
+
+def test_without_long_pairs_the_batches_are_as_they_were(caplog):
+    pairs = corpus_of([5, 13, 4], [6, 3, 63])
+    found = validation_batches(pairs, 64, longest_source=13, split="val")
+    expected = batching.evaluation_batches(pairs, 64)
+    for one, other in zip(found, expected, strict=True):
+        for a, b in zip(
+            tf.nest.flatten(one), tf.nest.flatten(other), strict=True
+        ):
+            np.testing.assert_array_equal(a, b)
+    assert not caplog.records
+
+
+@pytest.fixture
+def with_a_book(corpus, tmp_path):
+    """The toy corpus; a line of its validation and test set is a book."""
+    for path in corpus.iterdir():
+        text = path.read_text("utf-8")
+        word = text.split()[0]
+        if path.stem in ("val", "test"):
+            first, _, rest = text.split("\n", 2)
+            text = "\n".join([first, f"{word} " * WORDS, rest])
+        (tmp_path / path.name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_book_on_one_line_ends_neither_training_nor_evaluation(
+    with_a_book, caplog
+):
+    run_dir = with_a_book / "run"
+    argv = arguments(
+        with_a_book,
+        run_dir,
+        *("--steps", "3", "--validation-steps", "2", "--warmup-steps", "5"),
+    )
+
+    with caplog.at_level(logging.INFO):
+        assert run(*argv) == 0
+        code = main(
+            ["evaluate", f"--run-dir={run_dir}", f"--json={run_dir / 'j'}"]
+        )
+
+    assert code == 0
+    assert "could not be validated" not in caplog.text
+    assert (
+        "val: 1 of 23 pairs are cut in every validation, after 256 tokens of "
+        "the source and 306 of the target: line 2." in caplog.text
+    )
+    assert caplog.text.count("are cut in every") == 1
+    assert final_result(run_dir).validation.keys() == {"average", "last"}
+    assert "Cut 1 of 17 texts after 256 tokens: number 2." in caplog.text
+    # Every sentence counts.
+    assert json.loads((run_dir / "j").read_text())["sentences"] == 17
+    # Nor does the log have the book.
+    assert max(len(r.getMessage()) for r in caplog.records) < 2_000
+
+
+def fail(*_):
+    raise tf.errors.ResourceExhaustedError(None, None, "out of memory")
+
+
+@pytest.mark.slow
+def test_a_validation_that_fails_does_not_end_the_training(
+    corpus, tmp_path, caplog, monkeypatch
+):
+    monkeypatch.setattr(validation.Validator, "_measure", fail)
+
+    argv = arguments(
+        corpus,
+        tmp_path,
+        *("--steps", "3", "--validation-steps", "2", "--warmup-steps", "5"),
+    )
+    with caplog.at_level(logging.INFO):
+        assert run(*argv) == 0
+
+    assert (
+        "step 2  could not be validated, which changes nothing in the "
+        "training: ResourceExhaustedError: out of memory" in caplog.text
+    )
+    assert "averaged.weights.h5, the last checkpoint (could" in caplog.text
+    assert final_result(tmp_path).better == AVERAGE
+
+
+def test_a_result_says_what_could_not_be_validated():
+    result = Result(7, AVERAGE, "average of the last 5 checkpoints", (), {})
+    assert result.sentence() == (
+        "average of the last 5 checkpoints (could not be validated)"
+    )
