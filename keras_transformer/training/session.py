@@ -41,8 +41,8 @@ class Session:
     def less_memory(self) -> str:
         """What to do where memory runs out: the end of a sentence."""
         return (
-            f"the same again with --accumulate {2 * self.accumulate} goes on in "
-            "half of it and changes nothing else; a smaller --batch-tokens "
+            f"the same again with --accumulate {2 * self.accumulate} goes on "
+            "in half of it and changes nothing else; a smaller --batch-tokens "
             "takes another --run-dir"
         )
 
