@@ -343,12 +343,7 @@ def train(
     path = pathlib.Path(run_dir or pathlib.Path("runs", run.preset))
     from keras_transformer.training import course, devices
 
-    less = (
-        f"the same again with --accumulate {2 * accumulate} goes on in half of "
-        "it and changes nothing else; a smaller --batch-tokens takes another "
-        "--run-dir"
-    )
-    with _log_shown(), exhaustion.explained(less):
+    with _log_shown(), exhaustion.explained(session.less_memory):
         devices.let_memory_grow()
         devices.log_devices()
         stopped = course.train(run, path, session, opened, tokenizer)

@@ -6,6 +6,7 @@ import os
 import pathlib
 from typing import Any
 
+from keras_transformer import exhaustion
 from keras_transformer.commands import command_line
 from keras_transformer.config import PRESETS, UserError
 from keras_transformer.runs.checks import POSITIONS
@@ -146,7 +147,8 @@ def train(args: argparse.Namespace) -> None:
         from keras_transformer.training.dry_run import print_costs
 
         run_dir = args.run_dir or pathlib.Path("runs", run.preset)
-        print_costs(run, run_dir, session, corpus, args.tokenizer)
+        with exhaustion.explained(session.less_memory):
+            print_costs(run, run_dir, session, corpus, args.tokenizer)
         return
     from keras_transformer.run import train as train_run
 

@@ -37,6 +37,15 @@ class Session:
     xla: str = "auto"
     callbacks: Sequence[Any] = ()
 
+    @property
+    def less_memory(self) -> str:
+        """What to do where memory runs out: the end of a sentence."""
+        return (
+            f"the same again with --accumulate {2 * self.accumulate} goes on "
+            "in half of it and changes nothing else; a smaller --batch-tokens "
+            "takes another --run-dir"
+        )
+
     def check(self) -> None:
         """Raise a `UserError` for the first choice that makes no sense."""
         for name in ("minutes", "accumulate"):
