@@ -179,9 +179,11 @@ def test_three_workers_that_slurm_preempts_and_one_that_is_killed_go_on(
     job, tmp_path
 ):
 
-    # Slurm's SIGTERM comes to every task; the job asks to be started again.
+    # Slurm's SIGTERM comes to all tasks and perhaps to the script; the job asks
+    # to be started again.
     script = job.submit()
     job.wait_for("Wrote", 0, script)
+    script.send_signal(signal.SIGTERM)
     os.kill(int((tmp_path / "srun.pid").read_text()), signal.SIGTERM)
     assert script.wait(timeout=300) == 0, job.log(0)
     assert "Stopped; the same command goes on from here." in job.log(0)
@@ -203,15 +205,23 @@ def test_three_workers_that_slurm_preempts_and_one_that_is_killed_go_on(
         assert "Traceback" not in job.log(i)
     job.clear_logs()
 
-    # Alone it waits for them, and says for whom; then all go on to the end.
+    # Alone it waits for them; then all go on to the end.
     workers = [None, None, job.start(2)]
-    job.wait_for("Waiting for worker 0 at", 2, workers[2])
+    job.wait_for("This is worker 2 at", 2, workers[2])
     workers[:2] = [job.start(0), job.start(1)]
     assert [w.wait(timeout=300) for w in workers] == [0, 0, 0], job.log(0)
     resumed_at = int(re.search(r"Resuming after update (\d+)", job.log(0))[1])
     assert stopped_at <= resumed_at < 90
     assert (job.run_dir / "averaged.weights.h5").exists()
 
-    # A finished run is not started again.
-    assert job.submit().wait(timeout=300) == 0
-    assert (tmp_path / "requeued").read_text() == "4711\n"
+
+@pytest.mark.parametrize("code, finished", [(0, True), (1, False)])
+def test_slurm_is_not_asked_again_where_a_run_is_finished_or_failed(
+    job, tmp_path, code, finished
+):
+    (tmp_path / "bin" / "srun").write_text(f"#!/bin/sh\nexit {code}\n")
+    if finished:
+        job.run_dir.mkdir()
+        (job.run_dir / "averaged.weights.h5").touch()
+    assert job.submit().wait(timeout=60) == code
+    assert not (tmp_path / "requeued").exists()
