@@ -17,6 +17,8 @@ else:
 ROOT = pathlib.Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+# What the package itself has no use for: an example's.
+OF_EXAMPLES = {"beam"}
 # What the README's two commands need.
 OF_MAKE = ("demo", "plot", "sentences", "serving", "tfds")
 
@@ -34,14 +36,15 @@ def read(name):
 def test_make_installs_what_the_package_and_its_extras_ask_for():
     asked = PROJECT["dependencies"] + [x for e in OF_MAKE for x in EXTRAS[e]]
     assert read("requirements.txt") == parsed(asked)
-    assert parsed(EXTRAS["ctranslate2"]) < read("requirements-test.txt")
+    for extra in ("beam", "ctranslate2"):
+        assert parsed(EXTRAS[extra]) < read("requirements-test.txt")
 
 
-def test_the_extra_all_has_every_other_but_the_gigabytes_for_gpus():
+def test_the_extra_all_has_what_the_package_uses_but_for_gpus():
     (line,) = EXTRAS["all"]
     everything = Requirement(line)
     assert everything.name == PROJECT["name"]
-    assert everything.extras == set(EXTRAS) - {"all", "gpu"}
+    assert everything.extras == set(EXTRAS) - {"all", "gpu"} - OF_EXAMPLES
 
 
 def test_gpus_take_the_same_tensorflow():
@@ -57,7 +60,7 @@ def test_every_extra_that_a_sentence_names_exists():
     for path in (ROOT / "keras_transformer").rglob("*.py"):
         calls = re.findall(r"needs\([^()]*\"(\w+)\"\s*\)", path.read_text())
         named.update(calls)
-    assert named == set(EXTRAS) - {"all", "gpu"}
+    assert named == set(EXTRAS) - {"all", "gpu"} - OF_EXAMPLES
 
 
 @pytest.mark.parametrize("pin", sorted(read("requirements-oldest.txt")))

@@ -1,0 +1,227 @@
+"""Three workers on this machine: preempted, killed, started again.
+
+Slurm is not here: `fake_srun.py` stands for it, and a shell script for
+`scontrol`. The script and what makes TF_CONFIG are those of the example.
+"""
+
+import contextlib
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+import tensorflow as tf
+from digits import write_digits
+from free_ports import free_ports
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[1]
+EXAMPLES = ROOT / "examples" / "cluster"
+SCONTROL = """#!/bin/sh
+case "$1" in
+    show) echo 127.0.0.1 ;;
+    requeue) echo "$2" >> "$FAKE_SLURM/requeued" ;;
+esac
+"""
+
+
+def slurm_tf_config(environment, hosts, port):
+    path = EXAMPLES / "slurm_tf_config.py"
+    spec = importlib.util.spec_from_file_location("slurm_tf_config", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.tf_config(environment, hosts, port)
+
+
+@pytest.mark.parametrize("task", [0, 3, 6])
+def test_tf_config_is_what_tensorflow_makes_of_slurms_variables(
+    task, monkeypatch
+):
+    environment = {
+        "SLURM_STEP_NODELIST": "m5,n[08-10]",
+        "SLURM_STEP_TASKS_PER_NODE": "1,2(x3)",
+        "SLURM_STEP_NUM_TASKS": "7",
+        "SLURM_PROCID": str(task),
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+        port_base=7001, gpus_per_node=2, gpus_per_task=1, auto_set_gpu=False
+    )
+    # What `scontrol show hostnames` says to that list.
+    hosts = ["m5", "n08", "n09", "n10"]
+
+    made = slurm_tf_config(environment, hosts, 7001)
+
+    assert made["cluster"] == resolver.cluster_spec().as_dict()
+    assert tuple(made["task"].values()) == resolver.get_task_info()
+
+
+def ports_in_a_row(count):
+    """The first of some free ports: the tasks of a node take the next ones."""
+    while True:
+        (first,) = free_ports(1)
+        with contextlib.suppress(OSError, OverflowError):
+            for port in range(first, first + count):
+                socket.create_server(("127.0.0.1", port)).close()
+            return first
+
+
+class Job:
+    """The example's Slurm script, and the same workers by hand."""
+
+    def __init__(self, folder, steps):
+        self.folder = folder
+        self.run_dir = folder / "run"
+        (folder / "corpus").mkdir()
+        self.corpus = write_digits(folder / "corpus", train=211, val=23)
+        self.port = ports_in_a_row(3)
+        self.processes = []
+        self.train = [
+            *("--preset", "demo", "--corpus", str(self.corpus)),
+            *("--vocab-size", "300", "--num-layers", "1", "--d-model", "14"),
+            *("--num-heads", "2", "--ffn-dim", "17", "--batch-tokens", "256"),
+            *("--steps", str(steps), "--checkpoint-steps", "7"),
+            *("--validation-steps", str(steps)),
+        ]
+        commands = folder / "bin"
+        commands.mkdir()
+        run = f'#!/bin/sh\nexec {sys.executable} {{}} "$@"\n'
+        for name, text in {
+            "python": run.format(""),
+            "keras-transformer": run.format("-m keras_transformer"),
+            "srun": run.format(HERE / "fake_srun.py"),
+            "scontrol": SCONTROL,
+        }.items():
+            (commands / name).write_text(text)
+            (commands / name).chmod(0o755)
+        self.environment = {
+            **os.environ,
+            "PATH": f"{commands}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "FAKE_SLURM": str(folder),
+            "PORT": str(self.port),
+            "SLURM_JOB_ID": "4711",
+            "SLURM_NTASKS": "3",
+            "SLURM_SUBMIT_DIR": str(ROOT),
+        }
+
+    def submit(self):
+        return self._popen(
+            ["bash", EXAMPLES / "train.sbatch", self.run_dir, *self.train]
+        )
+
+    def start(self, index):
+        """A worker by hand."""
+        tf_config = {
+            "cluster": {
+                "worker": [f"127.0.0.1:{self.port + i}" for i in range(3)]
+            },
+            "task": {"type": "worker", "index": index},
+        }
+        with open(self.folder / f"{index}.log", "a") as log:
+            return self._popen(
+                [
+                    *(self.folder / "bin" / "keras-transformer", "train"),
+                    *("--run-dir", self.run_dir, *self.train),
+                ],
+                TF_CONFIG=json.dumps(tf_config),
+                stderr=log,
+            )
+
+    def _popen(self, command, stderr=None, **environment):
+        process = subprocess.Popen(
+            command, env={**self.environment, **environment}, stderr=stderr
+        )
+        self.processes.append(process)
+        return process
+
+    def end(self):
+        """Leave nothing behind where a test fails."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.terminate()
+
+    def log(self, index):
+        path = self.folder / f"{index}.log"
+        return path.read_text() if path.exists() else ""
+
+    def wait_for(self, text, index, process):
+        """Until a worker's log holds it, as long as `process` lives."""
+        while text not in self.log(index):
+            assert process.poll() is None or text in self.log(index), self.log(
+                index
+            )
+            time.sleep(0.02)
+
+    def clear_logs(self):
+        for path in self.folder.glob("*.log"):
+            path.unlink()
+
+
+@pytest.fixture
+def job(tmp_path):
+    job = Job(tmp_path, steps=90)
+    yield job
+    job.end()
+
+
+@pytest.mark.slow
+def test_three_workers_that_slurm_preempts_and_one_that_is_killed_go_on(
+    job, tmp_path
+):
+
+    # Slurm's SIGTERM comes to all tasks and perhaps to the script; the job asks
+    # to be started again.
+    script = job.submit()
+    job.wait_for("Wrote", 0, script)
+    script.send_signal(signal.SIGTERM)
+    os.kill(int((tmp_path / "srun.pid").read_text()), signal.SIGTERM)
+    assert script.wait(timeout=300) == 0, job.log(0)
+    assert "Stopped; the same command goes on from here." in job.log(0)
+    assert (tmp_path / "requeued").read_text() == "4711\n"
+    stopped_at = int(re.findall(r"Wrote .*step-(\d+)", job.log(0))[-1])
+    job.clear_logs()
+
+    # The same command, by hand: it resumes. One worker is killed.
+    workers = [job.start(i) for i in range(3)]
+    job.wait_for("First step", 0, workers[0])
+    assert f"Resuming after update {stopped_at}." in job.log(0)
+    workers[2].kill()
+    # The others end by themselves and say why.
+    assert [w.wait(timeout=300) for w in workers] == [1, 1, -signal.SIGKILL]
+    for i in (0, 1):
+        errors = re.findall("^error: .*", job.log(i), re.M)
+        assert len(errors) == 1
+        assert errors[0].startswith("error: Lost worker ")
+        assert "Traceback" not in job.log(i)
+    job.clear_logs()
+
+    # Alone it waits for them; then all go on to the end.
+    workers = [None, None, job.start(2)]
+    job.wait_for("This is worker 2 at", 2, workers[2])
+    workers[:2] = [job.start(0), job.start(1)]
+    assert [w.wait(timeout=300) for w in workers] == [0, 0, 0], job.log(0)
+    resumed_at = int(re.search(r"Resuming after update (\d+)", job.log(0))[1])
+    assert stopped_at <= resumed_at < 90
+    assert (job.run_dir / "averaged.weights.h5").exists()
+
+
+@pytest.mark.parametrize("code, finished", [(0, True), (1, False)])
+def test_slurm_is_not_asked_again_where_a_run_is_finished_or_failed(
+    job, tmp_path, code, finished
+):
+    (tmp_path / "bin" / "srun").write_text(f"#!/bin/sh\nexit {code}\n")
+    if finished:
+        job.run_dir.mkdir()
+        (job.run_dir / "averaged.weights.h5").touch()
+    assert job.submit().wait(timeout=60) == code
+    assert not (tmp_path / "requeued").exists()

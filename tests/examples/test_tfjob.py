@@ -1,0 +1,156 @@
+"""The manifest for Kubeflow, as far as it can be checked without Kubernetes."""
+
+import copy
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from keras_transformer.training.cluster import Cluster
+
+HERE = pathlib.Path(__file__).parent
+MANIFEST = HERE.parents[1] / "examples" / "cluster" / "tfjob.yaml"
+SCHEMA = yaml.safe_load((HERE / "tfjob_schema.yaml").read_text())
+TYPES = {
+    "array": list,
+    "boolean": bool,
+    "integer": int,
+    "object": dict,
+    "quantity": (int, str),
+    "string": str,
+}
+
+# Stands for a training: ends as asked, and leaves what a finished run has.
+TRAINING = """#!{python}
+import os, pathlib, signal, sys, time
+run_dir = pathlib.Path(sys.argv[sys.argv.index("--run-dir") + 1])
+if not run_dir.exists():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit({stopped}))
+    run_dir.mkdir()
+    time.sleep(60)
+(run_dir / "averaged.weights.h5").touch()
+"""
+
+
+def faults(value, schema, place="manifest"):
+    """Where a value is not as its schema says."""
+    right = isinstance(value, TYPES[schema["type"]])
+    if not right or (isinstance(value, bool) and schema["type"] != "boolean"):
+        return [f"{place}: expected {schema['type']}, received {value!r}"]
+    found = []
+    if value not in schema.get("enum", [value]):
+        found.append(f"{place}: {value!r} is none of {schema['enum']}")
+    if schema["type"] == "array":
+        for i, item in enumerate(value):
+            found += faults(item, schema["items"], f"{place}[{i}]")
+    if schema["type"] == "object":
+        missing = set(schema.get("required", ())) - value.keys()
+        found += [f"{place}: {name} is missing" for name in sorted(missing)]
+        for name, item in value.items():
+            known = schema.get("properties", {}).get(
+                name, schema.get("additionalProperties")
+            )
+            if known is None:
+                found.append(f"{place}: {name} is unknown")
+            else:
+                found += faults(item, known, f"{place}.{name}")
+    return found
+
+
+@pytest.fixture
+def manifest():
+    return yaml.safe_load(MANIFEST.read_text())
+
+
+def worker(manifest):
+    return manifest["spec"]["tfReplicaSpecs"]["Worker"]
+
+
+def pod(manifest):
+    return worker(manifest)["template"]["spec"]
+
+
+def test_the_manifest_is_as_the_schema_says(manifest):
+    assert faults(manifest, SCHEMA) == []
+
+
+@pytest.mark.parametrize(
+    "change, fault",
+    [
+        (lambda m: m.update(apiVersion="kubeflow.org/v2"), "none of"),
+        (lambda m: worker(m).update(replicas="3"), "expected integer"),
+        (lambda m: worker(m).update(replica=3), "replica is unknown"),
+        (lambda m: pod(m).pop("containers"), "containers is missing"),
+        (
+            lambda m: pod(m)["containers"][0]["env"][0].update(value=1),
+            "expected string",
+        ),
+    ],
+)
+def test_a_mistake_in_the_manifest_is_found(manifest, change, fault):
+    changed = copy.deepcopy(manifest)
+    change(changed)
+    (found,) = faults(changed, SCHEMA)
+    assert fault in found
+
+
+def test_the_tf_config_that_the_operator_sets_is_understood(manifest):
+    # As its documentation shows it for the job's name and port.
+    (container,) = pod(manifest)["containers"]
+    assert container["name"] == "tensorflow"  # Or it would set none.
+    (port,) = container["ports"]
+    assert port["name"] == "tfjob-port"
+    name = manifest["metadata"]["name"]
+    hosts = [
+        f"{name}-worker-{i}.default.svc:{port['containerPort']}"
+        for i in range(worker(manifest)["replicas"])
+    ]
+    text = json.dumps(
+        {
+            "cluster": {"worker": hosts},
+            "task": {"type": "worker", "index": 2},
+            "environment": "cloud",
+        }
+    )
+    cluster = Cluster.from_tf_config(text)
+    assert cluster.addresses == tuple(hosts)
+    assert cluster.index == 2
+
+
+def test_every_mount_has_a_volume(manifest):
+    (container,) = pod(manifest)["containers"]
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod(manifest)["volumes"]}
+
+
+@pytest.mark.parametrize("stopped, ends", [(0, 1), (7, 7)])
+def test_a_pod_that_is_preempted_has_not_succeeded_and_starts_again(
+    manifest, tmp_path, stopped, ends
+):
+    (container,) = pod(manifest)["containers"]
+    training = tmp_path / "keras-transformer"
+    training.write_text(TRAINING.format(python=sys.executable, stopped=stopped))
+    training.chmod(0o755)
+    run_dir = tmp_path / "run"
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "RUN_DIR": str(run_dir),
+    }
+    command = [*container["command"], *container["args"]]
+
+    shell = subprocess.Popen(command, env=environment)
+    while not run_dir.exists():
+        time.sleep(0.01)
+    shell.send_signal(signal.SIGTERM)
+    # More than 0: the kubelet starts it again.
+    assert shell.wait(timeout=60) == ends
+
+    assert subprocess.run(command, env=environment).returncode == 0
+    assert (run_dir / "averaged.weights.h5").exists()

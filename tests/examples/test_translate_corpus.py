@@ -1,0 +1,143 @@
+"""A corpus through Apache Beam: order, bad rows, processes."""
+
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = pathlib.Path(__file__).parents[2] / "examples/beam/translate_corpus.py"
+WORDS = "ein kleiner Hund läuft über die grüne Wiese und bellt laut".split()
+
+
+@pytest.fixture(scope="module")
+def example():
+    spec = importlib.util.spec_from_file_location("translate_corpus", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def sentences(count):
+    """Rows of 1 to 11 words, no two alike in a row."""
+    return [
+        " ".join((WORDS[i % 11 :] + WORDS)[: 1 + i * 7 % 11])
+        for i in range(count)
+    ]
+
+
+@pytest.mark.slow
+def test_shards_come_back_in_order_from_two_processes(
+    exported, served, tmp_path
+):
+    shards = {
+        # The longest source of this model has 11 pieces.
+        "a": ["ein Hund", "", "kleiner " * 30, "ein\tHund", " "],
+        "b": [],
+        "c": sentences(61),
+    }
+    for name, rows in shards.items():
+        text = "".join(f"{row}\r\n" for row in rows).encode()
+        if name == "a":
+            text += b"Hund \xff\xfe\nlaut\x00bellt\n"
+        (tmp_path / f"in-{name}.txt").write_bytes(
+            text.removesuffix(b"\r\n") if name == "c" else text
+        )
+
+    done = subprocess.run(
+        [
+            *(sys.executable, SCRIPT, "--model", exported, "--threads", "1"),
+            *("--input", tmp_path / "in-*.txt", "--output", tmp_path / "out"),
+            *("--batch-size", "5", "--block-lines", "13"),
+            *("--direct_running_mode", "multi_processing"),
+            *("--direct_num_workers", "2"),
+        ],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    outputs = sorted(path for path in tmp_path.glob("out*"))
+    assert [path.name for path in outputs] == [
+        f"out-{k:05d}-of-00003.tsv" for k in range(3)
+    ]
+    for (name, rows), path in zip(shards.items(), outputs, strict=True):
+        written = path.read_bytes().decode().split("\n")
+        assert written.pop() == ""
+        answers = [row.split("\t") for row in written]
+        if name == "a":
+            assert answers.pop(5) == ["", "-inf"]
+            rows = [*rows, "laut\0bellt"]
+            assert answers[1] == answers[4] == ["", "0.0000"]
+        assert len(answers) == len(rows)
+        if rows:
+            expected = served("serving_default", text=[*map(str.encode, rows)])
+            texts = [text.decode() for text in expected["translation"]]
+            assert [text for text, _ in answers] == texts
+            scores = [float(score) for _, score in answers]
+            assert scores == pytest.approx(expected["score"], abs=1e-4)
+    counts = dict(line.split("\t") for line in done.stdout.splitlines())
+    assert int(counts.pop("truncated")) >= 1
+    assert counts == dict(rows="68", blank="2", not_utf8="1", refused="0")
+    loaded = re.findall(r"Process (\d+) has loaded", done.stderr)
+    assert len(loaded) == len(set(loaded)) == 2
+
+
+class FakeModel:
+    """Refuses batches that hold a certain row."""
+
+    refusals = (ZeroDivisionError,)
+
+    def translate(self, rows):
+        if b"bad" in rows:
+            raise ZeroDivisionError
+        return [(row.upper(), -1.0, False) for row in rows]
+
+
+@pytest.fixture
+def translate(example):
+    function = example.Translate("nowhere", 3, 0, None)
+    function.model = FakeModel()
+    return lambda lines: next(function.process(((7, 11), lines)))
+
+
+def test_a_row_that_the_model_refuses_costs_no_other_row(translate):
+    shard, (block, answers) = translate([b"good", b"bad", b"fair", b"fine"])
+    assert (shard, block) == (7, 11)
+    assert answers == [
+        ("GOOD", -1.0),
+        ("", -float("inf")),
+        ("FAIR", -1.0),
+        ("FINE", -1.0),
+    ]
+
+
+def test_no_translation_takes_two_lines_or_columns(translate):
+    _, (_, answers) = translate([b"a\tb\nc\rd"])
+    assert answers == [("A B C D", -1.0)]
+
+
+def test_an_empty_file_is_one_empty_block(example, tmp_path):
+    (tmp_path / "empty").touch()
+    read = example.ReadBlocks(2)
+    assert list(read.process((3, str(tmp_path / "empty")))) == [((3, 0), [])]
+
+
+def test_full_blocks_are_followed_by_the_rest(example, tmp_path):
+    (tmp_path / "five").write_bytes(b"1\n2\r\n\n4\n5")
+    read = example.ReadBlocks(2)
+    assert list(read.process((3, str(tmp_path / "five")))) == [
+        ((3, 0), [b"1", b"2"]),
+        ((3, 1), [b"", b"4"]),
+        ((3, 2), [b"5"]),
+    ]
+
+
+def test_no_input_is_one_sentence(example, tmp_path):
+    argv = ["--model", "m", "--output", "o", "--input", f"{tmp_path}/*.txt"]
+    with pytest.raises(SystemExit, match="^error: Expected text files at "):
+        example.main(argv)
