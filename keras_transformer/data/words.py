@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
-from sentencepiece import sentencepiece_model_pb2
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from keras_transformer import config
 
@@ -23,15 +23,37 @@ SPACE = "▁"  # As pieces spell it.
 # Stands for the end of a text, between spaces.
 _END = "\n"
 
+BPE, USER_DEFINED = 2, 4  # A model's type, a piece's.
+# What is read of sentencepiece_model.proto: number, type and default of each
+# field. Its own classes need a newer protobuf than TensorFlow may have.
+_FIELDS: dict[str, dict[str, tuple[int, str, str | None]]] = {
+    "Piece": {"piece": (1, "STRING", ""), "type": (3, "INT32", "1")},
+    "Trainer": {
+        "model_type": (3, "INT32", "1"),
+        "treat_whitespace_as_suffix": (24, "BOOL", "false"),
+        "byte_fallback": (35, "BOOL", "false"),
+    },
+    "Normalizer": {
+        "name": (1, "STRING", ""),
+        "precompiled_charsmap": (2, "BYTES", ""),
+        "add_dummy_prefix": (3, "BOOL", "true"),
+        "remove_extra_whitespaces": (4, "BOOL", "true"),
+        "escape_whitespaces": (5, "BOOL", "true"),
+    },
+    "Model": {
+        "pieces": (1, "Piece", None),
+        "trainer_spec": (2, "Trainer", None),
+        "normalizer_spec": (3, "Normalizer", None),
+    },
+}
+
 
 def are_independent(model: bytes) -> bool:
     """Whether a sentencepiece model segments each word of a text alone."""
-    messages: Any = sentencepiece_model_pb2  # Made without types.
-    proto = messages.ModelProto.FromString(model)
-    kinds = messages.ModelProto.SentencePiece
+    proto = parse_model(model)
     rules, how = proto.normalizer_spec, proto.trainer_spec
-    return (
-        how.model_type == how.BPE
+    return bool(
+        how.model_type == BPE
         # Unknown characters that meet would be one piece.
         and how.byte_fallback
         and not how.treat_whitespace_as_suffix
@@ -41,10 +63,38 @@ def are_independent(model: bytes) -> bool:
         and rules.remove_extra_whitespaces
         and rules.escape_whitespaces
         and all(
-            piece.type != kinds.USER_DEFINED and SPACE not in piece.piece[1:]
+            piece.type != USER_DEFINED and SPACE not in piece.piece[1:]
             for piece in proto.pieces
         )
     )
+
+
+def parse_model(model: bytes) -> Any:
+    """The fields of `_FIELDS` in a serialised sentencepiece model."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="words.proto", package="words", syntax="proto2"
+    )
+    kinds = descriptor_pb2.FieldDescriptorProto
+    for message, fields in _FIELDS.items():
+        described = file.message_type.add(name=message)
+        for name, (number, kind, default) in fields.items():
+            field = described.field.add(
+                name=name, number=number, label=kinds.LABEL_OPTIONAL
+            )
+            if kind in _FIELDS:
+                field.type, field.type_name = (
+                    kinds.TYPE_MESSAGE,
+                    f".words.{kind}",
+                )
+            else:
+                field.type = getattr(kinds, f"TYPE_{kind}")
+                field.default_value = default
+            if name == "pieces":
+                field.label = kinds.LABEL_REPEATED
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    described = pool.FindMessageTypeByName("words.Model")
+    return message_factory.GetMessageClass(described).FromString(model)
 
 
 class Words:
