@@ -82,6 +82,8 @@ def main(argv=None) -> None:
         print("| --- | --- | --- |")
         for _ in range(args.rounds):
             for label, command in commands.items():
+                if label == "translate":
+                    plain.unlink(missing_ok=True)
                 speed = len(lines) / run(command)
                 expected = plain.read_text().split("\n")
                 rows = expected
