@@ -242,8 +242,8 @@ MAY_NOT = [
     not in {
         *MAY_CHANGE,
         *("model", "training", "vocab_size"),
-        # What must agree is the text.
-        *("corpus", "fingerprints", "initial"),
+        # What must agree is the text, and the vocabulary in its file.
+        *("corpus", "fingerprints", "initial", "vocabulary"),
     }
 ]
 
@@ -381,7 +381,8 @@ def test_a_run_of_before_there_were_fingerprints_goes_on(
 ):
     shutil.copytree(finished, tmp_path / "old")
     fields = json.loads((tmp_path / "old" / "config.json").read_text())
-    del fields["fingerprints"], fields["initial"]
+    for name in ("fingerprints", "initial", "vocabulary", "checksum"):
+        del fields[name]
     del fields["training"]["target_bleu"]
     (tmp_path / "old" / "config.json").write_text(json.dumps(fields))
     argv = arguments(corpus, tmp_path / "old", "--steps", "31")
