@@ -119,7 +119,7 @@ def make_plan(
     records = TokenisedCorpus.build(
         corpus.pairs(run.train_split),
         tokenizer,
-        folder / "records",
+        folder / "head",
         run.training.max_length,
     )
     whole = len(records) + records.dropped + records.empty < HEAD_PAIRS
