@@ -39,13 +39,11 @@ class Remembered:
         """
         name = f"text {split}"
         stamp = corpus.fingerprint_stamp(split)
-        if None not in (stamp, known) and self.notes.get(name) == [
-            stamp,
-            known,
-        ]:
-            return str(known)
+        if known is not None and self.notes.get(name) == [stamp, known]:
+            return known
         fingerprint = corpus.fingerprint(split)
-        if stamp is not None and stamp == corpus.fingerprint_stamp(split):
+        is_right = known in (None, fingerprint)
+        if is_right and stamp and stamp == corpus.fingerprint_stamp(split):
             self._note(name, [stamp, fingerprint])
         return fingerprint
 
