@@ -163,6 +163,7 @@ def _learn_vocabulary(
             corpus.sentences(run.train_split), size, path
         )
     remembered.note_vocabulary(tokenizer, size, fingerprint)
+    remembered.save()
     return tokenizer
 
 
@@ -187,6 +188,7 @@ def prepare_records(
             for role, split in roles.items()
         }
     run = run.with_fingerprints(found, run_dir)
+    remembered.save()
     vocabulary = zlib.crc32((run_dir / layout.TOKENIZER_FILE).read_bytes())
     with heartbeat("Preparing the token records"):
         train, validation = (
