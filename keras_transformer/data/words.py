@@ -6,12 +6,11 @@ most of them need no more than a look into a dictionary.
 """
 
 import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import sentencepiece
-from sentencepiece import sentencepiece_model_pb2
 
 from keras_transformer import config
 
@@ -26,25 +25,59 @@ _END = "\n"
 
 def are_independent(model: bytes) -> bool:
     """Whether a sentencepiece model segments each word of a text alone."""
-    messages: Any = sentencepiece_model_pb2  # Made without types.
-    proto = messages.ModelProto.FromString(model)
-    kinds = messages.ModelProto.SentencePiece
-    rules, how = proto.normalizer_spec, proto.trainer_spec
+    whole = list(fields(model))
+    pieces = [dict(fields(value)) for number, value in whole if number == 1]
+    by_number = dict(whole)
+    trained, rules = (
+        dict(fields(by_number.get(number, b""))) for number in (2, 3)
+    )
     return (
-        how.model_type == how.BPE
-        # Unknown characters that meet would be one piece.
-        and how.byte_fallback
-        and not how.treat_whitespace_as_suffix
-        # Of its rules none holds a space.
-        and rules.name == "nmt_nfkc"
-        and rules.add_dummy_prefix
-        and rules.remove_extra_whitespaces
-        and rules.escape_whitespaces
-        and all(
-            piece.type != kinds.USER_DEFINED and SPACE not in piece.piece[1:]
-            for piece in proto.pieces
+        trained.get(3) == 2  # model_type: byte-pair encoding.
+        # byte_fallback: unknown characters that meet would be one piece.
+        and bool(trained.get(35))
+        and not trained.get(24)  # treat_whitespace_as_suffix
+        # name: of its rules none holds a space.
+        and rules.get(1) == b"nmt_nfkc"
+        # add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces
+        and all(rules.get(number, 1) for number in (3, 4, 5))
+        and not any(
+            piece.get(3) == 4  # Defined by a user.
+            or SPACE in piece[1].decode()[1:]
+            for piece in pieces
         )
     )
+
+
+def fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """The fields of a protocol buffer: their numbers, and `int` or `bytes`.
+
+    The messages that come with sentencepiece refuse older releases of
+    protobuf than they were made with, which others may ask for.
+    """
+    place = 0
+    while place < len(message):
+        key, place = _varint(message, place)
+        number, kind = key >> 3, key & 7
+        if kind == 0:
+            value, place = _varint(message, place)
+            yield number, value
+            continue
+        size = {1: 8, 5: 4}.get(kind, 0)
+        if kind == 2:
+            size, place = _varint(message, place)
+        yield number, message[place : place + size]
+        place += size
+
+
+def _varint(message: bytes, place: int) -> tuple[int, int]:
+    """A number of seven bits a byte, the lowest first, and what follows it."""
+    value = shift = 0
+    while True:
+        byte = message[place]
+        value |= (byte & 127) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 128:
+            return value, place
 
 
 class Words:

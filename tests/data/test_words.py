@@ -8,7 +8,6 @@ import pytest
 import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sentencepiece import sentencepiece_model_pb2
 
 from keras_transformer.data import demo, words
 from keras_transformer.data.tokenizer import Tokenizer
@@ -84,8 +83,8 @@ def test_words_beyond_the_memory_get_the_same_ids(tokenizer, monkeypatch):
 
 
 def test_no_rule_of_the_normalisation_holds_a_space(tokenizer):
-    proto = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.model)
-    used = bytes_in_rules(proto.normalizer_spec.precompiled_charsmap)
+    normalization = dict(words.fields(tokenizer.model))[3]
+    used = bytes_in_rules(dict(words.fields(normalization))[2])
     assert {*"ﬁ".encode(), *"e\u0301".encode()} <= used
     assert ord(" ") not in used
 
