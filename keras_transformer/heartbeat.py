@@ -10,7 +10,7 @@ logger = logging.getLogger("keras_transformer")
 
 
 @contextlib.contextmanager
-def heartbeat(what: str, seconds: float = 10.0) -> Iterator[None]:
+def heartbeat(what: str, seconds: float = 5.0) -> Iterator[None]:
     """Log what goes on, and for how long, until the block ends.
 
     Args:

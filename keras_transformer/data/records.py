@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import weakref
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -19,6 +20,24 @@ from keras_transformer.data.tokenizer import Tokenizer
 RECORDS_FILE = "records.json"
 
 
+class _File:
+    """Reads parts of a file without mapping it.
+
+    Of a mapped file, more and more would count as this process's memory.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._descriptor)
+
+    def read(self, starts: np.ndarray, sizes: np.ndarray) -> bytes:
+        """Read pieces, given in bytes, and join them."""
+        places = zip(sizes.tolist(), starts.tolist(), strict=True)
+        return b"".join(
+            os.pread(self._descriptor, size, start) for size, start in places
+        )
+
+
 class Side(NamedTuple):
     """One language of a corpus, all sentences end to end.
 
@@ -26,11 +45,13 @@ class Side(NamedTuple):
         ids: Integer array `(sum of lengths,)`, perhaps mapped from a file.
         lengths: Integer array `(pairs,)`, tokens of each sentence.
         starts: Integer array `(pairs,)`, where each begins in `ids`.
+        file: What holds `ids`, if a file does.
     """
 
     ids: np.ndarray
     lengths: np.ndarray
     starts: np.ndarray
+    file: _File | None = None
 
     @classmethod
     def load(cls, stem: pathlib.Path, dtype: str) -> "Side":
@@ -38,7 +59,11 @@ class Side(NamedTuple):
         starts = np.cumsum(lengths, dtype=np.int64)
         starts -= lengths
         ids = np.asarray(np.memmap(f"{stem}.ids", dtype, mode="r"))
-        return cls(ids, lengths, starts)
+        return cls(ids, lengths, starts, _File(f"{stem}.ids"))
+
+    def in_memory(self) -> "Side":
+        """A copy that needs no file."""
+        return self._replace(ids=np.array(self.ids), file=None)
 
     def padded(self, rows: np.ndarray, length: int) -> np.ndarray:
         """Gather sentences, PAD after each; a row of -1 is PAD throughout.
@@ -47,10 +72,16 @@ class Side(NamedTuple):
             int32 array `(len(rows), length)`.
         """
         columns = np.arange(length)
+        starts = self.starts[rows]
         lengths = np.where(rows < 0, 0, self.lengths[rows])
         filled = columns < lengths[:, None]
         batch = np.full(filled.shape, config.PAD_ID, np.int32)
-        batch[filled] = self.ids[(self.starts[rows][:, None] + columns)[filled]]
+        if self.file is None:
+            batch[filled] = self.ids[(starts[:, None] + columns)[filled]]
+        else:
+            size = self.ids.itemsize
+            found = self.file.read(starts * size, filled.sum(axis=1) * size)
+            batch[filled] = np.frombuffer(found, self.ids.dtype)
         return batch
 
 
@@ -147,10 +178,7 @@ class TokenisedCorpus:
 
     def in_memory(self) -> "TokenisedCorpus":
         """A copy that needs no files."""
-        source, target = (
-            side._replace(ids=np.array(side.ids))
-            for side in (self.source, self.target)
-        )
+        source, target = self.source.in_memory(), self.target.in_memory()
         return TokenisedCorpus(source, target, self.dropped, self.empty)
 
 

@@ -37,7 +37,7 @@ _SPECIAL_IDS = (config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID)
 # The four roles and the 256 bytes that spell rare characters.
 RESERVED_PIECES = 4 + 256
 # Beyond this many sentences, a random sample trains the vocabulary.
-MAX_TRAINING_SENTENCES = 10_000_000
+MAX_TRAINING_SENTENCES = 5_000_000
 # In bytes; sentencepiece passes over longer sentences.
 MAX_SENTENCE_BYTES = 65_536
 

@@ -166,6 +166,7 @@ def _learn_vocabulary(
             corpus.sentences(run.train_split), size, path
         )
     remembered.note_vocabulary(tokenizer, size, fingerprint)
+    remembered.save()
     return tokenizer
 
 
@@ -191,6 +192,7 @@ def prepare_records(
         }
     run = run.with_fingerprints(found, run_dir)
     run = dataclasses.replace(run, vocabulary=checksum_of(tokenizer))
+    remembered.save()
     with heartbeat("Preparing the token records"):
         train, validation = (
             TokenisedCorpus.build(

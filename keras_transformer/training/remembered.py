@@ -16,7 +16,7 @@ REMEMBERED_FILE = "remembered.json"
 
 
 class Remembered:
-    """The notes of a run directory.
+    """The notes of a run directory; `save` writes what is new.
 
     Args:
         run_dir: The run directory, which exists.
@@ -28,6 +28,7 @@ class Remembered:
             self.notes = dict(json.loads(self.path.read_text()))
         except (OSError, ValueError, TypeError):
             self.notes = {}
+        self._saved = dict(self.notes)
 
     def fingerprint(self, corpus: Corpus, split: str, known: str | None) -> str:
         """The fingerprint of a split, without reading files that stayed alike.
@@ -39,14 +40,11 @@ class Remembered:
         """
         name = f"text {split}"
         stamp = corpus.fingerprint_stamp(split)
-        if None not in (stamp, known) and self.notes.get(name) == [
-            stamp,
-            known,
-        ]:
-            return str(known)
+        if known is not None and self.notes.get(name) == [stamp, known]:
+            return known
         fingerprint = corpus.fingerprint(split)
         if stamp is not None and stamp == corpus.fingerprint_stamp(split):
-            self._note(name, [stamp, fingerprint])
+            self.notes[name] = [stamp, fingerprint]
         return fingerprint
 
     def has_vocabulary(
@@ -67,9 +65,11 @@ class Remembered:
             fingerprint: Of the text.
         """
         checksum = zlib.crc32(tokenizer.model)
-        self._note("vocabulary", [size, fingerprint, checksum])
+        self.notes["vocabulary"] = [size, fingerprint, checksum]
 
-    def _note(self, name: str, value: list) -> None:
-        self.notes[name] = value
-        self.path.parent.mkdir(exist_ok=True)
-        files.write_text(self.path, json.dumps(self.notes, indent=2))
+    def save(self) -> None:
+        """Write the notes, where there are new ones."""
+        if self.notes != self._saved:
+            self.path.parent.mkdir(exist_ok=True)
+            files.write_text(self.path, json.dumps(self.notes, indent=2))
+            self._saved = dict(self.notes)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 import zlib
 
 import numpy as np
@@ -43,6 +44,31 @@ def test_records_hold_the_tokens_of_every_pair(tmp_path, monkeypatch):
         assert ids.tolist() == [words + [PAD] * (4 - len(words))]
         assert records.target_lengths[row] == len(words)
     assert records.source_lengths.tolist() == [4] * 11
+
+
+def test_records_in_memory_are_those_of_the_files(tmp_path):
+    pairs = [("11 13 17", "5"), ("", "7 11"), ("19", "")]
+    records = build(pairs, tmp_path / "records")
+    rows = np.array([2, -1, 0, 1, 0])
+    expected = [
+        [19, EOS, PAD, PAD],
+        [PAD] * 4,
+        [11, 13, 17, EOS],
+        [EOS, PAD, PAD, PAD],
+        [11, 13, 17, EOS],
+    ]
+    assert records.source.padded(rows, 4).tolist() == expected
+    # A length below that of a sentence cuts it.
+    assert records.source.padded(rows, 2).tolist() == [
+        row[:2] for row in expected
+    ]
+    memory = records.in_memory()
+    shutil.rmtree(tmp_path / "records")
+    for length in (4, 2):
+        np.testing.assert_array_equal(
+            memory.source.padded(rows, length),
+            records.source.padded(rows, length),
+        )
 
 
 def test_ids_beyond_16_bits_are_kept(tmp_path):

@@ -117,8 +117,10 @@ def test_a_text_of_the_same_size_and_time_is_another_text(folder, run_dir):
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_size == before.st_size
     assert path.stat().st_mtime_ns == before.st_mtime_ns
+    notes = (run_dir / "records" / "remembered.json").read_bytes()
     with pytest.raises(UserError, match="The text of the split train in"):
         prepare(folder, run_dir)
+    assert (run_dir / "records" / "remembered.json").read_bytes() == notes
 
 
 def test_a_text_that_was_just_written_is_read_in_any_case(
