@@ -40,18 +40,23 @@ def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     _erase(partial)
     try:
         yield partial
-        _flush(partial)
-        if path.is_dir():  # Which no rename replaces.
-            with _moved_away(path):
-                partial.rename(path)
-        else:
-            partial.replace(path)
-        _flush_one(path.parent)
+        give_name(partial, path)
     except BaseException as error:
         if isinstance(error, OSError) and error.filename == str(partial):
             error.filename = str(path)  # The name that somebody gave.
         _erase(partial)
         raise
+
+
+def give_name(made: pathlib.Path, path: pathlib.Path) -> None:
+    """Give a file or folder that is complete its name, once it is on disk."""
+    _flush(made)
+    if path.is_dir():  # Which no rename replaces.
+        with _moved_away(path):
+            made.rename(path)
+    else:
+        made.replace(path)
+    _flush_one(path.parent)
 
 
 @contextlib.contextmanager

@@ -154,10 +154,10 @@ class TokenisedCorpus:
         header = write_records(
             pairs, tokenizer, unfinished, key, max_length, progress
         )
-        with files.whole(directory) as partial:
-            unfinished.rename(partial)
-            (partial / JOURNAL).unlink()
-            (partial / RECORDS_FILE).write_text(json.dumps(header))
+        (unfinished / RECORDS_FILE).write_text(json.dumps(header))
+        files.give_name(unfinished, directory)
+        # Afterwards: whenever the process ends, the next one knows how far.
+        (directory / JOURNAL).unlink()
         return cls.load(directory)
 
     @classmethod

@@ -55,7 +55,7 @@ ENDS = {
     "one replica": [
         kill("sentences.txt", 1),  # In the midst of the vocabulary,
         kill("records/train.unfinished", 6),  # of the token records,
-        kill("-train/", 1),  # which were about to be there,
+        kill("train.unfinished/records.json", 3),  # which get their name,
         kill("-config"),  # and of the configuration.
         *[kill(WRITE, event) for event in (2 + 2, 13 + 4, 11 + 9, 11 + 10)],
         kill("-old-", 1),  # An old checkpoint is half gone.
