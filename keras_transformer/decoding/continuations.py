@@ -167,7 +167,9 @@ def without_repeats(logits: tf.Tensor, ids: tf.Tensor, n: int) -> tf.Tensor:
 def padded_prefix(prefix: tf.Tensor, pad_id: int) -> tf.Tensor:
     """A prefix `(B, P)` with a column of PAD at its end, once for a search."""
     prefix = tf.cast(prefix, tf.int64)
-    return tf.pad(prefix, [[0, 0], [0, 1]], constant_values=pad_id)
+    # Not `tf.pad`, which has no kernel for int64 on GPUs.
+    more = tf.fill([tf.shape(prefix)[0], 1], tf.constant(pad_id, tf.int64))
+    return tf.concat([prefix, more], axis=1)
 
 
 def prefix_tokens(prefix: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
