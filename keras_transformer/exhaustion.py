@@ -14,6 +14,7 @@ _FULL = {
     os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 }
 _RESOURCE_EXHAUSTED = 8  # TensorFlow's code.
+_NO_MEMORY = ("out of memory", "out_of_memory", "alloc_failed")  # CUDA's words.
 
 
 def full_disk(error: Exception) -> str | None:
@@ -59,7 +60,8 @@ def _code(error: Exception) -> int | None:
 def _is_exhausted(error: Exception) -> bool:
     code = _code(error)
     # Where a driver finds none, TensorFlow calls it an internal error.
-    said = code is not None and "OUT_OF_MEMORY" in str(error)
+    text = str(error).lower()
+    said = code is not None and any(words in text for words in _NO_MEMORY)
     return said or code == _RESOURCE_EXHAUSTED
 
 

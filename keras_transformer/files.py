@@ -8,14 +8,15 @@ that ends last leaves its own. `remove_leftovers` knows such names.
 
 import contextlib
 import glob
+import json
 import logging
 import os
 import pathlib
 import shutil
 import socket
 import zlib
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
 
 from keras_transformer.config import UserError
 
@@ -96,21 +97,55 @@ def remove(path: pathlib.Path) -> None:
 def remove_leftovers(*folders: str | os.PathLike) -> None:
     """Remove what a process that was killed had begun to write or remove.
 
-    Whoever calls it knows that nobody else writes there now.
+    What a process of this machine that still runs is writing stays.
     """
     for folder in map(pathlib.Path, folders):
         for path in folder.glob(f"{PARTIAL}*"):
+            if _is_being_written(path):
+                continue
             logger.info("Removing %s, left by a process that ended.", path)
             _erase(path)
 
 
-def checksum(path: str | os.PathLike) -> int:
-    """CRC-32 of a file, read in pieces."""
+def checksum(path: str | os.PathLike, size: int | None = None) -> int | None:
+    """CRC-32 of a file, or of its first `size` bytes; None if it has fewer."""
     found = 0
+    left = os.path.getsize(path) if size is None else size
     with open(path, "rb") as file:
-        while piece := file.read(1 << 20):
+        while left:
+            piece = file.read(min(left, 1 << 22))
+            if not piece:
+                return None
             found = zlib.crc32(piece, found)
+            left -= len(piece)
     return found
+
+
+def to_json(fields: Mapping[str, Any]) -> str:
+    """JSON that `from_json` believes only if it is as it was written."""
+    return json.dumps({**fields, "checksum": _of_fields(fields)}, indent=2)
+
+
+def from_json(text: str) -> dict[str, Any]:
+    """Read what `to_json` made, or JSON of before it had a checksum.
+
+    Raises:
+        ValueError: If it is not as it was written.
+        TypeError: If it is no object.
+    """
+    fields = dict(json.loads(text))
+    if fields.pop("checksum", None) not in (None, _of_fields(fields)):
+        raise ValueError(
+            'it is not as it was written; remove its "checksum" if you '
+            "changed it on purpose"
+        )
+    return fields
+
+
+def _of_fields(fields: Mapping[str, Any]) -> str:
+    """CRC-32 of what they say, however it is laid out."""
+    text = json.dumps(fields, sort_keys=True)
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 @contextlib.contextmanager
@@ -136,13 +171,25 @@ def _remove_abandoned(path: pathlib.Path) -> None:
     """Remove what processes of this machine left of `path` when they ended."""
     for left in path.parent.glob(f"{_ours()}*-{glob.escape(path.name)}"):
         process, _, name = left.name.removeprefix(_ours()).partition("-")
-        if name == path.name and process.isdecimal():
-            try:
-                os.kill(int(process), 0)
-            except ProcessLookupError:
-                _erase(left)
-            except PermissionError:  # It runs, as somebody else's.
-                pass
+        is_of_path = name == path.name and process.isdecimal()
+        if is_of_path and not _is_being_written(left):
+            _erase(left)
+
+
+def _is_being_written(partial: pathlib.Path) -> bool:
+    """Whether another process of this machine runs whose file it is."""
+    process = partial.name.removeprefix(_ours()).partition("-")[0]
+    if not partial.name.startswith(_ours()) or not process.isdecimal():
+        return False
+    if int(process) == os.getpid():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # It runs, as somebody else's.
+        pass
+    return True
 
 
 def _erase(path: pathlib.Path) -> None:

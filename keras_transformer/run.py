@@ -341,7 +341,8 @@ def train(
         **settings,
     )
     path = pathlib.Path(run_dir or pathlib.Path("runs", run.preset))
-    from keras_transformer.training import course, devices
+    from keras_transformer import devices
+    from keras_transformer.training import course
 
     with _log_shown(), exhaustion.explained(session.less_memory):
         devices.let_memory_grow()

@@ -50,6 +50,15 @@ def run(error):
             tf.errors.InternalError(None, None, "CUDA_ERROR_OUT_OF_MEMORY: 2"),
             "Out of memory (CUDA_ERROR_OUT_OF_MEMORY: 2); end what else needs",
         ),
+        # What starting on a card that is full says, and its matrix products.
+        (
+            tf.errors.InternalError(None, None, "Status: out of memory"),
+            "Out of memory (Status: out of memory); end what else needs",
+        ),
+        (
+            tf.errors.InternalError(None, None, "CUBLAS_STATUS_ALLOC_FAILED"),
+            "Out of memory (CUBLAS_STATUS_ALLOC_FAILED); end what else needs",
+        ),
         (MemoryError(), "Out of memory; end what else needs the memory"),
     ],
 )

@@ -63,6 +63,22 @@ def test_what_a_killed_process_left_goes_when_the_same_is_written(tmp_path):
     assert names(tmp_path) == ["a", "b"]
 
 
+def test_what_a_living_process_writes_is_no_leftover(tmp_path):
+    (reader, go), (written, ready) = os.pipe(), os.pipe()
+    process = os.fork()
+    if not process:
+        with files.open_whole(tmp_path / "a") as file:
+            file.write(b"hours of work")
+            os.write(ready, b"x")
+            os.read(reader, 1)
+        os._exit(0)
+    os.read(written, 1)
+    files.remove_leftovers(tmp_path)
+    os.write(go, b"x")
+    assert os.waitpid(process, 0)[1] == 0
+    assert (tmp_path / "a").read_bytes() == b"hours of work"
+
+
 def test_a_folder_takes_the_place_of_the_one_before(tmp_path):
     for text in ("old", "new"):
         with files.whole(tmp_path / "a") as partial:

@@ -20,7 +20,15 @@ PACKAGE = ROOT / "keras_transformer"
 # Folders, and the few modules beside them, from the ground up.
 FLOORS = [
     {"config", "keras_internals", "replicas"},
-    {"exhaustion", "extras", "files", "heartbeat", "layers", "schedules"},
+    {
+        "devices",
+        "exhaustion",
+        "extras",
+        "files",
+        "heartbeat",
+        "layers",
+        "schedules",
+    },
     {"data", "losses", "masks"},
     {"model", "metrics"},
     {"decoding", "runs"},
@@ -57,7 +65,7 @@ TENSORFLOW = {
 }
 # Where it may be imported by a function: the model's `fit` has to sum over the
 # replicas of a TensorFlow strategy, and only there.
-TENSORFLOW_IN_FUNCTIONS = {"replicas"}
+TENSORFLOW_IN_FUNCTIONS = {"devices", "replicas"}
 
 
 def place_of(path):

@@ -80,6 +80,6 @@ def quiet_tensorflow() -> None:
         os.close(standard_error)
     # It reports where it writes an export before that gets its real name.
     logging.getLogger("tensorflow").setLevel(logging.WARNING)
-    from keras_transformer.training import devices
+    from keras_transformer import devices
 
     devices.let_memory_grow()

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import os
 import pathlib
 from typing import Any
 
@@ -10,6 +9,7 @@ from keras_transformer import exhaustion
 from keras_transformer.commands import command_line
 from keras_transformer.config import PRESETS, UserError
 from keras_transformer.runs.checks import POSITIONS
+from keras_transformer.training.cluster import count_workers
 from keras_transformer.training.request import request
 from keras_transformer.training.session import STRATEGIES, XLA, Session
 
@@ -135,12 +135,10 @@ def train(args: argparse.Namespace) -> None:
     # What can be seen to be wrong is told before TensorFlow is loaded.
     session.check()
     run, corpus = request(**arguments, run_dir=args.run_dir)
-    if args.dry_run and (
-        args.strategy == "multiworker" or os.environ.get("TF_CONFIG")
-    ):
+    if args.dry_run and (args.strategy == "multiworker" or count_workers() > 1):
         raise UserError(
             "Expected one machine for --dry-run, received --strategy "
-            "multiworker or TF_CONFIG; leave them out."
+            "multiworker or several workers in TF_CONFIG; leave them out."
         )
     command_line.quiet_tensorflow()
     if args.dry_run:

@@ -6,7 +6,6 @@ notes how far they are good; the next process cuts off what came after.
 
 import dataclasses
 import itertools
-import json
 import os
 import pathlib
 import shutil
@@ -25,7 +24,6 @@ CHUNK = 8192
 CHUNKS_NOTED = 128
 JOURNAL = "journal.json"
 FILES = ("source.ids", "source.lengths", "target.ids", "target.lengths")
-BLOCK_BYTES = 1 << 22
 
 
 @dataclasses.dataclass
@@ -116,24 +114,11 @@ def is_whole(
     """Whether files begin with as many bytes as were written, unchanged."""
     try:
         return all(
-            _checksum(directory / name, size) == checksums.get(name)
+            files.checksum(directory / name, size) == checksums.get(name)
             for name, size in sizes.items()
         )
     except OSError:
         return False
-
-
-def _checksum(path: pathlib.Path, size: int) -> int | None:
-    """Of the first `size` bytes of a file; None where it has fewer."""
-    checksum = 0
-    with open(path, "rb") as file:
-        while size:
-            block = file.read(min(size, BLOCK_BYTES))
-            if not block:
-                return None
-            checksum = zlib.crc32(block, checksum)
-            size -= len(block)
-    return checksum
 
 
 def _take_up(
@@ -141,7 +126,8 @@ def _take_up(
 ) -> Written:
     """Cut the files back to what the journal notes, or begin them."""
     try:
-        written = Written(**json.loads((directory / JOURNAL).read_text()))
+        text = (directory / JOURNAL).read_text()
+        written = Written(**files.from_json(text))
     except (OSError, ValueError, TypeError):
         written = None
     if (
@@ -218,5 +204,5 @@ def _note(directory: pathlib.Path, written: Written) -> None:
     for name in FILES:
         with open(directory / name, "rb") as file:
             os.fsync(file.fileno())
-    noted = json.dumps(dataclasses.asdict(written))
+    noted = files.to_json(dataclasses.asdict(written))
     files.write_text(directory / JOURNAL, noted)

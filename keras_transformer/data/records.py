@@ -1,6 +1,5 @@
 """Token records on disk, so that no epoch waits for the tokenizer."""
 
-import json
 import os
 import pathlib
 import weakref
@@ -42,7 +41,8 @@ class Side(NamedTuple):
     """One language of a corpus, all sentences end to end.
 
     Attributes:
-        ids: Integer array `(sum of lengths,)`, perhaps mapped from a file.
+        ids: Integer array `(sum of lengths,)`; of a
+            file, mapped.
         lengths: Integer array `(pairs,)`, tokens of each sentence.
         starts: Integer array `(pairs,)`, where each begins in `ids`.
         file: What holds `ids`, if a file does.
@@ -154,7 +154,7 @@ class TokenisedCorpus:
         header = write_records(
             pairs, tokenizer, unfinished, key, max_length, progress
         )
-        (unfinished / RECORDS_FILE).write_text(json.dumps(header))
+        (unfinished / RECORDS_FILE).write_text(files.to_json(header))
         files.give_name(unfinished, directory)
         # Afterwards: whenever the process ends, the next one knows how far.
         (directory / JOURNAL).unlink()
@@ -162,7 +162,7 @@ class TokenisedCorpus:
 
     @classmethod
     def load(cls, directory: str | os.PathLike) -> "TokenisedCorpus":
-        """Map the records that `build` wrote.
+        """Open the records that `build` wrote.
 
         Raises:
             UserError: If `directory` holds no records.
@@ -184,7 +184,7 @@ class TokenisedCorpus:
 
 def _read_header(directory: pathlib.Path) -> dict:
     try:
-        return dict(json.loads((directory / RECORDS_FILE).read_text()))
+        return files.from_json((directory / RECORDS_FILE).read_text())
     except (OSError, ValueError, TypeError):
         raise config.UserError(
             f"Expected token records in {directory}, found no readable "

@@ -14,7 +14,6 @@ weights: older ones are there to be averaged.
 import contextlib
 import dataclasses
 import errno
-import json
 import logging
 import os
 import pathlib
@@ -112,7 +111,7 @@ def save_checkpoint(
                 for name in (WEIGHTS_FILE, _TRAINING_FILE)
             },
         }
-        (partial / _STATE_FILE).write_text(json.dumps(state, indent=2))
+        (partial / _STATE_FILE).write_text(files.to_json(state))
     kept = list_checkpoints(run_dir)
     for old in kept[:-keep]:
         files.remove(old)
@@ -272,7 +271,9 @@ def newest_undamaged(
 def _read_state(path: pathlib.Path) -> tuple[dict[str, Any], str | None]:
     """The checkpoint's state and, if it is damaged, in what way."""
     try:
-        state = json.loads((path / _STATE_FILE).read_text())
+        state = files.from_json((path / _STATE_FILE).read_text())
+        if state["step"] != step_of(path):
+            return {}, f"{_STATE_FILE} is of step {state['step']}"
         Progress(state["step"], state["seconds"])
         for name, expected in state["files"].items():
             if files.checksum(path / name) != expected:
@@ -290,6 +291,6 @@ def _slim(path: pathlib.Path) -> None:
     if damage:  # Left for whoever reads it to say so.
         return
     del state["files"][_TRAINING_FILE]
-    files.write_text(path / _STATE_FILE, json.dumps(state, indent=2))
+    files.write_text(path / _STATE_FILE, files.to_json(state))
     # Afterwards: whenever the process ends, what is listed is there.
     (path / _TRAINING_FILE).unlink()

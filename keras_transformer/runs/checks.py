@@ -86,8 +86,8 @@ def check_settings(model: ModelConfig, training: TrainingConfig) -> None:
         (
             "length-growth",
             training.length_growth,
-            training.length_growth is None or training.length_growth > 1,
-            "above 1",
+            training.length_growth is None or 1 < training.length_growth <= 2,
+            "in (1, 2]",
         ),
         ("seed", training.seed, 0 <= training.seed < 2**32, "in [0, 2^32)"),
         (

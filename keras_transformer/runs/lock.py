@@ -20,6 +20,7 @@ from keras_transformer.runs.layout import LOCK_FILE
 
 # Where nobody can write, nobody needs to be kept away.
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+ATTEMPTS = 100
 # File systems without locks.
 _UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
@@ -55,17 +56,9 @@ def _take(run_dir: pathlib.Path) -> int | None:
     """The descriptor of the locked file; None where there can be no lock."""
     path = run_dir / LOCK_FILE
     while True:
-        try:
-            run_dir.mkdir(parents=True, exist_ok=True)
-            lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        except (FileExistsError, FileNotFoundError):
-            if run_dir.is_file():
-                raise
-            continue  # The holder before has just removed the directory.
-        except OSError as error:
-            if error.errno in _READ_ONLY:
-                return None
-            raise
+        lock = _open(path)
+        if lock is None:
+            return None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(lock, path):
@@ -91,6 +84,26 @@ def _take(run_dir: pathlib.Path) -> int | None:
             return None
 
 
+def _open(path: pathlib.Path) -> int | None:
+    """Open the file of the lock; None where nobody could write it."""
+    for attempt in range(ATTEMPTS):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except (FileExistsError, FileNotFoundError):
+            # The holder before has just removed the directory, or else it is
+            # a link to nothing.
+            if attempt == ATTEMPTS - 1:
+                raise
+        except OSError as error:
+            if error.errno not in _READ_ONLY or not path.parent.exists():
+                raise
+            break
+    if path.exists() and os.access(path.parent, os.W_OK):
+        return os.open(path, os.O_RDONLY)  # It is somebody else's.
+    return None
+
+
 def _is_at(lock: int, path: pathlib.Path) -> bool:
     """Whether it is this file that `path` names."""
     try:
@@ -106,8 +119,9 @@ def _sign(lock: int) -> None:
         "process": os.getpid(),
         "since": time.strftime("%Y-%m-%d %H:%M:%S %z"),
     }
-    os.truncate(lock, 0)
-    os.write(lock, json.dumps(holder).encode())
+    with contextlib.suppress(OSError):  # A full disk, or another's file.
+        os.truncate(lock, 0)
+        os.write(lock, json.dumps(holder).encode())
 
 
 def _holder(path: pathlib.Path) -> str:

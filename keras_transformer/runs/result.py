@@ -5,7 +5,6 @@ last ones may be better. Both are validated when a training ends.
 """
 
 import dataclasses
-import json
 import logging
 import os
 import pathlib
@@ -33,7 +32,7 @@ class Result:
         validation: For each of the two its figures on the validation set:
             `loss`, `perplexity`, `token_accuracy` and `bleu`, of a sample
             decoded greedily. What could not be validated has none.
-        checksum: CRC-32 of `averaged.weights.h5`; None in a run of before
+        weights: CRC-32 of `averaged.weights.h5`; None in a run of before
             there was one.
     """
 
@@ -42,7 +41,7 @@ class Result:
     averages: str
     checkpoints: tuple[str, ...]
     validation: Mapping[str, Mapping[str, float]]
-    checksum: int | None = None
+    weights: int | None = None
 
     def sentence(self) -> str:
         """Name the weights, and why they were taken."""
@@ -62,9 +61,9 @@ class Result:
 
     def save(self, run_dir: str | os.PathLike) -> None:
         """Write `result.json`."""
-        fields = dataclasses.asdict(self)
         files.write_text(
-            pathlib.Path(run_dir) / RESULT_FILE, json.dumps(fields, indent=2)
+            pathlib.Path(run_dir) / RESULT_FILE,
+            files.to_json(dataclasses.asdict(self)),
         )
 
 
@@ -86,7 +85,8 @@ def final_result(run_dir: str | os.PathLike) -> Result | None:
     if not (run_dir / AVERAGED_FILE).exists():
         return None
     try:
-        fields = json.loads((run_dir / RESULT_FILE).read_text("utf-8"))
+        text = (run_dir / RESULT_FILE).read_text("utf-8")
+        fields = files.from_json(text)
         result = Result(**fields)
         result = dataclasses.replace(
             result, checkpoints=tuple(result.checkpoints)
@@ -105,7 +105,7 @@ def final_result(run_dir: str | os.PathLike) -> Result | None:
     if kept and step_of(kept[-1]) != result.step:
         return None
     path = run_dir / AVERAGED_FILE
-    if result.checksum in (None, files.checksum(path)):
+    if result.weights in (None, files.checksum(path)):
         return result
     if not kept:
         raise UserError(

@@ -4,10 +4,8 @@ Without Keras and TensorFlow: reading a configuration is instant.
 """
 
 import dataclasses
-import json
 import os
 import pathlib
-import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -216,10 +214,9 @@ class RunConfig:
 
     def save(self, run_dir: str | os.PathLike) -> None:
         """Write `config.json` into `run_dir`, whole or not at all."""
-        fields = dataclasses.asdict(self)
-        fields["checksum"] = _checksum(fields)
         files.write_text(
-            pathlib.Path(run_dir) / CONFIG_FILE, json.dumps(fields, indent=2)
+            pathlib.Path(run_dir) / CONFIG_FILE,
+            files.to_json(dataclasses.asdict(self)),
         )
 
     @classmethod
@@ -231,13 +228,7 @@ class RunConfig:
         """
         path = pathlib.Path(run_dir) / CONFIG_FILE
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
-            known = fields.pop("checksum", None)
-            if known not in (None, _checksum(fields)):
-                raise UserError(
-                    f"{path} is not as it was written; restore it from a copy, "
-                    'or remove its "checksum" if you changed it on purpose.'
-                )
+            fields = files.from_json(path.read_text(encoding="utf-8"))
             return cls(
                 **{
                     **fields,
@@ -257,12 +248,6 @@ class RunConfig:
                 f"{path} is not a configuration this version can read "
                 f"({error}); train the run again or restore the file."
             ) from None
-
-
-def _checksum(fields: Mapping[str, Any]) -> str:
-    """CRC-32 of what `config.json` says, however it is laid out."""
-    text = json.dumps(fields, sort_keys=True)
-    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def _take_own(settings: dict[str, Any], part: Part) -> Part:

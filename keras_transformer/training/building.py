@@ -17,10 +17,11 @@ from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.schedules import TransformerSchedule
-from keras_transformer.training import devices, workers
+from keras_transformer.training import workers
 from keras_transformer.training.exact_step import ExactTransformer
 from keras_transformer.training.moving_average import MovingAverage
 from keras_transformer.training.optimizers import Adam
+from keras_transformer.training.planning import compiles
 from keras_transformer.training.session import Session
 
 logger = logging.getLogger("keras_transformer")
@@ -48,7 +49,7 @@ def build_model(run: RunConfig, session: Session) -> ExactTransformer:
             epsilon=1e-9,
         ),
         loss=SmoothedCrossEntropy(recipe.label_smoothing),
-        jit_compile=devices.compiles(session.xla),
+        jit_compile=compiles(session.xla),
     )
     model.optimizer.build(model.trainable_variables)
     return model

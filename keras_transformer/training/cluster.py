@@ -124,6 +124,16 @@ class Cluster:
             ) from None
 
 
+def count_workers() -> int:
+    """The workers that `TF_CONFIG` lists; 1 where it lists none.
+
+    Raises:
+        UserError: As `Cluster.from_tf_config`.
+    """
+    text = os.environ.get("TF_CONFIG", "")
+    return len(Cluster.from_tf_config(text).tasks) if text else 1
+
+
 def _wrong(expected: str, received: str) -> UserError:
     return UserError(
         f"Expected in TF_CONFIG {expected}, received {received}; it looks "

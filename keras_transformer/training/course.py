@@ -20,11 +20,16 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import averaging, history, layout, lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training import devices, workers
+from keras_transformer.training import workers
 from keras_transformer.training.building import local_copy, restore_model
+from keras_transformer.training.cluster import count_workers
 from keras_transformer.training.finishing import finish
 from keras_transformer.training.fitting import fit, fit_beside_chief
-from keras_transformer.training.planning import choose_lengths, plan_batches
+from keras_transformer.training.planning import (
+    choose_lengths,
+    compiles,
+    plan_batches,
+)
 from keras_transformer.training.preparation import (
     CHANGEABLE,
     check_beginning,
@@ -62,7 +67,7 @@ def train(
         UserError: If the request makes no sense with what is there.
         JobError: If the training cannot go on.
     """
-    if isinstance(tokenizer, Tokenizer) and os.environ.get("TF_CONFIG"):
+    if isinstance(tokenizer, Tokenizer) and count_workers() > 1:
         raise UserError(
             "Expected the path of a vocabulary where there are several "
             "workers, which must meet before TensorFlow computes anything; "
@@ -92,7 +97,7 @@ def _train(
     strategy: tf.distribute.Strategy,
 ) -> signal.Signals | None:
     """Train on this machine, or as the chief of several."""
-    run = choose_lengths(run, run_dir, devices.compiles(session.xla))
+    run = choose_lengths(run, run_dir, compiles(session.xla))
     if _is_slim(run, run_dir):
         return None
     run, tokenizer, plan, batches, sample = _prepare(
@@ -211,7 +216,7 @@ def _train_beside_chief(
     """Train as another worker than the chief, which alone writes."""
     workers.meet(strategy)  # The chief has prepared the run directory.
     workers.wait_for_file(run_dir / layout.CONFIG_FILE)
-    run = choose_lengths(run, run_dir, devices.compiles(session.xla))
+    run = choose_lengths(run, run_dir, compiles(session.xla))
     run = run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)
     records = batching.TokenisedCorpus.load(
         run_dir / layout.RECORDS / run.train_split

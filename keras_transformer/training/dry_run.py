@@ -16,17 +16,21 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import config
+from keras_transformer import config, devices
 from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs.layout import CONFIG_FILE
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training import devices, estimates, workers
+from keras_transformer.training import estimates, workers
 from keras_transformer.training.building import build_model
 from keras_transformer.training.cost_report import Costs, Measured, report
-from keras_transformer.training.planning import choose_lengths, plan_batches
+from keras_transformer.training.planning import (
+    choose_lengths,
+    compiles,
+    plan_batches,
+)
 from keras_transformer.training.preparation import (
     check_beginning,
     prepare_tokenizer,
@@ -67,7 +71,7 @@ def print_costs(
     check_beginning(run, run_dir, corpus)
     devices.log_devices()
     strategy = workers.make_strategy(session.strategy)
-    xla = devices.compiles(session.xla)
+    xla = compiles(session.xla)
     run = choose_lengths(run, run_dir, xla)
     run, given = take_vocabulary(run, tokenizer)
     corpus = head(corpus)

@@ -102,7 +102,7 @@ def _compare(
         averages=averages,
         checkpoints=tuple(names if better == AVERAGE else names[-1:]),
         validation=figures,
-        checksum=files.checksum(path),
+        weights=files.checksum(path),
     )
     result.save(run_dir)
     logger.info("Wrote %s, the %s.", path, result.sentence())

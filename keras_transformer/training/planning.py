@@ -3,6 +3,8 @@
 import dataclasses
 import pathlib
 
+import tensorflow as tf
+
 from keras_transformer.config import TrainingConfig
 from keras_transformer.data.batch_plan import (
     LENGTH_GROWTH,
@@ -12,6 +14,15 @@ from keras_transformer.data.batch_plan import (
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.runs.layout import CONFIG_FILE
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training.session import XLA
+
+
+def compiles(xla: str) -> bool:
+    """Whether XLA compiles the gradient, for a choice among `session.XLA`."""
+    chosen = XLA[xla]
+    if chosen == "auto":
+        return bool(tf.config.list_logical_devices("GPU"))
+    return bool(chosen)
 
 
 def choose_lengths(

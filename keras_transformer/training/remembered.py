@@ -5,14 +5,12 @@ Nothing here is needed: without it, or with another text, all is read again.
 
 import json
 import pathlib
-import zlib
 
 from keras_transformer import files
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import layout
-
-REMEMBERED_FILE = "remembered.json"
+from keras_transformer.runs.vocabulary import checksum_of
 
 
 class Remembered:
@@ -23,7 +21,7 @@ class Remembered:
     """
 
     def __init__(self, run_dir: pathlib.Path) -> None:
-        self.path = run_dir / layout.RECORDS / REMEMBERED_FILE
+        self.path = run_dir / layout.RECORDS / layout.REMEMBERED_FILE
         try:
             self.notes = dict(json.loads(self.path.read_text()))
         except (OSError, ValueError, TypeError):
@@ -51,7 +49,7 @@ class Remembered:
         self, tokenizer: Tokenizer, size: int, fingerprint: str
     ) -> bool:
         """Whether a vocabulary is what `note_vocabulary` was told of."""
-        expected = [size, fingerprint, zlib.crc32(tokenizer.model)]
+        expected = [size, fingerprint, checksum_of(tokenizer)]
         return self.notes.get("vocabulary") == expected
 
     def note_vocabulary(
@@ -64,7 +62,7 @@ class Remembered:
             size: The size asked for.
             fingerprint: Of the text.
         """
-        checksum = zlib.crc32(tokenizer.model)
+        checksum = checksum_of(tokenizer)
         self.notes["vocabulary"] = [size, fingerprint, checksum]
 
     def save(self) -> None:

@@ -109,7 +109,7 @@ def evaluate(
     max_source_length: int = MAX_SOURCE_LENGTH,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
-    """Translate every source, however long or empty, and score the result.
+    """Translate every source, leaving none out, and score the result.
 
     Args:
         translator: The translator.

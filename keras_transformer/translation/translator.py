@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer import devices
 from keras_transformer.config import UserError
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
@@ -92,6 +93,7 @@ class Translator:
             UserError: If `run_dir` is no run directory with a checkpoint, or
                 its vocabulary is not that of its model.
         """
+        devices.let_memory_grow()  # A training may run beside.
         model = averaging.load_model(run_dir, average)
         tokenizer = load_vocabulary(run_dir)
         try:

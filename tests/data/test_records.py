@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 import shutil
 import zlib
 
@@ -224,7 +225,9 @@ def test_progress_counts_the_pairs_read(tmp_path, monkeypatch):
 
 def test_the_header_can_be_read_by_eye(tmp_path):
     build([("5", "7"), ("", "")], tmp_path / "r", max_length=5, fingerprint="a")
-    assert json.loads((tmp_path / "r" / "records.json").read_text()) == {
+    header = json.loads((tmp_path / "r" / "records.json").read_text())
+    assert len(header.pop("checksum")) == 8
+    assert header == {
         "fingerprint": "a",
         "max_length": 5,
         "dtype": "uint16",
@@ -260,7 +263,12 @@ def test_records_that_lost_a_piece_are_made_again(tmp_path):
 
 def test_records_with_a_flipped_bit_are_made_again(tmp_path):
     build([("5 6", "7")], tmp_path / "r", max_length=5)
-    for name in ("source.ids", "source.lengths", "target.ids"):
+    for name in (
+        "source.ids",
+        "source.lengths",
+        "target.ids",
+        "target.lengths",
+    ):
         path = tmp_path / "r" / name
         whole = path.read_bytes()
         path.write_bytes(bytes([whole[0] ^ 4]) + whole[1:])
@@ -268,10 +276,28 @@ def test_records_with_a_flipped_bit_are_made_again(tmp_path):
         assert path.read_bytes() == whole
 
 
+def test_no_flipped_bit_of_the_header_is_believed(tmp_path):
+    build([("5 6", "7"), ("", "7")], tmp_path / "r", max_length=5)
+    path = tmp_path / "r" / "records.json"
+    whole = path.read_bytes()
+    refused = 0
+    for bit in random.Random(0).sample(range(8 * len(whole)), 300):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        try:
+            records = TokenisedCorpus.load(tmp_path / "r")
+        except config.UserError:
+            refused += 1
+        else:  # A space, perhaps.
+            assert (len(records), records.dropped, records.empty) == (1, 0, 1)
+    assert refused > 150
+
+
 def test_records_of_before_there_were_checksums_are_reused(tmp_path):
     build([("5 6", "7")], tmp_path / "r", max_length=5)
     path = tmp_path / "r" / "records.json"
     header = json.loads(path.read_text())
-    del header["checksums"]
+    del header["checksums"], header["checksum"]
     path.write_text(json.dumps(header))
     assert len(build([], tmp_path / "r", max_length=5)) == 1

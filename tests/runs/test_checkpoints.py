@@ -1,4 +1,5 @@
 import logging
+import random
 import shutil
 
 import h5py
@@ -146,6 +147,25 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     np.testing.assert_array_equal(
         model.get_weights()[0], make_model(seed=2).get_weights()[0]
     )
+
+
+def test_no_flipped_bit_of_a_state_is_believed(run_dir):
+    path = run_dir / "checkpoints" / "step-000000003" / "state.json"
+    whole = path.read_bytes()
+    ((_, expected),) = checkpoints.newest_undamaged(run_dir, 1)
+    assert expected["step"] == 3
+    passed_over = 0
+    for bit in random.Random(0).sample(range(8 * len(whole)), 300):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        ((found, state),) = checkpoints.newest_undamaged(run_dir, 1)
+        if found == path.parent:  # A space, perhaps.
+            assert {name: state[name] for name in expected} == expected, bit
+        else:
+            passed_over += 1
+            assert state["step"] == 2
+    assert passed_over > 150
 
 
 def test_a_truncated_checkpoint_is_damaged_too(run_dir):

@@ -64,7 +64,7 @@ def run_dir(small_run, tmp_path):
         averages="last checkpoint",
         checkpoints=("step-000000007",),
         validation={"average": figures, "last": figures},
-        checksum=files.checksum(path),
+        weights=files.checksum(path),
     ).save(run_dir)
     return run_dir
 

@@ -82,6 +82,37 @@ def test_what_was_written_stays_and_an_empty_new_directory_goes(tmp_path):
     assert os.listdir(tmp_path / "c") == ["config.json"]
 
 
+@pytest.mark.parametrize("inside", ["", "run"])
+def test_a_link_to_nothing_is_an_error(tmp_path, inside):
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(OSError), lock.only_writer(link / inside):
+        pass
+    assert os.listdir(tmp_path) == ["link"]
+
+
+def test_the_file_of_somebody_else_is_locked_too(tmp_path, monkeypatch):
+    """Of another user, who may train in the same directory."""
+    real = os.open
+
+    def refused(path, flags, *mode):
+        if flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return real(path, flags, *mode)
+
+    with lock.only_writer(tmp_path):
+        monkeypatch.setattr(lock.os, "open", refused)
+        with pytest.raises(UserError, match="is being trained by process"):
+            with lock.only_writer(tmp_path):
+                pass
+    (tmp_path / "training.lock").write_text("")  # Left by a killed process.
+    with lock.only_writer(tmp_path):
+        monkeypatch.undo()
+        with pytest.raises(UserError, match="is being trained by another"):
+            with lock.only_writer(tmp_path):
+                pass
+
+
 @pytest.mark.parametrize(
     ("number", "is_told"), [(errno.ENOLCK, True), (errno.EIO, None)]
 )

@@ -88,5 +88,7 @@ def test_a_resumed_run_has_the_batches_it_began_with(
 
 
 def test_a_growth_of_one_is_refused():
-    with pytest.raises(UserError, match="--length-growth above 1, received 1"):
+    with pytest.raises(
+        UserError, match=r"--length-growth in \(1, 2\], received 1"
+    ):
         RunConfig.from_preset("tiny", corpus="demo", length_growth=1.0)

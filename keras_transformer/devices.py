@@ -5,10 +5,7 @@ import logging
 import os
 import pathlib
 import shutil
-
-import tensorflow as tf
-
-from keras_transformer.training.session import XLA
+from typing import Any
 
 logger = logging.getLogger("keras_transformer")
 
@@ -27,22 +24,18 @@ def let_memory_grow() -> None:
     So that an evaluation fits in beside a training. Without effect where they
     are in use already.
     """
+    import tensorflow as tf
+
     for gpu in tf.config.list_physical_devices("GPU"):
         # In use, or divided into logical devices.
         with contextlib.suppress(RuntimeError, ValueError):
             tf.config.experimental.set_memory_growth(gpu, True)
 
 
-def compiles(xla: str) -> bool:
-    """Whether XLA compiles the gradient, for a choice among `session.XLA`."""
-    chosen = XLA[xla]
-    if chosen == "auto":
-        return bool(tf.config.list_logical_devices("GPU"))
-    return bool(chosen)
-
-
 def log_devices() -> None:
     """Say what there is to compute on, and warn of a card that lies idle."""
+    import tensorflow as tf
+
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         logger.info("GPUs: %s.", ", ".join(map(_describe, gpus)))
@@ -64,8 +57,10 @@ def has_nvidia_driver() -> bool:
     return any(path.exists() for path in DRIVER) or bool(shutil.which(PROGRAM))
 
 
-def _describe(gpu: tf.config.PhysicalDevice) -> str:
+def _describe(gpu: Any) -> str:
     """Such as "NVIDIA H200 (compute capability 9.0)"."""
+    import tensorflow as tf
+
     details = tf.config.experimental.get_device_details(gpu)
     name = details.get("device_name", gpu.name)
     if "compute_capability" not in details:
