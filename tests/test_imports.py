@@ -64,7 +64,7 @@ TENSORFLOW = {
     "commands",
 }
 # Where it may be imported by a function: the model's `fit` has to sum over the
-# replicas of a TensorFlow strategy, and only there.
+# replicas of a TensorFlow strategy, and only there; devices are TensorFlow's.
 TENSORFLOW_IN_FUNCTIONS = {"devices", "replicas"}
 
 
