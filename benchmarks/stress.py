@@ -1,8 +1,8 @@
 """Kill, damage and starve toy trainings, and see what becomes of them.
 
     PYTHONPATH=.:tests python benchmarks/stress.py kills --count 100
-    PYTHONPATH=.:tests python benchmarks/stress.py damage --count 3
-    PYTHONPATH=.:tests python benchmarks/stress.py full_disk --count 60
+    PYTHONPATH=.:tests python benchmarks/stress.py damage --count 1
+    PYTHONPATH=.:tests python benchmarks/stress.py full_disk --count 14
 
 `full_disk` mounts a tmpfs of its own for every size, which takes root's rights
 on Linux. Every line says what was done and what became of it; the exit code is

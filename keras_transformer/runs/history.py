@@ -2,12 +2,14 @@
 
 import csv
 import io
+import logging
 import os
 import pathlib
 
 import tensorflow as tf
 
 from keras_transformer import files
+from keras_transformer.config import UserError
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.layout import HISTORY_FILE, LOGS
 
@@ -24,6 +26,9 @@ HISTORY_FIELDS = (
     "validation_accuracy",
     "validation_bleu",
 )
+
+
+logger = logging.getLogger("keras_transformer")
 
 
 class History:
@@ -72,14 +77,32 @@ def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:
 
     Returns:
         Oldest first; an empty list where there is no history. A last row
-        that was cut short, as a full disk may leave it, is passed over.
+        that was cut short, as a full disk may leave it, is passed over, and
+        so is a damaged one, with a word on the log.
+
+    Raises:
+        UserError: If its first line does not name the columns.
     """
     path = pathlib.Path(run_dir) / LOGS / HISTORY_FILE
     if not path.exists():
         return []
-    with open(path, newline="", encoding="utf-8") as file:
+    with open(path, newline="", encoding="utf-8", errors="replace") as file:
         whole, _, _ = file.read().rpartition("\n")
-    return [
-        {name: float(value) for name, value in row.items() if value}
-        for row in csv.DictReader(io.StringIO(whole, newline=""))
-    ]
+    table = csv.DictReader(io.StringIO(whole, newline=""))
+    if whole and not set(table.fieldnames or ()) <= set(HISTORY_FIELDS):
+        raise UserError(
+            f"{path} has columns that no version of this package writes; "
+            "restore or remove the file."
+        )
+    rows = []
+    for row in table:
+        try:
+            values = {
+                name: float(value) for name, value in row.items() if value
+            }
+            values["step"], values["minutes"]
+        except (ValueError, TypeError, KeyError):
+            logger.warning("Passing over a damaged row of %s.", path)
+            continue
+        rows.append(values)
+    return rows

@@ -13,7 +13,7 @@ from run_config import make_run
 
 from keras_transformer import files
 from keras_transformer.config import ModelConfig, UserError
-from keras_transformer.runs import averaging
+from keras_transformer.runs import averaging, history
 from keras_transformer.runs.result import Result
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import checksum_of, load_vocabulary
@@ -89,6 +89,23 @@ def test_a_vocabulary_that_is_gone_is_told(run_dir):
     (run_dir / "tokenizer.model").unlink()
     with pytest.raises(UserError, match="found no such file"):
         load_vocabulary(run_dir)
+
+
+def test_no_flipped_bit_of_the_history_ends_in_a_trace(tmp_path):
+    (tmp_path / "logs").mkdir()
+    path = tmp_path / "logs" / "history.csv"
+    whole = b"step,minutes,loss\n7,0.5,3.25\n11,0.75,2.5\n13,1,1.5\n"
+    for bit in range(8 * len(whole)):
+        path.write_bytes(whole)
+        flip(path, bit)
+        try:
+            rows = history.read_history(tmp_path)
+        except UserError as error:
+            assert "restore or remove the file" in str(error)
+            continue
+        assert all({"step", "minutes"} <= row.keys() for row in rows)
+        if bit >= 8 * len(b"step,minutes,loss\n"):
+            assert rows  # But for one, or two where a line end has gone.
 
 
 def flip_one(path):
