@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from keras_transformer import config
+
 NONE = -float("inf")  # The score of a place that holds no hypothesis.
 # Of a row of logits, in the first stage of `top_k`: for V = 32,000 and k = 11
 # the two stages together are shortest near the square root of V / k.
@@ -27,20 +29,29 @@ class Rules(NamedTuple):
     Of a draw `beam_size` and `n_best` are the number of draws.
     """
 
-    beam_size: int
-    length_penalty: float
-    n_best: int
-    min_length: int
-    banned_ids: tuple[int, ...]
-    no_repeat_ngram: int
-    bos_id: int
-    eos_id: int
-    pad_id: int
+    beam_size: int = 4
+    length_penalty: float = 0.6
+    n_best: int = 1
+    min_length: int = 0
+    banned_ids: tuple[int, ...] = ()
+    no_repeat_ngram: int = 0
+    bos_id: int = config.BOS_ID
+    eos_id: int = config.EOS_ID
+    pad_id: int = config.PAD_ID
 
     @property
     def never(self) -> list[int]:
         """Tokens that are not written in any place."""
         return sorted({self.pad_id, self.bos_id, *self.banned_ids})
+
+    @property
+    def num_candidates(self) -> int:
+        """Continuations that a step weighs, over all beams of a sentence.
+
+        2W: W of them may all end there. A single beam has one, so that it
+        follows the best token and nothing else.
+        """
+        return 2 * self.beam_size if self.beam_size > 1 else 1
 
 
 def continuations(
@@ -66,9 +77,7 @@ def continuations(
         Log-probabilities float32, parent beams int64 and tokens int64, each
         `(B, C)`, best first; -inf where there are fewer.
     """
-    # 2W candidates: W of them may all end here. A single beam has one, so
-    # that it follows the best token and nothing else.
-    count = 2 * rules.beam_size if rules.beam_size > 1 else 1
+    count = rules.num_candidates
     logits = tf.cast(logits, tf.float32)  # (B, W, V)
     never = rules.never
     spare = [*never, rules.eos_id]

@@ -15,11 +15,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_transformer import config
-from keras_transformer.decoding.beam_search import (
-    BeamResult,
-    Step,
-    length_normaliser,
-)
+from keras_transformer.decoding.beam_search import BeamResult
+from keras_transformer.decoding.beams import length_normaliser
 from keras_transformer.decoding.continuations import (
     NONE,
     Rules,
@@ -30,6 +27,7 @@ from keras_transformer.decoding.continuations import (
     without_repeats,
 )
 from keras_transformer.decoding.options import Sampling
+from keras_transformer.decoding.search_loop import Step
 
 
 class _Drawing(NamedTuple):

@@ -13,11 +13,8 @@ import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, PAD_ID, UNK_ID
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.decoding.beam_search import (
-    BeamResult,
-    beam_search,
-    length_normaliser,
-)
+from keras_transformer.decoding.beam_search import BeamResult, beam_search
+from keras_transformer.decoding.beams import length_normaliser
 from keras_transformer.decoding.cached_steps import CachedSteps
 from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.decoding.sampling import sample

@@ -14,12 +14,13 @@ from simple_search import (
     plain_beam_search,
 )
 
-from keras_transformer.decoding.beam_search import Shared, beam_search
+from keras_transformer.decoding.beam_search import beam_search
 from keras_transformer.decoding.cached_steps import (
     CachedSteps,
     extended,
     writer,
 )
+from keras_transformer.decoding.search_loop import Shared
 from keras_transformer.model import Transformer
 
 VOCAB = 23

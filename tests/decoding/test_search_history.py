@@ -1,0 +1,164 @@
+"""What the search says that it did, against a search by definition."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from simple_search import EOS, followers, log_softmax
+
+from keras_transformer.decoding.beam_search import (
+    beam_search,
+    beam_search_with_history,
+)
+from keras_transformer.decoding.cached_steps import CachedSteps
+
+VOCAB, POSITIONS = 17, 31
+
+
+class Markov:
+    """The next token hangs on the latest one and on the position."""
+
+    def __init__(self, seed, batch):
+        draw = np.random.default_rng(seed)
+        shape = (batch, POSITIONS, VOCAB, VOCAB)
+        self.table = draw.normal(0, 2, shape).astype("float32")
+        # Ends are likely in some sentences and rare in others.
+        self.table[..., EOS] += np.linspace(-2, 4, batch)[:, None, None]
+
+    def step(self, ids, position, state):
+        table = self.table[:, int(position)]
+        return tf.gather(table, ids, batch_dims=1), state
+
+    def log_probs(self, sentence, prefix):
+        latest = prefix[-1] if prefix else 2
+        return log_softmax(self.table[sentence, len(prefix), latest])
+
+
+def steps_by_definition(model, sentence, limit, beam_size):
+    """Of every step the candidates, best first, and those that live on."""
+    live = [((), 0.0)]
+    count = 2 * beam_size if beam_size > 1 else 1
+    for length in range(1, limit + 1):
+        candidates = [
+            ((*prefix, token), log_prob + more)
+            for prefix, log_prob in live
+            for token, more in followers(
+                model.log_probs(sentence, prefix), prefix
+            )
+        ]
+        candidates = sorted(candidates, key=lambda item: -item[1])[:count]
+        live = [
+            item for item in candidates if item[0][-1] != EOS and length < limit
+        ][:beam_size]
+        yield candidates, live
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 3, 5])
+def test_every_step_weighs_and_keeps_what_the_definition_says(beam_size):
+    batch = 11
+    limits = [1 + sentence % 7 for sentence in range(batch)]
+    model = Markov(beam_size, batch)
+
+    _, history = beam_search_with_history(
+        model.step,
+        (),
+        max_lengths=tf.constant(limits),
+        beam_size=beam_size,
+    )
+
+    log_probs, parents, tokens, ended, survivors = (
+        np.asarray(part) for part in history
+    )
+    stopped_early = 0
+    for sentence, limit in enumerate(limits):
+        prefixes = [()]
+        steps = steps_by_definition(model, sentence, limit, beam_size)
+        for t, (candidates, live) in enumerate(steps):
+            if t == log_probs.shape[1] or np.isinf(log_probs[sentence, t, 0]):
+                stopped_early += bool(candidates)
+                break
+            row = (sentence, t)
+            count = len(candidates)
+            found = [
+                (*prefixes[parent], int(token))
+                for parent, token in zip(
+                    parents[row][:count], tokens[row][:count], strict=True
+                )
+            ]
+            assert found == [ids for ids, _ in candidates]
+            np.testing.assert_allclose(
+                log_probs[row][:count],
+                [log_prob for _, log_prob in candidates],
+                rtol=1e-5,
+                atol=1e-5,
+            )
+            assert np.all(np.isinf(log_probs[row][count:]))
+            assert ended[row][:count].tolist() == [
+                ids[-1] == EOS or t + 1 == limit for ids in found
+            ]
+            prefixes = [found[k] for k in survivors[row] if k >= 0]
+            assert prefixes == [ids for ids, _ in live]
+    # Or the test would not see what a stop leaves. One beam has but its end.
+    assert stopped_early or beam_size == 1
+
+
+def in_graph(function, model, beam_size):
+    """Either search in a graph, in blocks and with shared caches."""
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([None], tf.int32),
+        ]
+    )
+    def search(source, limits):
+        steps = CachedSteps(model, source, beam_size)
+        return function(
+            steps.step,
+            steps.state,
+            shared=steps.shared,
+            max_lengths=limits,
+            beam_size=beam_size,
+            n_best=beam_size,
+            min_length=5,
+        )
+
+    return search
+
+
+def test_the_result_is_the_same_bit_for_bit_and_outlives_the_blocks(
+    small_model,
+):
+    source = np.array(
+        [[5, 7, 9, 11, 3], [6, 3, 0, 0, 0], [8, 22, 4, 3, 0]], "int32"
+    )
+    limits = np.array([13, 2, 37], "int32")  # More than two blocks of 16.
+    beam_size = 3
+    model = small_model
+
+    plain = in_graph(beam_search, model, beam_size)(source, limits)
+    result, history = in_graph(beam_search_with_history, model, beam_size)(
+        source, limits
+    )
+
+    for one, other in zip(plain, result, strict=True):
+        np.testing.assert_array_equal(one, other)
+    weighed = np.isfinite(history.log_probs)[:, :, 0].sum(axis=1)
+    lengths = np.asarray(result.lengths)
+    assert np.all(weighed >= lengths.max(axis=1))
+    assert weighed[1] == 2
+    # The best hypothesis, read backwards from where its score was weighed.
+    for sentence in range(3):
+        t = int(lengths[sentence, 0]) - 1
+        normaliser = ((5 + t + 1) / 6) ** 0.6
+        scores = np.asarray(history.log_probs)[sentence, t] / normaliser
+        ended = np.asarray(history.ended)[sentence, t]
+        best = np.asarray(result.scores)[sentence, 0]
+        (k,) = np.flatnonzero(ended & np.isclose(scores, best, rtol=1e-6))
+        ids = []
+        while t >= 0:
+            ids.append(int(history.tokens[sentence, t, k]))
+            parent = int(history.parents[sentence, t, k])
+            t -= 1
+            k = int(history.survivors[sentence, t, parent]) if t >= 0 else 0
+        expected = np.asarray(result.ids)[sentence, 0]
+        assert ids[::-1] == expected[expected != 0].tolist()
