@@ -249,13 +249,38 @@ class Transformer(ReplicatedModel):
         memory, encoder = self.encoder.call_with_weights(
             self._embed_source(source), source_mask
         )
-        _, decoder, cross = self.decoder.call_with_weights(
+        _, decoder, cross = self._decoded_with_weights(
+            target_in, memory, source_mask
+        )
+        return {"encoder": encoder, "decoder": decoder, "cross": cross}
+
+    def decode_with_weights(
+        self, target_in: Tensor, memory: Tensor, source_mask: Tensor
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """As `decode`, and the attention weights of every layer and head.
+
+        Args:
+            target_in: Integer tensor `(B, T)`, begin token first.
+            memory: Float tensor `(B, S, D)`.
+            source_mask: Boolean tensor `(B, 1, 1, S)`.
+
+        Returns:
+            Logits float32 `(B, T, V)`, and a tensor for each layer of its
+            self-attention `(B, H, T, T)` and its cross-attention
+            `(B, H, T, S)`.
+        """
+        x, decoder, cross = self._decoded_with_weights(
+            target_in, memory, source_mask
+        )
+        return self.embedding.logits(x), decoder, cross
+
+    def _decoded_with_weights(self, target_in, memory, source_mask):
+        return self.decoder.call_with_weights(
             self._embed_target(target_in),
             memory,
             masks.target_mask(target_in),
             source_mask,
         )
-        return {"encoder": encoder, "decoder": decoder, "cross": cross}
 
     def cross_attention(
         self, source: Tensor, target_in: Tensor

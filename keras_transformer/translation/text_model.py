@@ -7,17 +7,22 @@ Axes: B batch, S source length, T target length, P prefix length, N hypotheses.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, PAD_ID, UNK_ID
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.decoding.beam_search import BeamResult, beam_search
+from keras_transformer.decoding.beam_search import (
+    BeamResult,
+    beam_search,
+    beam_search_with_history,
+)
 from keras_transformer.decoding.beams import length_normaliser
 from keras_transformer.decoding.cached_steps import CachedSteps
 from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.decoding.sampling import sample
+from keras_transformer.decoding.search_history import SearchHistory
 from keras_transformer.model import Transformer
 from keras_transformer.translation.alignment import mean_attention
 from keras_transformer.translation.text_batches import cut, token_counts
@@ -130,22 +135,7 @@ class TextModel:
         Returns:
             The hypotheses of each row.
         """
-        lengths = token_counts(source)
-        limits = (
-            lengths + EXTRA_TOKENS
-            if options.max_length is None
-            else tf.fill(tf.shape(lengths), options.max_length)
-        )
-        rules = dict(
-            # A blank source, EOS alone, has the empty translation.
-            max_lengths=tf.where(lengths > 1, limits, 0),
-            length_penalty=options.length_penalty,
-            n_best=options.n_best,
-            min_length=options.min_length,
-            banned_ids=(UNK_ID,) if options.no_unknown else (),
-            no_repeat_ngram=options.no_repeat_ngram,
-            prefix=prefix,
-        )
+        rules = self._rules(source, options, prefix)
         if options.sampling:
             steps = CachedSteps(self.model, source, options.n_best)
             return sample(
@@ -162,6 +152,46 @@ class TextModel:
             shared=steps.shared,
             beam_size=options.beam_size,
             **rules,
+        )
+
+    def search_ids_with_history(
+        self,
+        source: tf.Tensor,
+        options: SearchOptions,
+        prefix: tf.Tensor | None = None,
+    ) -> tuple[BeamResult, SearchHistory]:
+        """As `search_ids`, without sampling, and what the search weighed."""
+        steps = CachedSteps(self.model, source, options.beam_size)
+        return beam_search_with_history(
+            steps.step,
+            steps.state,
+            shared=steps.shared,
+            beam_size=options.beam_size,
+            **self._rules(source, options, prefix),
+        )
+
+    def _rules(
+        self,
+        source: tf.Tensor,
+        options: SearchOptions,
+        prefix: tf.Tensor | None,
+    ) -> dict[str, Any]:
+        """What a search and a draw are told of the translations to write."""
+        lengths = token_counts(source)
+        limits = (
+            lengths + EXTRA_TOKENS
+            if options.max_length is None
+            else tf.fill(tf.shape(lengths), options.max_length)
+        )
+        return dict(
+            # A blank source, EOS alone, has the empty translation.
+            max_lengths=tf.where(lengths > 1, limits, 0),
+            length_penalty=options.length_penalty,
+            n_best=options.n_best,
+            min_length=options.min_length,
+            banned_ids=(UNK_ID,) if options.no_unknown else (),
+            no_repeat_ngram=options.no_repeat_ngram,
+            prefix=prefix,
         )
 
     def prefix_ids(

@@ -19,6 +19,7 @@ from keras_transformer.runs import averaging
 from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.translation.alignment import Attention
+from keras_transformer.translation.explaining import Explainer
 from keras_transformer.translation.given_pairs import GivenPairs
 from keras_transformer.translation.text_batches import (
     as_bytes,
@@ -29,6 +30,7 @@ from keras_transformer.translation.text_batches import (
     numbered,
 )
 from keras_transformer.translation.text_model import EXTRA_TOKENS, TextModel
+from keras_transformer.viewing.explanation import Explanation
 
 logger = logging.getLogger("keras_transformer")
 
@@ -63,6 +65,7 @@ class Translator:
     def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
         self.text_model = TextModel(model, tokenizer)
         self._pairs = GivenPairs(self.text_model)
+        self._explainer = Explainer(self.text_model)
         # One graph for each set of options, for batches of any shape. Ids
         # only: a graph that holds the tokenizer would be of no use any more
         # once `tf.random.set_seed` has unloaded its vocabulary.
@@ -245,6 +248,41 @@ class Translator:
             if progress:
                 progress(done, len(texts))
         return found, truncated.numpy()
+
+    def explain(
+        self,
+        text: str,
+        *,
+        n_best: int | None = None,
+        prefix: str | None = None,
+        **options: Any,
+    ) -> Explanation:
+        """Translate a text, and show what it looked at and how it was found.
+
+        The translations are those of `translate`, bit for bit.
+
+        Args:
+            text: A source text.
+            n_best: Hypotheses returned; not given, as many as beams.
+            prefix: How the translation begins.
+            **options: The other fields of `SearchOptions`, such as
+                `beam_size=4`, but `sampling`.
+
+        Returns:
+            What a notebook shows, `save_html` writes and NumPy reads.
+
+        Raises:
+            ValueError: If `text` is no `str`, or an option is out of range.
+        """
+        if n_best is None:
+            n_best = options.get("beam_size", SearchOptions.beam_size)
+        search = SearchOptions(n_best=n_best, **options)
+        explanation, was_cut = self._explainer.explain(text, search, prefix)
+        if was_cut:
+            logger.warning(
+                "Cut the text after %d tokens.", search.max_source_length
+            )
+        return explanation
 
     def score(
         self,

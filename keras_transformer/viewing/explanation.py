@@ -20,9 +20,8 @@ class Fate(str, enum.Enum):
     """What became of a node.
 
     Attributes:
-        FOLLOWED: It lived on: it has a row, and children or nothing better to
-            come after it.
-        PRUNED: Its step had `beam_size` better ones that live on.
+        FOLLOWED: It lived on, and the search weighed what may come next.
+        PRUNED: Of those that did not end, `beam_size` were better.
         RETURNED: It ended and is one of the hypotheses returned.
         DISPLACED: It ended, and better ones took its place in the result.
         GIVEN_UP: Still live when no descendant could change the result.

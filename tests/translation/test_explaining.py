@@ -1,0 +1,170 @@
+"""A translation explained: its search, its attention, and nothing changed."""
+
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.config import BOS_ID, EOS_ID
+from keras_transformer.decoding.options import Sampling
+from keras_transformer.translation.translator import Hypothesis, Translator
+from keras_transformer.viewing.explanation import Fate
+
+TEXT = "the dog runs across die Wiese"
+OPTIONS = dict(beam_size=3, length_penalty=0.9, max_length=17)
+
+
+@pytest.fixture(scope="module")
+def translator(small_run):
+    translator = Translator.from_run(small_run)
+    # Else no sentence of this random model would end before its limit.
+    table = translator.model.embedding.table
+    factor = np.ones([translator.model.vocab_size, 1])
+    factor[EOS_ID] = 1.6
+    table.assign(factor * table)
+    return translator
+
+
+@pytest.fixture(scope="module")
+def explained(translator):
+    return translator.explain(TEXT, **OPTIONS)
+
+
+def ids_of(translator, pieces):
+    names = translator.tokenizer.pieces(range(translator.model.vocab_size))
+    return [names.index(piece) for piece in pieces]
+
+
+def test_the_translations_and_scores_are_those_of_translate(translator):
+    for beams in (1, 3):
+        options = {**OPTIONS, "beam_size": beams}
+        (expected,) = translator.translate([TEXT], n_best=beams, **options)
+
+        found = translator.explain(TEXT, **options)
+
+        assert found.translations == [text for text, _ in expected]
+        scores = [found.nodes[leaf].score for leaf in found.leaves]
+        np.testing.assert_allclose(
+            scores, [score for _, score in expected], rtol=1e-6
+        )
+
+
+def test_every_node_follows_its_parent_and_costs_what_the_model_says(
+    explained, translator
+):
+    assert len({node.fate for node in explained.nodes}) >= 4
+    (source,) = translator.tokenizer.tokenize([TEXT]).to_list()
+    for number, node in enumerate(explained.nodes):
+        path = explained.path(number)
+        assert path[-1] == number and len(path) == node.step + 1
+        assert [explained.nodes[k].step for k in path] == list(range(len(path)))
+        ids = ids_of(translator, [explained.nodes[k].piece for k in path])
+        target_in = np.array([[BOS_ID, *ids[:-1]]])
+        logits = translator.model((np.array([source]), target_in))
+        log_probs = np.asarray(tf.nn.log_softmax(logits))[0]
+        total = log_probs[range(len(ids)), ids].sum()
+        np.testing.assert_allclose(node.log_prob, total, rtol=1e-4)
+        np.testing.assert_allclose(
+            node.score, total / ((5 + len(ids)) / 6) ** 0.9, rtol=1e-4
+        )
+
+
+def test_each_fate_is_what_became_of_the_node(explained):
+    nodes = explained.nodes
+    parents = {node.parent for node in nodes}
+    last = max(node.step for node in nodes)
+    for number, node in enumerate(nodes):
+        of_step = [other for other in nodes if other.step == node.step]
+        on = {Fate.FOLLOWED, Fate.GIVEN_UP}
+        if number in parents:
+            assert node.fate is Fate.FOLLOWED
+        if node.fate is Fate.PRUNED:
+            better = [other for other in of_step if other.fate in on]
+            assert len(better) == 3
+            assert all(other.log_prob >= node.log_prob for other in better)
+        if node.fate is Fate.GIVEN_UP:
+            assert node.step == last
+        assert (node.fate is Fate.RETURNED) == (node.rank >= 0)
+        ended = node.fate in {Fate.RETURNED, Fate.DISPLACED}
+        assert ended == bool(node.ends_with)
+        assert (node.piece == "</s>") == (node.ends_with == "end token")
+        if node.fate is Fate.DISPLACED:
+            worst = nodes[explained.leaves[-1]]
+            assert node.score <= worst.score
+    for rank, leaf in enumerate(explained.leaves):
+        assert nodes[leaf].rank == rank
+
+
+def test_row_t_is_the_step_that_wrote_piece_t(explained, translator):
+    for number in range(len(explained.nodes)):
+        path = explained.path(number)
+        ids = ids_of(translator, [explained.nodes[k].piece for k in path])
+        (source,) = translator.tokenizer.tokenize([TEXT]).to_list()
+        # The decoder reads the start token and all but the last piece.
+        expected = translator.model.attention_weights(
+            np.array([source]), np.array([[BOS_ID, *ids[:-1]]])
+        )
+
+        found = explained.attention_of(number)
+
+        for name in ("encoder", "decoder", "cross"):
+            np.testing.assert_allclose(
+                getattr(found, name),
+                np.stack(expected[name])[:, 0],
+                rtol=1e-4,
+                atol=1e-6,
+            )
+        assert found.target_in == ["<s>", *found.target_pieces[:-1]]
+    assert len(found.source_pieces) == len(source)
+
+
+def test_the_greedy_choice_is_the_likeliest_alternative_of_its_row(translator):
+    found = translator.explain(TEXT, beam_size=1, max_length=13)
+    assert found.nodes
+    for node in found.nodes:
+        best = found.alternatives[node.row][0]
+        # Where padding and the start token, never written, are not the best.
+        assert best.piece == node.piece
+        before = found.nodes[node.parent].log_prob if node.parent >= 0 else 0
+        np.testing.assert_allclose(
+            best.log_prob, node.log_prob - before, rtol=1e-3, atol=1e-5
+        )
+
+
+def test_a_prefix_is_written_first(translator):
+    (expected,) = translator.translate(
+        [TEXT], n_best=3, prefixes=["ein kleiner"], **OPTIONS
+    )
+
+    found = translator.explain(TEXT, prefix="ein kleiner", **OPTIONS)
+
+    assert found.translations == [text for text, _ in expected]
+    assert all(text.startswith("ein kleiner") for text in found.translations)
+    assert [node.step for node in found.nodes[:2]] == [0, 1]
+
+
+def test_a_blank_text_has_one_empty_translation_and_no_nodes(translator):
+    assert translator.translate([" "], n_best=1) == [[Hypothesis("", 0.0)]]
+    found = translator.explain(" ")
+    assert found.translations == [""] and found.leaves == [-1]
+    assert found.nodes == []
+    attention = found.attention()
+    assert attention.cross.shape == (2, 3, 0, 1)
+    assert attention.target_pieces == []
+
+
+def test_a_long_text_is_cut_with_a_word(translator, caplog):
+    with caplog.at_level(logging.WARNING):
+        found = translator.explain(
+            "laut " * 31, max_source_length=7, max_length=2
+        )
+    assert len(found.source_pieces) == 7
+    assert "after 7 tokens" in caplog.text
+
+
+def test_what_cannot_be_explained_is_said_in_a_sentence(translator):
+    with pytest.raises(ValueError, match="one text"):
+        translator.explain([TEXT])
+    with pytest.raises(ValueError, match="no beam to explain"):
+        translator.explain(TEXT, sampling=Sampling(seed=1))
