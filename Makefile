@@ -2,6 +2,7 @@
 # make demo         train, evaluate and export on the built-in corpus; ask the
 #                   export
 # make test         every test; make fast leaves out the slow ones
+# make browser      Debian's chromium, which the tests of the viewer need
 # make lint         ruff and mypy
 # make dist         a wheel and an sdist in dist/, checked
 # make test-oldest  the fast tests with the oldest packages, in .venv-oldest
@@ -18,10 +19,11 @@ OLDEST := .venv-oldest
 TORCH := .venv-torch
 RUN := runs/demo
 EXPORT := exported/demo
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests of a file share what they have in common: one process for each.
 ON_ALL_CORES := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: demo env test fast lint dist test-oldest test-torch clean help
+.PHONY: demo env test fast browser lint dist test-oldest test-torch clean help
 
 demo: $(VENV)/run.stamp
 	$(BIN)/python train.py --preset demo --corpus demo --run-dir $(RUN)
@@ -40,6 +42,10 @@ test: $(VENV)/test.stamp
 
 fast: $(VENV)/test.stamp
 	$(BIN)/python -m pytest $(ON_ALL_CORES) -m "not slow"
+
+browser:
+	command -v chromium || { $(AS_ROOT) apt-get update && \
+		$(AS_ROOT) apt-get install --yes --no-install-recommends chromium; }
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .

@@ -55,6 +55,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "or what OUTPUT/batching_parameters.txt says",
     )
     search_flags.add_search_flags(parser, n_best=None)
+    search_flags.add_sampling_flags(parser)
 
 
 def export(args: argparse.Namespace) -> None:

@@ -53,7 +53,7 @@ def add_beam_flags(parser: argparse.ArgumentParser) -> None:
 def add_search_flags(
     parser: argparse.ArgumentParser, n_best: int | None = 1
 ) -> None:
-    """Add every option of the search.
+    """Add every option of the search; drawing by chance has its own.
 
     Args:
         parser: Gets the flags.
@@ -98,6 +98,11 @@ def add_search_flags(
         metavar="N",
         help="let no row of N tokens occur twice; default: any may",
     )
+
+
+def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what draws by chance instead of searching."""
+    add = parser.add_argument
     add(
         "--sample",
         action="store_true",
@@ -127,18 +132,20 @@ def add_search_flags(
 
 
 def options_from(args: argparse.Namespace) -> SearchOptions:
-    """The options that the flags of `add_search_flags` give.
+    """The options that the flags above give.
 
     Raises:
         UserError: If a number is out of range, or a flag of `--sample` comes
             without it.
     """
+    # Not every verb has them.
+    is_sampling = getattr(args, "sample", False)
     drawing = {
         name: getattr(args, name)
         for name in _SAMPLING
-        if getattr(args, name) is not None
+        if getattr(args, name, None) is not None
     }
-    if drawing and not args.sample:
+    if drawing and not is_sampling:
         flag = next(iter(drawing)).replace("_", "-")
         raise UserError(
             f"Expected --sample beside --{flag}, received --{flag} alone; add "
@@ -146,7 +153,7 @@ def options_from(args: argparse.Namespace) -> SearchOptions:
         )
     n_best = args.n_best
     if n_best is None:
-        n_best = 4 if args.sample else min(4, max(args.beam_size, 1))
+        n_best = 4 if is_sampling else min(4, max(args.beam_size, 1))
     with refusals():
         return SearchOptions(
             beam_size=args.beam_size,
@@ -157,7 +164,7 @@ def options_from(args: argparse.Namespace) -> SearchOptions:
             max_source_length=args.max_source_length,
             no_unknown=args.no_unknown,
             no_repeat_ngram=args.no_repeat_ngram,
-            sampling=Sampling(**drawing) if args.sample else None,
+            sampling=Sampling(**drawing) if is_sampling else None,
         )
 
 

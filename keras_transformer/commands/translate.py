@@ -34,6 +34,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--input", type=pathlib.Path, help="default: standard input")
     add("--output", type=pathlib.Path, help="default: standard output")
     search_flags.add_search_flags(parser)
+    search_flags.add_sampling_flags(parser)
     prefix = parser.add_mutually_exclusive_group()
     prefix.add_argument(
         "--prefix", metavar="TEXT", help="how every translation begins"

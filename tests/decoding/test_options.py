@@ -72,6 +72,7 @@ def test_an_option_of_sampling_out_of_range_is_refused(options, message):
 def parse(*argv, **defaults):
     parser = argparse.ArgumentParser()
     search_flags.add_search_flags(parser, **defaults)
+    search_flags.add_sampling_flags(parser)
     return search_flags.options_from(parser.parse_args([*map(str, argv)]))
 
 
