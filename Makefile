@@ -2,6 +2,7 @@
 # make demo         train, evaluate and export on the built-in corpus; ask the
 #                   export
 # make test         every test; make fast leaves out the slow ones
+# make notebooks    the notebooks whose source changed, executed
 # make lint         ruff and mypy
 # make dist         a wheel and an sdist in dist/, checked
 # make test-oldest  the fast tests with the oldest packages, in .venv-oldest
@@ -21,7 +22,7 @@ EXPORT := exported/demo
 # The tests of a file share what they have in common: one process for each.
 ON_ALL_CORES := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: demo env test fast lint dist test-oldest test-torch clean help
+.PHONY: demo env test fast notebooks lint dist test-oldest test-torch clean help
 
 demo: $(VENV)/run.stamp
 	$(BIN)/python train.py --preset demo --corpus demo --run-dir $(RUN)
@@ -40,6 +41,9 @@ test: $(VENV)/test.stamp
 
 fast: $(VENV)/test.stamp
 	$(BIN)/python -m pytest $(ON_ALL_CORES) -m "not slow"
+
+notebooks: $(VENV)/test.stamp
+	$(BIN)/python notebooks/make.py
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
