@@ -3,6 +3,7 @@
 #                   export
 # make test         every test; make fast leaves out the slow ones
 # make browser      Debian's chromium, which the tests of the viewer need
+# make notebooks    the notebooks whose source changed, executed
 # make lint         ruff and mypy
 # make dist         a wheel and an sdist in dist/, checked
 # make test-oldest  the fast tests with the oldest packages, in .venv-oldest
@@ -23,7 +24,8 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests of a file share what they have in common: one process for each.
 ON_ALL_CORES := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: demo env test fast browser lint dist test-oldest test-torch clean help
+.PHONY: demo env test fast browser notebooks lint dist test-oldest test-torch \
+	clean help
 
 demo: $(VENV)/run.stamp
 	$(BIN)/python train.py --preset demo --corpus demo --run-dir $(RUN)
@@ -46,6 +48,9 @@ fast: $(VENV)/test.stamp
 browser:
 	command -v chromium || { $(AS_ROOT) apt-get update && \
 		$(AS_ROOT) apt-get install --yes --no-install-recommends chromium; }
+
+notebooks: $(VENV)/test.stamp
+	$(BIN)/python notebooks/make.py
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .

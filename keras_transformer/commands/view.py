@@ -1,0 +1,51 @@
+"""`keras-transformer view`."""
+
+import argparse
+import contextlib
+import dataclasses
+import pathlib
+
+from keras_transformer.commands import command_line, search_flags
+from keras_transformer.data import lines
+from keras_transformer.runs import run_config
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb alone has."""
+    search_flags.add_run_flags(parser)
+    add = parser.add_argument
+    add("text", nargs="+", metavar="TEXT", help="a text of the source language")
+    add(
+        "--output",
+        type=pathlib.Path,
+        help="the page, such as page.html; default: standard output",
+    )
+    add("--prefix", metavar="TEXT", help="how the translation begins")
+    search_flags.add_search_flags(parser, n_best=None)
+
+
+def view(args: argparse.Namespace) -> None:
+    """Translate texts, and draw what was looked at and what was weighed.
+
+    The page holds the attention of all layers and heads, the search step by
+    step and the beam as a tree. It needs no network and no other file: any
+    browser opens it. Several texts have a view each, one below the other.
+    """
+    options = search_flags.options_from(args)
+    run_config.RunConfig.load(args.run_dir)  # That it is one.
+    with contextlib.ExitStack() as stack:
+        # Before the work, so that a place that cannot be written shows.
+        output = lines.open_output(args.output, stack)
+        command_line.quiet_tensorflow()
+        from keras_transformer.translation.translator import Translator
+        from keras_transformer.viewing import page
+
+        translator = Translator.from_run(args.run_dir, args.average)
+        explanations = [
+            translator.explain(
+                text, prefix=args.prefix, **dataclasses.asdict(options)
+            )
+            for text in args.text
+        ]
+        views = "".join(each.to_html() for each in explanations)
+        output.write(page.document(args.text[0], views).encode())

@@ -1,0 +1,37 @@
+"""The notebooks as people have them, and run again."""
+
+import nbformat
+
+from notebooks import make
+
+SOURCES = sorted(make.FOLDER.glob(make.NAMES))
+
+
+def stored(source):
+    """The notebook that is kept beside a source."""
+    return nbformat.read(source.with_suffix(".ipynb"), as_version=4)
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def kinds(notebook):
+    """For each code cell, what kinds of outputs it has."""
+    return [
+        [
+            (output.output_type, *sorted(output.get("data", [])))
+            for output in cell.outputs
+            # Such as the first import of Matplotlib on a machine.
+            if output.get("name") != "stderr"
+        ]
+        for cell in code_cells(notebook)
+    ]
+
+
+def assert_runs(name):
+    """Run a notebook as `make notebooks` does: in 4 minutes, offline."""
+    source = make.FOLDER / f"{name}.py"
+    notebook = make.read(source)
+    make.execute(notebook)
+    assert kinds(notebook) == kinds(stored(source))

@@ -1,0 +1,88 @@
+"""notebooks/make.py: executed whole, or refused in a sentence."""
+
+import pathlib
+
+import nbformat
+import pytest
+from nbformat import v4
+
+from keras_transformer.config import UserError
+from notebooks import make
+
+SOURCE = """\
+# %% [markdown]
+# A line.
+
+# %%
+import os
+import urllib.request
+
+print(os.listdir())
+os.system("echo noise >&2")
+try:
+    urllib.request.urlopen("http://www.example.org", timeout=1)
+except OSError as error:
+    print(error)
+
+# %%
+2 + 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(make, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def test_a_source_is_executed_in_an_empty_folder_without_network(
+    folder, capsys
+):
+    (folder / "7_seven.py").write_text(SOURCE)
+
+    assert make.main([]) == 0
+
+    path = folder / "7_seven.ipynb"
+    text, first, second = nbformat.read(path, as_version=4).cells
+    assert (text.cell_type, text.source) == ("markdown", "A line.")
+    assert first.outputs[0].text.startswith("[]\n<urlopen error [Errno 111]")
+    assert len(first.outputs) == 1
+    assert second.outputs[0].data == {"text/plain": "5"}
+    assert [first.execution_count, second.execution_count] == [1, 2]
+    assert {left.name for left in folder.iterdir()} == {
+        "7_seven.py",
+        "7_seven.ipynb",
+    }
+    before = path.read_bytes()
+    path.touch()
+    then = path.stat().st_mtime_ns
+    assert make.main([]) == 0
+    assert capsys.readouterr().out.endswith("7_seven: unchanged\n")
+    assert path.stat().st_mtime_ns == then
+
+    # A cell that fails is named, and what was there stays.
+    (folder / "7_seven.py").write_text(f"{SOURCE}\n# %%\n1 / 0\n")
+    assert make.main(["7_seven"]) == 2
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_a_source_that_is_not_there_is_named(folder, capsys):
+    assert make.main(["7_seven"]) == 2
+    assert "found no 7_seven.py" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "place", [pathlib.Path.home(), make.FOLDER.parent, "standard error"]
+)
+def test_what_tells_of_the_machine_is_refused(place):
+    outputs = [
+        v4.new_output("stream", name="stdout", text=f"Wrote {place}/7.txt"),
+        v4.new_output("display_data", {"text/html": f"<i>{place}/7.txt</i>"}),
+    ]
+    if place == "standard error":
+        outputs = [v4.new_output("stream", name="stderr", text=place)]
+    for output in outputs:
+        cell = v4.new_code_cell("2 + 3", outputs=[output])
+        with pytest.raises(UserError, match="Expected no"):
+            make.check(v4.new_notebook(cells=[cell]))

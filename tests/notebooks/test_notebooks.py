@@ -1,0 +1,112 @@
+"""Notebooks are what their sources give, and hold nothing of a machine."""
+
+import pathlib
+import re
+import sys
+
+import nbformat
+import pytest
+from notebook_runs import SOURCES, code_cells, stored
+
+import keras_transformer
+from notebooks import make
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = pathlib.Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+REPOSITORY = PROJECT["urls"]["Repository"]
+RELEASE = keras_transformer.__version__
+
+each = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+
+
+def setup_cell(source):
+    return code_cells(stored(source))[0].source
+
+
+def test_there_are_notebooks():
+    assert [path.name for path in SOURCES][0] == "1_the_paper.py"
+
+
+@each
+def test_a_notebook_is_what_its_source_gives(source):
+    assert make.cells(stored(source)) == make.cells(make.read(source))
+
+
+@each
+def test_a_test_runs_it_and_the_index_names_it(source):
+    test = pathlib.Path(__file__).with_name(f"test_{source.name}")
+    assert f'assert_runs("{source.stem}")' in test.read_text()
+    index = (make.FOLDER / "README.md").read_text()
+    assert f"]({source.stem}.ipynb)" in index
+
+
+@each
+def test_it_was_run_once_from_the_first_cell_to_the_last(source):
+    cells = code_cells(stored(source))
+    counts = [cell.execution_count for cell in cells]
+    assert counts == list(range(1, len(cells) + 1))
+
+
+@each
+def test_no_cell_failed_or_wrote_to_standard_error(source):
+    for cell in code_cells(stored(source)):
+        for output in cell.outputs:
+            assert output.output_type != "error"
+            assert output.get("name") != "stderr"
+
+
+@each
+def test_it_names_no_path_of_a_machine_and_no_time(source):
+    text = source.with_suffix(".ipynb").read_text("utf-8")
+    text = text.replace(r"\n", "\n")
+    assert not re.search(r"(?<![\w/.:+])/(home|root|tmp|usr|opt|Users)/", text)
+    assert not re.search(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", text)
+    assert " at 0x" not in text
+    notebook = stored(source)
+    assert notebook.metadata == {
+        "kernelspec": {
+            "display_name": "Python 3",
+            "language": "python",
+            "name": "python3",
+        },
+        "language_info": {"name": "python"},
+    }
+    for cell in notebook.cells:
+        assert "execution" not in cell.metadata
+
+
+@each
+def test_it_is_a_valid_file_below_a_million_bytes(source):
+    assert source.with_suffix(".ipynb").stat().st_size < 1_000_000
+    nbformat.validate(stored(source))
+
+
+@each
+def test_the_badge_opens_the_copy_of_this_release_in_colab(source):
+    head = stored(source).cells[0]
+    assert head.cell_type == "markdown"
+    on_github = REPOSITORY.removeprefix("https://github.com/")
+    assert (
+        "(https://colab.research.google.com/github/"
+        f"{on_github}/blob/v{RELEASE}/notebooks/{source.stem}.ipynb)"
+    ) in head.source
+    assert "Not run in Colab itself yet" in head.source
+
+
+@each
+def test_the_first_cell_installs_this_release(source):
+    first = setup_cell(source)
+    assert f'RELEASE = "{RELEASE}"\n' in first
+    assert f'REPOSITORY = "{REPOSITORY}"\n' in first
+    extras = re.search(rf"{PROJECT['name']}\[(.*?)\] @ git", first)[1]
+    assert set(extras.split(",")) < set(PROJECT["optional-dependencies"])
+
+
+@each
+def test_all_notebooks_have_the_same_first_cell(source):
+    assert setup_cell(source) == setup_cell(SOURCES[0])
