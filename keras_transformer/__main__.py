@@ -5,6 +5,7 @@ Examples:
     keras-transformer translate --run-dir runs/demo < FILE
     keras-transformer score --run-dir runs/demo --source FILE --target FILE
     keras-transformer evaluate --run-dir runs/demo
+    keras-transformer view --run-dir runs/demo "TEXT" --output page.html
     keras-transformer export --run-dir runs/demo --output exported/demo
 
 `python -m keras_transformer` is the same.
@@ -23,6 +24,7 @@ from keras_transformer.commands import (
     score,
     train,
     translate,
+    view,
 )
 from keras_transformer.config import UserError
 
@@ -43,6 +45,11 @@ _VERBS = {
         evaluate.add_flags,
         evaluate.evaluate,
         "BLEU and chrF of a test set",
+    ),
+    "view": (
+        view.add_flags,
+        view.view,
+        "a page of what a translation looked at and how it was found",
     ),
     "export": (
         export.add_flags,

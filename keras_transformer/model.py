@@ -245,14 +245,29 @@ class Transformer(ReplicatedModel):
             `(B, H, S, S)`, `"decoder"` `(B, H, T, T)` and `"cross"`
             `(B, H, T, S)`.
         """
-        source_mask = masks.padding_mask(source)
-        memory, encoder = self.encoder.call_with_weights(
-            self._embed_source(source), source_mask
-        )
+        memory, source_mask, encoder = self.encode_with_weights(source)
         _, decoder, cross = self._decoded_with_weights(
             target_in, memory, source_mask
         )
         return {"encoder": encoder, "decoder": decoder, "cross": cross}
+
+    def encode_with_weights(
+        self, source: Tensor
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """As `encode`, and the attention weights of every layer and head.
+
+        Args:
+            source: Integer tensor `(B, S)`.
+
+        Returns:
+            The memory `(B, S, D)`, the source mask `(B, 1, 1, S)`, and for
+            each layer its self-attention `(B, H, S, S)`.
+        """
+        source_mask = masks.padding_mask(source)
+        memory, weights = self.encoder.call_with_weights(
+            self._embed_source(source), source_mask
+        )
+        return memory, source_mask, weights
 
     def decode_with_weights(
         self, target_in: Tensor, memory: Tensor, source_mask: Tensor

@@ -238,9 +238,8 @@ def _weights(
         source: int32 `(1, S)`.
         read: The ids of each row.
     """
-    start = tf.fill(tf.shape(source[:, :1]), BOS_ID)
-    encoder = _stacked(model.attention_weights(source, start)["encoder"])
-    memory, source_mask = model.encode(source)
+    memory, source_mask, of_layers = model.encode_with_weights(source)
+    encoder = _stacked(of_layers)
     longest = 1 + max(len(ids) for ids in read)
     sizes = (*encoder.shape[:1], encoder.shape[2], len(read))
     found = _Weights(
