@@ -31,7 +31,7 @@ FLOORS = [
     },
     {"data", "losses", "masks"},
     {"model", "metrics"},
-    {"decoding", "runs"},
+    {"decoding", "runs", "viewing"},
     {"translation"},
     {"training", "exporting"},
     {"run"},

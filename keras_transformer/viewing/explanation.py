@@ -173,9 +173,11 @@ class Explanation:
             "translations": self.translations,
             "leaves": self.leaves,
             "nodes": [
-                node._replace(
-                    log_prob=payload.number(node.log_prob),
-                    score=payload.number(node.score),
+                (
+                    *node[:3],
+                    payload.number(node.log_prob),
+                    payload.number(node.score),
+                    *node[5:],
                 )
                 for node in self.nodes
             ],

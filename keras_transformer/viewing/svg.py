@@ -19,7 +19,9 @@ COLOURS = (
     "#000000",
 )
 # What XML cannot hold, escaped or not.
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_FORBIDDEN = re.compile(
+    "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
 
 
 def document(width: float, height: float, title: str, parts: list[str]) -> str:

@@ -112,16 +112,14 @@ class _Search:
             ends = "end token" if piece == END else ""
             score = log_prob / ((5 + step + 1) / 6) ** 0.6
             self.nodes.append(
-                Node(
-                    parent, step, piece, log_prob, score, fate, ends, -1, row
-                )
+                Node(parent, step, piece, log_prob, score, fate, ends, -1, row)
             )
         return followed
 
     def _row(self, draw, hoped, may_end):
         logits = draw.normal(0.0, 1.4, len(self.vocabulary))
         logits[self.vocabulary.index(hoped)] += 5.0
-        logits[-1] += 3.0 if may_end else -2.5
+        logits[-1] += 5.0 if may_end else -2.5
         log_probs = logits - np.log(np.sum(np.exp(logits)))
         best = np.argsort(-log_probs)[: self.num_alternatives]
         self.alternatives.append(

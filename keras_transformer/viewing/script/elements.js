@@ -85,16 +85,21 @@ function stopAt(container, element) {
   if (element) element.setAttribute("tabindex", "0");
 }
 
-// Okabe and Ito's colours; the last is the colour of text.
-const HEADS = [
-  "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442",
-  "currentColor",
-];
+// Okabe and Ito's colours, the light blue before the dark one on a dark page;
+// the last is the colour of text.
+const HEADS = {
+  light: ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
+    "#f0e442", "currentColor"],
+  dark: ["#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#0072b2", "#d55e00",
+    "#f0e442", "currentColor"],
+};
 
-function headLine(head) {
+// Of the lines of a head; the ninth has the first one's colour, in dashes.
+function headLine(head, theme) {
+  const colours = HEADS[theme];
   return {
-    stroke: HEADS[head % HEADS.length],
-    ...(head < HEADS.length ? {} : { "stroke-dasharray": "5 3" }),
+    stroke: colours[head % colours.length],
+    "stroke-dasharray": head < colours.length ? null : "5 3",
   };
 }
 

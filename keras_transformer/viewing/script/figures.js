@@ -1,7 +1,10 @@
 // Figures 3 to 5 of the paper, for the kind, layer and head looked at.
 
 class Figures {
-  uses = ["leaf", "words", "hideEnd", "kind", "layer", "head", "word", "other"];
+  uses = [
+    "leaf", "words", "hideEnd", "kind", "layer", "head", "word", "other",
+    "theme",
+  ];
 
   constructor(viewer) {
     this.viewer = viewer;
@@ -38,7 +41,7 @@ class Figures {
     }, label)));
     this.other.value = state.other;
     const of = (number) => ({
-      name: `head ${number + 1}`, look: headLine(number), number,
+      name: `head ${number + 1}`, look: headLine(number, state.theme),
       values: attention.matrix(kind, layer, number),
     });
     const where = `${KIND_NAMES[kind]}, layer ${layer + 1}`;

@@ -78,7 +78,9 @@ class Grid {
     const columns = attention.columns(state.kind).groups.length;
     if (!rows || !columns) return;
     const values = attention.matrix(state.kind, ...this.place(button));
-    button.firstChild.replaceChildren(pixels(values, rows, columns, colours));
+    const picture = pixels(values, rows, columns, colours);
+    picture.classList.toggle("few", Math.max(rows, columns) < 64);
+    button.firstChild.replaceChildren(picture);
   }
 
   place(button) {

@@ -61,11 +61,12 @@ class Head {
   }
 
   lines(panel) {
+    const { state } = this.viewer;
     const picture = linesPicture({
       ...panel, from: null, across: false,
       heads: [{
         name: "weight", values: panel.values,
-        look: headLine(Math.max(0, this.viewer.state.head)),
+        look: headLine(Math.max(0, state.head), state.theme),
       }],
     });
     picture.classList.add("lines");

@@ -97,7 +97,7 @@ class HeatMap {
         pen.translate(left - 5, top + (i + 0.5) * cell);
         pen.textAlign = "right";
       }
-      pen.direction = "ltr";
+      pen.direction = direction(label);
       pen.fillText(this.fitting(pen, label, (angle ? top : left) - 8), 0, 0);
       pen.restore();
     };

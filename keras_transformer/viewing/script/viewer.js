@@ -22,17 +22,15 @@ class Viewer {
   }
 
   layout() {
+    this.theme = h("button", { type: "button", onclick: () => this.set({
+      theme: this.state.theme === "dark" ? "light" : "dark",
+    }) });
     const [summary, grid, head, ...others] = this.views.map(
       (view) => view.element);
-    return h("div", { class: "viewer", "data-theme": this.state.theme },
+    return h("div", { class: "viewer" },
       h("header", {},
         h("h1", {}, "Attention and beam search"),
-        h("button", {
-          type: "button", class: "theme",
-          onclick: () => this.set({
-            theme: this.state.theme === "dark" ? "light" : "dark",
-          }),
-        }, "Light or dark")),
+        this.theme),
       summary,
       h("div", { class: "controls options" },
         choice("Show", [[false, "Pieces"], [true, "Words"]], false,
@@ -88,7 +86,9 @@ class Viewer {
       this.prepare();
     }
     if (changed.has("theme")) {
-      this.element.dataset.theme = this.state.theme;
+      const { theme } = this.state;
+      this.element.dataset.theme = theme;
+      this.theme.textContent = theme === "dark" ? "Light page" : "Dark page";
       this.colours = ramp(this.state.theme);
     }
     for (const view of this.views) {
