@@ -1,6 +1,7 @@
 """`python -m keras_transformer`, with a small random model: senseless words."""
 
 import functools
+import html
 import io
 import json
 import logging
@@ -554,6 +555,29 @@ def test_a_translation_that_is_cut_short_leaves_no_file(
     assert list(tmp_path.iterdir()) == [source_file]
 
 
+def test_view_writes_one_page_with_every_text_and_its_translations(
+    run_dir, translator, tmp_path, capsys
+):
+    texts = ["the dog barks", "a <small> dog"]
+    output = tmp_path / "page.html"
+
+    flags = ("--beam-size", 3, "--n-best", 2, "--max-length", 7)
+    assert run("view", run_dir, *texts, "--output", output, *flags) == 0
+
+    page = output.read_text("utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "a &lt;small&gt; dog" in page and "<small>" not in page
+    expected = translator.translate(texts, n_best=2, beam_size=3, max_length=7)
+    for hypotheses in expected:
+        for text, score in hypotheses:
+            assert html.escape(text) in page
+            assert f"{score:.4f}" in page
+    before = page
+    assert run("view", run_dir, "the dog", "--output", output) == 2
+    assert "Expected a new file as --output" in capsys.readouterr().err
+    assert output.read_text("utf-8") == before
+
+
 def test_an_output_that_exists_is_kept(run_dir, source_file, tmp_path, capsys):
     output = tmp_path / "target.de"
     output.write_text("dear\n")
@@ -943,7 +967,7 @@ def test_help_shows_the_verbs_with_an_example_each():
     done = start("-m", "keras_transformer", "--help", text=True)
 
     assert done.returncode == 0
-    for verb in ("translate", "score", "evaluate", "export"):
+    for verb in ("translate", "score", "evaluate", "view", "export"):
         assert f"keras-transformer {verb} --run-dir runs/demo" in done.stdout
 
 
