@@ -94,6 +94,7 @@ class Run:
         average: int | None = None,
         beam_size: int = 4,
         length_penalty: float = 0.6,
+        lowercase: bool = False,
         json_file: str | os.PathLike | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> "Evaluation":
@@ -112,6 +113,7 @@ class Run:
             average: As in `translator`.
             beam_size: Live hypotheses per sentence.
             length_penalty: The exponent alpha.
+            lowercase: Whether to score lower-cased text too.
             json_file: Gets the figures too.
             progress: Called with the numbers of sentences done and of all.
 
@@ -151,6 +153,8 @@ class Run:
                 max_source_length=evaluation.longest_source(
                     run.training.max_length
                 ),
+                references=opened.references and opened.references(split),
+                lowercase=lowercase,
                 progress=progress,
             )
             report = {

@@ -14,8 +14,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     search_flags.add_run_flags(parser)
     search_flags.add_beam_flags(parser)
     add = parser.add_argument
-    add("--corpus", help="as in train; default: the run's own")
+    add(
+        "--corpus",
+        help="as in train, or a test set of sacreBLEU's such as "
+        "sacrebleu:wmt14/full; default: the run's own",
+    )
     add("--split", default="test", help="default: %(default)s")
+    add(
+        "--lowercase",
+        action="store_true",
+        help="score lower-cased text too, plain and tokenised by Moses",
+    )
     add("--json", type=pathlib.Path, help="write the results here too")
 
 
@@ -38,6 +47,7 @@ def evaluate(args: argparse.Namespace) -> None:
             average=args.average,
             beam_size=args.beam_size,
             length_penalty=args.length_penalty,
+            lowercase=args.lowercase,
             json_file=args.json,
             progress=display.of_all,
         )

@@ -4,21 +4,20 @@ Every source gives a `Corpus`: named splits, each a stream of `(source,
 target)` strings.
 """
 
-import functools
-import hashlib
-import json
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from keras_transformer.config import UserError
 from keras_transformer.data import demo
 from keras_transformer.data.corpus import (
     DEMO,
     MEMORY,
+    TEST_SET_PREFIX,
     TFDS_PREFIX,
     Corpus,
     Pair,
+    checksum_of,
 )
 from keras_transformer.data.folders import open_folder
 
@@ -36,8 +35,10 @@ def open_corpus(
         corpus: `"demo"`; a folder of `SPLIT.LANG` files, UTF-8, a sentence a
             line, plain or gzipped; `"tfds:NAME[/CONFIG]"`, prepared or
             downloaded into `TFDS_DATA_DIR` (by default
-            `~/tensorflow_datasets`); a list of `(source, target)` pairs, the
-            split `train`; or a dictionary of such lists by split.
+            `~/tensorflow_datasets`); `"sacrebleu:NAME"`, a test set that
+            sacreBLEU knows, such as `sacrebleu:wmt14/full`; a list of
+            `(source, target)` pairs, the split `train`; or a dictionary of
+            such lists by split.
         source_lang: Language code, as in the file names or text features.
         target_lang: Another one.
 
@@ -72,13 +73,19 @@ def open_corpus(
         from keras_transformer.data.datasets import open_tfds
 
         return open_tfds(name, source_lang, target_lang)
+    if name.startswith(TEST_SET_PREFIX):
+        from keras_transformer.data.test_sets import open_test_set
+
+        return open_test_set(name, source_lang, target_lang)
     return open_folder(name, source_lang, target_lang)
 
 
 def absolute_name(name: str | os.PathLike) -> str:
     """Name a corpus so that it is found from every working directory."""
     name = os.fspath(name)
-    if name in (DEMO, MEMORY) or name.startswith(TFDS_PREFIX):
+    if name in (DEMO, MEMORY):
+        return name
+    if name.startswith((TFDS_PREFIX, TEST_SET_PREFIX)):
         return name
     return str(pathlib.Path(name).resolve())
 
@@ -94,7 +101,7 @@ def _open_demo(source_lang: str, target_lang: str) -> Corpus:
         target_lang,
         tuple(demo.SPLIT_SIZES),
         read,
-        _checksum_of(read),
+        checksum_of(read),
     )
 
 
@@ -118,7 +125,7 @@ def _in_memory(
         target_lang,
         tuple(pairs),
         read,
-        _checksum_of(read),
+        checksum_of(read),
     )
 
 
@@ -136,18 +143,3 @@ def _checked(split: str, pairs: list) -> list[Pair]:
             f"Expected pairs of sentences in the split {split}, received none."
         )
     return [(source, target) for source, target in pairs]
-
-
-def _checksum_of(
-    read: Callable[[str], Iterator[Pair]],
-) -> Callable[[str], str]:
-    """Name the text of a split that is in memory."""
-
-    @functools.cache
-    def identify(split: str) -> str:
-        digest = hashlib.blake2b(digest_size=16)
-        for pair in read(split):
-            digest.update(json.dumps(pair).encode())
-        return f"text {digest.hexdigest()}"
-
-    return identify

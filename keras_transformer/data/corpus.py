@@ -1,7 +1,10 @@
 """What every source of aligned text is: named splits of pairs of strings."""
 
 import dataclasses
+import functools
+import hashlib
 import itertools
+import json
 from collections.abc import Callable, Iterator, Mapping
 
 from keras_transformer.config import UserError
@@ -11,6 +14,7 @@ Pair = tuple[str, str]
 DEMO = "demo"
 MEMORY = "memory"
 TFDS_PREFIX = "tfds:"
+TEST_SET_PREFIX = "sacrebleu:"
 # File or split names that an error lists.
 MOST_NAMES = 20
 
@@ -29,6 +33,8 @@ class Corpus:
         stamp: Tells at once whether a split can have changed: the same stamp,
             the same text. None where nothing tells.
         missing: The file that a split of one language alone lacks, by split.
+        references: All references of each source of a split, where there may
+            be more than the one of its pair; None where there are not.
     """
 
     name: str
@@ -42,6 +48,9 @@ class Corpus:
     )
     missing: Mapping[str, str] = dataclasses.field(
         default_factory=dict, repr=False
+    )
+    references: Callable[[str], list[tuple[str, ...]]] | None = (
+        dataclasses.field(default=None, repr=False)
     )
 
     def pairs(self, split: str, flag: str | None = None) -> Iterator[Pair]:
@@ -122,6 +131,21 @@ class Corpus:
         if split == "val" and not {split} & {*self.splits, *self.missing}:
             return "validation"
         return split
+
+
+def checksum_of(
+    read: Callable[[str], Iterator[Pair]],
+) -> Callable[[str], str]:
+    """Name the text of a split by a checksum of all of it."""
+
+    @functools.cache
+    def identify(split: str) -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        for pair in read(split):
+            digest.update(json.dumps(pair).encode())
+        return f"text {digest.hexdigest()}"
+
+    return identify
 
 
 def some(names: tuple[str, ...]) -> str:

@@ -49,6 +49,10 @@ class Evaluation:
         chrf: SacreBLEU's default chrF, on detokenised text.
         compound_split_bleu: The BLEU of the paper's tables, on tokenised
             text; None where the target language is not German.
+        lowercase_bleu: The first again, of lower-cased text; None where
+            nobody asked for it.
+        lowercase_tokenised_bleu: What many papers on small corpora print,
+            such as those on Multi30k; likewise.
         translations: One for each pair, in order.
         seconds: Time of the translation alone.
         target_tokens: Tokens of the translations, end tokens included.
@@ -57,6 +61,8 @@ class Evaluation:
     bleu: Score
     chrf: Score
     compound_split_bleu: Score | None
+    lowercase_bleu: Score | None
+    lowercase_tokenised_bleu: Score | None
     translations: tuple[str, ...] = dataclasses.field(repr=False)
     seconds: float
     target_tokens: int
@@ -64,7 +70,13 @@ class Evaluation:
     @property
     def scores(self) -> dict[str, Score]:
         """The scores there are, by field name."""
-        names = ("bleu", "chrf", "compound_split_bleu")
+        names = (
+            "bleu",
+            "chrf",
+            "compound_split_bleu",
+            "lowercase_bleu",
+            "lowercase_tokenised_bleu",
+        )
         found = {name: getattr(self, name) for name in names}
         return {name: score for name, score in found.items() if score}
 
@@ -107,6 +119,8 @@ def evaluate(
     beam_size: int = 4,
     length_penalty: float = 0.6,
     max_source_length: int = MAX_SOURCE_LENGTH,
+    references: Sequence[Sequence[str]] | None = None,
+    lowercase: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Translate every source, leaving none out, and score the result.
@@ -119,6 +133,9 @@ def evaluate(
         length_penalty: The exponent alpha.
         max_source_length: Tokens, end token included, after which a source is
             cut; the log names those that are. Its reference is whole.
+        references: All references of each source, of one number, in place of
+            the one that its pair has.
+        lowercase: Whether to score lower-cased text too.
         progress: Called with the numbers of sentences done and of all.
 
     Returns:
@@ -130,7 +147,9 @@ def evaluate(
     pairs = list(pairs)
     if not pairs:
         raise ValueError("`pairs` must not be empty. Received: no pair")
-    sources, references = zip(*pairs, strict=True)
+    sources, first = zip(*pairs, strict=True)
+    # A list for each reference, as sacreBLEU takes them.
+    streams = list(zip(*references, strict=True)) if references else [first]
     start = time.perf_counter()
     translations = translator.translate(
         sources,
@@ -142,10 +161,18 @@ def evaluate(
     seconds = time.perf_counter() - start
     tokens = translator.tokenizer.tokenize(translations)
     return Evaluation(
-        bleu=bleu(translations, references),
-        chrf=chrf(translations, references),
-        compound_split_bleu=compound_split_bleu(translations, references)
+        bleu=bleu(translations, *streams),
+        chrf=chrf(translations, *streams),
+        compound_split_bleu=compound_split_bleu(translations, *streams)
         if target_lang == "de"
+        else None,
+        lowercase_bleu=lowercase_bleu(translations, *streams)
+        if lowercase
+        else None,
+        lowercase_tokenised_bleu=lowercase_tokenised_bleu(
+            target_lang, translations, *streams
+        )
+        if lowercase
         else None,
         translations=tuple(translations),
         seconds=seconds,
@@ -153,18 +180,18 @@ def evaluate(
     )
 
 
-def bleu(translations: Sequence[str], references: Sequence[str]) -> Score:
+def bleu(translations: Sequence[str], *references: Sequence[str]) -> Score:
     """SacreBLEU's default BLEU, on detokenised text."""
     return _score("BLEU", sacrebleu.BLEU(), translations, references)
 
 
-def chrf(translations: Sequence[str], references: Sequence[str]) -> Score:
+def chrf(translations: Sequence[str], *references: Sequence[str]) -> Score:
     """SacreBLEU's default chrF, on detokenised text."""
     return _score("chrF2", sacrebleu.CHRF(), translations, references)
 
 
 def compound_split_bleu(
-    translations: Sequence[str], references: Sequence[str]
+    translations: Sequence[str], *references: Sequence[str]
 ) -> Score:
     """The BLEU of the paper's tables: `get_ende_bleu.sh` of tensor2tensor.
 
@@ -174,27 +201,61 @@ def compound_split_bleu(
 
     Args:
         translations: German texts, not tokenised.
-        references: A reference for each, not tokenised.
+        *references: A reference for each, not tokenised; once or more.
 
     Returns:
         The score; its signature also names the preparation.
     """
-    counting = sacrebleu.BLEU(
-        tokenize="none",
-        smooth_method="none",
-        force=True,  # The text is tokenised on purpose: no warning.
-    )
-    score = _score(
+    return _prepared_score(
         "BLEU, tokenised, compounds split, as in the paper",
-        counting,
-        split_compounds(translations),
-        split_compounds(references),
+        "moses-de.atat",
+        split_compounds,
+        translations,
+        references,
     )
-    version = metadata.version("sacremoses")
-    return dataclasses.replace(
-        score,
-        signature=f"{score.signature}|prepared:moses-de.atat.{version}",
+
+
+def lowercase_bleu(
+    translations: Sequence[str], *references: Sequence[str]
+) -> Score:
+    """SacreBLEU's BLEU of lower-cased text."""
+    metric = sacrebleu.BLEU(lowercase=True)
+    return _score("BLEU, lower-cased", metric, translations, references)
+
+
+def lowercase_tokenised_bleu(
+    target_lang: str, translations: Sequence[str], *references: Sequence[str]
+) -> Score:
+    """BLEU as papers on Multi30k print it.
+
+    Both sides are lower-cased, their punctuation is normalised and they are
+    tokenised, as Moses does and in this order (`.lc.norm.tok` in Multi30k);
+    tokens are counted as in its `multi-bleu.perl`.
+
+    Args:
+        target_lang: Language code.
+        translations: Texts, not tokenised.
+        *references: A reference for each, not tokenised; once or more.
+
+    Returns:
+        The score; its signature also names the preparation.
+    """
+    return _prepared_score(
+        "BLEU, lower-cased, tokenised",
+        f"lc.norm.moses-{target_lang}",
+        lambda texts: _lowercase_tokens(texts, target_lang),
+        translations,
+        references,
     )
+
+
+def _lowercase_tokens(texts: Iterable[str], language: str) -> list[str]:
+    normalise = sacremoses.MosesPunctNormalizer(lang=language).normalize
+    tokenise = sacremoses.MosesTokenizer(lang=language).tokenize
+    return [
+        tokenise(normalise(text.lower()), return_str=True)
+        for text in texts
+    ]
 
 
 def split_compounds(sentences: Iterable[str]) -> list[str]:
@@ -215,12 +276,40 @@ def split_compounds(sentences: Iterable[str]) -> list[str]:
     ]
 
 
+def _prepared_score(
+    name: str,
+    preparation: str,
+    prepare: Callable[[Sequence[str]], list[str]],
+    translations: Sequence[str],
+    references: Sequence[Sequence[str]],
+) -> Score:
+    """BLEU that counts the tokens of prepared text as they stand."""
+    counting = sacrebleu.BLEU(
+        tokenize="none",
+        smooth_method="none",
+        force=True,  # The text is tokenised on purpose: no warning.
+    )
+    score = _score(
+        name,
+        counting,
+        prepare(translations),
+        [prepare(texts) for texts in references],
+    )
+    version = metadata.version("sacremoses")
+    return dataclasses.replace(
+        score,
+        signature=f"{score.signature}|prepared:{preparation}.{version}",
+    )
+
+
 def _score(
     name: str,
     metric: sacrebleu.BLEU | sacrebleu.CHRF,
     translations: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[Sequence[str]],
 ) -> Score:
-    value = metric.corpus_score(list(translations), [list(references)]).score
+    value = metric.corpus_score(
+        list(translations), [list(texts) for texts in references]
+    ).score
     # The signature counts the references, so it comes after the score.
     return Score(name, value, str(metric.get_signature()))

@@ -826,6 +826,18 @@ def test_the_report_of_evaluate_says_how_it_came_about(run_dir, corpus):
     assert {name: report[name] for name in expected} == expected
 
 
+def test_evaluate_scores_lower_cased_text_when_asked(run_dir, capsys):
+    assert run("evaluate", run_dir, "--lowercase") == 0
+
+    text = (run_dir / "evaluation" / "test.de.txt").read_bytes().decode()
+    bleu = sacrebleu.corpus_bleu(
+        text.split("\n")[:-1], [GERMAN], lowercase=True
+    )
+    assert f"{bleu.score:6.2f}  BLEU, lower-cased  nrefs:1|case:lc|" in (
+        capsys.readouterr().out
+    )
+
+
 def test_evaluating_again_takes_the_place_of_the_results(
     run_dir, corpus, tmp_path
 ):

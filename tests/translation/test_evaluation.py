@@ -127,6 +127,56 @@ def test_compound_split_bleu_is_sacrebleus_count_of_prepared_text():
     assert result.compound_split_bleu.value == pytest.approx(expected.score)
 
 
+def test_lower_cased_scores_come_when_asked_for_and_say_so():
+    assert evaluate(TRANSLATIONS, REFERENCES).lowercase_bleu is None
+    shouted = [text.upper() for text in TRANSLATIONS]
+
+    result = evaluate(shouted, REFERENCES, lowercase=True)
+
+    expected = sacrebleu.corpus_bleu(shouted, [REFERENCES], lowercase=True)
+    assert result.lowercase_bleu.value == expected.score > result.bleu.value
+    version = f"version:{sacrebleu.__version__}"
+    assert result.lowercase_bleu.signature == (
+        f"nrefs:1|case:lc|eff:no|tok:13a|smooth:exp|{version}"
+    )
+    assert "|prepared:lc.norm.moses-de." in (
+        result.lowercase_tokenised_bleu.signature
+    )
+    assert list(result.scores)[-2:] == [
+        "lowercase_bleu",
+        "lowercase_tokenised_bleu",
+    ]
+
+
+def test_lower_cased_tokens_are_those_of_moses_after_normalising():
+    # „Ja“, sagt sie.  is  " ja " , sagt sie .  and the reference  " nein " …
+    # 6 of 7 tokens, 4 of 6 pairs, 3 of 5 triples, 2 of 4 fours.
+    score = evaluation.lowercase_tokenised_bleu(
+        "de", ["„Ja“, sagt sie."], ['"NEIN", sagt Sie.']
+    )
+
+    product = (6 / 7) * (4 / 6) * (3 / 5) * (2 / 4)
+    assert score.value == pytest.approx(100 * product ** (1 / 4))
+
+
+def test_every_reference_counts():
+    others = ["Ein Hund rennt.", "Zwei Kinder spielen Ball.", "Noch einer."]
+
+    sources = ["one", "two", "three"]
+    book = dict(zip(sources, TRANSLATIONS, strict=True))
+    result = evaluation.evaluate(
+        Phrasebook(book),
+        zip(sources, REFERENCES, strict=True),
+        "de",
+        references=list(zip(REFERENCES, others, strict=True)),
+    )
+
+    expected = sacrebleu.corpus_bleu(TRANSLATIONS, [REFERENCES, others])
+    assert result.bleu.value == expected.score
+    assert result.bleu.value > evaluate(TRANSLATIONS, REFERENCES).bleu.value
+    assert result.bleu.signature.startswith("nrefs:2|")
+
+
 def test_compound_split_bleu_is_not_smoothed():
     # No four words in common: multi-bleu.perl prints 0, 13a above 0.
     result = evaluate(["a b c x e f"], ["a b c d e f"])

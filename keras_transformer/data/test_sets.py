@@ -1,0 +1,85 @@
+"""The test sets that sacreBLEU knows, such as WMT's, to score on."""
+
+from collections.abc import Iterator
+
+from sacrebleu.dataset import DATASETS
+from sacrebleu.dataset.base import Dataset
+
+from keras_transformer.config import UserError
+from keras_transformer.data.corpus import (
+    TEST_SET_PREFIX,
+    Corpus,
+    Pair,
+    checksum_of,
+    some,
+)
+
+SPLIT = "test"
+
+
+def open_test_set(name: str, source_lang: str, target_lang: str) -> Corpus:
+    """Find a test set of sacreBLEU, in its cache or on the network.
+
+    Args:
+        name: Such as `sacrebleu:wmt14/full`, which has the one split `test`.
+        source_lang: Language code, as sacreBLEU writes it.
+        target_lang: Another one.
+
+    Returns:
+        The corpus; a pair holds the first reference of each source.
+
+    Raises:
+        UserError: If there is no such set, it lacks the pair of languages, or,
+            while reading, it is neither in the cache nor to be had.
+    """
+    test_set = name.removeprefix(TEST_SET_PREFIX)
+    if test_set not in DATASETS:
+        raise UserError(
+            f"Expected a test set of sacreBLEU, received {test_set}; it has: "
+            f"{some(tuple(DATASETS))}."
+        )
+    dataset = DATASETS[test_set]
+    pair = f"{source_lang}-{target_lang}"
+    if pair not in dataset.langpairs:
+        raise UserError(
+            f"Expected languages of {name}, received {pair}; it has: "
+            f"{some(tuple(dataset.langpairs))}."
+        )
+
+    def references(split: str) -> list[tuple[str, ...]]:
+        _fetch(dataset, pair)
+        return [
+            tuple(text.strip() for text in of_source)
+            for of_source in dataset.references(pair)
+        ]
+
+    def read(split: str) -> Iterator[Pair]:
+        first = (of_source[0] for of_source in references(split))
+        return zip(dataset.source(pair), first, strict=True)
+
+    return Corpus(
+        name,
+        source_lang,
+        target_lang,
+        (SPLIT,),
+        read,
+        checksum_of(read),
+        references=references,
+    )
+
+
+def _fetch(dataset: Dataset, pair: str) -> None:
+    """Have the files of a pair of languages in sacreBLEU's cache.
+
+    Raises:
+        UserError: If they are not there and cannot be downloaded.
+    """
+    try:
+        dataset.get_files(pair)
+    # What it raises where the network or a checksum fails is its own affair.
+    except (Exception, SystemExit) as error:
+        raise UserError(
+            f"Expected sacreBLEU to find or download {dataset.name} in {pair}, "
+            f"received {type(error).__name__}: {error}; fetch it where there "
+            f"is a network: sacrebleu -t {dataset.name} -l {pair} --echo src."
+        ) from None
