@@ -40,10 +40,16 @@ class Row(NamedTuple):
 
 
 def script() -> str:
-    """All JavaScript of the page, which leaves no name behind."""
+    """All JavaScript of the page, which leaves no name behind.
+
+    Without indentation, since each viewer in a notebook holds it again.
+    """
     files = importlib.resources.files(__package__) / "script"
-    parts = [(files / name).read_text(encoding="utf-8") for name in SCRIPTS]
-    return '(() => {\n"use strict";\n' + "\n".join(parts) + "})();\n"
+    text = "".join(
+        (files / name).read_text(encoding="utf-8") for name in SCRIPTS
+    )
+    lines = [line.lstrip() for line in text.splitlines()]
+    return "\n".join(["(() => {", '"use strict";', *lines, "})();", ""])
 
 
 def style() -> str:

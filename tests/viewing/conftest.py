@@ -63,7 +63,7 @@ def opened(browser, tmp_path):
         )
         page.goto(path.as_uri())
         if options.get("java_script_enabled", True):
-            page.locator(".viewer .grid canvas").first.wait_for()
+            page.locator(".viewer .grid button").first.wait_for()
         return page
 
     yield open_html

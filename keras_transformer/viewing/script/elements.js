@@ -116,8 +116,8 @@ function ramp(theme) {
   return Array.from({ length: 256 }, (_, i) => {
     const at = (i / 255) * (stops.length - 1);
     const low = Math.min(Math.floor(at), stops.length - 2);
-    return [0, 1, 2].map((part) => Math.round(
-      stops[low][part] + (at - low) * (stops[low + 1][part] - stops[low][part])));
+    return stops[low].map((part, k) => Math.round(
+      part + (at - low) * (stops[low + 1][k] - part)));
   });
 }
 

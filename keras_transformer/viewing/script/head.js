@@ -114,8 +114,8 @@ class Head {
       }, String(weight)))),
       "Rows attend to columns.");
     } else if (look === "lines") {
-      notes.push("Left attends to right; the opacity of a line is its weight, " +
-        `none is drawn below ${FAINTEST}.`);
+      notes.push("Left attends to right; the opacity of a line is its " +
+        `weight, none is drawn below ${FAINTEST}.`);
     }
     if (aligned) {
       notes.push(` ${look === "map" ? "Rings" : "Dashes"}: where the mean of ` +

@@ -8,9 +8,10 @@ class HeatMap {
       "aria-roledescription": "heat map",
       onpointermove: (event) => this.point(event),
       onpointerdown: (event) => this.point(event),
-      onpointerleave: () => viewer.hover([]),
+      onpointerleave: () => this.leave(),
+      onfocus: () => this.at || this.go(0, 0),
       onkeydown: (event) => this.key(event),
-      onblur: () => viewer.hover([]),
+      onblur: () => this.leave(),
     });
   }
 
@@ -43,7 +44,8 @@ class HeatMap {
     pen.scale(scale, scale);
     pen.imageSmoothingEnabled = false;
     if (this.picture) {
-      pen.drawImage(this.picture, left, top, width - left - 1, height - top - 1);
+      pen.drawImage(
+        this.picture, left, top, width - left - 1, height - top - 1);
     }
     const style = getComputedStyle(this.element);
     pen.strokeStyle = style.borderTopColor;
@@ -59,12 +61,10 @@ class HeatMap {
     const { rows, columns, cell, left, top } = this;
     pen.strokeStyle = colour;
     pen.lineWidth = 1.5;
-    if (row >= 0) {
-      pen.strokeRect(left, top + row * cell, cell * columns.labels.length, cell);
-    }
-    if (column >= 0) {
-      pen.strokeRect(left + column * cell, top, cell, cell * rows.labels.length);
-    }
+    const width = cell * columns.labels.length;
+    const height = cell * rows.labels.length;
+    if (row >= 0) pen.strokeRect(left, top + row * cell, width, cell);
+    if (column >= 0) pen.strokeRect(left + column * cell, top, cell, height);
   }
 
   // Rings on the words that the mean of all heads aligns.
@@ -138,6 +138,11 @@ class HeatMap {
     this.viewer.hover([this.rows.keys[row], this.columns.keys[column]]);
   }
 
+  leave() {
+    this.at = null;
+    this.viewer.hover([]);
+  }
+
   key(event) {
     const [row, column] = (this.at || [0, 0]).map((i) => Math.max(0, i));
     const last = [this.rows.labels.length - 1, this.columns.labels.length - 1];
@@ -149,6 +154,6 @@ class HeatMap {
     if (!to) return;
     event.preventDefault();
     const within = to.map((i, side) => Math.max(0, Math.min(last[side], i)));
-    this.go(...(this.viewer.hovered.length ? within : [row, column]));
+    this.go(...within);
   }
 }

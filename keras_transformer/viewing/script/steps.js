@@ -46,7 +46,8 @@ class Steps {
     this.slider.max = path.length;
     this.slider.value = state.step + 1;
     const where = `step ${state.step + 1} of ${path.length}`;
-    this.slider.setAttribute("aria-valuetext", `${where}, writes ${node.piece}`);
+    this.slider.setAttribute(
+      "aria-valuetext", `${where}, writes ${node.piece}`);
     this.where.replaceChildren(`${where} writes `, isolated(node.piece));
     this.looked(node);
     this.alternatives(node);
@@ -119,6 +120,7 @@ class Steps {
     const pieces = this.viewer.data.path(number).map((step) => step.piece);
     const text = pieces.join("").replaceAll("▁", " ").trim();
     const characters = [...text];
-    return characters.length > 34 ? `…${characters.slice(-33).join("")}` : text;
+    return characters.length > 34
+      ? `…${characters.slice(-33).join("")}` : text;
   }
 }

@@ -18,8 +18,8 @@ class Summary {
       h("div", { class: "scroll" },
         h("table", { class: "hypotheses" },
           h("thead", {}, h("tr", {},
-            ["", "Translation", "Score", "Log-probability", "Tokens", "Ended by"]
-              .map((name, i) => h("th", {
+            ["", "Translation", "Score", "Log-probability", "Tokens",
+              "Ended by"].map((name, i) => h("th", {
                 scope: "col", class: i > 1 && i < 5 ? "number" : null,
               }, name)))),
           this.rows)));
