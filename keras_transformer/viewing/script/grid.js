@@ -22,7 +22,8 @@ class Grid {
     });
     this.kinds = choice("Attention", Object.entries(KIND_NAMES),
       viewer.state.kind, (kind) => viewer.set({ kind }));
-    roving(this.cells, (button, key) => this.neighbour(button, key));
+    roving(this.cells, (button, key) => this.neighbour(button, key),
+      (button) => button.click());
     // A picture is drawn when it comes into sight.
     this.seen = new IntersectionObserver((entries) => entries.forEach(
       (entry) => entry.isIntersecting && this.draw(entry.target)));

@@ -101,7 +101,7 @@ class Steps {
     this.beam.replaceChildren(...weighed.map((other) => {
       const text = data.path(other.number).map((step) => step.piece).join("");
       return h("tr", {
-        "aria-selected": String(own.has(other.number)),
+        "aria-current": own.has(other.number) ? "true" : null,
         class: other.fate === "pruned" ? "lost" : null,
         onclick: () => viewer.set({ leaf: other.number, step: node.step }),
       },

@@ -61,7 +61,7 @@ class Summary {
     const chosen = leaf === state.leaf;
     const ended = !node ? "limit" : node.endsWith || node.fate;
     return h("tr", {
-      "aria-selected": String(chosen), onclick: () =>
+      "aria-current": chosen ? "true" : null, onclick: () =>
         this.viewer.set({ leaf }),
     },
     h("td", {}, rank < 0 ? "–" : String(rank + 1)),

@@ -50,7 +50,7 @@ class Tree {
 
   render(changed) {
     if (changed.has("folded") || !this.places) this.draw();
-    this.mark();
+    this.mark(changed);
   }
 
   // Where each node lies; null for one folded away.
@@ -143,7 +143,7 @@ class Tree {
   }
 
   // The way to the hypothesis that is looked at.
-  mark() {
+  mark(changed) {
     const { attention: { path }, state } = this.viewer;
     const way = new Set(path.map((node) => node.number));
     for (const [number, link] of this.links) {
@@ -156,11 +156,14 @@ class Tree {
     stopAt(this.box, leaf);
     const chosen = this.viewer.data.nodes[state.leaf];
     this.about.textContent = chosen ? this.described(chosen) : "";
-    if (this.places[state.leaf]) this.show(this.places[state.leaf]);
+    // The page opens with the start of the tree.
+    if (changed.has("leaf") && this.leaf !== undefined) this.show();
+    this.leaf = state.leaf;
   }
 
-  show([x, y]) {
+  show() {
     const { box } = this;
+    const [x] = this.places[this.viewer.state.leaf] || [0];
     if (x < box.scrollLeft + COLUMN ||
       x > box.scrollLeft + box.clientWidth - COLUMN) {
       box.scrollLeft = x - box.clientWidth / 2;

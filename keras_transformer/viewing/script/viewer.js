@@ -10,7 +10,7 @@ class Viewer {
     this.state = {
       leaf: best, step: 0, kind: "cross", layer: data.layers - 1, head: ALL,
       words: false, hideEnd: false, look: "map", aligned: false,
-      folded: data.nodes.length > MANY, word: 0,
+      folded: data.nodes.length > MANY, word: Infinity,
       other: Math.min(1, data.heads - 1), theme: theme(), width: 0,
     };
     this.prepare();
@@ -34,7 +34,7 @@ class Viewer {
       summary,
       h("div", { class: "controls options" },
         choice("Show", [[false, "Pieces"], [true, "Words"]], false,
-          (words) => this.set({ words, word: 0 })),
+          (words) => this.set({ words, word: Infinity })),
         checkbox("Hide the end token", false,
           (hideEnd) => this.set({ hideEnd }))),
       h("div", { class: "heads" }, grid, head), ...others,
@@ -159,8 +159,8 @@ const NOTES = [
     ").",
   ],
   () => ["Weights are kept as 8-bit numbers: none is wrong by more than " +
-    "1/510. For words, the columns of their pieces are added and the rows averaged. " +
-    "Where the end token is hidden, rows may add up to less than 1."],
+    "1/510. For words, the columns of their pieces are added and the rows " +
+    "averaged. Where the end token is hidden, rows add up to less than 1."],
   () => ["A score is the log-probability in nats, divided by ((5 + tokens) / " +
     "6) to the power of the length penalty; the end token counts."],
 ];
