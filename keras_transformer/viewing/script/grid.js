@@ -59,13 +59,11 @@ class Grid {
   cell(layer, head) {
     const { state, attention } = this.viewer;
     const bits = attention.entropy(state.kind, layer, head);
-    const number = head === ALL && layer === ALL ? "" : ` (${fixed(bits, 2)})`;
+    const name = `${headName(state.kind, layer, head)}, mean entropy ` +
+      `${fixed(bits, 2)} bits`;
     const button = h("button", {
       type: "button", role: "radio", "data-layer": layer, "data-head": head,
-      tabindex: -1,
-      "aria-label": `${headName(state.kind, layer, head)}, mean entropy ` +
-        `${fixed(bits, 2)} bits`,
-      title: `${headName(state.kind, layer, head)}${number}`,
+      tabindex: -1, "aria-label": name, title: name,
       onclick: () => this.viewer.set({ layer, head }),
     }, h("span", { class: "picture" }), h("small", {}, fixed(bits, 2)));
     this.seen.observe(button);

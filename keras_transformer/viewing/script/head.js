@@ -125,11 +125,11 @@ class Head {
   }
 
   hover() {
-    const { state, hovered } = this.viewer;
+    const { state } = this.viewer;
     if (!this.shown || !this.shown.rows.labels.length) return;
     if (state.look === "map") this.map.draw();
     if (state.look === "lines") this.brighten();
-    this.readout.textContent = this.said(hovered);
+    this.readout.textContent = this.said();
   }
 
   // Only the lines of the word that is pointed at.
@@ -167,7 +167,7 @@ class Head {
     }, fixed(weight, 2));
   }
 
-  said([first]) {
+  said() {
     const { rows, columns, values } = this.shown;
     const { viewer } = this;
     const row = rows.keys.findIndex((key) => viewer.isRow(key));
@@ -177,7 +177,7 @@ class Head {
       .map((label, i) => [weight(i), label])
       .sort((a, b) => b[0] - a[0]).slice(0, 3)
       .map(([value, label]) => `“${label}” ${fixed(value)}`).join(", ");
-    if (row >= 0 && column >= 0 && !(viewer.hovered.length === 1)) {
+    if (row >= 0 && column >= 0 && viewer.hovered.length > 1) {
       return `“${rows.labels[row]}” → “${columns.labels[column]}”: ` +
         fixed(values[row * width + column]);
     }
@@ -189,6 +189,6 @@ class Head {
       return `“${columns.labels[column]}” ← ` +
         most(rows.labels, (i) => values[i * width + column]);
     }
-    return first ? "" : "Point at a word or a weight to read its number.";
+    return "Point at a word or a weight to read its number.";
   }
 }

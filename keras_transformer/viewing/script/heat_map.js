@@ -8,7 +8,9 @@ class HeatMap {
       "aria-roledescription": "heat map",
       onpointermove: (event) => this.point(event),
       onpointerdown: (event) => this.point(event),
-      onpointerleave: () => this.leave(),
+      // A finger that is lifted leaves the number to be read.
+      onpointerleave: (event) => event.pointerType === "touch" ||
+        this.leave(),
       onfocus: () => this.at || this.go(0, 0),
       onkeydown: (event) => this.key(event),
       onblur: () => this.leave(),
@@ -21,10 +23,12 @@ class HeatMap {
       `${panel.title}. Arrow keys go from weight to weight.`);
     const { rows, columns } = panel;
     this.font = "12px system-ui, sans-serif";
-    this.left = Math.min(110, widest(rows.labels, this.font) + 10);
-    this.top = Math.min(110, widest(columns.labels, this.font) + 10);
-    const room = (width - this.left - 2) / Math.max(1, columns.labels.length);
-    this.cell = Math.max(3, Math.min(30, Math.floor(room * 4) / 4));
+    const room = (labels) => Math.min(
+      110, widest(labels, `600 ${this.font}`) + 10);
+    this.left = room(rows.labels);
+    this.top = room(columns.labels);
+    const cell = (width - this.left - 2) / Math.max(1, columns.labels.length);
+    this.cell = Math.max(3, Math.min(30, Math.floor(cell * 4) / 4));
     this.picture = rows.labels.length && columns.labels.length
       ? pixels(panel.values, rows.labels.length, columns.labels.length,
         this.viewer.colours)

@@ -89,7 +89,8 @@ class Steps {
             class: `bar ${child && child.fate !== "pruned" ? "taken" : ""}`,
             style: `width: ${(100 * probability).toFixed(1)}%`,
           })),
-          h("span", { class: "number" }, fixed(probability)),
+          h("span", { class: "number" },
+            probability < 0.0005 ? "<0.001" : fixed(probability)),
           h("small", {}, taken));
       }));
   }

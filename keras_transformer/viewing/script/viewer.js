@@ -8,7 +8,8 @@ class Viewer {
     this.hovered = [];
     const best = data.leaves.length ? data.leaves[0] : -1;
     this.state = {
-      leaf: best, step: 0, kind: "cross", layer: data.layers - 1, head: ALL,
+      leaf: best, step: 0, kind: best < 0 ? "encoder" : "cross",
+      layer: data.layers - 1, head: ALL,
       words: false, hideEnd: false, look: "map", aligned: false,
       folded: data.nodes.length > MANY, word: Infinity,
       other: Math.min(1, data.heads - 1), theme: theme(), width: 0,
