@@ -73,3 +73,8 @@ def opened(browser, tmp_path):
     others = [url for url in asked if not url.startswith(inside)]
     assert len(others) == len(contexts), others
     assert not complaints
+
+
+@pytest.fixture
+def page(opened, explanation):
+    return opened(explanation.to_html())

@@ -28,7 +28,7 @@ class HeatMap {
     this.left = room(rows.labels);
     this.top = room(columns.labels);
     const cell = (width - this.left - 2) / Math.max(1, columns.labels.length);
-    this.cell = Math.max(3, Math.min(30, Math.floor(cell * 4) / 4));
+    this.cell = Math.max(4, Math.min(30, Math.floor(cell * 4) / 4));
     this.picture = rows.labels.length && columns.labels.length
       ? pixels(panel.values, rows.labels.length, columns.labels.length,
         this.viewer.colours)
