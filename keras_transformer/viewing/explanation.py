@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """A translation to look at; in a notebook it shows itself.
 
@@ -67,6 +67,12 @@ class Explanation:
     alternatives: list[list[Alternative]]
     beam_size: int
     length_penalty: float
+
+    def __repr__(self) -> str:
+        return (
+            f"<Explanation of {self.source!r}: {len(self.nodes)} nodes, best "
+            f"{self.translations[0]!r}>"
+        )
 
     def path(self, node: int) -> list[int]:
         """The nodes from the first piece to `node`."""

@@ -86,3 +86,10 @@ def test_a_page_is_whole_and_says_what_it_is(explanation, tmp_path):
 def test_a_folder_is_no_name_for_a_page(explanation, tmp_path):
     with pytest.raises(UserError, match="is a folder"):
         explanation.save_html(tmp_path)
+
+
+def test_it_names_itself_in_a_line(explanation):
+    assert repr(explanation) == (
+        f"<Explanation of {explanation.source!r}: {len(explanation.nodes)} "
+        f"nodes, best {explanation.translations[0]!r}>"
+    )

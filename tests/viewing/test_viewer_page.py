@@ -4,6 +4,8 @@ import re
 
 from explanations import make_explanation
 from handling import choose, numbers
+from nbconvert import HTMLExporter
+from nbformat import v4
 
 
 def test_viewers_on_one_page_do_not_know_each_other(opened, explanation):
@@ -139,3 +141,25 @@ def test_a_narrow_page_does_not_scroll_sideways(opened, explanation):
     page = opened(explanation.to_html(), viewport=viewport)
     page.locator("footer").scroll_into_view_if_needed()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_notebook_exported_to_html_shows_it(browser, explanation, tmp_path):
+    shown = v4.new_output("display_data", {"text/html": explanation.to_html()})
+    cell = v4.new_code_cell("explained", outputs=[shown], execution_count=1)
+    html, _ = HTMLExporter().from_notebook_node(v4.new_notebook(cells=[cell]))
+    path = tmp_path / "notebook.html"
+    path.write_text(html, encoding="utf-8")
+    context = browser.new_context()
+    # The page around the viewer asks for MathJax and more: not to be had.
+    context.route(re.compile("^https?:"), lambda route: route.abort())
+    page = context.new_page()
+    page.goto(path.as_uri())
+
+    choose(page, "Cross")
+    choose(page, "Numbers")
+
+    _, columns, weights = numbers(page)
+    assert columns == explanation.source_pieces
+    assert weights.shape == explanation.attention().cross.shape[2:]
+    assert page.locator(".viewer").count() == 1
+    context.close()
