@@ -17,8 +17,8 @@ import keras_transformer as kt
 from keras_transformer import files
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-TEXT = "The lamp costs two hundred and twelve euros."
-WIDTH, HEIGHT = 1_000, 640  # Pixels of viewer.png, the top of the page.
+TEXT = "The lamp costs two hundred and twelve euros and seven cents."
+WIDTH, HEIGHT = 1_000, 1_050  # Pixels of viewer.png, the top of the page.
 
 
 def main() -> None:
