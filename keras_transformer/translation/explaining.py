@@ -22,12 +22,8 @@ from keras_transformer.decoding.search_history import SearchHistory
 from keras_transformer.model import Transformer
 from keras_transformer.translation.text_batches import as_bytes, cut, dense
 from keras_transformer.translation.text_model import TextModel
-from keras_transformer.viewing.explanation import (
-    Alternative,
-    Explanation,
-    Fate,
-    Node,
-)
+from keras_transformer.viewing.explanation import Explanation
+from keras_transformer.viewing.hypotheses import Alternative, Fate, Node
 
 # Next pieces named for every row.
 _ALTERNATIVES = 8

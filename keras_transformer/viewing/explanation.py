@@ -10,83 +10,28 @@ M nodes, R rows (nodes that were followed, the start first), K alternatives.
 """
 
 import dataclasses
-import enum
-from typing import NamedTuple
+import os
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from keras_transformer import files
+from keras_transformer.viewing import lines, page, payload, tree
+from keras_transformer.viewing.hypotheses import (
+    Alternative,
+    Fate,
+    HypothesisAttention,
+    Node,
+)
 
-class Fate(str, enum.Enum):
-    """What became of a node.
-
-    Attributes:
-        FOLLOWED: It lived on, and the search weighed what may come next.
-        PRUNED: Of those that did not end, `beam_size` were better.
-        RETURNED: It ended and is one of the hypotheses returned.
-        DISPLACED: It ended, and better ones took its place in the result.
-        GIVEN_UP: Still live when no descendant could change the result.
-    """
-
-    FOLLOWED = "followed"
-    PRUNED = "pruned"
-    RETURNED = "returned"
-    DISPLACED = "displaced"
-    GIVEN_UP = "given up"
-
-
-class Node(NamedTuple):
-    """One piece written by the search, and what became of it.
-
-    Attributes:
-        parent: Number of the node before it; -1 for the start, of which row 0
-            is the row.
-        step: Counted from 0.
-        piece: What it wrote, "▁" for a space, "</s>" for the end token.
-        log_prob: Of the whole hypothesis up to here, in nats.
-        score: The same, divided by the length normaliser of `step + 1` tokens.
-        fate: What became of it.
-        ends_with: How it ended: "end token", "limit", or "" where it did not.
-        rank: Place among the hypotheses returned, from 0; -1 for none.
-        row: The row of attention with which it was *written*, its parent's.
-    """
-
-    parent: int
-    step: int
-    piece: str
-    log_prob: float
-    score: float
-    fate: Fate
-    ends_with: str
-    rank: int
-    row: int
-
-
-class Alternative(NamedTuple):
-    """A piece that might have come next, and the model's log-probability."""
-
-    piece: str
-    log_prob: float
-
-
-class HypothesisAttention(NamedTuple):
-    """All attention of one hypothesis; every row sums to 1.
-
-    Attributes:
-        source_pieces: S pieces, the end token last.
-        target_pieces: T pieces. Row t is the step that wrote piece t.
-        target_in: The T pieces that the decoder read: the start token, then
-            all target pieces but the last: the columns of `decoder`.
-        encoder: float32 `(L, H, S, S)`.
-        decoder: float32 `(L, H, T, T)`, 0 above the diagonal.
-        cross: float32 `(L, H, T, S)`.
-    """
-
-    source_pieces: list[str]
-    target_pieces: list[str]
-    target_in: list[str]
-    encoder: np.ndarray
-    decoder: np.ndarray
-    cross: np.ndarray
+__all__ = [
+    "Alternative",
+    "Explanation",
+    "Fate",
+    "HypothesisAttention",
+    "Node",
+]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -152,3 +97,146 @@ class Explanation:
             decoder=self.decoder[:, :, rows, : len(rows)],
             cross=self.cross[:, :, rows],
         )
+
+    def save_html(self, path: str | os.PathLike) -> None:
+        """Write a page that needs no other file and no network.
+
+        Raises:
+            UserError: If `path` is a folder.
+        """
+        files.write_text(path, page.document(self.source, self.to_html()))
+
+    def to_svg(
+        self,
+        kind: str = "cross",
+        layer: int = -1,
+        heads: Sequence[int] | None = None,
+        hypothesis: int = 0,
+        row: int | None = None,
+    ) -> str:
+        """Lines between words, as in figures 3 to 5 of the paper.
+
+        Left what attends, right what it attends to; the opacity of a line is
+        its weight, and its colour the head.
+
+        Args:
+            kind: "encoder", "decoder" or "cross".
+            layer: From 0, or from the last, -1.
+            heads: From 0, or from the last, -1; by default all.
+            hypothesis: Its rank, from 0.
+            row: Only what this piece attends to, by default all pieces.
+
+        Returns:
+            A picture, the text of an SVG file.
+
+        Raises:
+            ValueError: If there is no such kind, layer, head, hypothesis or
+                row.
+        """
+        queries, keys, weights = self._panel(kind, hypothesis)
+        layers, all_heads = weights.shape[:2]
+        layer = _checked("layer", layer, layers)
+        wanted = range(all_heads) if heads is None else heads
+        chosen = [_checked("head", head, all_heads) for head in wanted]
+        rows = None if row is None else [_checked("row", row, len(queries))]
+        return lines.picture(
+            queries,
+            keys,
+            {f"head {head + 1}": weights[layer, head] for head in chosen},
+            rows=rows,
+        )
+
+    def tree_svg(self) -> str:
+        """The beam as a tree: a column for each step, the best on top.
+
+        Returns:
+            A picture, the text of an SVG file.
+        """
+        return tree.picture(self.nodes)
+
+    def to_html(self) -> str:
+        """The viewer, to stand anywhere in a page, also beside others."""
+        best = self.attention()
+        picture = lines.picture(
+            best.target_pieces,
+            best.source_pieces,
+            {"mean of all heads": best.cross.mean(axis=(0, 1))},
+        )
+        weights = payload.weights(self.encoder, self.cross, self.decoder)
+        return page.fragment(self._facts(), weights, self._rows(), picture)
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def _facts(self) -> dict[str, Any]:
+        """What `data.js` reads, besides the weights."""
+        layers, heads, rows, longest = self.decoder.shape
+        return {
+            "source": self.source,
+            "sourcePieces": self.source_pieces,
+            "translations": self.translations,
+            "leaves": self.leaves,
+            "nodes": [
+                (
+                    *node[:3],
+                    payload.number(node.log_prob),
+                    payload.number(node.score),
+                    *node[5:],
+                )
+                for node in self.nodes
+            ],
+            "alternatives": [
+                [(piece, payload.number(log_prob)) for piece, log_prob in row]
+                for row in self.alternatives
+            ],
+            "layers": layers,
+            "heads": heads,
+            "rows": rows,
+            "longest": longest,
+            "beamSize": self.beam_size,
+            "lengthPenalty": self.length_penalty,
+        }
+
+    def _rows(self) -> list[page.Row]:
+        """The hypotheses returned, as a table has them."""
+        rows = []
+        for text, leaf in zip(self.translations, self.leaves, strict=True):
+            if leaf < 0:
+                rows.append(page.Row(text, 0.0, 0.0, 0, "limit"))
+                continue
+            node = self.nodes[leaf]
+            tokens = node.step + 1
+            ended = page.Row(
+                text, node.score, node.log_prob, tokens, node.ends_with
+            )
+            rows.append(ended)
+        return rows
+
+    def _panel(
+        self, kind: str, hypothesis: int
+    ) -> tuple[list[str], list[str], np.ndarray]:
+        """Pieces that attend, pieces attended to, and the weights."""
+        rank = _checked("hypothesis", hypothesis, len(self.leaves))
+        found = self.attention(rank)
+        source, target = found.source_pieces, found.target_pieces
+        panels = {
+            "encoder": (source, source, found.encoder),
+            "decoder": (target, found.target_in, found.decoder),
+            "cross": (target, source, found.cross),
+        }
+        if kind not in panels:
+            raise ValueError(
+                f"`kind` must be one of {sorted(panels)}. Received: "
+                f"kind={kind!r}"
+            )
+        return panels[kind]
+
+
+def _checked(name: str, number: int, count: int) -> int:
+    """The number counted from 0."""
+    if not -count <= number < count:
+        raise ValueError(
+            f"`{name}` must be from {-count} to {count - 1}, since there are "
+            f"{count}. Received: {number}"
+        )
+    return number % count

@@ -1,0 +1,132 @@
+"""The page around an explanation: one piece of HTML that needs nothing else.
+
+Where scripts run, the script replaces the table and the picture by views;
+where they do not, those stay.
+"""
+
+import base64
+import html
+import importlib.resources
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from keras_transformer.viewing import payload
+
+# In the order in which they are joined.
+SCRIPTS = (
+    "data.js",
+    "elements.js",
+    "lines.js",
+    "summary.js",
+    "grid.js",
+    "heat_map.js",
+    "head.js",
+    "steps.js",
+    "tree.js",
+    "figures.js",
+    "viewer.js",
+)
+COLUMNS = ("", "Translation", "Score", "Log-probability", "Tokens", "Ended by")
+
+
+class Row(NamedTuple):
+    """A hypothesis in the table of a page without scripts."""
+
+    text: str
+    score: float
+    log_prob: float
+    tokens: int
+    ends_with: str
+
+
+def script() -> str:
+    """All JavaScript of the page, which leaves no name behind."""
+    files = importlib.resources.files(__package__) / "script"
+    parts = [(files / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    return '(() => {\n"use strict";\n' + "\n".join(parts) + "})();\n"
+
+
+def style() -> str:
+    """The style sheet of the views."""
+    files = importlib.resources.files(__package__)
+    return (files / "viewer.css").read_text(encoding="utf-8")
+
+
+def fragment(
+    facts: dict[str, Any], weights: str, rows: Sequence[Row], picture: str
+) -> str:
+    """What a notebook shows.
+
+    Several may stand on one page, also the same one twice.
+
+    Args:
+        facts: What `data.js` reads, besides the weights.
+        weights: Of `payload.weights`.
+        rows: The hypotheses, best first.
+        picture: An SVG.
+    """
+    still = _still(facts["source"], rows, picture)
+    data = payload.json_for_script({**facts, "style": style()})
+    return (
+        '<div class="keras-transformer-viewer">\n'
+        f"{still}"
+        f'<script type="application/json">{data}</script>\n'
+        f'<script type="text/plain">{weights}</script>\n'
+        "</div>\n"
+        f"<script>\n{script()}</script>\n"
+    )
+
+
+def document(source: str, body: str) -> str:
+    """A whole page around a `fragment`."""
+    return (
+        "<!doctype html>\n"
+        '<html lang="en">\n'
+        "<head>\n"
+        '<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        # An icon of its own, or the browser asks the server for one.
+        '<link rel="icon" href="data:,">\n'
+        f"<title>{html.escape(_shortened(source))}: attention and beam search"
+        "</title>\n"
+        "</head>\n"
+        '<body style="margin: 0">\n'
+        f"{body}"
+        "</body>\n"
+        "</html>\n"
+    )
+
+
+def _still(source: str, rows: Sequence[Row], picture: str) -> str:
+    """The table and the picture that need no script."""
+    heads = "".join(f"<th>{name}</th>" for name in COLUMNS)
+    lines = "".join(_line(rank, row) for rank, row in enumerate(rows, 1))
+    image = base64.b64encode(picture.encode()).decode()
+    return (
+        f'<p>Source: <bdi dir="auto">{html.escape(source)}</bdi></p>\n'
+        f"<table><thead><tr>{heads}</tr></thead>\n"
+        f"<tbody>{lines}</tbody></table>\n"
+        '<p><img style="max-width: 100%" '
+        'alt="What each piece of the best translation looked at: lines to the '
+        'pieces of the source, the mean of all heads of cross-attention." '
+        f'src="data:image/svg+xml;base64,{image}"></p>\n'
+        "<p>Attention is not an explanation. With scripts allowed, all heads "
+        "and the whole search are shown here.</p>\n"
+    )
+
+
+def _line(rank: int, row: Row) -> str:
+    cells = (
+        str(rank),
+        f'<bdi dir="auto">{html.escape(row.text)}</bdi>',
+        f"{row.score:.4f}",
+        f"{row.log_prob:.4f}",
+        str(row.tokens),
+        html.escape(row.ends_with),
+    )
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:59]}…"

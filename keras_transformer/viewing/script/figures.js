@@ -1,0 +1,103 @@
+// Figures 3 to 5 of the paper, for the kind, layer and head looked at.
+
+class Figures {
+  uses = [
+    "leaf", "words", "hideEnd", "kind", "layer", "head", "word", "other",
+    "theme",
+  ];
+
+  constructor(viewer) {
+    this.viewer = viewer;
+    this.word = h("select", {
+      onchange: () => viewer.set({ word: Number(this.word.value) }),
+    });
+    this.other = h("select", {
+      onchange: () => viewer.set({ other: Number(this.other.value) }),
+    }, Array.from({ length: viewer.data.heads }, (_, i) => h("option", {
+      value: i,
+    }, `head ${i + 1}`)));
+    this.list = h("div", { class: "figures" });
+    this.element = h("section", { "aria-label": "Figures 3 to 5" },
+      h("h2", {}, "Figures 3 to 5 of the paper"),
+      h("div", { class: "controls" },
+        h("label", {}, "Word ", this.word),
+        h("label", {}, "Second head ", this.other)),
+      this.list);
+  }
+
+  render() {
+    const { state, attention, data } = this.viewer;
+    const { kind } = state;
+    const layer = state.layer === ALL ? data.layers - 1 : state.layer;
+    const head = state.head === ALL ? 0 : state.head;
+    const rows = attention.rows(kind), columns = attention.columns(kind);
+    if (!rows.labels.length) {
+      this.list.replaceChildren();
+      return;
+    }
+    const word = state.word < rows.labels.length ? state.word : 0;
+    this.word.replaceChildren(...rows.labels.map((label, i) => h("option", {
+      value: i, selected: i === word,
+    }, label)));
+    this.other.value = state.other;
+    const of = (number) => ({
+      name: `head ${number + 1}`, look: headLine(number, state.theme),
+      values: attention.matrix(kind, layer, number),
+    });
+    const where = `${KIND_NAMES[kind]}, layer ${layer + 1}`;
+    const all = Array.from({ length: data.heads }, (_, i) => of(i));
+    const two = state.other === head ? [of(head)] : [of(head), of(state.other)];
+    const named = two.map(({ name }) => name).join(" and ");
+    const common = { rows, columns, across: true };
+    this.list.replaceChildren(
+      this.figure(3, `${where}: all heads, from “${rows.labels[word]}”`,
+        [{ ...common, heads: all, from: [word] }], all),
+      this.figure(4, `${where}: head ${head + 1} in full, then ${named} from ` +
+        `“${rows.labels[word]}”`, [
+        { ...common, heads: [of(head)], from: null },
+        { ...common, heads: two, from: [word] },
+      ], two),
+      this.figure(5, `${where}: ${named} in full`,
+        two.map((one) => ({ ...common, heads: [one], from: null })), two));
+  }
+
+  figure(number, caption, panels, heads) {
+    const pictures = panels.map(
+      (panel) => linesPicture({ ...panel, title: caption }));
+    return h("figure", {},
+      h("figcaption", {}, h("strong", {}, `As figure ${number}. `), caption,
+        h("span", { class: "keys" }, heads.map((head) => h("span", {},
+          s("svg", { width: 18, height: 10, "aria-hidden": "true" },
+            s("line", { x1: 0, x2: 18, y1: 5, y2: 5, "stroke-width": 4,
+              ...head.look })), ` ${head.name}`)))),
+      h("div", { class: "scroll" }, pictures),
+      h("button", {
+        type: "button",
+        onclick: () => save(stacked(pictures), `figure-${number}.svg`),
+      }, `Download figure ${number} as SVG`));
+  }
+}
+
+// Pictures below each other in one, on white.
+function stacked(pictures) {
+  const number = (picture, name) => Number(picture.getAttribute(name));
+  const width = Math.max(...pictures.map((one) => number(one, "width")));
+  let height = 0;
+  const parts = pictures.map((picture) => {
+    const part = picture.cloneNode(true);
+    part.setAttribute("y", height);
+    height += number(picture, "height") + 12;
+    return part;
+  });
+  return s("svg", { xmlns: SVG, width, height, color: "#1b1f24",
+    viewBox: `0 0 ${width} ${height}` },
+  s("rect", { width, height, fill: "#ffffff" }), ...parts);
+}
+
+function save(picture, name) {
+  const text = new XMLSerializer().serializeToString(picture);
+  const address = URL.createObjectURL(
+    new Blob([text], { type: "image/svg+xml" }));
+  h("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}

@@ -1,0 +1,204 @@
+// One head, large: as a heat map, as lines between words, or in numbers.
+
+const LOOKS = [["map", "Heat map"], ["lines", "Lines"], ["numbers", "Numbers"]];
+
+class Head {
+  uses = [
+    "leaf", "words", "hideEnd", "kind", "layer", "head", "look", "aligned",
+    "step", "theme", "width",
+  ];
+
+  constructor(viewer) {
+    this.viewer = viewer;
+    this.title = h("h2", {});
+    this.box = h("div", { class: "scroll large" });
+    this.readout = h("output", { class: "readout", "aria-live": "polite" });
+    this.legend = h("div", { class: "legend" });
+    this.map = new HeatMap(viewer);
+    const { state } = viewer;
+    this.element = h("section", { "aria-label": "One head" },
+      this.title,
+      h("div", { class: "controls" },
+        choice("View", LOOKS, state.look, (look) => viewer.set({ look })),
+        checkbox("Word alignment", state.aligned,
+          (aligned) => viewer.set({ aligned }))),
+      this.readout, this.box, this.legend);
+  }
+
+  // The matrix that is shown, with its axes.
+  panel() {
+    const { state: { kind, layer, head, aligned }, attention } = this.viewer;
+    const title = headName(kind, layer, head);
+    return {
+      kind, title, rows: attention.rows(kind),
+      columns: attention.columns(kind),
+      values: attention.matrix(kind, layer, head),
+      aligned: aligned && kind === "cross" ? attention.alignment() : null,
+    };
+  }
+
+  render(changed) {
+    const { state } = this.viewer;
+    // Numbers and lines depend neither on the step nor on the width.
+    const few = [...changed].every((name) => ["step", "width"].includes(name));
+    if (few && state.look !== "map") return;
+    const panel = this.panel();
+    this.shown = panel;
+    this.title.textContent = panel.title;
+    if (!panel.rows.labels.length) {
+      this.box.replaceChildren(h("p", { class: "note" },
+        "No piece was written, so nothing attends."));
+    } else if (state.look === "map") {
+      this.box.replaceChildren(this.map.element);
+      this.map.render(panel, this.box.clientWidth);
+    } else if (state.look === "lines") {
+      this.box.replaceChildren(this.lines(panel));
+    } else {
+      this.box.replaceChildren(this.numbers(panel));
+    }
+    this.legend.replaceChildren(...this.scale(panel));
+    this.hover();
+  }
+
+  lines(panel) {
+    const { state } = this.viewer;
+    const picture = linesPicture({
+      ...panel, from: null, across: false,
+      heads: [{
+        name: "weight", values: panel.values,
+        look: headLine(Math.max(0, state.head), state.theme),
+      }],
+    });
+    picture.classList.add("lines");
+    picture.addEventListener("pointermove", (event) => {
+      const word = event.target.closest("text");
+      const key = word && word.dataset.key;
+      const words = [...picture.querySelectorAll("text[data-key]")];
+      const isRow = words.indexOf(word) < panel.rows.labels.length;
+      this.viewer.hover(!word ? [] : isRow ? [key, null] : [null, key]);
+    });
+    picture.addEventListener("pointerleave", () => this.viewer.hover([]));
+    return picture;
+  }
+
+  numbers({ rows, columns, values, title }) {
+    const width = columns.labels.length;
+    const cells = (i) => columns.labels.map((_, j) => h("td", {
+      "data-key": rows.keys[i],
+      ...this.viewer.hovering([rows.keys[i], columns.keys[j]]),
+    }, fixed(values[i * width + j])));
+    return h("table", { class: "numbers", tabindex: 0 },
+      h("caption", {}, `${title}. A row for each piece that attends.`),
+      h("thead", {}, h("tr", {}, h("td", {}),
+        columns.labels.map((label, j) => h("th", {
+          scope: "col", "data-key": columns.keys[j],
+        }, isolated(label))))),
+      h("tbody", {}, rows.labels.map((label, i) => h("tr", {},
+        h("th", { scope: "row", "data-key": rows.keys[i] }, isolated(label)),
+        cells(i)))));
+  }
+
+  // What the colours, or the lines, say.
+  scale({ aligned }) {
+    const { look } = this.viewer.state;
+    const notes = [];
+    if (look === "map") {
+      const { colours } = this.viewer;
+      const stops = Array.from({ length: 11 },
+        (_, i) => `rgb(${colours[Math.round(25.5 * i)].join(" ")})`);
+      notes.push(h("div", {
+        class: "bar", "aria-hidden": "true",
+        style: `background: linear-gradient(to right, ${stops.join()})`,
+      }, [0, 0.1, 0.25, 0.5, 1].map((weight) => h("span", {
+        style: `left: ${100 * Math.sqrt(weight)}%`,
+      }, String(weight)))),
+      "Rows attend to columns.");
+    } else if (look === "lines") {
+      notes.push("Left attends to right; the opacity of a line is its weight, " +
+        `none is drawn below ${FAINTEST}.`);
+    }
+    if (aligned) {
+      notes.push(` ${look === "map" ? "Rings" : "Dashes"}: where the mean of ` +
+        "all cross heads is largest.");
+    }
+    return notes;
+  }
+
+  hover() {
+    const { state, hovered } = this.viewer;
+    if (!this.shown || !this.shown.rows.labels.length) return;
+    if (state.look === "map") this.map.draw();
+    if (state.look === "lines") this.brighten();
+    this.readout.textContent = this.said(hovered);
+  }
+
+  // Only the lines of the word that is pointed at.
+  brighten() {
+    const { rows, columns } = this.shown;
+    const picture = this.box.firstChild;
+    const row = rows.keys.findIndex((key) => this.viewer.isRow(key));
+    const column = columns.keys.findIndex((key) => this.viewer.isColumn(key));
+    picture.classList.toggle("dimmed", row >= 0 || column >= 0);
+    picture.querySelectorAll(".bright, .share").forEach((old) => {
+      if (old.matches(".share")) old.remove();
+      else old.classList.remove("bright");
+    });
+    const mark = (lines, other, at) => lines.forEach((one) => {
+      one.classList.add("bright");
+      const place = other === "columns" ? one.dataset.column
+        : one.parentNode.dataset.row;
+      this.share(picture, other, Number(place), at(Number(place)));
+    });
+    const width = columns.labels.length;
+    const weight = (i, j) => this.shown.values[i * width + j];
+    const of = (selector) => picture.querySelectorAll(
+      `${selector}:not(.aligned)`);
+    if (row >= 0 && column >= 0) {
+      mark(of(`[data-row="${row}"] [data-column="${column}"]`), "columns",
+        (j) => weight(row, j));
+    } else if (row >= 0) {
+      mark(of(`[data-row="${row}"] line`), "columns", (j) => weight(row, j));
+    } else if (column >= 0) {
+      mark(of(`[data-column="${column}"]`), "rows", (i) => weight(i, column));
+    }
+  }
+
+  // The number at the far end of a line.
+  share(picture, side, place, weight) {
+    const words = [...picture.querySelectorAll("text[data-key]")];
+    const offset = side === "columns" ? this.shown.rows.labels.length : 0;
+    const word = words[offset + place];
+    const box = word.getBBox();
+    picture.append(s("text", {
+      class: "share", "dominant-baseline": "central", "font-size": 11,
+      x: side === "columns" ? box.x + box.width + 6 : box.x - 6,
+      y: word.getAttribute("y"),
+      "text-anchor": side === "columns" ? "start" : "end",
+    }, fixed(weight, 2)));
+  }
+
+  said([first]) {
+    const { rows, columns, values } = this.shown;
+    const { viewer } = this;
+    const row = rows.keys.findIndex((key) => viewer.isRow(key));
+    const column = columns.keys.findIndex((key) => viewer.isColumn(key));
+    const width = columns.labels.length;
+    const most = (labels, weight) => labels
+      .map((label, i) => [weight(i), label])
+      .sort((a, b) => b[0] - a[0]).slice(0, 3)
+      .map(([value, label]) => `“${label}” ${fixed(value)}`).join(", ");
+    if (row >= 0 && column >= 0 && !(viewer.hovered.length === 1)) {
+      return `“${rows.labels[row]}” → “${columns.labels[column]}”: ` +
+        fixed(values[row * width + column]);
+    }
+    if (row >= 0) {
+      return `“${rows.labels[row]}” → ` +
+        most(columns.labels, (j) => values[row * width + j]);
+    }
+    if (column >= 0) {
+      return `“${columns.labels[column]}” ← ` +
+        most(rows.labels, (i) => values[i * width + column]);
+    }
+    return first ? "" : "Point at a word or a weight to read its number.";
+  }
+}

@@ -1,0 +1,154 @@
+// One head as a heat map, on a canvas, with labels that thin out when small.
+
+class HeatMap {
+  constructor(viewer) {
+    this.viewer = viewer;
+    this.element = h("canvas", {
+      class: "heat-map", tabindex: 0, role: "application",
+      "aria-roledescription": "heat map",
+      onpointermove: (event) => this.point(event),
+      onpointerdown: (event) => this.point(event),
+      onpointerleave: () => viewer.hover([]),
+      onkeydown: (event) => this.key(event),
+      onblur: () => viewer.hover([]),
+    });
+  }
+
+  render(panel, width) {
+    Object.assign(this, panel);
+    this.element.setAttribute("aria-label",
+      `${panel.title}. Arrow keys go from weight to weight.`);
+    const { rows, columns } = panel;
+    this.font = "12px system-ui, sans-serif";
+    this.left = Math.min(110, widest(rows.labels, this.font) + 10);
+    this.top = Math.min(110, widest(columns.labels, this.font) + 10);
+    const room = (width - this.left - 2) / Math.max(1, columns.labels.length);
+    this.cell = Math.max(3, Math.min(30, Math.floor(room * 4) / 4));
+    this.picture = rows.labels.length && columns.labels.length
+      ? pixels(panel.values, rows.labels.length, columns.labels.length,
+        this.viewer.colours)
+      : null;
+    this.draw();
+  }
+
+  draw() {
+    const { rows, columns, cell, left, top, viewer } = this;
+    const width = left + cell * columns.labels.length + 1;
+    const height = top + cell * rows.labels.length + 1;
+    const scale = window.devicePixelRatio || 1;
+    this.element.width = Math.round(width * scale);
+    this.element.height = Math.round(height * scale);
+    this.element.style.width = `${width}px`;
+    const pen = this.element.getContext("2d");
+    pen.scale(scale, scale);
+    pen.imageSmoothingEnabled = false;
+    if (this.picture) {
+      pen.drawImage(this.picture, left, top, width - left - 1, height - top - 1);
+    }
+    const style = getComputedStyle(this.element);
+    pen.strokeStyle = style.borderTopColor;
+    pen.strokeRect(left - 0.5, top - 0.5, width - left, height - top);
+    const row = rows.keys.findIndex((key) => viewer.isRow(key));
+    const column = columns.keys.findIndex((key) => viewer.isColumn(key));
+    this.outline(pen, row, column, style.outlineColor);
+    if (this.aligned) this.rings(pen);
+    this.labels(pen, row, column, style);
+  }
+
+  outline(pen, row, column, colour) {
+    const { rows, columns, cell, left, top } = this;
+    pen.strokeStyle = colour;
+    pen.lineWidth = 1.5;
+    if (row >= 0) {
+      pen.strokeRect(left, top + row * cell, cell * columns.labels.length, cell);
+    }
+    if (column >= 0) {
+      pen.strokeRect(left + column * cell, top, cell, cell * rows.labels.length);
+    }
+  }
+
+  // Rings on the words that the mean of all heads aligns.
+  rings(pen) {
+    const { cell, left, top } = this;
+    pen.strokeStyle = "#d55e00";
+    pen.lineWidth = Math.max(1, Math.min(2, cell / 6));
+    this.aligned.forEach((column, row) => {
+      pen.beginPath();
+      pen.arc(left + (column + 0.5) * cell, top + (row + 0.5) * cell,
+        Math.max(1.5, cell * 0.36), 0, 7);
+      pen.stroke();
+    });
+  }
+
+  labels(pen, row, column, style) {
+    const { rows, columns, cell, left, top, viewer } = this;
+    const every = Math.ceil(12 / cell);
+    pen.textBaseline = "middle";
+    const put = (label, i, marked, angle) => {
+      if (i % every && !marked) return;
+      pen.save();
+      pen.font = marked ? `600 ${this.font}` : this.font;
+      pen.fillStyle = marked ? style.outlineColor : style.color;
+      if (angle) {
+        pen.translate(left + (i + 0.5) * cell, top - 5);
+        pen.rotate(-Math.PI / 2);
+        pen.textAlign = "left";
+      } else {
+        pen.translate(left - 5, top + (i + 0.5) * cell);
+        pen.textAlign = "right";
+      }
+      pen.direction = direction(label);
+      pen.fillText(this.fitting(pen, label, (angle ? top : left) - 8), 0, 0);
+      pen.restore();
+    };
+    // A marked label takes the place of the others near it.
+    const near = (i, at) => at >= 0 && i !== at && Math.abs(i - at) < every;
+    const step = this.kind === "encoder" ? -1 : viewer.state.step;
+    rows.labels.forEach((label, i) => {
+      const marked = i === row || rows.groups[i].includes(step);
+      if (!near(i, row)) put(label, i, marked, false);
+    });
+    columns.labels.forEach((label, j) => {
+      if (!near(j, column)) put(label, j, j === column, true);
+    });
+  }
+
+  fitting(pen, label, width) {
+    let text = label;
+    let kept = [...label];
+    while (kept.length > 1 && pen.measureText(text).width > width) {
+      kept = kept.slice(0, -1);
+      text = `${kept.join("")}…`;
+    }
+    return text;
+  }
+
+  point(event) {
+    const box = this.element.getBoundingClientRect();
+    const at = (offset, labels) => {
+      const i = Math.floor(offset / this.cell);
+      return i >= 0 && i < labels.length ? i : -1;
+    };
+    this.go(at(event.clientY - box.top - this.top, this.rows.labels),
+      at(event.clientX - box.left - this.left, this.columns.labels));
+  }
+
+  go(row, column) {
+    this.at = [row, column];
+    this.viewer.hover([this.rows.keys[row], this.columns.keys[column]]);
+  }
+
+  key(event) {
+    const [row, column] = (this.at || [0, 0]).map((i) => Math.max(0, i));
+    const last = [this.rows.labels.length - 1, this.columns.labels.length - 1];
+    const to = {
+      ArrowUp: [row - 1, column], ArrowDown: [row + 1, column],
+      ArrowLeft: [row, column - 1], ArrowRight: [row, column + 1],
+      Home: [row, 0], End: [row, last[1]],
+    }[event.key];
+    if (!to) return;
+    event.preventDefault();
+    const within = to.map((i, side) => Math.max(0, Math.min(last[side], i)));
+    this.go(...(this.viewer.hovered.length ? within : [row, column]));
+  }
+}

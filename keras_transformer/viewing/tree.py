@@ -1,0 +1,147 @@
+"""The beam as a tree: a column for each step, a line to each continuation."""
+
+import math
+from collections.abc import Sequence
+
+from keras_transformer.viewing import svg
+from keras_transformer.viewing.hypotheses import Fate, Node
+
+COLUMN = 84  # Between two steps, in pixels.
+ROW = 40  # Between two hypotheses of a step.
+EDGE = 44
+# Of a fate, by which a node also differs in its shape and its title.
+COLOURS = {
+    Fate.FOLLOWED: "#0072b2",
+    Fate.PRUNED: "#8a9199",
+    Fate.RETURNED: "#009e73",
+    Fate.DISPLACED: "#d55e00",
+    Fate.GIVEN_UP: "#b3548e",
+}
+LONGEST = 11  # Characters of a label.
+
+Point = tuple[float, float]
+
+
+def picture(nodes: Sequence[Node]) -> str:
+    """Draw all that a search weighed.
+
+    Args:
+        nodes: In the order of the steps, the best of a step first.
+
+    Returns:
+        The text of an SVG file. A line is as wide as its piece was probable.
+    """
+    places = _places(nodes)
+    start = (float(EDGE), float(EDGE))
+    lines, marks = [], [_label("<s>", start)]
+    for node, place in zip(nodes, places, strict=True):
+        before, so_far = start, 0.0
+        if node.parent >= 0:
+            before = places[node.parent]
+            so_far = nodes[node.parent].log_prob
+        probability = math.exp(min(0.0, node.log_prob - so_far))
+        lines.append(_line(before, place, node.fate, probability))
+        marks.append(_mark(node, place, probability))
+    width = max((x for x, _ in places), default=start[0]) + EDGE
+    height = max((y for _, y in places), default=start[1]) + EDGE / 2
+    legend, legend_width = _legend(height + ROW / 2)
+    return svg.document(
+        max(width, legend_width),
+        height + ROW,
+        f"Beam search: {len(nodes)} hypotheses weighed",
+        [*lines, *marks, legend],
+    )
+
+
+def _places(nodes: Sequence[Node]) -> list[Point]:
+    """Where each node lies: its step, and its place among that step's."""
+    places, filled = [], [0] * len(nodes)
+    for node in nodes:
+        x = EDGE + COLUMN * (node.step + 1)
+        places.append((float(x), float(EDGE + ROW * filled[node.step])))
+        filled[node.step] += 1
+    return places
+
+
+def _line(start: Point, end: Point, fate: Fate, probability: float) -> str:
+    (x1, y1), (x2, y2) = start, end
+    middle = (x1 + x2) / 2
+    return svg.element(
+        "path",
+        d=f"M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}",
+        fill="none",
+        stroke=COLOURS[fate],
+        stroke_width=f"{0.75 + 4 * probability:.2f}",
+        stroke_opacity=f"{0.25 + 0.6 * probability:.2f}",
+    )
+
+
+def _mark(node: Node, place: Point, probability: float) -> str:
+    """The shape of a node, its piece, and a title that says all of it."""
+    title = (
+        f"{node.piece}, step {node.step + 1}: {node.fate.value}, probability "
+        f"{probability:.3f}, log-probability {node.log_prob:.3f}, score "
+        f"{node.score:.3f}"
+    )
+    content = svg.element("title", svg.text(title)) + shape(node.fate, place)
+    if node.rank >= 0:
+        content += svg.element(
+            "text",
+            str(node.rank + 1),
+            x=place[0],
+            y=place[1],
+            text_anchor="middle",
+            dominant_baseline="central",
+            font_size=10,
+            fill="#ffffff",
+        )
+    return svg.element("g", content + _label(node.piece, place))
+
+
+def shape(fate: Fate, place: Point) -> str:
+    """What stands for a fate, so that its colour need not be seen."""
+    x, y = place
+    colour = COLOURS[fate]
+    if fate is Fate.FOLLOWED:
+        return svg.element("circle", cx=x, cy=y, r=5, fill=colour)
+    if fate is Fate.RETURNED:
+        return svg.element("circle", cx=x, cy=y, r=9, fill=colour)
+    outlines = {
+        Fate.PRUNED: f"M{x - 4} {y - 4}l8 8m0 -8l-8 8",
+        Fate.DISPLACED: f"M{x} {y - 7}l7 7l-7 7l-7 -7z",
+        Fate.GIVEN_UP: f"M{x - 5} {y - 5}h10v10h-10z",
+    }
+    return svg.element(
+        "path", d=outlines[fate], fill="#ffffff", stroke=colour, stroke_width=2
+    )
+
+
+def _label(piece: str, place: Point) -> str:
+    shown = piece if len(piece) <= LONGEST else f"{piece[: LONGEST - 1]}…"
+    return svg.element(
+        "text",
+        svg.text(shown),
+        x=place[0],
+        y=place[1] - 13,
+        text_anchor="middle",
+        fill=svg.INK,
+    )
+
+
+def _legend(y: float) -> tuple[str, float]:
+    """Each shape and what it says, and how wide they are together."""
+    parts, x = [], float(EDGE)
+    for fate in Fate:
+        parts.append(shape(fate, (x, y)))
+        parts.append(
+            svg.element(
+                "text",
+                fate.value,
+                x=x + 14,
+                y=y,
+                dominant_baseline="central",
+                fill=svg.INK,
+            )
+        )
+        x += 14 + svg.width_of(fate.value) + 20
+    return svg.element("g", "".join(parts)), x

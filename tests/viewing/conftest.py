@@ -1,0 +1,75 @@
+"""A real browser, and pages in it that are held to ask for nothing."""
+
+import os
+import shutil
+
+import pytest
+from explanations import make_explanation
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if not found:
+        missing = "No browser was found; install one with: make browser"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=found, args=ARGUMENTS
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def explanation():
+    return make_explanation()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens HTML; afterwards no page has asked or complained of anything."""
+    contexts, asked, complaints = [], [], []
+
+    def open_html(html, **options):
+        path = tmp_path / f"page-{len(contexts)}.html"
+        path.write_text(html, encoding="utf-8")
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "console",
+            lambda message: (
+                message.type in ("error", "warning")
+                and complaints.append(message.text)
+            ),
+        )
+        page.goto(path.as_uri())
+        if options.get("java_script_enabled", True):
+            page.locator(".viewer .grid canvas").first.wait_for()
+        return page
+
+    yield open_html
+    for context in contexts:
+        context.close()
+    inside = ("data:", "blob:")
+    others = [url for url in asked if not url.startswith(inside)]
+    assert len(others) == len(contexts), others
+    assert not complaints

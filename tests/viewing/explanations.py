@@ -1,0 +1,173 @@
+"""Explanations that no model made: random, but as a search leaves them."""
+
+import itertools
+
+import numpy as np
+
+from keras_transformer.viewing.explanation import (
+    Alternative,
+    Explanation,
+    Fate,
+    Node,
+)
+
+ENGLISH = (
+    "▁The ▁lamp ▁cost s ▁two ▁hundred ▁and ▁twelve ▁euro s ▁and ▁seven "
+    "▁cent s ▁in ▁the ▁small ▁shop ▁be side ▁the ▁old ▁station ."
+).split()
+GERMAN = (
+    "▁Die ▁Lampe ▁kost et ▁zwei hundert zwölf ▁Euro ▁und ▁sieben ▁Cent "
+    "▁im ▁klein en ▁Lad en ▁neb en ▁dem ▁alt en ▁Bahn hof ."
+).split()
+OTHERS = "▁Das ▁der ▁ein ▁Licht ▁kaufen , ▁mit ▁sie t ▁von st ▁auf".split()
+END = "</s>"
+
+
+def text_of(pieces):
+    """Pieces as the text that they spell."""
+    shown = [piece for piece in pieces if piece != END]
+    return "".join(shown).replace("▁", " ").strip()
+
+
+def make_explanation(
+    *,
+    layers=2,
+    heads=3,
+    source_length=7,
+    target_length=5,
+    beam_size=4,
+    n_best=3,
+    num_alternatives=5,
+    ends_with="end token",
+    source=ENGLISH,
+    target=GERMAN,
+    seed=0,
+):
+    """A search of `target_length` steps over a few dozen pieces.
+
+    The pieces of `target` are likely in their order, and the end token in the
+    last step, so that it reads like a translation.
+    """
+    draw = np.random.default_rng(seed)
+    cycle = itertools.cycle(source)
+    source_pieces = [next(cycle) for _ in range(source_length - 1)] + [END]
+    grown = _Search(draw, target, target_length, beam_size, num_alternatives)
+    nodes, leaves = grown.ranked(n_best, ends_with)
+    paths = [_pieces(nodes, leaf) for leaf in leaves]
+    rows = len(grown.alternatives)
+    return Explanation(
+        source=text_of(source_pieces),
+        source_pieces=source_pieces,
+        translations=[text_of(path) for path in paths],
+        leaves=leaves,
+        nodes=nodes,
+        encoder=_attention(
+            draw, layers, heads, range(source_length), source_length
+        ),
+        decoder=_attention(
+            draw, layers, heads, grown.steps, target_length, causal=True
+        ),
+        cross=_attention(draw, layers, heads, grown.steps, source_length),
+        alternatives=grown.alternatives[:rows],
+        beam_size=beam_size,
+        length_penalty=0.6,
+    )
+
+
+class _Search:
+    """Nodes as a beam search finds them, and a row for each one followed."""
+
+    def __init__(self, draw, target, length, beam_size, num_alternatives):
+        self.vocabulary = [*dict.fromkeys([*target, *OTHERS]), END]
+        self.nodes, self.alternatives, self.steps = [], [], []
+        self.num_alternatives = num_alternatives
+        live = [-1]
+        for step in range(length):
+            hoped = END if step == length - 1 else target[step % len(target)]
+            # A few end a step before the others.
+            may_end = step == length - 2
+            live = self._extend(draw, live, step, (hoped, may_end), beam_size)
+        self.live = live
+
+    def _extend(self, draw, live, step, hoped, beam_size):
+        candidates = []
+        for parent in live:
+            row = len(self.alternatives)
+            self.steps.append(step)
+            log_probs = self._row(draw, *hoped)
+            so_far = self.nodes[parent].log_prob if parent >= 0 else 0.0
+            candidates += [
+                (so_far + log_prob, parent, row, piece)
+                for piece, log_prob in zip(
+                    self.vocabulary, log_probs, strict=True
+                )
+            ]
+        candidates.sort(key=lambda candidate: -candidate[0])
+        followed = []
+        for log_prob, parent, row, piece in candidates[: 2 * beam_size]:
+            fate = Fate.PRUNED
+            if piece != END and len(followed) < beam_size:
+                followed.append(len(self.nodes))
+                fate = Fate.FOLLOWED
+            ends = "end token" if piece == END else ""
+            score = log_prob / ((5 + step + 1) / 6) ** 0.6
+            self.nodes.append(
+                Node(parent, step, piece, log_prob, score, fate, ends, -1, row)
+            )
+        return followed
+
+    def _row(self, draw, hoped, may_end):
+        logits = draw.normal(0.0, 1.4, len(self.vocabulary))
+        logits[self.vocabulary.index(hoped)] += 5.0
+        logits[-1] += 5.0 if may_end else -2.5
+        log_probs = logits - np.log(np.sum(np.exp(logits)))
+        best = np.argsort(-log_probs)[: self.num_alternatives]
+        self.alternatives.append(
+            [Alternative(self.vocabulary[i], float(log_probs[i])) for i in best]
+        )
+        return [float(log_prob) for log_prob in log_probs]
+
+    def ranked(self, n_best, ends_with):
+        """The nodes with their fates, and the leaves of the best."""
+        for number in self.live:
+            node = self.nodes[number]
+            if ends_with == "limit":
+                self.nodes[number] = node._replace(ends_with="limit")
+            else:
+                self.nodes[number] = node._replace(fate=Fate.GIVEN_UP)
+        ended = [i for i, node in enumerate(self.nodes) if node.ends_with]
+        ended.sort(key=lambda i: -self.nodes[i].score)
+        for rank, i in enumerate(ended):
+            returned = rank < n_best
+            self.nodes[i] = self.nodes[i]._replace(
+                fate=Fate.RETURNED if returned else Fate.DISPLACED,
+                rank=rank if returned else -1,
+            )
+        return self.nodes, ended[:n_best]
+
+
+def _pieces(nodes, leaf):
+    found = []
+    while leaf >= 0:
+        found.append(nodes[leaf].piece)
+        leaf = nodes[leaf].parent
+    return found[::-1]
+
+
+def _attention(draw, layers, heads, places, width, causal=False):
+    """float32 `(layers, heads, len(places), width)`, each row summing to 1.
+
+    Some heads look along the diagonal, some at the last piece, some around.
+    """
+    places = np.array(places)
+    scores = draw.normal(0.0, 1.0, (layers, heads, len(places), width))
+    distance = np.abs(places[:, None] - np.arange(width))
+    near = draw.uniform(0.0, 2.0, (layers, heads, 1, 1))
+    scores -= near * distance
+    scores[..., -1] += draw.uniform(-2.0, 3.0, (layers, heads, 1))
+    if causal:
+        beyond = np.arange(width) > places[:, None]
+        scores = np.where(beyond, -np.inf, scores)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights.astype("float32")

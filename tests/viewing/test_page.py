@@ -1,0 +1,90 @@
+"""The page as text, and what of it needs no script."""
+
+import html.parser
+import pathlib
+
+import pytest
+from explanations import make_explanation
+
+from keras_transformer.config import UserError
+from keras_transformer.viewing import page
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects tags with their attributes, and text outside of scripts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.words, self.inside = [], [], ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.inside = tag
+
+    def handle_data(self, data):
+        if self.inside != "script" and data.strip():
+            self.words.append(data)
+
+
+def test_all_scripts_together_have_60_kilobytes_at_most():
+    assert len(page.script().encode()) <= 60_000
+
+
+def test_the_script_leaves_no_way_to_its_own_end():
+    text = page.script().lower()
+    assert "</script" not in text and "<!--" not in text
+
+
+def test_every_script_file_is_joined():
+    folder = pathlib.Path(page.__file__).parent / "script"
+    assert {path.name for path in folder.iterdir()} == set(page.SCRIPTS)
+
+
+def test_a_fragment_needs_no_other_file(explanation):
+    for tag, attributes in Reader(explanation._repr_html_()).tags:
+        assert tag not in ("link", "iframe")
+        address = attributes.get("src", "data:")
+        assert address.startswith("data:")
+
+
+def test_the_table_has_what_the_hypotheses_have(explanation):
+    words = Reader(explanation._repr_html_()).words
+    for text, leaf in zip(
+        explanation.translations, explanation.leaves, strict=True
+    ):
+        node = explanation.nodes[leaf]
+        at = words.index(text)
+        assert words[at + 1 : at + 5] == [
+            f"{node.score:.4f}",
+            f"{node.log_prob:.4f}",
+            str(node.step + 1),
+            node.ends_with,
+        ]
+
+
+def test_markup_in_a_text_stays_text():
+    source = ["▁</script>", "▁<img", "▁onerror=x>", "▁&amp;", "▁a\u2028b"]
+    reader = Reader(
+        make_explanation(source=source, target=source)._repr_html_()
+    )
+    images = [attributes for tag, attributes in reader.tags if tag == "img"]
+    assert len(images) == 1 and "onerror" not in images[0]
+    assert "</script> <img onerror=x> &amp; a\u2028b </script>" in reader.words
+
+
+def test_a_page_is_whole_and_says_what_it_is(explanation, tmp_path):
+    path = tmp_path / "page.html"
+    explanation.save_html(path)
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>") and text.endswith("</html>\n")
+    tags = Reader(text).tags
+    assert ("html", {"lang": "en"}) in tags
+    assert ("meta", {"charset": "utf-8"}) in tags
+    assert [child.name for child in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_folder_is_no_name_for_a_page(explanation, tmp_path):
+    with pytest.raises(UserError, match="is a folder"):
+        explanation.save_html(tmp_path)

@@ -1,0 +1,142 @@
+"""The pictures that Python draws, read back as XML."""
+
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from keras_transformer.viewing import lines, svg, tree
+from keras_transformer.viewing.explanation import Fate
+
+NAMESPACE = "{http://www.w3.org/2000/svg}"
+
+
+def read(picture):
+    return ElementTree.fromstring(picture)
+
+
+def drawn(picture):
+    """The weight of each line, by where it starts and ends: `(y1, y2)`."""
+    return {
+        (float(line.get("y1")), float(line.get("y2"))): float(
+            line.get("stroke-opacity")
+        )
+        for line in read(picture).iter(f"{NAMESPACE}line")
+    }
+
+
+def texts(picture):
+    return [
+        (element.text, float(element.get("x")), float(element.get("y")))
+        for element in read(picture).iter(f"{NAMESPACE}text")
+    ]
+
+
+def test_a_line_goes_from_each_piece_to_each_with_its_weight(explanation):
+    picture = explanation.to_svg("cross", layer=1, heads=[2])
+    found = explanation.attention()
+    queries, keys = found.target_pieces, found.source_pieces
+    words = texts(picture)
+    assert [word for word, *_ in words] == queries + keys
+    at = [y for *_, y in words]
+    lines_drawn = drawn(picture)
+    for i in range(len(queries)):
+        for j in range(len(keys)):
+            weight = found.cross[1, 2, i, j]
+            place = (at[i], at[len(queries) + j])
+            if weight >= lines.FAINTEST:
+                assert lines_drawn.pop(place) == pytest.approx(weight, abs=6e-4)
+    assert not lines_drawn
+
+
+def test_the_decoder_attends_to_what_it_read(explanation):
+    words = [word for word, *_ in texts(explanation.to_svg("decoder"))]
+    pieces = explanation.attention().target_pieces
+    heads = [f"head {number}" for number in (1, 2, 3)]
+    assert words == pieces + ["<s>", *pieces[:-1]] + heads
+
+
+def test_heads_have_colours_and_titles(explanation):
+    picture = explanation.to_svg("encoder", layer=0, heads=[0, -1])
+    found = list(read(picture).iter(f"{NAMESPACE}line"))
+    colours = {line.get("stroke") for line in found}
+    assert colours == {"#0072b2", "#e69f00"}
+    names = {line[0].text.split(":")[0] for line in found}
+    assert names == {"head 1", "head 3"}
+
+
+def test_one_row_alone_is_drawn(explanation):
+    picture = explanation.to_svg("cross", heads=[1], row=-2)
+    words = explanation.attention().target_pieces
+    y = texts(picture)[len(words) - 2][2]
+    assert {start for start, _ in drawn(picture)} == {y}
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (dict(kind="self"), r"`kind` must be one of .*Received: kind='self'"),
+        (dict(layer=2), "`layer` must be from -2 to 1.*Received: 2"),
+        (dict(heads=[0, 3]), "`head` must be from -3 to 2.*Received: 3"),
+        (dict(hypothesis=5), "`hypothesis` must be from -3 to 2.*Received: 5"),
+        (dict(row=17), "`row` must be from .*Received: 17"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(explanation, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        explanation.to_svg(**arguments)
+
+
+def test_no_piece_breaks_the_picture():
+    pieces = ["</svg>", "&amp;", "\x00\x1f", '"<script>']
+    picture = lines.picture(pieces, pieces, {"<b>": np.eye(4)})
+    words = [word for word, *_ in texts(picture)]
+    assert words == 2 * ["</svg>", "&amp;", "\ufffd\ufffd", '"<script>']
+
+
+def test_every_node_of_the_tree_is_drawn_with_its_fate(explanation):
+    picture = read(explanation.tree_svg())
+    titles = [t.text for t in picture.iter(f"{NAMESPACE}title")][1:]
+    assert len(titles) == len(explanation.nodes)
+    for title, node in zip(titles, explanation.nodes, strict=True):
+        before = 0.0
+        if node.parent >= 0:
+            before = explanation.nodes[node.parent].log_prob
+        probability = np.exp(node.log_prob - before)
+        assert title.startswith(f"{node.piece}, step {node.step + 1}: ")
+        assert f": {node.fate.value}, probability {probability:.3f}" in title
+
+
+def test_the_lines_of_the_tree_join_the_steps(explanation):
+    """A line ends where the shape of its node lies."""
+    picture = read(explanation.tree_svg())
+    paths = [
+        path.get("d").replace("C", " ").replace("M", "").split()
+        for path in picture.iter(f"{NAMESPACE}path")
+        if path.get("fill") == "none"
+    ]
+    ends = [tuple(map(float, path[-2:])) for path in paths]
+    starts = [tuple(map(float, path[:2])) for path in paths]
+    assert len(set(ends)) == len(explanation.nodes)
+    for number, node in enumerate(explanation.nodes):
+        parent = ends[node.parent] if node.parent >= 0 else (44.0, 44.0)
+        assert starts[number] == parent
+        assert ends[number][0] == parent[0] + tree.COLUMN
+
+
+def test_fates_differ_by_shape_and_not_by_colour_alone():
+    shapes = set()
+    for fate in Fate:
+        drawn_shape = read(tree.shape(fate, (0.0, 0.0)))
+        for colour in ("fill", "stroke"):
+            drawn_shape.attrib.pop(colour, None)
+        shapes.add(ElementTree.tostring(drawn_shape))
+    assert len(shapes) == len(Fate)
+
+
+def test_an_empty_search_has_a_tree_too():
+    assert read(tree.picture([])).tag == f"{NAMESPACE}svg"
+
+
+def test_wide_characters_take_more_room():
+    assert svg.width_of("灯笼") > svg.width_of("la")
