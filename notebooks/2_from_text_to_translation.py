@@ -7,8 +7,22 @@
 #
 # This notebook follows sentences on their way: text, pieces, batches, a model
 # that learns, a translation, a score. On that way things go wrong that go wrong
-# in every such project, and each is looked at: an accuracy that promises too
-# much, a translation that repeats itself, a training that is cut off.
+# in every such project, and each is looked at. You need to know Python and a
+# little Keras.
+#
+# 1. Text
+# 2. Pieces
+# 3. Batches
+# 4. Teacher forcing
+# 5. A model, and an epoch
+# 6. Why accuracy misleads
+# 7. A piece that repeats and repeats
+# 8. A whole training: cut off, and gone on with
+# 9. The average of the last checkpoints
+# 10. The score
+#
+# Every claim is an `assert`: a notebook that runs to its end has kept its word.
+# All of it takes about a minute on two CPU cores.
 
 # %% [markdown]
 # The first cell installs the package in Colab. Elsewhere it only looks.
@@ -73,18 +87,21 @@ import pathlib
 import signal
 import sys
 
+import keras
 import matplotlib.pyplot as plt
 import numpy as np
+import tensorflow as tf
 
 import keras_transformer as kt
 from keras_transformer.translation import evaluation
 
 keras.utils.set_random_seed(1)
+plt.rcParams.update({"figure.dpi": 80, "figure.constrained_layout.use": True})
 # It warns of many graphs; with several models in one notebook there are many.
 logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 # %% [markdown]
-# ## Text
+# ## 1. Text
 #
 # A corpus is pairs of sentences that mean the same. The built-in one needs no
 # download: numbers, dates, times and prices in English and German. It has
@@ -108,12 +125,13 @@ assert not {source for source, _ in train} & {source for source, _ in val}
 assert not {target for _, target in train} & {target for _, target in val}
 
 # %% [markdown]
-# ## Pieces
+# ## 2. Pieces
 #
 # German writes *dreihundertfünfzehn* as one word; a list of all such words
-# would never end. So the vocabulary consists of *pieces*, letters at first, of
-# which those that often stand side by side are joined to longer ones: byte-pair
-# encoding (section 5.1). Both languages share it.
+# would never end. So the vocabulary is made of *pieces*: at first single
+# letters, then, over and over, the two pieces that most often stand side by
+# side become one (byte-pair encoding, section 5.1). Both languages share the
+# 600 pieces.
 
 # %%
 tokenizer = kt.Tokenizer.train(
@@ -143,7 +161,7 @@ assert tokenizer.detokenize(ids)[0].numpy().decode() == polish
 assert 1 not in ids[0].numpy()  # The unknown piece.
 
 # %% [markdown]
-# ## Batches
+# ## 3. Batches
 #
 # Sentences differ in length, and a tensor is a rectangle: the rest of each row
 # is padding. To waste little, a batch takes sentences of similar length, and as
@@ -170,7 +188,7 @@ for (source_ids, _), target_out in looked_at:
 unsorted = [source for source, _ in train[: len(source_ids)]]
 in_file_order = tokenizer.tokenize(unsorted).to_tensor()
 
-figure, panels = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+figure, panels = plt.subplots(1, 2, figsize=(8, 3.2))
 shares = []
 for panel, ids, title in zip(
     panels,
@@ -187,7 +205,7 @@ plt.show()
 assert shares[0] < 0.2 < shares[1]
 
 # %% [markdown]
-# ## Teacher forcing
+# ## 4. Teacher forcing
 #
 # The decoder writes one piece after another, each in view of those before it.
 # To learn that it does not have to write: the right translation is there. It
@@ -216,7 +234,7 @@ assert read[1:] == to_write[:-1]
 mask = keras.ops.convert_to_numpy(kt.masks.target_mask(target_in))
 visible = mask[row, 0, :length, :length]
 
-figure, axes = plt.subplots(figsize=(5.5, 5), layout="constrained")
+figure, axes = plt.subplots(figsize=(5.5, 5))
 axes.imshow(visible, cmap="Blues", vmax=1.5)
 axes.set_xticks(range(length), read, rotation=90)
 axes.set_yticks(range(length), to_write)
@@ -226,7 +244,7 @@ plt.show()
 np.testing.assert_array_equal(visible, np.tril(np.ones_like(visible)))
 
 # %% [markdown]
-# ## A model, and an epoch
+# ## 5. A model, and an epoch
 #
 # The model is the paper's, made small: two layers instead of six, a width of 64
 # instead of 512. Adam, the schedule of equation 3 and the smoothed loss are
@@ -289,7 +307,7 @@ print(f"sentences that are right from end to end: {right:.0%}")
 assert early_bleu < 40 and right < 0.25
 
 # %% [markdown]
-# ## Why accuracy misleads
+# ## 6. Why accuracy misleads
 #
 # Under teacher forcing every piece is asked for with the right beginning at
 # hand. After *neunzehnhundertacht* little but *und* can follow, whatever the
@@ -319,9 +337,10 @@ assert blind_bleu < early_bleu / 3
 
 # %% [markdown]
 # Much of the accuracy needs no source: it is knowledge of German numbers and
-# dates. BLEU falls to almost nothing, as it should. Nor does accuracy count
-# what comes of a mistake. The teacher takes it back; who translates alone has
-# to go on from it. Here is a sentence both ways.
+# dates. BLEU falls to almost nothing, as it should.
+#
+# Nor does the accuracy count what comes of a mistake. The teacher takes it
+# back; who translates alone has to go on from it. Here is a sentence both ways.
 
 # %%
 ids = tokenizer.tokenize([sources[0], references[0]])
@@ -355,7 +374,7 @@ print(f"BLEU     {early_bleu:.1f} → {bleu:.1f}")
 assert bleu > 1.5 * early_bleu
 
 # %% [markdown]
-# ## A word that repeats and repeats
+# ## 7. A piece that repeats and repeats
 #
 # Some of these translations do not end. `groupby` finds the longest run of one
 # and the same piece in each.
@@ -402,7 +421,7 @@ probabilities = keras.ops.convert_to_numpy(
     keras.ops.softmax(model((source_row, read_row)))
 )[0]
 
-figure, axes = plt.subplots(figsize=(8, 2.8), layout="constrained")
+figure, axes = plt.subplots(figsize=(8, 2.8))
 axes.axvspan(begin, begin + count - 1, alpha=0.15, label="the run")
 axes.plot(probabilities[:, piece_id], marker=".", label=f"piece {piece!r}")
 axes.plot(probabilities[:, 3], marker=".", label="end")
@@ -415,18 +434,20 @@ assert np.median(in_run[:, piece_id]) > 2 * np.median(in_run[:, 3])
 
 # %% [markdown]
 # To go on for ever it need not be sure: the likeliest piece is written, and the
-# end is never that. Now what it looked at: the attention to the source, the
-# mean over layers and heads, from a few places before the run on. While it
-# repeats itself its eyes stand still. Its own last piece, the next one's only
-# news, is always the same, so every step comes to the same answer. It ends by
-# chance, or at the limit of 50 pieces more than the source has.
+# end is never that.
+#
+# Now what it looked at: the attention to the source, the mean over layers and
+# heads, from a few places before the run on. While it repeats itself its eyes
+# stand still. All that is new to a step is the piece written just before, and
+# that is always the same; so every step comes to the same answer. Where nothing
+# happens by chance it ends at the limit: 50 pieces more than the source has.
 
 # %%
 attention = translator.attention([sources[worst]], [translations[worst]])[0]
 looks = attention.mean()
 shown = slice(max(0, begin - 6), begin + 16)
 
-figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+figure, axes = plt.subplots(figsize=(8, 4.5))
 axes.imshow(looks[shown].T, cmap="viridis", aspect="auto")
 pieces = attention.target_pieces[shown]
 axes.set_xticks(range(len(pieces)), pieces, rotation=45)
@@ -487,20 +508,22 @@ assert barred and not {target for _, target in barred} & set(tried)
 # where it is, and what comes next. So we train again, and for longer.
 
 # %% [markdown]
-# ## A whole training
+# ## 8. A whole training
 #
 # `kt.train` does all of the above and what a long training needs besides:
 # checkpoints, validation, a learning curve, an average of weights at the end.
-# It keeps it all in a *run directory*, and is what the command line calls. Its
-# log tells more than is printed here: we let the validations through, and leave
-# out the times, which are another machine's.
+# It keeps it all in a *run directory*, and is what the command line calls.
+#
+# Its log tells all of that, with times, which differ with every machine.
+# `quiet` lets through what happens at interruptions; leave it out to see the
+# log.
 
 # %%
-log_lines = logging.StreamHandler(sys.stdout)
-log_lines.addFilter(
+quiet = logging.StreamHandler(sys.stdout)
+quiet.addFilter(
     lambda record: record.getMessage().startswith(("Resuming", "Stopped"))
 )
-logging.getLogger("keras_transformer").addHandler(log_lines)
+logging.getLogger("keras_transformer").addHandler(quiet)
 
 settings = dict(
     corpus="demo",
@@ -581,9 +604,7 @@ steps = [row["step"] for row in curve]
 bleus = [row["validation_bleu"] for row in curve]
 accuracies = [100 * row["validation_accuracy"] for row in curve]
 
-figure, (losses, scores) = plt.subplots(
-    1, 2, figsize=(9, 3.2), layout="constrained"
-)
+figure, (losses, scores) = plt.subplots(1, 2, figsize=(9, 3.2))
 losses.plot(steps, [row["validation_loss"] for row in curve], marker=".")
 losses.set(xlabel="updates", ylabel="loss, nats per token", ylim=(0, None))
 scores.plot(steps, accuracies, marker=".", label="token accuracy, %")
@@ -598,7 +619,7 @@ half_way = next(i for i, value in enumerate(accuracies) if value > 50)
 assert bleus[half_way] < 30 < bleus[-1]
 
 # %% [markdown]
-# ## The average of the last checkpoints
+# ## 9. The average of the last checkpoints
 #
 # While the learning rate is high the weights jump about a good place rather
 # than sit in it. Their mean over some checkpoints sits nearer (section 6.1). We
@@ -618,7 +639,7 @@ for count in counts:
     bleus_of.append(evaluation.bleu(written, references).value)
     print(f"last {count:2}: loss {losses_of[-1]:.3f}, BLEU {bleus_of[-1]:.1f}")
 
-figure, axes = plt.subplots(figsize=(6, 2.8), layout="constrained")
+figure, axes = plt.subplots(figsize=(6, 2.8))
 axes.plot(counts, losses_of, marker="o")
 axes.axhline(losses_of[0], linestyle=":", color="gray", label="the last alone")
 axes.set(xlabel="checkpoints averaged", ylabel="validation loss")
@@ -626,18 +647,23 @@ axes.legend()
 plt.show()
 
 # %% [markdown]
-# A few are better than the last one alone. Too many are worse than both: the
-# oldest of them knew hardly any German. `kt.train` asks validation which of the
-# two, the last or the average of 5, is better, keeps that, and
-# `run.translator()` has it.
+# The mean of a few is better than the last one alone. That of too many is
+# worse: the oldest of them knew little German. So `kt.train` asks validation at
+# its end which is better, the last weights or the average of 5, and
+# `run.translator()` has the better ones.
 
 # %%
 average_of_5 = losses_of[counts.index(5)]
-assert average_of_5 < losses_of[0]
-assert average_of_5 < losses_of[-1]
+assert average_of_5 < losses_of[0] < losses_of[-1]
+
+taken, mean_of_5 = (
+    run.translator(average=count).model.get_weights() for count in (None, 5)
+)
+for a, b in zip(taken, mean_of_5, strict=True):
+    np.testing.assert_array_equal(a, b)
 
 # %% [markdown]
-# ## The score
+# ## 10. The score
 #
 # Now the test set, once, with beam search (the next notebook shows what that
 # is). BLEU depends on how text is cut into words and on a dozen such choices,
@@ -664,6 +690,6 @@ print(f"\nloops: {looping} of 500 before, {looping_now} now")
 assert looping_now < looping
 
 # %% [markdown]
-# That was a minute of training. `make demo`, which trains a model of twice the
-# width for three, ends above 95. The next notebook opens the search and the
-# attention of a model like this one and looks inside.
+# That was a short training of a small model. `make demo` trains one of twice
+# the width for some minutes and ends above 95. The next notebook opens the
+# search and the attention of such a model and looks inside.
