@@ -93,6 +93,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_transformer as kt
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.translation import evaluation
 
 keras.utils.set_random_seed(1)
@@ -158,7 +159,7 @@ ids = tokenizer.tokenize([polish])
 print(*tokenizer.pieces(ids[0].numpy()), sep=" · ")
 
 assert tokenizer.detokenize(ids)[0].numpy().decode() == polish
-assert 1 not in ids[0].numpy()  # The unknown piece.
+assert UNK_ID not in ids[0].numpy()
 
 # %% [markdown]
 # ## 3. Batches
@@ -196,8 +197,8 @@ for panel, ids, title in zip(
     ("similar lengths", "any lengths"),
     strict=True,
 ):
-    shares.append((ids == 0).mean())
-    panel.imshow(ids != 0, cmap="Blues", vmax=1.5, aspect="auto")
+    shares.append((ids == PAD_ID).mean())
+    panel.imshow(ids != PAD_ID, cmap="Blues", vmax=1.5, aspect="auto")
     panel.set(title=f"{title}: {shares[-1]:.0%} padding", xlabel="position")
 panels[0].set_ylabel("sentence")
 plt.show()
@@ -215,7 +216,7 @@ assert shares[0] < 0.2 < shares[1]
 
 # %%
 row = 0
-length = int((target_out[row] != 0).numpy().sum())
+length = int((target_out[row] != PAD_ID).numpy().sum())
 read = tokenizer.pieces(target_in[row, :length].numpy())
 to_write = tokenizer.pieces(target_out[row, :length].numpy())
 for place, (seen, wanted) in enumerate(zip(read, to_write, strict=True)):
@@ -226,9 +227,9 @@ assert read[1:] == to_write[:-1]
 
 # %% [markdown]
 # All places are learnt at once, so something must keep each from reading its
-# own answer: the mask of section 3.2.3. A row of the picture is a place; dark
-# is what it may read. Its answer, in the margin, stands first in the column
-# right of the dark ones.
+# own answer: the mask of section 3.2.3. Each row of the picture is a place, its
+# answer in the margin; dark is what it may read. The answer is among that only
+# one row further down.
 
 # %%
 mask = keras.ops.convert_to_numpy(kt.masks.target_mask(target_in))
@@ -248,8 +249,11 @@ np.testing.assert_array_equal(visible, np.tril(np.ones_like(visible)))
 #
 # The model is the paper's, made small: two layers instead of six, a width of 64
 # instead of 512. Adam, the schedule of equation 3 and the smoothed loss are
-# those of section 5. The rest is Keras. `kt.batches` shuffles by itself, anew
-# in every epoch; `shuffle=False` tells Keras that it need not.
+# those of section 5. The rest is Keras.
+#
+# `kt.batches` shuffles by itself, anew in every epoch; `shuffle=False` tells
+# Keras that it need not. `jit_compile=False` matters on a GPU alone, where
+# Keras would compile every new shape of a batch.
 
 # %%
 model = kt.Transformer(
@@ -264,6 +268,7 @@ model.compile(
     kt.Adam(kt.TransformerSchedule(64, warmup_steps=200, scale=0.5)),
     loss=kt.SmoothedCrossEntropy(0.1),
     metrics=[kt.TokenAccuracy()],
+    jit_compile=False,
 )
 val_batches = kt.batches(val, tokenizer, shuffle=False, max_length=None)
 log = model.fit(
@@ -280,7 +285,7 @@ early_accuracy = log["val_token_accuracy"][0]
 assert early_accuracy > 0.5
 
 # %% [markdown]
-# After one epoch it names well over half of the pieces right, in sentences that
+# After one epoch it names more than half of the pieces right, in sentences that
 # it has never seen. Has it learnt to translate?
 
 # %%
@@ -345,7 +350,9 @@ assert blind_bleu < early_bleu / 3
 # %%
 ids = tokenizer.tokenize([sources[0], references[0]])
 source_row, target_row = (ids[i].numpy()[None] for i in (0, 1))
-read_row = np.concatenate([[[2]], target_row[:, :-1]], axis=1)  # Begin first.
+read_row = np.concatenate(
+    [[[BOS_ID]], target_row[:, :-1]], axis=1
+)  # Begin first.
 logits = keras.ops.convert_to_numpy(model((source_row, read_row)))
 guesses = logits.argmax(-1)
 
@@ -355,7 +362,8 @@ print("its guess for each ", *tokenizer.pieces(guesses[0]))
 print("on its own         ", translations[0])
 
 # %% [markdown]
-# Another epoch makes a translator of it. From here to the end we trust BLEU.
+# After another epoch some sentences are right. From here to the end we trust
+# BLEU.
 
 # %%
 log = model.fit(
@@ -416,7 +424,7 @@ assert count >= 8 > max(longest_run(text)[0] for text in references)
 # %%
 ids = tokenizer.tokenize([sources[worst], translations[worst]])
 source_row, target_row = (ids[i].numpy()[None] for i in (0, 1))
-read_row = np.concatenate([[[2]], target_row[:, :-1]], axis=1)
+read_row = np.concatenate([[[BOS_ID]], target_row[:, :-1]], axis=1)
 probabilities = keras.ops.convert_to_numpy(
     keras.ops.softmax(model((source_row, read_row)))
 )[0]
@@ -424,13 +432,13 @@ probabilities = keras.ops.convert_to_numpy(
 figure, axes = plt.subplots(figsize=(8, 2.8))
 axes.axvspan(begin, begin + count - 1, alpha=0.15, label="the run")
 axes.plot(probabilities[:, piece_id], marker=".", label=f"piece {piece!r}")
-axes.plot(probabilities[:, 3], marker=".", label="end")
+axes.plot(probabilities[:, EOS_ID], marker=".", label="end")
 axes.set(xlabel="place in the translation", ylabel="probability")
 axes.legend()
 plt.show()
 
 in_run = probabilities[begin : begin + count]
-assert np.median(in_run[:, piece_id]) > 2 * np.median(in_run[:, 3])
+assert np.median(in_run[:, piece_id]) > 2 * np.median(in_run[:, EOS_ID])
 
 # %% [markdown]
 # To go on for ever it need not be sure: the likeliest piece is written, and the
@@ -537,6 +545,7 @@ settings = dict(
     validation_steps=50,
     checkpoint_steps=10,
     keep_checkpoints=30,
+    xla="off",  # On a GPU, compiling pays off in longer trainings.
 )
 whole = kt.train("runs/whole", steps=50, **settings)
 
@@ -630,7 +639,7 @@ assert bleus[half_way] < 30 < bleus[-1]
 counts = (1, 2, 3, 5, 10, 20, 30)
 losses_of, bleus_of = [], []
 averaged = run.translator()
-averaged.model.compile(loss=kt.SmoothedCrossEntropy(0.1))
+averaged.model.compile(loss=kt.SmoothedCrossEntropy(0.1), jit_compile=False)
 for count in counts:
     weights = run.translator(average=count).model.get_weights()
     averaged.model.set_weights(weights)

@@ -21,6 +21,9 @@
 # 9. Ask it without this package
 # 10. TensorFlow Serving
 #
+# In Colab choose a GPU first (menu Runtime, *Change runtime type*). Without one
+# everything works too, and this small corpus needs none.
+#
 # Every claim is an `assert`: a notebook that runs to its end has kept its word.
 
 # %% [markdown]
@@ -141,9 +144,10 @@ for path in sorted(pathlib.Path("my-text").iterdir()):
     print(f"{path.name:9} {len(lines):6} lines, such as: {lines[2]}")
 
 # %% [markdown]
-# The one mistake that ruins everything is a line too few on one side: all pairs
-# after it are wrong, and nobody sees it. So it is an error, with a sentence
-# that says what to do, like every mistake of this kind.
+# The worst mistake in such a folder is a line that is missing on one side:
+# every pair after it is wrong, and a model would learn from them all the same.
+# So it is an error that says in a sentence what to do, like every mistake of a
+# user.
 
 # %%
 shutil.copytree("my-text", "one-line-short")
@@ -225,6 +229,7 @@ settings = dict(
     learning_rate_scale=0.5,
     validation_steps=50,
     checkpoint_steps=50,
+    xla="off",  # On a GPU, compiling pays off in longer trainings.
 )
 
 # %% [markdown]
@@ -241,6 +246,7 @@ command = [sys.executable, "-m", "keras_transformer", "train"]
 command += ["--corpus", "my-text", "--run-dir", str(run_dir), *flags]
 print("keras-transformer", *command[3:])
 
+existed = run_dir.exists()
 dry = subprocess.run(
     [*command, "--dry-run"], capture_output=True, text=True, check=True
 )
@@ -248,15 +254,14 @@ about_the_model, about_the_time = dry.stdout.split("\nTime, ")
 print("\n" + about_the_model.replace(f"{pathlib.Path.cwd()}/", ""))
 
 assert "hours" in about_the_time
-assert run_dir.exists() or not list(stays.rglob("*.h5"))
+assert run_dir.exists() == existed  # Nothing was written.
 
 # %% [markdown]
-# What it printed below that is about time: seconds a step, tokens a second,
-# hours in all. They are this machine's, so they are not shown here;
-# `print(dry.stdout)` has them. Look at two lines before you begin: *in all*
-# must fit into the GPU's memory (16 GB on a T4; if it does not, `accumulate=4`
-# runs each batch in four parts and changes nothing else), and the hours must
-# fit into your day.
+# Below that it printed the time: seconds a step, tokens a second, hours in all.
+# Those are this machine's and not shown here; `print(dry.stdout)` has them.
+# Look at two lines before you begin. *in all* must fit into the GPU's memory,
+# 16 GB on a T4; if it does not, `accumulate=4` runs each batch in four parts
+# and changes nothing else. And the hours must fit into your day.
 
 # %% [markdown]
 # ## 5. Begin, and lose the machine
