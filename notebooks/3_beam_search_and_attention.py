@@ -115,9 +115,10 @@ def searched(words, next_words, **options):
         return tf.gather(table, ids), state  # (B, W, V)
 
     found = kt.beam_search(step, (), max_lengths=tf.constant([9]), **options)
+    ids, scores = found.ids[0].numpy(), found.scores[0].numpy()
     return [
-        ([words[i] for i in ids if i > 3], float(score))
-        for ids, score in zip(found.ids[0].numpy(), found.scores[0].numpy())
+        ([words[i] for i in row if i > 3], float(score))
+        for row, score in zip(ids, scores, strict=True)
     ]
 
 
@@ -226,10 +227,9 @@ keras.utils.set_random_seed(1)
 run = kt.train("runs/demo", preset="demo", corpus="demo", steps=500)
 translator = run.translator()
 test = list(kt.open_corpus("demo").pairs("test"))
-sources = [source for source, _ in test]
-references = [target for _, target in test]
+sources, references = zip(*test, strict=True)
 translations = translator.translate(sources[:100])
-right = np.mean([a == b for a, b in zip(translations, references)])
+right = np.mean(np.array(translations) == np.array(references[:100]))
 print(f"{right:.0%} of 100 unseen phrases exactly right")
 assert right > 0.2
 
@@ -276,15 +276,15 @@ assert explained.translations[0] == translator.translate([text])[0]
 explained
 
 # %% [markdown]
-# What the picture is made of are lists and arrays. The tree, as a picture of its
+# What the page is made of are lists and arrays. The tree, as a picture of its
 # own for a text or a slide:
 
 # %%
 display(SVG(explained.tree_svg()))
 
 # %% [markdown]
-# A node is a piece, what the hypothesis up to there is worth, and what became of
-# it. All returned hypotheses can be read backwards from their leaves.
+# A node is a piece, what the hypothesis up to there is worth, and what became
+# of it. All returned hypotheses can be read backwards from their leaves.
 
 # %%
 fates = [node.fate.value for node in explained.nodes]
@@ -292,7 +292,9 @@ for fate in sorted(set(fates)):
     print(f"{fates.count(fate):4}  {fate}")
 assert fates.count("returned") == len(explained.translations) == 4
 
-for text_found, leaf in zip(explained.translations, explained.leaves):
+for text_found, leaf in zip(
+    explained.translations, explained.leaves, strict=True
+):
     node = explained.nodes[leaf]
     tokens = node.step + 1
     print(f"{node.score:.3f}  {text_found}")
@@ -339,8 +341,8 @@ assert np.all(entropies < np.log2(weights.shape[-1]))
 # %% [markdown]
 # ## Which word belongs to which
 #
-# The mean of all heads, added up over the pieces of two words, gives each target
-# word the source word that it looked at most: a word alignment, for nothing.
+# The mean of all heads, added up over the pieces of two words, gives each
+# target word the source word that it looked at most: a word alignment, free.
 
 # %%
 (pairs,) = translator.align([text], explained.translations[:1])
@@ -357,9 +359,9 @@ for source_word, target_word in pairs:
 # %%
 amounts = [(a, b) for a, b in test if a.endswith("cents.") and "Cent." in b]
 assert len(amounts) > 20
-found = translator.align(*zip(*amounts))
+found = translator.align(*zip(*amounts, strict=True))
 hits = []
-for (source, target), pairs in zip(amounts, found):
+for (source, target), pairs in zip(amounts, found, strict=True):
     looked_at = dict((t, s) for s, t in pairs)[target.split().index("Cent.")]
     hits.append(source.split()[looked_at] == "cents.")
 chance = np.mean([1 / len(source.split()) for source, _ in amounts])
