@@ -70,6 +70,7 @@ def make_explanation(
         cross=_attention(draw, layers, heads, grown.steps, source_length),
         alternatives=grown.alternatives[:rows],
         beam_size=beam_size,
+        truncated=False,
         length_penalty=0.6,
     )
 
