@@ -253,8 +253,7 @@ def _lowercase_tokens(texts: Iterable[str], language: str) -> list[str]:
     normalise = sacremoses.MosesPunctNormalizer(lang=language).normalize
     tokenise = sacremoses.MosesTokenizer(lang=language).tokenize
     return [
-        tokenise(normalise(text.lower()), return_str=True)
-        for text in texts
+        tokenise(normalise(text.lower()), return_str=True) for text in texts
     ]
 
 
