@@ -1,6 +1,5 @@
 """The interfaces as one ASGI application."""
 
-import asyncio
 import logging
 import pathlib
 import time
@@ -49,7 +48,7 @@ def build(service: Service, origins: Sequence[str] = ()) -> ASGIApp:
     async def tell_metrics(request: Request) -> Response:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4")
 
-    app: ASGIApp = Starlette(
+    interfaces = Starlette(
         routes=[
             *TensorFlowApi(service).routes,
             *LibreTranslateApi(service).routes,
@@ -62,7 +61,9 @@ def build(service: Service, origins: Sequence[str] = ()) -> ASGIApp:
             HTTPException: _not_found,
         },
     )
-    app = _Guard(app, metrics, service.limits.body_seconds)
+    # No address has two spellings, and no answer builds on a client's "Host".
+    interfaces.router.redirect_slashes = False
+    app: ASGIApp = _Guard(interfaces, metrics)
     if origins:
         app = CORSMiddleware(
             app,
@@ -89,16 +90,15 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 
 class _Guard:
-    """Around all else: counts, headers, slow readers, mistakes of ours.
+    """Around all else: counts, headers, mistakes of ours.
 
     Of an error that nobody expected the log names the kind and the place, not
     the message, which may hold somebody's text.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, seconds: float) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app
         self.metrics = metrics
-        self.seconds = seconds
 
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send
@@ -112,13 +112,10 @@ class _Guard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
-            # Who does not take an answer does not keep it either.
-            await asyncio.wait_for(send(message), self.seconds)
+            await send(message)
 
         try:
             await self.app(scope, receive, send_on)
-        except asyncio.TimeoutError:
-            raise ConnectionError("a client did not read its answer") from None
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             logger.error(

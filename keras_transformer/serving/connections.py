@@ -1,7 +1,7 @@
-"""Connections that nobody can hold open by saying nothing.
+"""Connections that nobody can hold open by doing nothing.
 
-Uvicorn waits for ever for a head that was begun, and says nothing to half a
-head whose sender has finished.
+Uvicorn waits for ever for a head that was begun and for a client that does not
+read, and says nothing to half a head whose sender has finished.
 """
 
 import asyncio
@@ -11,6 +11,8 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0
+# For a client to make room for what waits to be sent.
+READ_SECONDS = 30.0
 _ANSWER = (
     "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
     "Content-Length: {length}\r\nConnection: close\r\n\r\n{text}"
@@ -18,11 +20,12 @@ _ANSWER = (
 
 
 class Connection(H11Protocol):
-    """HTTP/1.1 whose heads have to arrive in time."""
+    """HTTP/1.1 with a time for every head, and for every answer."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._deadline: asyncio.TimerHandle | None = None
+        self._reader: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -30,7 +33,18 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
+        if self._reader is not None:
+            self._reader.cancel()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reader = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._reader is not None:
+            self._reader.cancel()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

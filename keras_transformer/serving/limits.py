@@ -18,8 +18,7 @@ class Limits:
         max_texts: Texts of a request; a document's sentences are counted.
         max_body_bytes: Bytes of its body.
         seconds: Time from its last byte until the answer.
-        body_seconds: Time that a client has to send a body, and to take an
-            answer.
+        body_seconds: Time that a client has for each part of a body.
     """
 
     max_texts: int = 2_048

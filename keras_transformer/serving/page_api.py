@@ -194,7 +194,6 @@ class PageApi:
 
     def _page(self, text: str, translation: str) -> Response:
         document = self._files["index.html"]
-        # The text last: it may hold the other mark.
         for mark, value in (("translation", translation), ("text", text)):
             document = document.replace(f"<!-- {mark} -->", html.escape(value))
         return _html(document, PAGE_POLICY)

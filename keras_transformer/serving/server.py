@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 import pathlib
 import signal
 import socket
@@ -78,31 +79,42 @@ def serve(
     # Uvicorn raises the signal again when it has finished.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
+    service = Service(name, versions, Batcher(batching), limits, explain)
+
     async def run() -> None:
-        service = Service(name, versions, Batcher(batching), limits, explain)
-        server = _Server(
-            uvicorn.Config(
-                app.build(service, origins),
-                http=Connection,
-                loop="asyncio",
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                access_log=False,
-                log_config=None,
-                log_level="critical",
-                proxy_headers=False,
-                server_header=False,
-                # What was taken ends by itself after so long.
-                timeout_graceful_shutdown=int(
-                    limits.seconds + 2 * limits.body_seconds
-                ),
-            )
-        )
         async with _following(versions):
-            await server.serve(sockets=[listening])
+            await make(service, origins).serve(sockets=[listening])
 
     asyncio.run(run())
+
+
+def make(service: Service, origins: Sequence[str] = ()) -> uvicorn.Server:
+    """Put Uvicorn around the application.
+
+    Args:
+        service: What answers.
+        origins: Web pages of other hosts that may ask.
+    """
+    limits = service.limits
+    return _Server(
+        uvicorn.Config(
+            app.build(service, origins),
+            http=Connection,
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            access_log=False,
+            log_config=None,
+            log_level="critical",
+            proxy_headers=False,
+            server_header=False,
+            # What was taken ends by itself after so long.
+            timeout_graceful_shutdown=math.ceil(
+                limits.seconds + limits.body_seconds
+            ),
+        )
+    )
 
 
 class _Server(uvicorn.Server):
