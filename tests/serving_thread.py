@@ -1,0 +1,50 @@
+"""The embedded server in a thread of the tests."""
+
+import asyncio
+import contextlib
+import threading
+
+from keras_transformer.serving import server
+from keras_transformer.serving.batcher import Batcher
+from keras_transformer.serving.limits import Batching, Limits
+from keras_transformer.serving.service import Service
+from keras_transformer.serving.versions import Versions
+
+
+class Running:
+    """A server that runs.
+
+    Attributes:
+        service: What answers.
+        port: Where.
+        url: Likewise, without a slash at the end.
+    """
+
+    def __init__(self, service, port):
+        self.service, self.port = service, port
+        self.url = f"http://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def running(versions, batching=None, limits=None, explain=None, name="small"):
+    """Serve a folder of versions, or what stands for one."""
+    if not isinstance(versions, Versions) and hasattr(versions, "iterdir"):
+        versions = Versions(versions)
+    service = Service(
+        name,
+        versions,
+        Batcher(batching or Batching()),
+        limits or Limits(),
+        explain,
+    )
+    listening = server.listen("127.0.0.1", 0)
+    running_server = server.make(service)
+    thread = threading.Thread(
+        target=lambda: asyncio.run(running_server.serve([listening]))
+    )
+    # Connections wait in the queue until it has started.
+    listening.listen()
+    thread.start()
+    yield Running(service, listening.getsockname()[1])
+    running_server.should_exit = True
+    thread.join()
