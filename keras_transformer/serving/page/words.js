@@ -15,6 +15,14 @@ export class Sentence {
     this.words = null;
   }
 
+  // Its translation, words in it once they are known.
+  element() {
+    const made = element(
+      "span", { className: "sentence", textContent: this.target });
+    made.dataset.sentence = this.number;
+    return made;
+  }
+
   // Words of the other side that belong to this one.
   linked(side, index) {
     const at = side === "source" ? 0 : 1;
@@ -61,7 +69,7 @@ export class Mirror {
 
   // Only words within the sentence [start, end) are marked; `words` has their
   // places in it. The line break at the end gives the last line its height.
-  show({ start = 0, end = 0, whole = false, words = [] } = {}) {
+  show({ start = 0, end = 0, isOneOfMany = false, words = [] } = {}) {
     const text = this.field.value;
     const inside = text.slice(start, end), parts = [];
     let at = 0;
@@ -72,7 +80,7 @@ export class Mirror {
     }
     parts.push(inside.slice(at));
     const sentence = element(
-      "span", { className: whole ? "soft" : "" }, parts);
+      "span", { className: isOneOfMany ? "soft" : "" }, parts);
     this.behind.replaceChildren(
       text.slice(0, start), sentence, `${text.slice(end)}\n`);
   }
