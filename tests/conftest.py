@@ -99,3 +99,12 @@ def server(exported, small_translator):
 
     with running(exported.parent, explain=explain) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real browser; in CI there has to be one."""
+    import real_browser
+
+    with real_browser.launched() as found:
+        yield found

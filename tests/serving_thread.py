@@ -26,7 +26,14 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(versions, batching=None, limits=None, explain=None, name="small"):
+def running(
+    versions,
+    batching=None,
+    limits=None,
+    explain=None,
+    name="small",
+    port=0,
+):
     """Serve a folder of versions, or what stands for one."""
     if not isinstance(versions, Versions) and hasattr(versions, "iterdir"):
         versions = Versions(versions)
@@ -37,7 +44,7 @@ def running(versions, batching=None, limits=None, explain=None, name="small"):
         limits or Limits(),
         explain,
     )
-    listening = server.listen("127.0.0.1", 0)
+    listening = server.listen("127.0.0.1", port)
     running_server = server.make(service)
     thread = threading.Thread(
         target=lambda: asyncio.run(running_server.serve([listening]))
