@@ -17,7 +17,8 @@ def test_a_text_is_translated_as_one_types(visit):
     opened.wait_for("dog. small a")
     # Not at every key.
     assert questions == ["ein kleiner Hund."]
-    assert "17 characters, 1 % of the limit" in opened.page.inner_text(".foot")
+    counted = "17 characters, less than 1 % of the limit"
+    assert opened.page.inner_text("#counter") == counted
 
 
 def test_paragraphs_and_the_space_between_sentences_stay(visit):
@@ -78,6 +79,8 @@ def test_a_thousand_sentences_pasted_come_back_each_in_its_line(visit):
     opened.wait_for("\n".join(map(translation, lines)))
     assert opened.page.locator("#translation .sentence").count() == 1_000
     opened.look_closer()
+    # 1,000 of 2,048.
+    assert "49 % of the limit" in opened.page.inner_text("#counter")
     # Where the caret is.
     assert opened.page.inner_text("#place") == "1,000 of 1,000"
     opened.page.get_by_role("button", name="Previous").click()

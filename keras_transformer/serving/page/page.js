@@ -55,18 +55,22 @@ function changed() {
 
 const question = (text) => ({ text, n_best: null, alignment: false });
 
-// Writes how long the text is; whether it is too long.
+// Writes how long the text is; whether it is too long for a request.
 function count() {
-  const text = field.value, most = card.limits?.max_body_bytes ?? Infinity;
+  const text = field.value, limits = card.limits;
   const body = JSON.stringify(question(text));
   const bytes = new TextEncoder().encode(body).length;
-  const share = text ? Math.ceil((100 * bytes) / most) : 0;
   const characters = [...text].length;
   const unit = characters === 1 ? "character" : "characters";
+  // How many sentences there are is known once they are translated.
+  const share = limits && 100 * Math.max(bytes / limits.max_body_bytes,
+    sentences.all.length / limits.max_texts);
+  const ofLimit = share < 1 ? "less than 1 %" : `${number(Math.ceil(share))} %`;
+  const isTooLong = bytes > limits?.max_body_bytes;
   byId("counter").textContent = `${number(characters)} ${unit}` +
-    (most < Infinity ? `, ${number(share)} % of the limit` : "");
-  byId("counter").classList.toggle("over", bytes > most);
-  return bytes > most;
+    (limits && text ? `, ${ofLimit} of the limit` : "");
+  byId("counter").classList.toggle("over", isTooLong);
+  return isTooLong;
 }
 
 async function translate() {
@@ -89,6 +93,7 @@ function show(text, answer) {
   output.replaceChildren(...inPlace(answer.translation, found));
   sentences.show(text, found);
   output.classList.toggle("stale", sentences.isStale);
+  count();
   byId("copy").hidden = !answer.translation;
   if (answer.translation) {
     announce(answer.translation.length <= 300 ? answer.translation
@@ -152,6 +157,7 @@ function introduce() {
 
 async function start() {
   document.documentElement.classList.add("scripted");
+  field.rows = 1; // It grows with what lies behind it.
   count();
   field.addEventListener("input", (event) => {
     if (!event.isComposing) changed();
