@@ -27,9 +27,7 @@ SIZES = dict(
 OPTIONS = SearchOptions(
     beam_size=5, length_penalty=0.9, n_best=3, max_source_length=11
 )
-CARD = ModelCard(
-    "de", "en", "tiny", "demo", 12_990, "step-000000007 00000000"
-)
+CARD = ModelCard("de", "en", "tiny", "demo", 12_990, "step-000000007 00000000")
 
 
 def write_run(path):
