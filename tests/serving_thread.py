@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import pathlib
 import threading
 
 from keras_transformer.serving import server
@@ -26,19 +27,19 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(versions, batching=None, limits=None, explain=None, name="small"):
-    """Serve a folder of versions, or what stands for one."""
-    if not isinstance(versions, Versions) and hasattr(versions, "iterdir"):
+def running(versions, batching=None, limits=None, explain=None, origins=()):
+    """Serve a folder of versions, or what stands for one, as `small`."""
+    if isinstance(versions, pathlib.Path):
         versions = Versions(versions)
     service = Service(
-        name,
+        "small",
         versions,
         Batcher(batching or Batching()),
         limits or Limits(),
         explain,
     )
     listening = server.listen("127.0.0.1", 0)
-    running_server = server.make(service)
+    running_server = server.make(service, origins)
     thread = threading.Thread(
         target=lambda: asyncio.run(running_server.serve([listening]))
     )
