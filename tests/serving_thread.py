@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import pathlib
 import threading
 
 from keras_transformer.serving import server
@@ -27,31 +28,28 @@ class Running:
 
 @contextlib.contextmanager
 def running(
-    versions,
-    batching=None,
-    limits=None,
-    explain=None,
-    name="small",
-    port=0,
+    versions, batching=None, limits=None, explain=None, origins=(), port=0
 ):
-    """Serve a folder of versions, or what stands for one."""
-    if not isinstance(versions, Versions) and hasattr(versions, "iterdir"):
+    """Serve a folder of versions, or what stands for one, as `small`."""
+    if isinstance(versions, pathlib.Path):
         versions = Versions(versions)
     service = Service(
-        name,
+        "small",
         versions,
         Batcher(batching or Batching()),
         limits or Limits(),
         explain,
     )
     listening = server.listen("127.0.0.1", port)
-    running_server = server.make(service)
+    running_server = server.make(service, origins)
     thread = threading.Thread(
         target=lambda: asyncio.run(running_server.serve([listening]))
     )
     # Connections wait in the queue until it has started.
     listening.listen()
     thread.start()
-    yield Running(service, listening.getsockname()[1])
-    running_server.should_exit = True
-    thread.join()
+    try:
+        yield Running(service, listening.getsockname()[1])
+    finally:
+        running_server.should_exit = True
+        thread.join()

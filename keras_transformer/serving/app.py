@@ -59,6 +59,7 @@ def build(service: Service, origins: Sequence[str] = ()) -> ASGIApp:
             RefusalError: _refused,
             GoneError: _gone,
             HTTPException: _not_found,
+            Exception: _mistake,  # And then on to the guard.
         },
     )
     # No address has two spellings, and no answer builds on a client's "Host".
@@ -87,6 +88,10 @@ async def _gone(request: Request, error: Exception) -> Response:
 async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return json_response({"error": error.detail}, error.status_code)
+
+
+async def _mistake(request: Request, error: Exception) -> Response:
+    return json_response({"error": "Internal error"}, 500)
 
 
 class _Guard:
@@ -124,9 +129,6 @@ class _Guard:
                 pathlib.Path(place.filename).name,
                 place.lineno,
             )
-            if not status:
-                response = json_response({"error": "Internal error"}, 500)
-                await response(scope, receive, send_on)
         finally:
             seconds = time.perf_counter() - begun
             self.metrics.count(scope["path"], status or _GONE, seconds)

@@ -51,20 +51,26 @@ class Connection(H11Protocol):
         self._watch()
 
     def eof_received(self) -> None:
-        if self._head_is_missing() and self.conn.trailing_data[0]:
+        is_begun = bool(self.conn.trailing_data[0])
+        if self.conn.their_state is h11.IDLE and is_begun:
             self._refuse("400 Bad Request", "Invalid HTTP request received.")
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._watch()
 
-    def _head_is_missing(self) -> bool:
-        """Whether we wait for the head of a request."""
+    def _is_waiting(self) -> bool:
+        """Whether there is nothing to do before the client has sent more.
+
+        That is a head, or the rest of a body that was answered unread.
+        """
+        if self.conn.their_state is h11.SEND_BODY:
+            return self.cycle is not None and self.cycle.response_complete
         return self.conn.their_state is h11.IDLE
 
     def _watch(self) -> None:
-        """Measure the time of a head from its begin."""
-        if not self._head_is_missing():
+        """Measure the time that we wait."""
+        if not self._is_waiting():
             self._unwatch()
         elif self._deadline is None:
             self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_late)
@@ -76,7 +82,9 @@ class Connection(H11Protocol):
 
     def _too_late(self) -> None:
         self._deadline = None
-        if self._head_is_missing() and not self.transport.is_closing():
+        if self.conn.their_state is not h11.IDLE:
+            self.transport.close()
+        elif not self.transport.is_closing():
             self._refuse(
                 "408 Request Timeout", "The request did not arrive in time."
             )

@@ -20,6 +20,10 @@ from keras_transformer.serving.served_model import (
 from keras_transformer.serving.service import Service, card_of
 from keras_transformer.translation import sentences
 
+# Characters of a line that are looked at together: the time that sentencex
+# takes for some texts, such as opening quotes alone, grows with their square.
+_PIECE = 8_192
+
 
 class Span(NamedTuple):
     """A sentence, or a part of one, by its place in a text."""
@@ -43,17 +47,18 @@ def sentence_spans(text: str, language: str) -> list[Span]:
     """
     spans = []
     for line in re.finditer(r"[^\r\n]+", text):
-        position = line.start()
-        for sentence in sentences.split(line[0], language):
-            start = text.find(sentence, position, line.end())
-            if start < 0 or text[position:start].strip():
-                break  # Not as it was: the rest of the line is one sentence.
-            position = start + len(sentence)
-            spans.append(Span(start, position))
-        rest = text[position : line.end()]
-        if rest.strip():
-            start = position + len(rest) - len(rest.lstrip())
-            spans.append(Span(start, position + len(rest.rstrip())))
+        begin, is_last = line.start(), False
+        while not is_last:
+            end = min(begin + _PIECE, line.end())
+            found = [
+                Span(begin + start, begin + stop)
+                for start, stop in sentences.spans(text[begin:end], language)
+            ]
+            is_last = end == line.end()
+            if not is_last and len(found) > 1:
+                end = found.pop().start  # It may go on.
+            spans += found
+            begin = end
     return spans
 
 

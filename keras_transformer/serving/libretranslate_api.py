@@ -144,8 +144,8 @@ class LibreTranslateApi:
             )
         source, target = fields["source"], fields["target"]
         known = source_lang, target_lang
-        for code in (source, target):
-            if code not in known and (code, target) != ("auto", target):
+        for code, codes in (source, ("auto", *known)), (target, known):
+            if code not in codes:
                 raise RefusalError(400, f"{code} is not supported")
         source = source_lang if source == "auto" else source
         if (source, target) != known:

@@ -74,7 +74,7 @@ class Metrics:
             status: HTTP status code; 499 where the client left before.
             seconds: How long it took.
         """
-        first = path.strip("/").partition("/")[0]
+        first = path.lower().strip("/").partition("/")[0]
         interface = _INTERFACES.get(first, "other")
         self._requests.labels(interface, status).inc()
         self._seconds.labels(interface).observe(seconds)

@@ -76,9 +76,11 @@ async def read_body(request: Request, limits: Limits) -> bytes:
                 request.receive(), limits.body_seconds
             )
         except asyncio.TimeoutError:
-            raise RefusalError(
+            error = RefusalError(
                 408, "The body of the request did not arrive in time."
-            ) from None
+            )
+            error.headers["Connection"] = "close"
+            raise error from None
         if message["type"] == "http.disconnect":
             raise GoneError
         body += message.get("body", b"")

@@ -41,10 +41,11 @@ class TensorFlowApi:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        # As in TensorFlow Serving, whatever the path is like.
+        # Whatever the rest is like: TensorFlow Serving answers it here.
         self.routes = [
-            Route("/v1/{rest:path}", self.get, methods=["GET"]),
-            Route("/v1/{rest:path}", self.post, methods=["POST"]),
+            Route(f"/{v1}/{{rest:path}}", answer, methods=[method])
+            for v1 in ("v1", "V1")
+            for method, answer in (("GET", self.get), ("POST", self.post))
         ]
 
     async def get(self, request: Request) -> Response:
