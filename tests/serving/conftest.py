@@ -69,17 +69,19 @@ def visit(browser, served_page):
     visits, asked = [], []
 
     def open_page(prepare=None, expected=None, server=served_page, **options):
-        page = browser.new_context(**options).new_page()
+        context = browser.new_context(**options)
+        page = context.new_page()
         page.set_default_timeout(10_000)
         found = Visit(page)
         visits.append((found, server, expected))
-        page.on("request", lambda request: asked.append((server, request.url)))
-        page.on("pageerror", lambda error: found.complaints.append(str(error)))
-        page.on(
+        complain = found.complaints.append
+        # Of the page, and of those that it opens.
+        context.on("request", lambda request: asked.append(request.url))
+        context.on("weberror", lambda error: complain(str(error.error)))
+        context.on(
             "console",
             lambda message: (
-                message.type in ("error", "warning")
-                and found.complaints.append(message.text)
+                message.type in ("error", "warning") and complain(message.text)
             ),
         )
         if prepare:
@@ -92,8 +94,8 @@ def visit(browser, served_page):
     yield open_page
     for found, _, _ in visits:
         found.page.context.close()
-    for server, url in asked:
-        assert url.startswith((f"{server.url}/", "data:"))
+    inside = "data:", *(f"{server.url}/" for _, server, _ in visits)
+    assert [url for url in asked if not url.startswith(inside)] == []
     for found, _, expected in visits:
         unexpected = [
             text

@@ -27,8 +27,18 @@ def test_paragraphs_and_the_space_between_sentences_stay(visit):
     opened.wait_for("  meadow. Die  dog. Ein\n\n\neuros. Zwei\n")
 
 
-def test_a_late_answer_never_overwrites_a_newer_one(visit):
-    """Even where the browser does not take back what it asked."""
+def held(visit, text):
+    """A page where the answer to a text can be late, and that answer.
+
+    Not even the browser takes back what the page asked.
+    """
+    late = []
+
+    def hold(route):
+        if json.loads(route.request.post_data)["text"] == text:
+            late.append(route)
+        else:
+            route.continue_()
 
     def prepare(page):
         page.add_init_script(
@@ -36,26 +46,39 @@ def test_a_late_answer_never_overwrites_a_newer_one(visit):
             fetch = (path, options) => native(path, {...options, signal: null});
             """
         )
+        page.route(QUESTION, hold)
 
-    opened = visit(prepare)
-    late = []
+    return visit(prepare), late
 
-    def answer(route):
-        if json.loads(route.request.post_data)["text"] == "ein Hund":
-            late.append(route)
-        else:
-            route.continue_()
 
-    opened.page.route(QUESTION, answer)
-    opened.field.fill("ein Hund")
-    with opened.page.expect_request(QUESTION):
-        pass
-    opened.field.fill("eine Wiese")
-    opened.wait_for("meadow a")
+def let_go(opened, late):
+    """Answer; the page has had the time to show it."""
     with opened.page.expect_response(QUESTION):
         late[0].continue_()
     opened.page.evaluate("new Promise(requestAnimationFrame)")
+
+
+def test_a_late_answer_never_overwrites_a_newer_one(visit):
+    opened, late = held(visit, "ein Hund")
+    with opened.page.expect_request(QUESTION):
+        opened.field.fill("ein Hund")
+    opened.field.fill("eine Wiese")
+    opened.wait_for("meadow a")
+    let_go(opened, late)
     assert opened.output.text_content() == "meadow a"
+
+
+def test_a_late_answer_to_what_was_taken_back_is_not_shown(visit):
+    opened, late = held(visit, "ein Hund")
+    opened.field.fill("eine Wiese")
+    opened.wait_for("meadow a")
+    with opened.page.expect_request(QUESTION):
+        opened.field.fill("ein Hund")
+    opened.field.fill("eine Wiese")
+    opened.page.wait_for_timeout(400)
+    let_go(opened, late)
+    assert opened.output.text_content() == "meadow a"
+    assert opened.page.locator(".stale").count() == 0
 
 
 def test_a_text_that_is_taken_away_takes_its_translation_along(visit):
@@ -104,6 +127,15 @@ def test_a_server_that_goes_away_and_comes_back_costs_no_text(visit):
     with running(Versions(), port=server.port):
         opened.wait_for("dog small a")
         assert opened.status.text_content() == ""
+
+
+def test_loading_the_page_again_loses_no_text(visit):
+    opened = visit()
+    opened.field.fill("ein Hund")
+    opened.wait_for("dog a")
+    opened.page.reload()
+    opened.wait_for("dog a")
+    assert opened.field.input_value() == "ein Hund"
 
 
 def test_waits_grow_until_one_wants_to_know_now(visit):
@@ -172,13 +204,3 @@ def test_what_the_server_refuses_is_said_in_its_words(visit):
         opened.page.get_by_text("(3) exceeds text limit (2)").wait_for()
         opened.field.fill("Ein Hund.\nZwei Euro.")
         opened.wait_for("dog. Ein\neuros. Zwei")
-
-
-def test_the_export_of_a_model_is_translated_with(visit, server):
-    """The other tests have a model that can be foreseen."""
-    opened = visit(server=server)
-    with opened.page.expect_response(QUESTION) as response:
-        opened.field.fill("Ein kleiner Hund.")
-    opened.wait_for(response.value.json()["translation"])
-    opened.look_closer()
-    assert opened.page.locator("#hypotheses tr").count() == 3

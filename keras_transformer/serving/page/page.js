@@ -39,7 +39,26 @@ function announce(message) {
   });
 }
 
+// The text outlives the page in its tab, so that loading it again, as people do
+// when a server is away, loses nothing.
+const KEPT = "keras-transformer text";
+
+function keep() {
+  try {
+    sessionStorage.setItem(KEPT, field.value);
+  } catch { /* Too long for it, or forbidden. */ }
+}
+
+function kept() {
+  try {
+    return sessionStorage.getItem(KEPT) ?? "";
+  } catch {
+    return "";
+  }
+}
+
 function changed() {
+  keep();
   sentences.mirror.show();
   output.classList.toggle("stale", sentences.isStale);
   const isTooLong = count();
@@ -75,7 +94,11 @@ function count() {
 
 async function translate() {
   const text = field.value;
-  if (!sentences.isStale) return;
+  if (!sentences.isStale) { // Back to what is translated already.
+    server.drop("text");
+    say("");
+    return;
+  }
   if (byId("again").hidden) later("slow", SLOW, () => say("Translating …"));
   try {
     const answer = await server.ask("text", "api/translate", question(text));
@@ -158,6 +181,8 @@ function introduce() {
 async function start() {
   document.documentElement.classList.add("scripted");
   field.rows = 1; // It grows with what lies behind it.
+  field.value ||= kept();
+  sentences.mirror.show();
   count();
   field.addEventListener("input", (event) => {
     if (!event.isComposing) changed();
@@ -175,7 +200,6 @@ async function start() {
     if (!(error instanceof Refusal)) throw error;
     say(error.message);
   }
-  // A browser may have kept what was written before.
   if (field.value && sentences.isStale) changed();
 }
 
