@@ -163,6 +163,12 @@ def test_axe_finds_nothing_that_hinders_people(visit):
         assert found.violations_count == 0, found.generate_report()
 
 
+def test_an_empty_translation_is_said_to_be_empty(visit):
+    opened = translated(visit, "Ein Hund", prepare=answers("Ein Hund", ""))
+    assert opened.page.inner_text("#hypotheses") == "(empty)\t-0.500"
+    assert Axe().run(opened.page).violations_count == 0
+
+
 def test_dark_is_what_the_reader_asks_for(visit):
     opened = visit()
 

@@ -133,7 +133,7 @@ export class Sentences {
   look(sentence) {
     this.sourceWords.show(sentence.source, sentence, "source");
     this.targetWords.show(sentence.target, sentence, "target");
-    byId("words-note").hidden = !sentence.words;
+    byId("words-note").hidden = !sentence.words?.length;
     byId("hypotheses").replaceChildren(
       ...sentence.hypotheses.map(({ text, score }) => element("tr", {}, [
         element("td", { textContent: text || "(empty)", dir: "auto" }),

@@ -103,6 +103,7 @@ export class WordList {
   }
 
   show(text, sentence, side) {
+    this.container.hidden = !text; // A list without words is none.
     const other = side === "source" ? sentence.target : sentence.source;
     const names = wordPlaces(other).map((place) => other.slice(...place));
     this.container.replaceChildren(
