@@ -30,9 +30,9 @@ ON_ALL_CORES := --numprocesses auto --maxprocesses 4 --dist loadfile
 
 demo: $(VENV)/run.stamp
 	$(BIN)/python train.py --preset demo --corpus demo --run-dir $(RUN)
+	$(BIN)/python -m keras_transformer evaluate --run-dir $(RUN)
 	rm -rf $(EXPORT)
 	$(BIN)/python export.py --run-dir $(RUN) --output $(EXPORT)
-	$(BIN)/python -m keras_transformer evaluate --run-dir $(RUN)
 	$(BIN)/python examples/ask_saved_model.py $(EXPORT)/1 \
 		"The lamp costs two hundred and twelve euros and seven cents."
 

@@ -87,6 +87,11 @@ def serve(args: argparse.Namespace) -> None:
         args.parser.error("expected either EXPORTED or --run-dir")
     if args.run_dir is not None:
         RunConfig.load(args.run_dir)  # That it is one.
+    elif not args.exported.is_dir():
+        raise UserError(
+            f"Expected the folder of an export, {args.exported} is none; write "
+            "one with keras-transformer export."
+        )
     for package in "starlette", "uvicorn", "prometheus_client", "sentencex":
         extras.needs(package, "serve")
     # Takes seconds, which a misspelt argument need not wait for.
@@ -110,11 +115,6 @@ def serve(args: argparse.Namespace) -> None:
         folder = args.run_dir / EXPORTED
         Run(args.run_dir).keep_exported(folder)
         explain = explainer(args.run_dir)
-    elif not folder.is_dir():
-        raise UserError(
-            f"Expected the folder of an export, {folder} is none; write one "
-            "with keras-transformer export."
-        )
     path = args.batching_parameters or folder / BATCHING_FILE
     given = args.batching_parameters is not None
     batching = Batching.load(path) if given or path.exists() else Batching()

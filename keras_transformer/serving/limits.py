@@ -1,6 +1,7 @@
 """How much the server takes on: of a request, and at a time."""
 
 import dataclasses
+import math
 import os
 import pathlib
 import re
@@ -28,7 +29,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
-            if not value > 0:
+            if not 0 < value < math.inf:
                 raise UserError(
                     f"Expected a limit {name} above 0, received {value}."
                 )

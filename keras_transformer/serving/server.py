@@ -33,6 +33,8 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         UserError: If it cannot be had.
     """
+    if not 0 <= port < 1 << 16:
+        raise UserError(f"Expected a --port from 0 to 65535, received {port}.")
     try:
         family, kind, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM
@@ -40,10 +42,10 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise UserError(
             f"Expected a free address, cannot listen at {host}, port {port} "
-            f"({getattr(error, 'strerror', None) or error}); choose another "
+            f"({error.strerror}); choose another "
             "--port or --host."
         ) from None
     return listening

@@ -1,14 +1,20 @@
 """What the page asks for, of the embedded server."""
 
+import base64
+import hashlib
 import html
 import re
 
 import httpx
 import numpy as np
 import pytest
+from serving_thread import running
 from small_run import CARD, OPTIONS
+from still_model import StillModel, StillVersions
 
+from keras_transformer.serving.page_api import viewer_policy
 from keras_transformer.serving.word_links import word_links
+from keras_transformer.viewing import page as viewer_page
 
 POLICY = "content-security-policy"
 
@@ -143,17 +149,28 @@ def test_a_form_gets_its_translation_and_no_markup(client, served):
     assert found.headers[POLICY] == client.get("/").headers[POLICY]
 
 
-def test_the_viewer_may_run_its_own_script_alone(client):
-    answer = client.get("/explain", params={"text": "Hund bellt"})
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    policy = answer.headers[POLICY]
-    assert "script-src 'sha256-" in policy and "script-src 'self'" not in policy
-    (script,) = re.findall(r"<script>(.*?)</script>", answer.text, re.S)
-    import base64
-    import hashlib
+def test_the_viewer_may_run_its_own_script_alone():
+    fragment = viewer_page.fragment({"source": "Hund"}, "", [], "<svg/>")
+    (script,) = re.findall("<script>(.*?)</script>", fragment, re.S)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest())
+    assert f"script-src 'sha256-{digest.decode()}';" in viewer_policy()
 
-    digest = hashlib.sha256(script.encode()).digest()
-    assert f"'sha256-{base64.b64encode(digest).decode()}'" in policy
+
+def test_a_sentence_is_explained_where_there_is_a_run():
+    with running(
+        StillVersions(StillModel()), explain=lambda text: f"<p>{text}"
+    ) as server:
+        url = f"{server.url}/explain"
+        answer = httpx.get(url, params={"text": "Hund & Wiese"})
+        assert answer.text == "<p>Hund & Wiese"
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        assert answer.headers[POLICY] == viewer_policy()
+    with running(StillVersions(StillModel())) as server:
+        answer = httpx.get(f"{server.url}/explain", params={"text": "Hund"})
+        assert answer.status_code == 404
+        assert "--run-dir" in answer.json()["error"]
+        card = httpx.get(f"{server.url}/api/card").json()
+        assert card["explain"] is False
 
 
 def test_there_is_nothing_to_explain_without_a_text(client):
