@@ -101,9 +101,13 @@ def server(exported, small_translator):
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """A real browser; in CI there has to be one."""
+    """A real browser; in CI there has to be one.
+
+    Not for the whole session: Playwright leaves an event loop running, beside
+    which other tests cannot run one of theirs.
+    """
     import real_browser
 
     with real_browser.launched() as found:
