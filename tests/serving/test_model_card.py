@@ -10,6 +10,7 @@ from small_run import CARD, OPTIONS
 import keras_transformer
 from keras_transformer.config import UserError
 from keras_transformer.run import Run
+from keras_transformer.runs import checkpoints
 from keras_transformer.translation.model_card import CARD_FILE, ModelCard
 
 
@@ -50,14 +51,27 @@ def run(small_run, tmp_path, monkeypatch):
     return Run(tmp_path / "run")
 
 
-def write_evaluation(run, checkpoints):
+def save_checkpoint(run, step):
+    """Write one with all weights doubled."""
+    model = run.translator(1).model
+    for weight in model.weights:
+        weight.assign(2 * weight)
+    model.compile(optimizer="sgd", loss="mse")
+    name = f"step-{step:09d}"
+    shutil.rmtree(run.path / "checkpoints" / name, ignore_errors=True)
+    checkpoints.save_checkpoint(
+        run.path, model, checkpoints.Progress(step=step)
+    )
+
+
+def write_evaluation(run, names):
     folder = run.path / "evaluation"
     folder.mkdir(exist_ok=True)
     score = {"name": "BLEU", "value": 31.7, "signature": "nrefs:1"}
     report = {
         "corpus": "demo",
         "split": "test",
-        "checkpoints": checkpoints,
+        "checkpoints": names,
         "scores": {"bleu": score},
     }
     (folder / "test.json").write_text(json.dumps(report))
@@ -82,8 +96,7 @@ def test_a_run_is_exported_once_and_again_when_its_weights_change(run):
     )
 
     # It is trained on: these weights have no scores yet.
-    newest = run.path / "checkpoints" / "step-000000007"
-    shutil.copytree(newest, newest.with_name("step-000000011"))
+    save_checkpoint(run, 11)
     run.keep_exported(output)
     assert sorted(path.name for path in output.iterdir()) == ["1", "2"]
     assert ModelCard.load(output / "2").scores == ()
@@ -92,9 +105,9 @@ def test_a_run_is_exported_once_and_again_when_its_weights_change(run):
 def test_other_weights_under_the_same_name_are_other_weights(run):
     before = run.card().weights
     assert before.startswith("step-000000007 ")
-    path = run.path / "checkpoints" / "step-000000007" / "model.weights.h5"
-    path.write_bytes(path.read_bytes() + b"x")
-    assert run.card().weights != before
+    save_checkpoint(run, 7)
+    after = run.card().weights
+    assert after.startswith("step-000000007 ") and after != before
 
 
 def test_scores_that_cannot_be_read_are_passed_over(run, caplog):
