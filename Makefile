@@ -2,7 +2,8 @@
 # make demo         train, evaluate and export on the built-in corpus; ask the
 #                   export
 # make test         every test; make fast leaves out the slow ones
-# make browser      Debian's chromium, which the tests of the viewer need
+# make browser      Debian's chromium, which tests of the viewer and of the
+#                   server's page need
 # make notebooks    the notebooks whose source changed, executed
 # make lint         ruff and mypy
 # make dist         a wheel and an sdist in dist/, checked
@@ -29,9 +30,9 @@ ON_ALL_CORES := --numprocesses auto --maxprocesses 4 --dist loadfile
 
 demo: $(VENV)/run.stamp
 	$(BIN)/python train.py --preset demo --corpus demo --run-dir $(RUN)
+	$(BIN)/python -m keras_transformer evaluate --run-dir $(RUN)
 	rm -rf $(EXPORT)
 	$(BIN)/python export.py --run-dir $(RUN) --output $(EXPORT)
-	$(BIN)/python -m keras_transformer evaluate --run-dir $(RUN)
 	$(BIN)/python examples/ask_saved_model.py $(EXPORT)/1 \
 		"The lamp costs two hundred and twelve euros and seven cents."
 

@@ -7,6 +7,7 @@ Examples:
     keras-transformer evaluate --run-dir runs/demo
     keras-transformer view --run-dir runs/demo "TEXT" --output page.html
     keras-transformer export --run-dir runs/demo --output exported/demo
+    keras-transformer serve exported/demo
 
 `python -m keras_transformer` is the same.
 """
@@ -22,6 +23,7 @@ from keras_transformer.commands import (
     evaluate,
     export,
     score,
+    serve,
     train,
     translate,
     view,
@@ -55,6 +57,11 @@ _VERBS = {
         export.add_flags,
         export.export,
         "a SavedModel that takes and returns text",
+    ),
+    "serve": (
+        serve.add_flags,
+        serve.serve,
+        "a server and a page over such a SavedModel",
     ),
 }
 

@@ -5,6 +5,7 @@ process; they are thin doors to it.
 """
 
 import base64
+import dataclasses
 import html
 import io
 import json
@@ -27,6 +28,7 @@ from keras_transformer.runs.history import read_history
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.request import request
 from keras_transformer.training.session import Session
+from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -212,8 +214,93 @@ class Run:
         translator = self.translator(average)
         logger.info("Tracing the signatures of %s", self.path)
         return saved_model.export(
-            translator, output, version, options, kit, quantization
+            translator,
+            output,
+            version,
+            options,
+            kit,
+            quantization,
+            self.card(average),
         )
+
+    def keep_exported(self, output: str | os.PathLike) -> None:
+        """Export the weights as they are now, unless that is done already.
+
+        Their version is one above the highest there.
+
+        Args:
+            output: Folder of all versions.
+
+        Raises:
+            UserError: As from `export`.
+        """
+        versions = [
+            int(path.name)
+            for path in pathlib.Path(output).glob("*")
+            if path.name.isdecimal() and path.name.isascii()
+        ]
+        newest = max(versions, default=0)
+        now = self.card()
+        path = pathlib.Path(output) / str(newest)
+        kept = ModelCard.load(path) if newest else None
+        if kept is None or kept.weights != now.weights:
+            self.export(output, newest + 1)
+        elif kept.scores != now.scores:  # It has been evaluated since.
+            dataclasses.replace(kept, scores=now.scores).save(path)
+
+    def card(self, average: int | None = None) -> ModelCard:
+        """What an export says of itself.
+
+        Args:
+            average: As in `translator`.
+
+        Raises:
+            UserError: If there are no weights.
+        """
+        from keras_transformer.training.estimates import parameters
+
+        run = self.config
+        names = averaging.checkpoint_names(self.path, average)
+        return ModelCard(
+            run.source_lang,
+            run.target_lang,
+            run.preset,
+            run.corpus,
+            parameters(run.model),
+            weights=self._weights(average, names),
+            scores=self._scores(names),
+        )
+
+    def _scores(self, names: list[str]) -> tuple[dict[str, Any], ...]:
+        """The scores that the weights of these checkpoints have got."""
+        found = []
+        for path in sorted((self.path / layout.EVALUATION).glob("*.json")):
+            try:
+                report = json.loads(path.read_text(encoding="utf-8"))
+                if report["checkpoints"] != names:
+                    continue
+                test_set = {key: report[key] for key in ("corpus", "split")}
+                found += [
+                    {**test_set, **score} for score in report["scores"].values()
+                ]
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                logger.warning(
+                    "Passing over %s, which cannot be read (%s).",
+                    path,
+                    type(error).__name__,
+                )
+        return tuple(found)
+
+    def _weights(self, average: int | None, names: list[str]) -> str:
+        """Tell these weights from others: their checkpoints and a checksum."""
+        from keras_transformer.runs.checkpoints import WEIGHTS_FILE
+        from keras_transformer.runs.result import final_result
+
+        path = self.path / layout.AVERAGED_FILE
+        is_final = averaging.is_slim(self.path) or final_result(self.path)
+        if average is not None or not is_final:
+            path = self.path / layout.CHECKPOINTS / names[-1] / WEIGHTS_FILE
+        return " ".join([*names, f"{files.checksum(path):08x}"])
 
     def _ema(self, average: int | None) -> float | None:
         """The factor of the moving average that `translator` takes, if any."""

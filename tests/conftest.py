@@ -71,14 +71,14 @@ def small_translator(small_run):
 def exported(small_translator, tmp_path_factory):
     """Its SavedModel, version 17. Not to be changed."""
     import keras
-    from small_run import OPTIONS
+    from small_run import CARD, OPTIONS
 
     from keras_transformer.exporting import saved_model as serving
 
     # Makes TensorFlow unload the vocabulary; it must be written all the same.
     keras.utils.set_random_seed(1)
     output = tmp_path_factory.mktemp("exported")
-    return serving.export(small_translator, output, 17, OPTIONS)
+    return serving.export(small_translator, output, 17, OPTIONS, card=CARD)
 
 
 @pytest.fixture(scope="session")
@@ -87,3 +87,28 @@ def served(exported):
     from served import Served
 
     return Served(exported)
+
+
+@pytest.fixture(scope="session")
+def server(exported, small_translator):
+    """The embedded server of that SavedModel, in a thread of its own."""
+    from serving_thread import running
+
+    def explain(text):
+        return small_translator.explain(text).to_html()
+
+    with running(exported.parent, explain=explain) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real browser; in CI there has to be one.
+
+    Not for the whole session: Playwright leaves an event loop running, beside
+    which other tests cannot run one of theirs.
+    """
+    import real_browser
+
+    with real_browser.launched() as found:
+        yield found

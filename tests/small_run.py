@@ -8,6 +8,7 @@ from keras_transformer import config
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
 from keras_transformer.runs import checkpoints
+from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import SearchOptions
 
 WORDS = (
@@ -26,6 +27,7 @@ SIZES = dict(
 OPTIONS = SearchOptions(
     beam_size=5, length_penalty=0.9, n_best=3, max_source_length=11
 )
+CARD = ModelCard("de", "en", "tiny", "demo", 12_990, "step-000000007 00000000")
 
 
 def write_run(path):

@@ -99,6 +99,8 @@ names = [
     for module in pkgutil.walk_packages(
         keras_transformer.__path__, "keras_transformer."
     )
+    # The server is made of its extra.
+    if not module.name.startswith("keras_transformer.serving.")
 ]
 assert len(names) > 50
 for name in names:
@@ -107,6 +109,7 @@ for name in names:
     packages = (
         *("babel", "num2words", "tensorflow_datasets", "importlib_resources"),
         *("matplotlib", "sentencex", "ctranslate2", "tensorflow_serving"),
+        *("starlette", "uvicorn", "prometheus_client"),
     )
     subprocess.run(
         [sys.executable, "-c", program, *packages],

@@ -33,7 +33,7 @@ FLOORS = [
     {"model", "metrics"},
     {"decoding", "runs", "viewing"},
     {"translation"},
-    {"training", "exporting"},
+    {"training", "exporting", "serving"},
     {"run"},
     {"commands"},
     {"__main__"},
@@ -61,6 +61,7 @@ TENSORFLOW = {
     "translation",
     "training",
     "exporting",
+    "serving",
     "commands",
 }
 # Where it may be imported by a function: the model's `fit` has to sum over the

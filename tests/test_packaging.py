@@ -20,7 +20,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 # What the package itself has no use for: an example's.
 OF_EXAMPLES = {"beam"}
 # What the README's two commands need.
-OF_MAKE = ("demo", "plot", "sentences", "serving", "tfds")
+OF_MAKE = ("demo", "plot", "sentences", "serve", "serving", "tfds")
 
 
 def parsed(lines):

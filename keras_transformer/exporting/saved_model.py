@@ -41,6 +41,7 @@ from keras_transformer.decoding.options import (
 )
 from keras_transformer.exporting.half import HalfWeights
 from keras_transformer.exporting.serving_kit import ServingKit
+from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
 
@@ -81,10 +82,12 @@ def export(
     options: SearchOptions | None = None,
     kit: ServingKit | None = None,
     quantization: str = "float32",
+    card: ModelCard | None = None,
 ) -> pathlib.Path:
     """Write a SavedModel with its tokenizer, whole or not at all.
 
-    Beside it goes what TensorFlow Serving reads, as in `serving_kit`.
+    Beside it goes what TensorFlow Serving reads, as in `serving_kit`, and in
+    it `model_card.json`, what it says of itself.
 
     Args:
         translator: What to export.
@@ -97,6 +100,9 @@ def export(
             `ServingKit.plan(output)`.
         quantization: How the weights are stored: `"float32"`, or `"float16"`
             for half the size. Every signature computes in float32.
+        card: Where the model comes from; how it searches is added. Without
+            one there is no card, and `keras-transformer serve` does not know
+            the languages.
 
     Returns:
         The path of the SavedModel, `output/version`.
@@ -141,6 +147,9 @@ def export(
                 partial,
                 {name: inputs for name, (_, inputs) in signatures.items()},
             )
+            if card:
+                search = dataclasses.asdict(options)
+                dataclasses.replace(card, search=search).save(partial)
             kit.write_configs(path.parent)
     except (OSError, tf.errors.OpError) as error:
         if is_new:

@@ -10,6 +10,7 @@
     checkpoints/step-N/   weights, optimizer, place in the data
     logs/                 history.csv, TensorBoard's logs
     evaluation/           translations and scores of test sets
+    exported/             the model as `serve` needs it
     training.lock         who trains it now
 
 Of a finished run the first three are enough to translate, score, evaluate and
@@ -27,4 +28,5 @@ CHECKPOINTS = "checkpoints"
 LOGS = "logs"
 HISTORY_FILE = "history.csv"
 EVALUATION = "evaluation"
+EXPORTED = "exported"
 LOCK_FILE = "training.lock"

@@ -1,18 +1,15 @@
 """The clients and the compose file of examples/serving.
 
-The clients run as processes against `prediction_server.py`, which stands in for
-TensorFlow Serving.
+The clients run as processes against what stands in for TensorFlow Serving: the
+embedded server for its REST interface, `prediction_server.py` for gRPC.
 """
 
-import json
 import pathlib
 import re
 import shutil
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 
 import pytest
 import tensorflow as tf
@@ -26,9 +23,9 @@ TEXTS = ["ein kleiner Hund bellt", "", "über die Wiese 😀"]
 
 
 @pytest.fixture(scope="module")
-def ports(exported):
-    """The server's gRPC port and REST port, by client."""
-    server = subprocess.Popen(
+def ports(exported, server):
+    """The port that each client asks."""
+    process = subprocess.Popen(
         [
             sys.executable,
             ROOT / "tests" / "prediction_server.py",
@@ -40,10 +37,10 @@ def ports(exported):
         stderr=subprocess.DEVNULL,
         text=True,
     )
-    with server:
-        grpc_port, rest_port = server.stdout.readline().split()
-        yield {"grpc_client.py": grpc_port, "rest_client.py": rest_port}
-        server.stdin.close()
+    with process:
+        grpc_port = process.stdout.readline().strip()
+        yield {"grpc_client.py": grpc_port, "rest_client.py": server.port}
+        process.stdin.close()
 
 
 @pytest.fixture(scope="module")
@@ -92,53 +89,6 @@ def test_an_unknown_model_is_one_sentence(ports, client):
     found = ask(client, "--model=large", f"--server={server}", "Hund")
     assert (found.returncode, found.stdout) == (1, "")
     assert re.fullmatch(f"error: .*{server} .*Latest.large.*\n", found.stderr)
-
-
-def post(port, body):
-    request = urllib.request.Request(
-        f"http://localhost:{port}/v1/models/small:predict",
-        json.dumps(body).encode(),
-    )
-    with urllib.request.urlopen(request, timeout=60) as response:
-        return json.load(response)
-
-
-def test_rows_and_columns_give_the_same(ports, expected):
-    # The two forms of the documentation; README.md shows both.
-    port = ports["rest_client.py"]
-    rows = post(port, {"instances": TEXTS})["predictions"]
-    assert [row["translation"] for row in rows] == expected
-    named = post(port, {"instances": [{"text": text} for text in TEXTS]})
-    assert named["predictions"] == rows
-    columns = post(port, {"inputs": {"text": TEXTS}})["outputs"]
-    assert columns == {name: [row[name] for row in rows] for name in rows[0]}
-
-
-def test_the_other_signatures_answer_over_rest(ports, served):
-    port = ports["rest_client.py"]
-    found = post(
-        port, {"signature_name": "n_best", "inputs": {"text": ["Hund", " "]}}
-    )["outputs"]
-    assert len(found["translations"][0]) == 3
-    # A blank text has one translation; Python's JSON reads -Infinity.
-    assert found["scores"][1] == [0, float("-inf"), float("-inf")]
-    pair = {"source": "Hund", "target": "dog"}
-    (row,) = post(port, {"signature_name": "score", "instances": [pair]})[
-        "predictions"
-    ]
-    answer = served("score", source=["Hund"], target=["dog"])
-    assert row["score"] == pytest.approx(answer["score"][0], rel=1e-4)
-    assert row["num_tokens"] == answer["num_tokens"][0]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [{"text": ["Hund"]}, {"inputs": {"texts": ["Hund"]}}, {"instances": [7]}],
-)
-def test_the_stand_in_refuses_what_is_not_documented(ports, body):
-    with pytest.raises(urllib.error.HTTPError) as error:
-        post(ports["rest_client.py"], body)
-    assert error.value.code == 400
 
 
 @pytest.mark.slow

@@ -1,0 +1,154 @@
+"""`keras-transformer serve`."""
+
+import argparse
+import logging
+import os
+import pathlib
+import threading
+from collections.abc import Callable
+
+from keras_transformer import extras
+from keras_transformer.commands import command_line
+from keras_transformer.config import UserError
+from keras_transformer.runs.layout import EXPORTED
+from keras_transformer.runs.run_config import RunConfig
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb alone has."""
+    add = parser.add_argument
+    add(
+        "exported",
+        nargs="?",
+        type=pathlib.Path,
+        metavar="EXPORTED",
+        help="folder of all versions, as OUTPUT of export",
+    )
+    add(
+        "--run-dir",
+        type=pathlib.Path,
+        help="serve this run instead; exported to RUN_DIR/exported first, "
+        "unless it is there already",
+    )
+    add("--host", default="127.0.0.1", help="default: %(default)s")
+    add("--port", type=int, default=8501, help="default: %(default)s")
+    add(
+        "--name",
+        help="what clients call the model; default: the name of the folder",
+    )
+    add(
+        "--cors",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="a web page of another host that may ask, such as "
+        "https://example.org; may be given several times",
+    )
+    add(
+        "--batching-parameters",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="default: EXPORTED/batching_parameters.txt, if it is there",
+    )
+    add(
+        "--max-texts",
+        type=int,
+        default=2_048,
+        help="texts or sentences in a request; default: %(default)s",
+    )
+    add(
+        "--max-body-bytes",
+        type=int,
+        default=1 << 20,
+        help="bytes in a request; default: %(default)s",
+    )
+    add(
+        "--timeout",
+        type=float,
+        default=120.0,
+        metavar="SECONDS",
+        help="time for a request; default: %(default)s",
+    )
+    parser.set_defaults(average=None)
+
+
+def serve(args: argparse.Namespace) -> None:
+    """Answer over HTTP: a page, and what clients of two other servers expect.
+
+    Example:
+        keras-transformer serve exported/demo
+
+    It speaks TensorFlow Serving's REST interface and LibreTranslate's, has a
+    page at / and metrics at /monitoring/prometheus/metrics. A newer version in
+    the folder takes over by itself. Ctrl-C or SIGTERM ends it, once what it
+    took is answered.
+    """
+    if (args.exported is None) == (args.run_dir is None):
+        args.parser.error("expected either EXPORTED or --run-dir")
+    if args.run_dir is not None:
+        RunConfig.load(args.run_dir)  # That it is one.
+    elif not args.exported.is_dir():
+        raise UserError(
+            f"Expected the folder of an export, {args.exported} is none; write "
+            "one with keras-transformer export."
+        )
+    for package in "starlette", "uvicorn", "prometheus_client", "sentencex":
+        extras.needs(package, "serve")
+    # Takes seconds, which a misspelt argument need not wait for.
+    command_line.quiet_tensorflow()
+    # The session loader, which TensorFlow Serving uses, calls itself outdated.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    from keras_transformer.serving import server
+    from keras_transformer.serving.limits import (
+        BATCHING_FILE,
+        Batching,
+        Limits,
+    )
+
+    limits = Limits(args.max_texts, args.max_body_bytes, args.timeout)
+    listening = server.listen(args.host, args.port)
+    folder = args.exported
+    explain = None
+    if args.run_dir is not None:
+        from keras_transformer.run import Run
+
+        folder = args.run_dir / EXPORTED
+        Run(args.run_dir).keep_exported(folder)
+        explain = explainer(args.run_dir)
+    path = args.batching_parameters or folder / BATCHING_FILE
+    given = args.batching_parameters is not None
+    batching = Batching.load(path) if given or path.exists() else Batching()
+    named = folder if args.exported else args.run_dir
+    server.serve(
+        listening,
+        folder,
+        name=args.name or os.path.basename(os.path.abspath(named)),
+        batching=batching,
+        limits=limits,
+        origins=args.cors,
+        explain=explain,
+    )
+
+
+def explainer(run_dir: pathlib.Path) -> Callable[[str], str]:
+    """A function from a text to the HTML document of its explanation.
+
+    It loads the model when it is first called.
+    """
+    from keras_transformer.decoding.options import MAX_SOURCE_LENGTH
+    from keras_transformer.translation.translator import Translator
+    from keras_transformer.viewing import page
+
+    lock = threading.Lock()
+    loaded: list[Translator] = []
+
+    def explain(text: str) -> str:
+        with lock:
+            if not loaded:
+                loaded.append(Translator.from_run(run_dir))
+        explanation = loaded[0].explain(
+            text, max_source_length=MAX_SOURCE_LENGTH
+        )
+        return page.document(text, explanation.to_html())
+
+    return explain

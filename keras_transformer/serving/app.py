@@ -1,0 +1,134 @@
+"""The interfaces as one ASGI application."""
+
+import logging
+import pathlib
+import time
+import traceback
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from keras_transformer.serving.libretranslate_api import LibreTranslateApi
+from keras_transformer.serving.metrics import Metrics
+from keras_transformer.serving.page_api import PageApi
+from keras_transformer.serving.requests import (
+    GoneError,
+    RefusalError,
+    json_response,
+)
+from keras_transformer.serving.service import Service
+from keras_transformer.serving.tensorflow_api import TensorFlowApi
+
+METRICS_PATH = "/monitoring/prometheus/metrics"
+_GONE = 499
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+logger = logging.getLogger("keras_transformer")
+
+
+def build(service: Service, origins: Sequence[str] = ()) -> ASGIApp:
+    """Make the application.
+
+    Args:
+        service: What answers. Everything here belongs to one event loop.
+        origins: Web pages of other hosts that may ask, such as
+            `https://example.org`.
+    """
+    metrics = Metrics(service)
+
+    async def tell_metrics(request: Request) -> Response:
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+
+    interfaces = Starlette(
+        routes=[
+            *TensorFlowApi(service).routes,
+            *LibreTranslateApi(service).routes,
+            *PageApi(service).routes,
+            Route(METRICS_PATH, tell_metrics),
+        ],
+        exception_handlers={
+            RefusalError: _refused,
+            GoneError: _gone,
+            HTTPException: _not_found,
+            Exception: _mistake,  # And then on to the guard.
+        },
+    )
+    # No address has two spellings, and no answer builds on a client's "Host".
+    interfaces.router.redirect_slashes = False
+    app: ASGIApp = _Guard(interfaces, metrics)
+    if origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Content-Type"],
+        )
+    return app
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusalError)
+    return error.response()
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    # Nobody reads it; the status is for the metrics.
+    return Response(status_code=_GONE)
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return json_response({"error": error.detail}, error.status_code)
+
+
+async def _mistake(request: Request, error: Exception) -> Response:
+    return json_response({"error": "Internal error"}, 500)
+
+
+class _Guard:
+    """Around all else: counts, headers, mistakes of ours.
+
+    Of an error that nobody expected the log names the kind and the place, not
+    the message, which may hold somebody's text.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app = app
+        self.metrics = metrics
+
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        if scope["type"] != "http":
+            return
+        begun, status = time.perf_counter(), 0
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_on)
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            logger.error(
+                "No answer because of %s in %s, line %d",
+                type(error).__name__,
+                pathlib.Path(place.filename).name,
+                place.lineno,
+            )
+        finally:
+            seconds = time.perf_counter() - begun
+            self.metrics.count(scope["path"], status or _GONE, seconds)

@@ -1,0 +1,207 @@
+"""Texts of many clients go through the model together.
+
+A text waits until there are `max_batch_size` of them or it has waited for
+`batch_timeout_micros`, then goes with those of nearest length. What becomes of
+it does not depend on its company, but for the rounding of sums.
+
+The event loop decides, threads compute: nothing here needs a lock.
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import itertools
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_transformer.serving.limits import Batching
+from keras_transformer.serving.served_model import ServedModel, joined
+
+logger = logging.getLogger("keras_transformer")
+
+Row = tuple[bytes, ...]
+Outputs = dict[str, np.ndarray]
+
+
+class BusyError(Exception):
+    """There is no room for more texts now."""
+
+
+class _Waiting(NamedTuple):
+    """A text in the queue."""
+
+    row: Row
+    since: float  # On the clock of the event loop.
+    answer: asyncio.Future[Outputs]  # Each output (1, ...).
+
+    @property
+    def length(self) -> int:
+        return sum(map(len, self.row))
+
+
+class Batcher:
+    """The queue before the model.
+
+    Belongs to the event loop in which it is made.
+
+    Args:
+        batching: How much goes together, and how much may wait.
+
+    Attributes:
+        batching: Likewise.
+        taken: Texts for which a place is held.
+        batches: The size of every batch that was begun goes through this
+            function, for whoever counts.
+    """
+
+    def __init__(self, batching: Batching) -> None:
+        self.batching = batching
+        self.taken = 0
+        self.observe_batch = lambda size: None
+        self._pool = concurrent.futures.ThreadPoolExecutor(
+            batching.num_batch_threads, "batch"
+        )
+        self._delay = batching.batch_timeout_micros / 1e6
+        self._free = batching.num_batch_threads
+        # What may share a batch; oldest first.
+        self._queues: dict[tuple, list[_Waiting]] = {}
+        self._numbers = itertools.count()
+
+    async def run(
+        self, model: ServedModel, signature: str, rows: Sequence[Row]
+    ) -> Outputs:
+        """Call a signature for the texts of a request.
+
+        Of a large request no more than a batch for each thread is in the queue
+        at a time, so that it does not push all others back. Cancelled, it
+        leaves the queue.
+
+        Args:
+            model: The version, in use until this returns.
+            signature: Its signature.
+            rows: For each of B texts the inputs, as in `ServedModel.run`.
+
+        Returns:
+            Its outputs `(B, ...)`.
+
+        Raises:
+            BusyError: If there is no room; nothing has been begun.
+        """
+        if not rows:
+            return await self._empty(model, signature)
+        # What is padded to the longest of a batch tells of its company, which
+        # is then of the same request.
+        alone = next(self._numbers) if signature in model.padded else None
+        key = model, signature, alone
+        size = self.batching.max_batch_size
+        order = sorted(range(len(rows)), key=lambda i: sum(map(len, rows[i])))
+        pieces = (order[i : i + size] for i in range(0, len(order), size))
+        answers: list[Any] = [None] * len(rows)
+
+        async def work_off() -> None:
+            for piece in pieces:
+                futures = self._enqueue(key, [rows[i] for i in piece])
+                # Cancelled, it cancels them all.
+                found = await asyncio.gather(*futures)
+                for i, answer in zip(piece, found, strict=True):
+                    answers[i] = answer
+
+        threads = self.batching.num_batch_threads
+        with self._places(min(len(rows), threads * size)):
+            tasks = [asyncio.ensure_future(work_off()) for _ in range(threads)]
+            try:
+                await asyncio.gather(*tasks)
+            finally:
+                for task in tasks:
+                    task.cancel()
+        return joined(answers)
+
+    async def _empty(self, model: ServedModel, signature: str) -> Outputs:
+        """The outputs for no text at all: their shapes `(0, ...)`."""
+        blank = (b"",) * len(model.inputs(signature))
+        outputs = await self.run(model, signature, [blank])
+        return {name: values[:0] for name, values in outputs.items()}
+
+    @contextlib.contextmanager
+    def _places(self, count: int) -> Iterator[None]:
+        if self.taken + count > self.batching.capacity:
+            raise BusyError
+        self.taken += count
+        try:
+            yield
+        finally:
+            self.taken -= count
+
+    def _enqueue(
+        self, key: tuple, rows: Sequence[Row]
+    ) -> list[asyncio.Future[Outputs]]:
+        loop = asyncio.get_running_loop()
+        new = [_Waiting(row, loop.time(), loop.create_future()) for row in rows]
+        self._queues.setdefault(key, []).extend(new)
+        self._begin()
+        loop.call_later(self._delay, self._begin)
+        return [waiting.answer for waiting in new]
+
+    def _begin(self) -> None:
+        """Begin as many batches as are ready and threads are free."""
+        # The clock of a timer may be a little behind the time it was set for.
+        overdue = asyncio.get_running_loop().time() - self._delay + 1e-3
+        while self._free:
+            for key, queue in list(self._queues.items()):
+                queue[:] = [each for each in queue if not each.answer.done()]
+                if not queue:
+                    del self._queues[key]
+            ready = [
+                key
+                for key, queue in self._queues.items()
+                if len(queue) >= self.batching.max_batch_size
+                or queue[0].since <= overdue
+            ]
+            if not ready:
+                return
+            key = min(ready, key=lambda key: self._queues[key][0].since)
+            self._free -= 1
+            asyncio.ensure_future(self._compute(key, self._take(key)))
+
+    def _take(self, key: tuple) -> list[_Waiting]:
+        """The oldest text of a queue and those of nearest length."""
+        queue = self._queues[key]
+        nearest = sorted(
+            queue, key=lambda each: abs(each.length - queue[0].length)
+        )
+        # Nothing is nearer than 0, and the sort keeps the order of equals.
+        taken = nearest[: self.batching.max_batch_size]
+        ids = {id(each) for each in taken}
+        queue[:] = [each for each in queue if id(each) not in ids]
+        return taken
+
+    async def _compute(self, key: tuple, batch: list[_Waiting]) -> None:
+        model, signature, _ = key
+        self.observe_batch(len(batch))
+        loop = asyncio.get_running_loop()
+        try:
+            outputs = await loop.run_in_executor(
+                self._pool,
+                model.run,
+                signature,
+                [waiting.row for waiting in batch],
+            )
+        except Exception as error:  # Of this batch, not of the server.
+            for waiting in batch:
+                if not waiting.answer.done():
+                    waiting.answer.set_exception(error)
+        else:
+            for i, waiting in enumerate(batch):
+                if not waiting.answer.done():
+                    waiting.answer.set_result(
+                        {
+                            name: all_[i : i + 1]
+                            for name, all_ in outputs.items()
+                        }
+                    )
+        finally:
+            self._free += 1
+            self._begin()

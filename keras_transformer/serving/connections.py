@@ -1,0 +1,95 @@
+"""Connections that nobody can hold open by doing nothing.
+
+Uvicorn waits for ever for a head that was begun and for a client that does not
+read, and says nothing to half a head whose sender has finished.
+"""
+
+import asyncio
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEAD_SECONDS = 10.0
+# For a client to make room for what waits to be sent.
+READ_SECONDS = 30.0
+_ANSWER = (
+    "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    "Content-Length: {length}\r\nConnection: close\r\n\r\n{text}"
+)
+
+
+class Connection(H11Protocol):
+    """HTTP/1.1 with a time for every head, and for every answer."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._reader: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unwatch()
+        if self._reader is not None:
+            self._reader.cancel()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reader = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._reader is not None:
+            self._reader.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def eof_received(self) -> None:
+        is_begun = bool(self.conn.trailing_data[0])
+        if self.conn.their_state is h11.IDLE and is_begun:
+            self._refuse("400 Bad Request", "Invalid HTTP request received.")
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def _is_waiting(self) -> bool:
+        """Whether there is nothing to do before the client has sent more.
+
+        That is a head, or the rest of a body that was answered unread.
+        """
+        if self.conn.their_state is h11.SEND_BODY:
+            return self.cycle is not None and self.cycle.response_complete
+        return self.conn.their_state is h11.IDLE
+
+    def _watch(self) -> None:
+        """Measure the time that we wait."""
+        if not self._is_waiting():
+            self._unwatch()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_late)
+
+    def _unwatch(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_late(self) -> None:
+        self._deadline = None
+        if self.conn.their_state is not h11.IDLE:
+            self.transport.close()
+        elif not self.transport.is_closing():
+            self._refuse(
+                "408 Request Timeout", "The request did not arrive in time."
+            )
+
+    def _refuse(self, status: str, text: str) -> None:
+        answer = _ANSWER.format(status=status, length=len(text), text=text)
+        self.transport.write(answer.encode())
+        self.transport.close()

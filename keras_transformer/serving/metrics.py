@@ -1,0 +1,84 @@
+"""What `/monitoring/prometheus/metrics` tells; no text, no address."""
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+
+from keras_transformer.serving.service import Service
+
+# Of an address the first part says which interface it belongs to.
+_INTERFACES = {
+    "v1": "tensorflow",
+    "translate": "libretranslate",
+    "languages": "libretranslate",
+    "frontend": "libretranslate",
+    "detect": "libretranslate",
+    "monitoring": "monitoring",
+    "": "page",
+    "api": "page",
+    "explain": "page",
+}
+
+
+class Metrics:
+    """Counts what a server does.
+
+    Args:
+        service: Whose queue and version are told.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "keras_transformer_requests",
+            "Requests that were answered, by interface and HTTP status.",
+            ["interface", "status"],
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "keras_transformer_request_seconds",
+            "Seconds from the head of a request to the end of its answer.",
+            ["interface"],
+            registry=self._registry,
+            buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100),
+        )
+        self._batches = Histogram(
+            "keras_transformer_batch_size",
+            "Texts that went through the model together.",
+            registry=self._registry,
+            buckets=(1, 2, 4, 8, 16, 32, 64, 128),
+        )
+        waiting = Gauge(
+            "keras_transformer_texts_held",
+            "Texts that wait or are being translated.",
+            registry=self._registry,
+        )
+        waiting.set_function(lambda: service.batcher.taken)
+        version = Gauge(
+            "keras_transformer_model_version",
+            "Version of the model that answers.",
+            registry=self._registry,
+        )
+        version.set_function(lambda: service.versions.current.version)
+        service.batcher.observe_batch = self._batches.observe
+
+    def count(self, path: str, status: int, seconds: float) -> None:
+        """Count an answer.
+
+        Args:
+            path: Of the request.
+            status: HTTP status code; 499 where the client left before.
+            seconds: How long it took.
+        """
+        first = path.lower().strip("/").partition("/")[0]
+        interface = _INTERFACES.get(first, "other")
+        self._requests.labels(interface, status).inc()
+        self._seconds.labels(interface).observe(seconds)
+
+    def text(self) -> bytes:
+        """All of it, in Prometheus's text format."""
+        return generate_latest(self._registry)

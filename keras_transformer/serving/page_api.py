@@ -1,0 +1,304 @@
+"""The page at `/`, and what it asks for.
+
+    GET  /                the page
+    POST /                the page with a translation, for who has no script
+    GET  /api/card        the model, its scores, the limits
+    POST /api/translate   text → sentences with hypotheses and linked words
+    GET  /explain?text=…  the viewer for a sentence, where there is a run
+
+In `page/index.html` three marks stand where the text of a form, its translation
+or why there is none go: `<!-- text -->`, `<!-- translation -->` and
+`<!-- message -->`.
+"""
+
+import asyncio
+import base64
+import hashlib
+import html
+import importlib.resources
+import math
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from keras_transformer.serving import documents
+from keras_transformer.serving.documents import Documents, Span
+from keras_transformer.serving.language_names import name_of
+from keras_transformer.serving.requests import (
+    RefusalError,
+    as_form,
+    json_response,
+    read_body,
+    read_json,
+    scalar_text,
+    unless_gone,
+)
+from keras_transformer.serving.served_model import (
+    DEFAULT_SIGNATURE,
+    ServedModel,
+)
+from keras_transformer.serving.service import Service, card_of
+from keras_transformer.serving.word_links import word_links
+from keras_transformer.viewing import page as viewer_page
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+}
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+# Explanations that may wait; each has a whole search to itself.
+_MOST_EXPLANATIONS = 4
+
+
+def viewer_policy() -> str:
+    """The policy of a viewer: its own script, by its hash, and nothing else."""
+    # What stands between the tags.
+    script = f"\n{viewer_page.script()}".encode()
+    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; "
+        "style-src 'unsafe-inline'; img-src data:; form-action 'none'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    )
+
+
+class PageApi:
+    """Its routes."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.documents = Documents(service)
+        self._explaining = 0
+        self._one_explanation = asyncio.Lock()
+        folder = importlib.resources.files(__package__) / "page"
+        self._files = {
+            file.name: file.read_text(encoding="utf-8")
+            for file in folder.iterdir()
+            if pathlib.PurePath(file.name).suffix in _TYPES
+        }
+        self.routes = [
+            Route("/", self.page, methods=["GET"]),
+            Route("/", self.form, methods=["POST"]),
+            Route("/api/card", self.card),
+            Route("/api/translate", self.translate, methods=["POST"]),
+            Route("/explain", self.explain),
+            *(
+                Route(f"/{name}", self.file)
+                for name in self._files
+                if name != "index.html"
+            ),
+        ]
+
+    async def page(self, request: Request) -> Response:
+        """The empty page."""
+        return self._page()
+
+    async def form(self, request: Request) -> Response:
+        """The page with the translation of a form, or why there is none."""
+        text = ""
+        try:
+            fields = as_form(await read_body(request, self.service.limits))
+            text = "\n".join(fields.get("text", "").splitlines())
+            with self.service.versions.use() as model:
+                (found,) = await unless_gone(
+                    request,
+                    self.documents.translate(model, [text]),
+                    self.service.limits,
+                )
+        except RefusalError as error:
+            page = self._page(text, message=error.message)
+            page.status_code = error.status
+            page.headers.update(error.headers)
+            return page
+        return self._page(text, found)
+
+    async def file(self, request: Request) -> Response:
+        """A script or the style sheet."""
+        name = request.url.path.rpartition("/")[2]
+        media_type = _TYPES[pathlib.PurePath(name).suffix]
+        return Response(self._files[name], media_type=media_type)
+
+    async def card(self, request: Request) -> Response:
+        """The model's card."""
+        model = self.service.versions.current
+        card = card_of(model)
+        limits = self.service.limits
+        return json_response(
+            {
+                "name": self.service.name,
+                "version": model.version,
+                "package_version": card.package_version,
+                "source_lang": card.source_lang,
+                "target_lang": card.target_lang,
+                "source_name": name_of(card.source_lang),
+                "target_name": name_of(card.target_lang),
+                "preset": card.preset,
+                "corpus": card.corpus,
+                "parameters": card.parameters,
+                "scores": list(card.scores),
+                "search": dict(card.search),
+                "limits": {
+                    "max_texts": limits.max_texts,
+                    "max_body_bytes": limits.max_body_bytes,
+                    "max_source_length": card.search.get("max_source_length"),
+                    "seconds": limits.seconds,
+                },
+                "n_best": card.search.get("n_best", 1),
+                "explain": self.service.explain is not None,
+            }
+        )
+
+    async def translate(self, request: Request) -> Response:
+        """Translate a document, sentence by sentence."""
+        fields = await read_json(request, self.service.limits)
+        text, n_best = fields.get("text"), fields.get("n_best")
+        if not isinstance(text, str):
+            raise RefusalError(400, "Expected a text, received none.")
+        is_count = isinstance(n_best, int) and not isinstance(n_best, bool)
+        if n_best is not None and (not is_count or n_best < 1):
+            raise RefusalError(400, "Expected n_best to be null or at least 1.")
+        with self.service.versions.use() as model:
+            work = self._translate(
+                model, scalar_text(text), n_best, bool(fields.get("alignment"))
+            )
+            answer = await unless_gone(request, work, self.service.limits)
+        return json_response(answer)
+
+    async def explain(self, request: Request) -> Response:
+        """The viewer for a sentence."""
+        explain = self.service.explain
+        if explain is None:
+            raise RefusalError(
+                404,
+                "Only the export is here, and explaining needs the model; "
+                "start the server with --run-dir.",
+            )
+        text = scalar_text(request.query_params.get("text", ""))
+        if not text.strip():
+            raise RefusalError(400, "Expected a text, received none.")
+        if self._explaining >= _MOST_EXPLANATIONS:
+            raise RefusalError(
+                503, "Other explanations are waiting; try again.", retry=True
+            )
+
+        async def work() -> str:
+            async with self._one_explanation:
+                return await asyncio.to_thread(explain, text)
+
+        self._explaining += 1
+        try:
+            document = await unless_gone(request, work(), self.service.limits)
+        finally:
+            self._explaining -= 1
+        return _html(document, viewer_policy())
+
+    def _page(
+        self, text: str = "", translation: str = "", message: str = ""
+    ) -> Response:
+        document = self._files["index.html"]
+        # What the client wrote last: it may hold the other marks.
+        for mark, value in (
+            ("message", message),
+            ("translation", translation),
+            ("text", text),
+        ):
+            document = document.replace(f"<!-- {mark} -->", html.escape(value))
+        return _html(document, PAGE_POLICY)
+
+    async def _translate(
+        self, model: ServedModel, text: str, n_best: int | None, links: bool
+    ) -> dict[str, Any]:
+        """The answer of `/api/translate`."""
+        (spans,) = await self.documents.split(model, [text])
+        rows = documents.rows_of([text], [spans])
+        hypotheses = await self._hypotheses(model, rows, n_best)
+        best = [of_span[0]["text"] for of_span in hypotheses]
+        words = await self._words(model, text, spans, best) if links else None
+        return {
+            "sentences": [
+                {
+                    "source": text[slice(*span)],
+                    "start": span.start,
+                    "end": span.end,
+                    "hypotheses": of_span,
+                    "words": words and words[number],
+                }
+                for number, (span, of_span) in enumerate(
+                    zip(spans, hypotheses, strict=True)
+                )
+            ],
+            "translation": documents.together(text, spans, best),
+        }
+
+    async def _hypotheses(
+        self,
+        model: ServedModel,
+        rows: Sequence[tuple[bytes]],
+        n_best: int | None,
+    ) -> list[list[dict[str, Any]]]:
+        """For each row what the search found, best first; at least one."""
+        if n_best is None or "n_best" not in model.signatures:
+            outputs = await self.service.run(model, DEFAULT_SIGNATURE, rows)
+            texts = np.expand_dims(outputs["translation"], 1)
+            scores = np.expand_dims(outputs["score"], 1)
+        else:
+            outputs = await self.service.run(model, "n_best", rows)
+            texts = outputs["translations"][:, :n_best]
+            scores = outputs["scores"][:, :n_best]
+        return [
+            [
+                {"text": text, "score": float(score)}
+                for text, score in zip(
+                    documents.decoded(of_row), of_scores, strict=True
+                )
+                if math.isfinite(score)  # Or there are fewer.
+            ]
+            for of_row, of_scores in zip(texts, scores, strict=True)
+        ]
+
+    async def _words(
+        self,
+        model: ServedModel,
+        text: str,
+        spans: Sequence[Span],
+        best: Sequence[str],
+    ) -> list[list[tuple[int, int]] | None]:
+        """For each span the words that belong together, if that is known."""
+        if "attention" not in model.signatures:
+            return [None] * len(spans)
+        rows = documents.rows_of([text], [spans])
+        outputs = await self.service.run(model, "attention", rows)
+        again = documents.decoded(outputs["translation"])
+        return [
+            word_links(
+                text[slice(*span)],
+                translation,
+                outputs["source_pieces"][number],
+                outputs["target_pieces"][number],
+                outputs["attention"][number],
+            )
+            # Rounding may have found another one.
+            if translation == again[number]
+            else None
+            for number, (span, translation) in enumerate(
+                zip(spans, best, strict=True)
+            )
+        ]
+
+
+def _html(document: str, policy: str) -> Response:
+    return Response(
+        document,
+        media_type="text/html; charset=utf-8",
+        headers={"Content-Security-Policy": policy},
+    )

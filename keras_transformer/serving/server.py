@@ -1,0 +1,140 @@
+"""The process: an address, signals, and the model until it ends."""
+
+import asyncio
+import contextlib
+import logging
+import math
+import pathlib
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import uvicorn
+
+from keras_transformer.config import UserError
+from keras_transformer.serving import app
+from keras_transformer.serving.batcher import Batcher
+from keras_transformer.serving.connections import Connection
+from keras_transformer.serving.limits import Batching, Limits
+from keras_transformer.serving.service import Service
+from keras_transformer.serving.versions import Versions
+
+logger = logging.getLogger("keras_transformer")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take an address, before any work is done.
+
+    Args:
+        host: Name or number of this machine.
+        port: 0 for one that is free.
+
+    Raises:
+        UserError: If it cannot be had.
+    """
+    if not 0 <= port < 1 << 16:
+        raise UserError(f"Expected a --port from 0 to 65535, received {port}.")
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )[0]
+        listening = socket.socket(family, kind)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        raise UserError(
+            f"Expected a free address, cannot listen at {host}, port {port} "
+            f"({error.strerror}); choose another "
+            "--port or --host."
+        ) from None
+    return listening
+
+
+def serve(
+    listening: socket.socket,
+    folder: pathlib.Path,
+    *,
+    name: str,
+    batching: Batching,
+    limits: Limits,
+    origins: Sequence[str] = (),
+    explain: Callable[[str], str] | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM, after which what was taken is finished.
+
+    Args:
+        listening: Of `listen`.
+        folder: Folder of all versions.
+        name: What clients call the model.
+        batching: How much goes through the model together.
+        limits: What one request may ask for.
+        origins: Web pages of other hosts that may ask.
+        explain: As in `Service`.
+
+    Raises:
+        UserError: If there is nothing to serve.
+        KeyboardInterrupt: After SIGINT.
+        SystemExit: After SIGTERM, with 0.
+    """
+    versions = Versions(folder)
+    # Uvicorn raises the signal again when it has finished.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+    service = Service(name, versions, Batcher(batching), limits, explain)
+
+    async def run() -> None:
+        async with _following(versions):
+            await make(service, origins).serve(sockets=[listening])
+
+    asyncio.run(run())
+
+
+def make(service: Service, origins: Sequence[str] = ()) -> uvicorn.Server:
+    """Put Uvicorn around the application.
+
+    Args:
+        service: What answers.
+        origins: Web pages of other hosts that may ask.
+    """
+    limits = service.limits
+    return _Server(
+        uvicorn.Config(
+            app.build(service, origins),
+            http=Connection,
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            access_log=False,
+            log_config=None,
+            log_level="critical",
+            proxy_headers=False,
+            server_header=False,
+            # What was taken ends by itself after so long.
+            timeout_graceful_shutdown=math.ceil(
+                limits.seconds + limits.body_seconds
+            ),
+        )
+    )
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or ():
+            host, port = listening.getsockname()[:2]
+            host = f"[{host}]" if ":" in host else host
+            logger.info("Serving at http://%s:%d", host, port)
+
+
+@contextlib.asynccontextmanager
+async def _following(versions: Versions) -> AsyncIterator[None]:
+    """Change over to newer versions in the meantime."""
+    task = asyncio.ensure_future(versions.follow())
+    try:
+        yield
+    finally:
+        task.cancel()

@@ -1,0 +1,89 @@
+"""What an export says of itself: `VERSION/model_card.json`.
+
+A server reads there which languages the model translates between, how large it
+is, what its training measured and where it cuts. TensorFlow Serving passes the
+file over. An export of before there was one, or of a model that no run knows,
+has none.
+"""
+
+import dataclasses
+import importlib
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from keras_transformer import files
+from keras_transformer.config import UserError
+
+CARD_FILE = "model_card.json"
+
+
+def _version() -> str:
+    # Where it is written down, installed or not; only its names are lazy.
+    return importlib.import_module("keras_transformer").__version__
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelCard:
+    """Where a model comes from, and what it can do.
+
+    Attributes:
+        source_lang: Language code of the source side.
+        target_lang: Language code of the target side.
+        preset: Name of the preset that the run started from.
+        corpus: Name of the corpus that it was trained on.
+        parameters: Number of weights.
+        weights: Names of the checkpoints that the weights are made of, and a
+            checksum: other weights have another text here.
+        scores: Of each test set that these weights were evaluated on: the
+            `corpus`, its `split`, and a score's `name`, `value` and
+            `signature`.
+        search: The options of `SearchOptions` that the export was made with.
+        package_version: Version of this package that made the export.
+    """
+
+    source_lang: str
+    target_lang: str
+    preset: str
+    corpus: str
+    parameters: int
+    weights: str
+    scores: tuple[Mapping[str, Any], ...] = ()
+    search: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    package_version: str = dataclasses.field(default_factory=_version)
+
+    def save(self, saved_model: str | os.PathLike) -> None:
+        """Write the file into the folder of a SavedModel."""
+        text = json.dumps(dataclasses.asdict(self), indent=2)
+        files.write_text(pathlib.Path(saved_model) / CARD_FILE, f"{text}\n")
+
+    @classmethod
+    def load(cls, saved_model: str | os.PathLike) -> "ModelCard | None":
+        """Read the card of a SavedModel.
+
+        Args:
+            saved_model: Its folder.
+
+        Returns:
+            None where there is no card.
+
+        Raises:
+            UserError: If there is one that cannot be read.
+        """
+        path = pathlib.Path(saved_model) / CARD_FILE
+        try:
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            known = {field.name for field in dataclasses.fields(cls)}
+            # A later version of the package may say more.
+            card = cls(**{n: v for n, v in fields.items() if n in known})
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"Expected the card of a model in {path}, cannot read it "
+                f"({type(error).__name__}); export the model again or remove "
+                "the file."
+            ) from None
+        return dataclasses.replace(card, scores=tuple(card.scores))

@@ -1,0 +1,256 @@
+"""The server holds: limits, clients that leave or do nothing, odd bytes."""
+
+import contextlib
+import json
+import logging
+import socket
+import time
+
+import httpx
+import numpy as np
+import pytest
+from serving_thread import running
+from still_model import StillModel, StillVersions
+
+from keras_transformer.serving import connections
+from keras_transformer.serving.limits import Batching, Limits
+
+PREDICT = "/v1/models/small:predict"
+SECRET = "Geheimnis"
+# Room for three texts.
+BATCHING = Batching(1, 0, num_batch_threads=1, max_enqueued_batches=2)
+LIMITS = Limits(max_body_bytes=4_096, seconds=20, body_seconds=0.3)
+
+
+@pytest.fixture
+def model():
+    found = StillModel()
+    yield found
+    found.gate.set()
+
+
+@pytest.fixture
+def held(model, monkeypatch):
+    """A server of that model, with little room and patience."""
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "READ_SECONDS", 0.3)
+    with running(StillVersions(model), BATCHING, LIMITS) as server:
+        yield server
+
+
+def until(condition):
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def talk(server, *requests):
+    """What the server says to each of these bytes, at once, until it closes."""
+    with contextlib.ExitStack() as stack:
+        lines = []
+        for sent in requests:
+            address = "127.0.0.1", server.port
+            line = socket.create_connection(address, 20)
+            lines.append(stack.enter_context(line))
+            line.sendall(sent)
+        answers = []
+        for line in lines:
+            said = b""
+            with contextlib.suppress(ConnectionResetError):
+                while piece := line.recv(1 << 16):
+                    said += piece
+            answers.append(said)
+    return answers
+
+
+@contextlib.contextmanager
+def asking(server, text=SECRET):
+    """A client that has asked and waits."""
+    body = json.dumps({"inputs": [text]}).encode()
+    head = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}"
+    with socket.create_connection(("127.0.0.1", server.port), 20) as line:
+        line.sendall(f"{head}\r\n\r\n".encode() + body)
+        yield line
+
+
+def test_a_full_queue_is_a_503_and_others_are_answered_meanwhile(held, model):
+    model.gate.clear()
+    with contextlib.ExitStack() as stack:
+        lines = [stack.enter_context(asking(held)) for _ in range(3)]
+        until(lambda: held.service.batcher.taken == 3)
+        for path, body in (
+            (PREDICT, {"inputs": ["a"]}),
+            ("/translate", {"q": "a", "source": "de", "target": "en"}),
+            ("/api/translate", {"text": "a"}),
+        ):
+            answer = httpx.post(held.url + path, json=body)
+            assert answer.status_code == 503
+            assert int(answer.headers["retry-after"]) >= 1
+            assert "try again" in answer.json()["error"]
+        assert httpx.get(f"{held.url}/languages").status_code == 200
+        model.gate.set()
+        for line in lines:
+            assert line.recv(1 << 16).startswith(b"HTTP/1.1 200")
+    assert held.service.batcher.taken == 0
+
+
+def test_a_client_that_leaves_frees_its_place(held, model):
+    model.gate.clear()
+    with asking(held, "first"):
+        until(lambda: model.texts)
+        with asking(held, "second"):
+            until(lambda: held.service.batcher.taken == 2)
+        until(lambda: held.service.batcher.taken == 1)
+    until(lambda: held.service.batcher.taken == 0)
+    model.gate.set()
+    httpx.post(held.url + PREDICT, json={"inputs": ["third"]})
+    # The first was with the model already; the second never came there.
+    assert model.texts == [b"first", b"third"]
+
+
+def test_no_request_takes_longer_than_the_limit(model):
+    limits = Limits(seconds=0.2)
+    model.gate.clear()
+    with running(StillVersions(model), BATCHING, limits) as server:
+        answer = httpx.post(server.url + PREDICT, json={"inputs": ["a"]})
+        assert (answer.status_code, set(answer.json())) == (504, {"error"})
+        assert server.service.batcher.taken == 0
+        model.gate.set()
+
+
+def test_a_body_beyond_the_limit_is_refused_announced_or_not(held):
+    body = b"x" * 4_097
+    announced = httpx.post(held.url + PREDICT, content=body)
+    piecemeal = httpx.post(
+        held.url + PREDICT, content=iter([body[:4_000], body[4_000:]])
+    )
+    for answer in announced, piecemeal:
+        assert answer.status_code == 413
+        assert "at most 4096 bytes" in answer.json()["error"]
+
+
+def test_more_texts_than_the_limit_are_refused(model):
+    with running(StillVersions(model), limits=Limits(max_texts=2)) as server:
+        for path, body in (
+            (PREDICT, {"inputs": ["a", "b", "c"]}),
+            ("/api/translate", {"text": "One here. Two here. Three."}),
+        ):
+            answer = httpx.post(server.url + path, json=body)
+            assert answer.status_code == 400
+            assert "(3) exceeds text limit (2)" in answer.json()["error"]
+
+
+def test_slow_clients_are_told_so_and_hold_nobody_up(held):
+    head = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\n".encode()
+    languages = b"GET /languages HTTP/1.1\r\nHost: a\r\n\r\n"
+    *slow, both = talk(
+        *(held, head, head + b"Content-Length: 9\r\n\r\n{", b"G"),
+        languages + b"GET /lang",
+    )
+    assert [said[:12] for said in slow] == [b"HTTP/1.1 408"] * 3
+    # The second head on a connection, too.
+    assert both.startswith(b"HTTP/1.1 200") and b"HTTP/1.1 408" in both
+
+
+def test_half_a_request_whose_sender_has_finished_is_refused(held):
+    with socket.create_connection(("127.0.0.1", held.port), 20) as line:
+        line.sendall(b"no request")
+        line.shutdown(socket.SHUT_WR)
+        assert line.recv(1 << 16).startswith(b"HTTP/1.1 400")
+
+
+def test_a_client_that_does_not_read_is_left(held, model):
+    model.size = 1 << 25
+    with asking(held) as line:
+        until(lambda: model.texts)
+        time.sleep(1)
+        said = 0
+        with contextlib.suppress(ConnectionResetError):
+            while piece := line.recv(1 << 20):
+                said += len(piece)
+    assert said < model.size
+
+
+def test_a_mistake_of_ours_is_a_500_and_no_text_goes_to_the_log(
+    held, model, caplog
+):
+    model.error = ValueError(f"cannot translate {SECRET}")
+    with caplog.at_level(logging.DEBUG):
+        answer = httpx.post(held.url + PREDICT, json={"inputs": [SECRET]})
+        ours = "No answer because of ValueError in still_model.py"
+        until(lambda: ours in caplog.text)
+    assert (answer.status_code, answer.json()) == (
+        500,
+        {"error": "Internal error"},
+    )
+    assert SECRET not in caplog.text
+    model.error = None
+    again = httpx.post(held.url + PREDICT, json={"inputs": [SECRET]})
+    assert again.status_code == 200
+
+
+def test_other_web_pages_may_ask_only_where_they_are_named(held, model):
+    asked = {"Origin": "https://example.org"}
+    url = f"{held.url}/languages"
+    allowed = "access-control-allow-origin"
+    assert allowed not in httpx.get(url, headers=asked).headers
+    with running(
+        StillVersions(model), origins=["https://example.org"]
+    ) as server:
+        url = f"{server.url}/languages"
+        found = httpx.get(url, headers=asked).headers
+        assert found[allowed] == "https://example.org"
+        other = {"Origin": "https://example.com"}
+        assert allowed not in httpx.get(url, headers=other).headers
+
+
+def odd_requests(draw):
+    """Heads and bodies, each a little wrong."""
+    paths = [PREDICT, "/translate", "/api/translate", "/", "/explain", "/v1/"]
+    words = ["inputs", "instances", "q", "text", "source", "de", "b64", "auto"]
+
+    def value(depth):
+        kind = draw.integers(8 if depth else 5)
+        if kind > 4:
+            many = draw.integers(4)
+            if kind == 5:
+                return [value(depth - 1) for _ in range(many)]
+            names = draw.choice(words, many)
+            return {str(name): value(depth - 1) for name in names}
+        plain = [None, True, float("nan"), 10**30, str(draw.choice(words))]
+        return plain[kind]
+
+    for _ in range(150):
+        path = str(draw.choice(paths)) + draw.bytes(2).hex()[: draw.integers(3)]
+        body = json.dumps(value(4)).encode()
+        if draw.integers(2):
+            body = bytearray(body)
+            body[draw.integers(len(body))] = draw.integers(256)
+        kind = draw.choice(
+            ["application/json", "application/x-www-form-urlencoded", "\xff"]
+        )
+        head = (
+            f"{draw.choice(['POST', 'GET', 'PUT', 'x'])} {path} HTTP/1.1\r\n"
+            f"Host: a\r\nContent-Type: {kind}\r\nConnection: close\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        yield head.encode("latin-1") + body
+        yield draw.bytes(draw.integers(1, 60)) + b"\r\n\r\n"
+        # A head with a byte of its own.
+        at = draw.integers(len(head))
+        broken = bytearray(head.encode("latin-1"))
+        broken[at] = draw.integers(256)
+        yield bytes(broken) + body
+
+
+def test_every_byte_sequence_is_answered(held):
+    sent = list(odd_requests(np.random.default_rng(11)))
+    for begin in range(0, len(sent), 90):
+        part = sent[begin : begin + 90]
+        for request, said in zip(part, talk(held, *part), strict=True):
+            assert said.startswith(b"HTTP/1.1 "), request
+            assert not said.startswith(b"HTTP/1.1 500"), request
+    assert held.service.batcher.taken == 0
+    answer = httpx.post(held.url + PREDICT, json={"inputs": ["a"]})
+    assert answer.status_code == 200

@@ -1,0 +1,117 @@
+"""What an export says of itself, and when a run is exported again."""
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+from small_run import CARD, OPTIONS
+
+import keras_transformer
+from keras_transformer.config import UserError
+from keras_transformer.run import Run
+from keras_transformer.runs import checkpoints
+from keras_transformer.translation.model_card import CARD_FILE, ModelCard
+
+
+def test_an_export_has_the_card_and_how_it_searches(exported):
+    card = ModelCard.load(exported)
+    assert dataclasses.replace(card, search={}) == CARD
+    assert card.search == dataclasses.asdict(OPTIONS)
+    assert card.package_version == keras_transformer.__version__
+
+
+def test_a_card_of_a_later_version_is_read_and_a_missing_one_is_none(tmp_path):
+    assert ModelCard.load(tmp_path) is None
+    CARD.save(tmp_path)
+    path = tmp_path / CARD_FILE
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps({**fields, "colour": "blue"}))
+    assert ModelCard.load(tmp_path) == CARD
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"scores": 7}', "\ufeff"])
+def test_a_broken_card_is_one_sentence(tmp_path, text):
+    (tmp_path / CARD_FILE).write_text(text)
+    with pytest.raises(UserError, match="export the model again or remove"):
+        ModelCard.load(tmp_path)
+
+
+@pytest.fixture
+def run(small_run, tmp_path, monkeypatch):
+    """A copy of the run, whose exports are cards alone."""
+    shutil.copytree(small_run, tmp_path / "run")
+
+    def export(self, output, version):
+        path = output / str(version)
+        path.mkdir(parents=True)
+        self.card().save(path)
+
+    monkeypatch.setattr(Run, "export", export)
+    return Run(tmp_path / "run")
+
+
+def save_checkpoint(run, step):
+    """Write one with all weights doubled."""
+    model = run.translator(1).model
+    for weight in model.weights:
+        weight.assign(2 * weight)
+    model.compile(optimizer="sgd", loss="mse")
+    name = f"step-{step:09d}"
+    shutil.rmtree(run.path / "checkpoints" / name, ignore_errors=True)
+    checkpoints.save_checkpoint(
+        run.path, model, checkpoints.Progress(step=step)
+    )
+
+
+def write_evaluation(run, names):
+    folder = run.path / "evaluation"
+    folder.mkdir(exist_ok=True)
+    score = {"name": "BLEU", "value": 31.7, "signature": "nrefs:1"}
+    report = {
+        "corpus": "demo",
+        "split": "test",
+        "checkpoints": names,
+        "scores": {"bleu": score},
+    }
+    (folder / "test.json").write_text(json.dumps(report))
+    return ({"corpus": "demo", "split": "test", **score},)
+
+
+def test_a_run_is_exported_once_and_again_when_its_weights_change(run):
+    output = run.path / "exported"
+    for _ in range(2):
+        run.keep_exported(output)
+        assert [path.name for path in output.iterdir()] == ["1"]
+    card = ModelCard.load(output / "1")
+    assert (card.source_lang, card.target_lang) == ("en", "de")
+    assert card.parameters == run.translator(1).model.count_params()
+
+    # It is evaluated: the card says so, the weights are as they were.
+    scores = write_evaluation(run, ["step-000000007"])
+    run.keep_exported(output)
+    assert [path.name for path in output.iterdir()] == ["1"]
+    assert ModelCard.load(output / "1") == dataclasses.replace(
+        card, scores=scores
+    )
+
+    # It is trained on: these weights have no scores yet.
+    save_checkpoint(run, 11)
+    run.keep_exported(output)
+    assert sorted(path.name for path in output.iterdir()) == ["1", "2"]
+    assert ModelCard.load(output / "2").scores == ()
+
+
+def test_other_weights_under_the_same_name_are_other_weights(run):
+    before = run.card().weights
+    assert before.startswith("step-000000007 ")
+    save_checkpoint(run, 7)
+    after = run.card().weights
+    assert after.startswith("step-000000007 ") and after != before
+
+
+def test_scores_that_cannot_be_read_are_passed_over(run, caplog):
+    write_evaluation(run, ["step-000000007"])
+    (run.path / "evaluation" / "val.json").write_text("{")
+    assert len(run.card().scores) == 1
+    assert "Passing over" in caplog.text

@@ -1,0 +1,193 @@
+"""What the page asks for, of the embedded server."""
+
+import base64
+import hashlib
+import html
+import re
+
+import httpx
+import numpy as np
+import pytest
+from serving_thread import running
+from small_run import CARD, OPTIONS
+from still_model import StillModel, StillVersions
+
+from keras_transformer.serving.page_api import viewer_policy
+from keras_transformer.serving.word_links import word_links
+from keras_transformer.viewing import page as viewer_page
+
+POLICY = "content-security-policy"
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield client
+
+
+def test_the_card_says_what_the_export_says(client):
+    card = client.get("/api/card").json()
+    assert (card["name"], card["version"]) == ("small", 17)
+    assert (card["source_lang"], card["target_lang"]) == ("de", "en")
+    assert card["source_name"] == "German"
+    assert card["parameters"] == CARD.parameters
+    assert card["limits"]["max_source_length"] == OPTIONS.max_source_length
+    assert card["limits"]["max_texts"] == 2048
+    assert (card["n_best"], card["explain"]) == (OPTIONS.n_best, True)
+
+
+def test_sentences_come_with_their_places_and_hypotheses(client, served):
+    text = "Hund bellt.\n\n die Wiese! "
+    body = {"text": text, "n_best": 2, "alignment": False}
+    found = client.post("/api/translate", json=body).json()
+    sentences = ["Hund bellt.", "die Wiese!"]
+    expected = served("n_best", text=sentences)
+    best = []
+    for number, (one, sentence) in enumerate(
+        zip(found["sentences"], sentences, strict=True)
+    ):
+        assert text[one["start"] : one["end"]] == one["source"] == sentence
+        texts = [each["text"].encode() for each in one["hypotheses"]]
+        assert texts == expected["translations"][number, :2].tolist()
+        assert [each["score"] for each in one["hypotheses"]] == pytest.approx(
+            expected["scores"][number, :2], rel=1e-4
+        )
+        assert one["words"] is None
+        best.append(one["hypotheses"][0]["text"])
+    assert found["translation"] == f"{best[0]}\n\n {best[1]} "
+
+
+def test_without_a_number_there_is_one_hypothesis(client):
+    found = client.post("/api/translate", json={"text": "Hund"}).json()
+    (sentence,) = found["sentences"]
+    (hypothesis,) = sentence["hypotheses"]
+    assert found["translation"] == hypothesis["text"]
+
+
+def test_words_are_those_of_the_model_s_own_alignment(client, small_translator):
+    source = "Hund bellt laut"
+    body = {"text": source, "n_best": 1, "alignment": True}
+    (sentence,) = client.post("/api/translate", json=body).json()["sentences"]
+    translation = sentence["hypotheses"][0]["text"]
+    (pairs,) = small_translator.align([source], [translation])
+    assert [tuple(pair) for pair in sentence["words"]] == pairs
+
+
+def pieces(*texts):
+    return [text.encode() for text in texts]
+
+
+def test_pieces_are_put_together_to_words():
+    attention = np.zeros([7, 6])
+    # The first target word has two pieces: 0.3 + 0.3 at word 1, 0.5 at word 0.
+    attention[:2] = [[0, 0.2, 0.3, 0, 0.5, 0], [0.2, 0.3, 0, 0.3, 0.2, 0]]
+    attention[2] = [0.4, 0.1, 0.3, 0.1, 0.1, 0]
+    found = word_links(
+        "Hunde bellen",
+        "dogs bark",
+        pieces("▁Hun", "de", "▁", "bellen", "</s>", ""),
+        pieces("▁do", "gs", "▁bark", "</s>", "", "", ""),
+        attention,
+    )
+    # 0.2 + 0.5 at word 0 and 0.3 + 0.3 at word 1; then 0.5 against 0.4.
+    assert found == [(0, 0), (0, 1)]
+    swapped = attention[:, [2, 3, 0, 1, 4, 5]]
+    found = word_links(
+        "Hunde bellen",
+        "dogs bark",
+        pieces("▁Hun", "de", "▁", "bellen", "</s>", ""),
+        pieces("▁do", "gs", "▁bark", "</s>", "", "", ""),
+        swapped,
+    )
+    assert found == [(1, 0), (1, 1)]
+
+
+def test_words_of_a_source_that_was_cut_are_not_told():
+    source, target = pieces("▁a", "</s>"), pieces("▁b", "</s>")
+    matrix = np.ones([2, 2])
+    assert word_links("a", "b", source, target, matrix) == [(0, 0)]
+    assert word_links("a c", "b", source, target, matrix) is None
+    assert word_links("a", "b c", source, target, matrix) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"text": 7},
+        {"text": "a", "n_best": 0},
+        {"text": "a", "n_best": True},
+        {"text": "a", "n_best": "2"},
+    ],
+)
+def test_a_wrong_request_is_a_sentence(client, body):
+    answer = client.post("/api/translate", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("Expected ")
+
+
+def test_the_page_is_strict_and_holds_no_mark(client):
+    answer = client.get("/")
+    policy = dict(
+        part.split(" ", 1) for part in answer.headers[POLICY].split("; ")
+    )
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == "'self'"
+    assert "unsafe" not in answer.headers[POLICY]
+    assert "<!-- text -->" not in answer.text
+    assert "<!-- translation -->" not in answer.text
+
+
+def test_a_form_gets_its_translation_and_no_markup(client, served):
+    text = 'Hund </textarea> "&'
+    found = client.post("/", data={"text": text})
+    (plain,) = served("serving_default", text=["Hund"])["translation"]
+    simple = client.post("/", data={"text": "Hund"})
+    assert html.escape(plain.decode()) in simple.text
+    assert html.escape(text) in found.text
+    assert found.text.count("</textarea>") == 1
+    assert found.headers[POLICY] == client.get("/").headers[POLICY]
+
+
+def test_the_viewer_may_run_its_own_script_alone():
+    fragment = viewer_page.fragment({"source": "Hund"}, "", [], "<svg/>")
+    (script,) = re.findall("<script>(.*?)</script>", fragment, re.S)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest())
+    assert f"script-src 'sha256-{digest.decode()}';" in viewer_policy()
+
+
+def test_a_sentence_is_explained_where_there_is_a_run():
+    with running(
+        StillVersions(StillModel()), explain=lambda text: f"<p>{text}"
+    ) as server:
+        url = f"{server.url}/explain"
+        answer = httpx.get(url, params={"text": "Hund & Wiese"})
+        assert answer.text == "<p>Hund & Wiese"
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        assert answer.headers[POLICY] == viewer_policy()
+    with running(StillVersions(StillModel())) as server:
+        answer = httpx.get(f"{server.url}/explain", params={"text": "Hund"})
+        assert answer.status_code == 404
+        assert "--run-dir" in answer.json()["error"]
+        card = httpx.get(f"{server.url}/api/card").json()
+        assert card["explain"] is False
+
+
+def test_there_is_nothing_to_explain_without_a_text(client):
+    answer = client.get("/explain", params={"text": " "})
+    assert answer.status_code == 400
+
+
+def test_a_browser_gets_from_a_text_to_the_viewer(visit, server):
+    """The other tests of the page have a model that can be foreseen."""
+    opened = visit(server=server)
+    with opened.page.expect_response("**/api/translate") as response:
+        opened.field.fill("ein kleiner Hund")
+    opened.wait_for(response.value.json()["translation"])
+    opened.look_closer()
+    rows = opened.page.locator("#hypotheses tr")
+    assert rows.count() == OPTIONS.n_best
+    with opened.page.context.expect_page() as found:
+        opened.page.get_by_role("link", name="Explain this sentence").click()
+    # Which its script has drawn.
+    found.value.locator(".viewer .grid button").first.wait_for()

@@ -1,0 +1,106 @@
+"""`keras-transformer serve` as a process."""
+
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+CLIENT = ROOT / "examples" / "serving" / "rest_client.py"
+
+
+def start(*arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "keras_transformer", "serve", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+
+
+def test_wrong_arguments_are_a_sentence_before_anything_is_loaded(tmp_path):
+    for arguments, said in (
+        ((), "expected either EXPORTED or --run-dir"),
+        ((tmp_path, "--run-dir", tmp_path), "expected either"),
+        (("--run-dir", tmp_path), "error: .*config.json"),
+    ):
+        process = start(*arguments)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 2
+        assert re.search(said, errors), errors
+        assert "Traceback" not in errors
+
+
+@pytest.mark.slow
+def test_a_server_answers_changes_over_and_finishes_what_it_took(
+    exported, served, tmp_path
+):
+    folder = tmp_path / "small"
+    shutil.copytree(exported, folder / "17")
+    process = start(folder, "--port", "0")
+    try:
+        line = process.stderr.readline()
+        url = re.fullmatch(
+            r"\d\d:\d\d:\d\d Serving at (http://127.0.0.1:\d+)\n", line
+        )[1]
+        text = "Hund bellt"
+        (expected,) = served("serving_default", text=[text])["translation"]
+        client = subprocess.run(
+            [
+                *(sys.executable, CLIENT, "--model", "small"),
+                *("--server", url.removeprefix("http://"), text),
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert client.stdout == f"{expected.decode()}\n"
+
+        # A newer version comes, and no request is lost meanwhile.
+        shutil.copytree(exported, tmp_path / "18")
+        (tmp_path / "18").rename(folder / "18")
+        status = None
+        end = time.monotonic() + 60
+        while status != "AVAILABLE":
+            assert time.monotonic() < end
+            answer = httpx.post(
+                f"{url}/v1/models/small:predict", json={"inputs": [text]}
+            )
+            found = answer.raise_for_status().json()["outputs"]["translation"]
+            assert found == [expected.decode()]
+            answer = httpx.get(f"{url}/v1/models/small")
+            newest = answer.json()["model_version_status"][0]
+            status = newest["version"] == "18" and newest["state"]
+
+        # What was taken is finished, then the process ends.
+        texts = [f"{text} {i}" for i in range(97)]
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            last = pool.submit(
+                httpx.post,
+                f"{url}/v1/models/small:predict",
+                json={"inputs": texts},
+                timeout=60,
+            )
+            metrics = f"{url}/monitoring/prometheus/metrics"
+            held = "keras_transformer_texts_held 0.0"
+            while not last.done() and held in httpx.get(metrics).text:
+                time.sleep(0.001)
+            process.send_signal(signal.SIGTERM)
+            outputs = last.result().json()["outputs"]
+        assert len(outputs["translation"]) == 97
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert re.fullmatch(r"\S+ Version 18 takes over from 17\n", errors)
+    finally:
+        process.kill()
+        process.communicate()

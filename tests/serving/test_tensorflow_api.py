@@ -1,0 +1,258 @@
+"""TensorFlow Serving's REST interface, of the embedded server.
+
+What it should say is TensorFlow Serving's documentation, and its sources where
+that is silent; the numbers are those of the session loader.
+"""
+
+import base64
+import json
+from concurrent import futures
+
+import httpx
+import numpy as np
+import pytest
+from small_run import WORDS
+
+from keras_transformer.serving import tensorflow_json
+
+TEXTS = ["ein kleiner Hund bellt", "", "über die Wiese 😀"]
+PREDICT = "/v1/models/small:predict"
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def expected(served):
+    """The columns of `TEXTS`, as JSON has them."""
+    found = served("serving_default", text=TEXTS)
+    return {
+        "translation": [text.decode() for text in found["translation"]],
+        "score": pytest.approx(found["score"], rel=1e-4),
+        "truncated": found["truncated"].tolist(),
+    }
+
+
+def test_status_tells_the_versions(client):
+    (status,) = client.get("/v1/models/small").json()["model_version_status"]
+    assert status == {
+        "version": "17",
+        "state": "AVAILABLE",
+        "status": {"error_code": "OK", "error_message": ""},
+    }
+    again = client.get("/v1/models/small/versions/17").json()
+    assert again == {"model_version_status": [status]}
+
+
+def test_metadata_tells_the_signatures(client, served):
+    found = client.get("/v1/models/small/metadata").json()
+    assert found["model_spec"] == {
+        "name": "small",
+        "signature_name": "",
+        "version": "17",
+    }
+    signatures = found["metadata"]["signature_def"]["signature_def"]
+    assert set(signatures) == set(served.signatures)
+    score = signatures["score"]
+    assert set(score["inputs"]) == {"source", "target"}
+    assert score["outputs"]["num_tokens"]["dtype"] == "DT_INT32"
+    assert score["outputs"]["num_tokens"]["tensor_shape"] == {
+        "dim": [{"size": "-1", "name": ""}],
+        "unknown_rank": False,
+    }
+    assert score["method_name"] == "tensorflow/serving/predict"
+
+
+@pytest.mark.parametrize(
+    "inputs", [TEXTS, {"text": TEXTS}], ids=["alone", "by name"]
+)
+@pytest.mark.parametrize(
+    "path", [PREDICT, "/V1/models/small/versions/17:predict"]
+)
+def test_columns_are_answered_in_columns(client, expected, inputs, path):
+    answer = client.post(path, json={"inputs": inputs})
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == {"outputs": expected}
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_rows_are_answered_in_rows(client, expected, by_name):
+    rows = [{"text": text} for text in TEXTS] if by_name else TEXTS
+    found = client.post(PREDICT, json={"instances": rows}).json()["predictions"]
+    assert {name: [row[name] for row in found] for name in expected} == expected
+    assert all(row.keys() == expected.keys() for row in found)
+
+
+def test_bytes_travel_in_base64(client, served, expected):
+    def encoded(text, alphabet=b"+/"):
+        return {"b64": base64.b64encode(text.encode(), alphabet).decode()}
+
+    rows = [encoded(TEXTS[0]), encoded(""), encoded(TEXTS[2], b"-_")]
+    rows[0]["b64"] = rows[0]["b64"].rstrip("=")
+    found = client.post(PREDICT, json={"inputs": rows}).json()
+    assert found == {"outputs": expected}
+    # Which is no text in UTF-8.
+    found = client.post(PREDICT, json={"instances": [{"b64": "/w=="}]}).json()
+    (row,) = found["predictions"]
+    (score,) = served("serving_default", text=[b"\xff"])["score"]
+    assert row["score"] == pytest.approx(score, rel=1e-4)
+
+
+def test_another_signature_has_its_own_inputs_and_outputs(client, served):
+    pair = {"source": "Hund", "target": "dog"}
+    body = {"signature_name": "score", "instances": [pair]}
+    (row,) = client.post(PREDICT, json=body).json()["predictions"]
+    answer = served("score", source=["Hund"], target=["dog"])
+    assert row["score"] == pytest.approx(answer["score"][0], rel=1e-4)
+    assert row["num_tokens"] == answer["num_tokens"][0]
+
+
+def test_matrices_are_those_of_the_request_alone(client, served):
+    body = {"signature_name": "attention", "inputs": TEXTS}
+    found = client.post(PREDICT, json=body).json()["outputs"]
+    answer = served("attention", text=TEXTS)
+    assert np.shape(found["attention"]) == answer["attention"].shape
+    np.testing.assert_allclose(
+        found["attention"], answer["attention"], rtol=1e-3, atol=1e-5
+    )
+    assert found["source_pieces"][1] == [
+        piece.decode() for piece in answer["source_pieces"][1]
+    ]
+
+
+def test_an_answer_does_not_depend_on_its_neighbours(server, served):
+    draw = np.random.default_rng(7)
+    texts = [" ".join(draw.choice(WORDS, n)) for n in draw.integers(1, 9, 23)]
+    sizes = []
+    batcher = server.service.batcher
+    count, batcher.observe_batch = batcher.observe_batch, sizes.append
+
+    def ask(text):
+        body = {"inputs": [text]}
+        return httpx.post(server.url + PREDICT, json=body, timeout=60).json()
+
+    with futures.ThreadPoolExecutor(23) as pool:
+        found = list(pool.map(ask, texts))
+    batcher.observe_batch = count
+    assert sum(sizes) == 23 and max(sizes) > 1
+    for text, answer in zip(texts, found, strict=True):
+        alone = served("serving_default", text=[text])
+        outputs = answer["outputs"]
+        assert outputs["translation"] == [alone["translation"][0].decode()]
+        # The sums of another shape are rounded otherwise.
+        assert outputs["score"] == pytest.approx(alone["score"], rel=1e-4)
+
+
+def test_minus_infinity_is_as_it_is_there_and_null_for_who_asks(client):
+    body = {"signature_name": "n_best", "inputs": [" "]}
+    text = client.post(PREDICT, json=body).text
+    assert "[0.0, -Infinity, -Infinity]" in text
+    strict = client.post(f"{PREDICT}?nonfinite=null", json=body)
+    assert strict.json()["outputs"]["scores"] == [[0.0, None, None]]
+
+
+def test_numbers_are_as_short_as_float32_allows(client, served):
+    found = client.post(PREDICT, json={"instances": TEXTS[:1]})
+    (score,) = served("serving_default", text=TEXTS[:1])["score"]
+    (row,) = json.loads(found.text, parse_float=str)["predictions"]
+    assert len(row["score"]) <= len(str(score)) + 1
+    assert np.float32(row["score"]) == pytest.approx(score, rel=1e-4)
+
+
+def test_no_texts_have_no_answers_in_columns(client):
+    found = client.post(PREDICT, json={"inputs": []}).json()["outputs"]
+    assert found == {"translation": [], "score": [], "truncated": []}
+
+
+@pytest.mark.parametrize(
+    "path, body, status, said",
+    [
+        ("large:predict", {"instances": ["a"]}, 404, "Latest(large)"),
+        (
+            "small/versions/3:predict",
+            {"instances": ["a"]},
+            404,
+            "Servable not found for request: Specific(small, 3)",
+        ),
+        ("small/labels/new:predict", {"instances": ["a"]}, 404, "label"),
+        ("small:translate", {"instances": ["a"]}, 400, "Malformed request"),
+        ("small:classify", {"examples": []}, 400, ":predict"),
+        (f"small/versions/{2**63}:predict", {}, 400, "to numeric"),
+        ("small:predict", b"", 400, "JSON Parse error"),
+        ("small:predict", b"[" * 200_000, 400, "JSON Parse error"),
+        ("small:predict", b"\xff\xfe{", 400, "JSON Parse error"),
+        ("small:predict", ["a"], 400, "object"),
+        ("small:predict", {}, 400, "Missing 'inputs' or 'instances' key"),
+        ("small:predict", {"inputs": [], "instances": []}, 400, "only one of"),
+        ("small:predict", {"instances": []}, 400, "No values in 'instances'"),
+        ("small:predict", {"instances": "a"}, 400, "list/array"),
+        ("small:predict", {"instances": [7]}, 400, "expected type: string"),
+        ("small:predict", {"instances": [["a"]]}, 400, "expected type: string"),
+        ("small:predict", {"instances": ["a", {}]}, 400, "at item 1"),
+        ("small:predict", {"instances": [{"texts": "a"}]}, 400, "element: 0"),
+        ("small:predict", {"inputs": "a"}, 400, "list of texts"),
+        ("small:predict", {"inputs": {"texts": ["a"]}}, 400, "Missing named"),
+        ("small:predict", {"inputs": [{"b64": "?"}]}, 400, "base64 decode"),
+        ("small:predict", b'{"inputs": ["\\ud83d"]}', 400, "surrogate"),
+        (
+            "small:predict",
+            {"signature_name": "none", "inputs": ["a"]},
+            400,
+            'Serving signature name: "none" not found in signature def',
+        ),
+        ("small:predict", {"signature_name": 7}, 400, "must be a string"),
+        (
+            "small:predict",
+            {"signature_name": "score", "instances": ["a"]},
+            400,
+            "list of objects",
+        ),
+        (
+            "small:predict",
+            {
+                "signature_name": "score",
+                "inputs": {"source": ["a"], "target": []},
+            },
+            400,
+            "as many texts",
+        ),
+    ],
+)
+def test_a_wrong_request_is_a_sentence_with_its_code(
+    client, path, body, status, said
+):
+    content = body if isinstance(body, bytes) else json.dumps(body)
+    answer = client.post(f"/v1/models/{path}", content=content)
+    assert (answer.status_code, set(answer.json())) == (status, {"error"})
+    assert said in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "path, status",
+    [
+        ("/v1/models/large", 404),
+        ("/v1/models/large/metadata", 404),
+        ("/v1/models/small/versions/3", 404),
+        ("/v1/models/small/versions/3/metadata", 404),
+        ("/v1/models", 400),
+        ("/v1/models/small%2Fversions", 404),
+        ("/v1/models/small/other", 400),
+    ],
+)
+def test_an_unknown_place_is_a_sentence_with_its_code(client, path, status):
+    answer = client.get(path)
+    assert (answer.status_code, set(answer.json())) == (status, {"error"})
+
+
+def test_one_output_stands_without_its_name_and_bytes_in_base64():
+    outputs = {"raw_bytes": np.array([b"\xff", b"a"], object)}
+    encoded = [{"b64": "/w=="}, {"b64": "YQ=="}]
+    assert tensorflow_json.to_json(outputs, True, False) == {
+        "predictions": encoded
+    }
+    assert tensorflow_json.to_json(outputs, False, False) == {
+        "outputs": encoded
+    }

@@ -1,0 +1,128 @@
+"""Which version is served, and the change to a newer one."""
+
+import asyncio
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from keras_transformer.config import UserError
+from keras_transformer.serving import versions
+from keras_transformer.serving.versions import UnknownVersionError, Versions
+
+
+class Model:
+    """Stands for a version; one whose file says `broken` cannot be loaded."""
+
+    def __init__(self, path):
+        if (path / "saved_model.pb").read_text() == "broken":
+            raise UserError(f"Expected a SavedModel in {path}.")
+        self.version, self.is_closed, self.warm = int(path.name), False, []
+        self.signatures = {
+            "serving_default": SimpleNamespace(inputs={"text": None})
+        }
+
+    def run(self, signature, rows):
+        self.warm += rows
+
+    def close(self):
+        self.is_closed = True
+
+
+@pytest.fixture(autouse=True)
+def with_stand_ins(monkeypatch):
+    monkeypatch.setattr(versions, "ServedModel", Model)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("2", "9", "models.config", "beta", "10.part", "³"):
+        write(tmp_path, name)
+    (tmp_path / "11").mkdir()  # Not whole.
+    return tmp_path
+
+
+def write(folder, name, text="whole"):
+    (folder / name).mkdir(exist_ok=True)
+    (folder / name / "saved_model.pb").write_text(text)
+
+
+def test_the_highest_number_is_served_and_warm(folder):
+    served = Versions(folder)
+    assert served.current.version == 9
+    assert len(served.current.warm) == 1
+    assert served.states == {9: ("AVAILABLE", "")}
+    with pytest.raises(UnknownVersionError):
+        served.use(2).__enter__()
+
+
+def test_a_folder_without_versions_is_one_sentence(tmp_path):
+    with pytest.raises(UserError, match="found none. Write one with "):
+        Versions(tmp_path)
+
+
+def test_a_newer_version_takes_over_and_the_older_one_finishes(folder):
+    async def change():
+        served = Versions(folder)
+        await served.change_over()
+        with served.use() as old, served.use(9) as same:
+            write(folder, "12")
+            await served.change_over()
+            assert (old.version, same) == (9, old)
+            assert served.states == {
+                9: ("UNLOADING", ""),
+                12: ("AVAILABLE", ""),
+            }
+            with served.use() as new:
+                assert new.version == 12
+            await asyncio.sleep(0.01)
+            assert not old.is_closed
+        assert served.states[9] == ("END", "")
+        while not old.is_closed:
+            await asyncio.sleep(0.001)
+        assert not new.is_closed
+
+    asyncio.run(asyncio.wait_for(change(), 20))
+
+
+def test_a_version_that_nobody_used_is_freed_at_once(folder):
+    async def change():
+        served = Versions(folder)
+        old = served.current
+        write(folder, "12")
+        await served.change_over()
+        while not old.is_closed:
+            await asyncio.sleep(0.001)
+
+    asyncio.run(asyncio.wait_for(change(), 20))
+
+
+def test_a_broken_version_is_told_once_and_tried_again_when_it_changes(folder):
+    async def change():
+        served = Versions(folder)
+        write(folder, "12", "broken")
+        with pytest.raises(UserError, match="12"):
+            await served.change_over()
+        assert served.current.version == 9
+        state, why = served.states[12]
+        assert state == "END" and "Expected a SavedModel" in why
+        await served.change_over()
+        write(folder, "12")
+        os.utime(folder / "12", (0, 0))
+        await served.change_over()
+        assert served.current.version == 12
+
+    asyncio.run(change())
+
+
+def test_the_version_before_comes_back_when_the_newest_goes(folder):
+    async def change():
+        served = Versions(folder)
+        (folder / "9" / "saved_model.pb").unlink()
+        await served.change_over()
+        assert served.current.version == 2
+        (folder / "2" / "saved_model.pb").unlink()
+        await served.change_over()
+        assert served.current.version == 2
+
+    asyncio.run(change())

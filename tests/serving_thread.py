@@ -1,0 +1,55 @@
+"""The embedded server in a thread of the tests."""
+
+import asyncio
+import contextlib
+import pathlib
+import threading
+
+from keras_transformer.serving import server
+from keras_transformer.serving.batcher import Batcher
+from keras_transformer.serving.limits import Batching, Limits
+from keras_transformer.serving.service import Service
+from keras_transformer.serving.versions import Versions
+
+
+class Running:
+    """A server that runs.
+
+    Attributes:
+        service: What answers.
+        port: Where.
+        url: Likewise, without a slash at the end.
+    """
+
+    def __init__(self, service, port):
+        self.service, self.port = service, port
+        self.url = f"http://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def running(
+    versions, batching=None, limits=None, explain=None, origins=(), port=0
+):
+    """Serve a folder of versions, or what stands for one, as `small`."""
+    if isinstance(versions, pathlib.Path):
+        versions = Versions(versions)
+    service = Service(
+        "small",
+        versions,
+        Batcher(batching or Batching()),
+        limits or Limits(),
+        explain,
+    )
+    listening = server.listen("127.0.0.1", port)
+    running_server = server.make(service, origins)
+    thread = threading.Thread(
+        target=lambda: asyncio.run(running_server.serve([listening]))
+    )
+    # Connections wait in the queue until it has started.
+    listening.listen()
+    thread.start()
+    try:
+        yield Running(service, listening.getsockname()[1])
+    finally:
+        running_server.should_exit = True
+        thread.join()
