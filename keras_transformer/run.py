@@ -265,7 +265,7 @@ class Run:
             run.source_lang,
             run.target_lang,
             run.preset,
-            run.corpus,
+            _public_name(run.corpus),
             parameters(run.model),
             weights=self._weights(average, names),
             scores=self._scores(names),
@@ -279,7 +279,10 @@ class Run:
                 report = json.loads(path.read_text(encoding="utf-8"))
                 if report["checkpoints"] != names:
                     continue
-                test_set = {key: report[key] for key in ("corpus", "split")}
+                test_set = {
+                    "corpus": _public_name(report["corpus"]),
+                    "split": report["split"],
+                }
                 found += [
                     {**test_set, **score} for score in report["scores"].values()
                 ]
@@ -359,6 +362,11 @@ class Run:
             return ""
         data = base64.b64encode(picture.getvalue()).decode()
         return f"<img alt='learning curve' src='data:image/png;base64,{data}'>"
+
+
+def _public_name(corpus: str) -> str:
+    """Name a corpus to strangers: of a folder not where it lies."""
+    return os.path.basename(corpus) if os.path.isabs(corpus) else corpus
 
 
 def train(

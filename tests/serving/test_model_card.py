@@ -64,12 +64,12 @@ def save_checkpoint(run, step):
     )
 
 
-def write_evaluation(run, names):
+def write_evaluation(run, names, corpus="demo"):
     folder = run.path / "evaluation"
     folder.mkdir(exist_ok=True)
     score = {"name": "BLEU", "value": 31.7, "signature": "nrefs:1"}
     report = {
-        "corpus": "demo",
+        "corpus": corpus,
         "split": "test",
         "checkpoints": names,
         "scores": {"bleu": score},
@@ -115,3 +115,9 @@ def test_scores_that_cannot_be_read_are_passed_over(run, caplog):
     (run.path / "evaluation" / "val.json").write_text("{")
     assert len(run.card().scores) == 1
     assert "Passing over" in caplog.text
+
+
+def test_strangers_are_not_told_where_a_corpus_lies(run):
+    write_evaluation(run, ["step-000000007"], corpus="/home/somebody/my-text")
+    (score,) = run.card().scores
+    assert score["corpus"] == "my-text"
