@@ -2,7 +2,8 @@
 # make demo         train, evaluate and export on the built-in corpus; ask the
 #                   export
 # make test         every test; make fast leaves out the slow ones
-# make browser      Debian's chromium, which the tests of the viewer need
+# make browser      Debian's chromium, which tests of the viewer and of the
+#                   server's page need
 # make notebooks    the notebooks whose source changed, executed
 # make lint         ruff and mypy
 # make dist         a wheel and an sdist in dist/, checked

@@ -2,11 +2,28 @@
 # # The paper, part by part
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/keras-transformer/keras-transformer/blob/v0.1.0/notebooks/1_the_paper.ipynb)
-#
 # Not run in Colab itself yet.
+#
+# ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762) is fifteen
+# pages. Here is each of its parts: first by hand in NumPy, then by the layer
+# that `keras_transformer` has for it. You need to know Python and NumPy.
+#
+# 1. Attention is a weighted mean (section 3.2.1)
+# 2. Several heads for the price of one (3.2.2)
+# 3. Positions as waves (3.5)
+# 4. Masks (3.2.3)
+# 5. What happens when the causal mask is missing
+# 6. Post-norm and warm-up (3.1, 5.3)
+# 7. Label smoothing (5.4)
+# 8. Counting the parameters of table 3
+#
+# Every claim is an `assert`: a notebook that runs to its end has kept its word.
+# Four small models are trained on the way; all of it takes about a minute on
+# two CPU cores.
 
 # %% [markdown]
-# The first cell installs the package in Colab. Elsewhere it only looks.
+# The first cell installs the package where it runs in Colab. Elsewhere it only
+# looks whether the package is there.
 
 # %%
 import importlib
@@ -62,9 +79,642 @@ print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}")
 print("GPU:", ", ".join(gpus) or "none; the CPU will do")
 
 # %%
+import keras
 import matplotlib.pyplot as plt
+import numpy as np
 
 import keras_transformer as kt
 
-plt.plot(kt.positional_encoding(7, 4))
+keras.utils.set_random_seed(1)
+rng = np.random.default_rng(1)
+plt.rcParams.update({"figure.dpi": 80, "figure.constrained_layout.use": True})
+
+# %% [markdown]
+# ## 1. Attention is a weighted mean (section 3.2.1)
+#
+# Equation 1 of the paper:
+#
+# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}(Q K^T / \sqrt{d_k})\, V$$
+#
+# A *query* asks, *keys* answer, and the *values* of the keys that answer best
+# weigh most in a mean. Take one query and two keys of width $d_k = 4$. The
+# query's product with the first key is $2 \ln 3$, with the second 0. Divided by
+# $\sqrt 4$ that is $\ln 3$ and 0, so the softmax gives odds of 3 to 1.
+
+# %%
+query = np.array([[2 * np.log(3), 0, 0, 0]], "float32")  # one query
+key = np.array([[1, 0, 0, 0], [0, 0, 0, 0]], "float32")  # two keys
+value = np.array([[8], [0]], "float32")  # and their values
+
+scores = query @ key.T / np.sqrt(4)
+weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+context = weights @ value
+
+print("weights", weights.round(4), "mean", context.round(4))
+assert np.allclose(weights, [[3 / 4, 1 / 4]])
+assert np.allclose(context, [[3 / 4 * 8 + 1 / 4 * 0]])
+
+# %% [markdown]
+# The function of the package does this for every sentence of a batch and for
+# every head at once: both are axes in front.
+
+# %%
+context_of_layer, weights_of_layer = kt.layers.scaled_dot_product_attention(
+    query[None, None], key[None, None], value[None, None]
+)
+
+print("shape", tuple(weights_of_layer.shape), "(batch, heads, queries, keys)")
+assert np.allclose(weights_of_layer[0, 0], weights)
+assert np.allclose(context_of_layer[0, 0], context)
+
+# %% [markdown]
+# Why divide by $\sqrt{d_k}$? A product of two random vectors is a sum of $d_k$
+# random numbers, so it spreads as $\sqrt{d_k}$. Large scores make a softmax
+# that gives nearly all weight to one key, and such a softmax has little
+# gradient.
+
+# %%
+for d_k in (4, 64, 1024):
+    first, second = rng.normal(size=(2, 5_000, d_k))
+    spread = (first * second).sum(axis=-1).std()
+    print(f"d_k {d_k:4}: products spread by {spread:5.2f}")
+    assert 0.95 < spread / np.sqrt(d_k) < 1.05
+
+# %%
+scores = np.sort(rng.normal(size=(500, 10, 64)).sum(axis=-1), axis=-1)
+fig, axes = plt.subplots(1, 2, figsize=(7, 2.4), sharey=True)
+slopes = []
+for ax, scale in zip(axes, (1, np.sqrt(64)), strict=True):
+    softmax = np.array(keras.ops.softmax(scores / scale))
+    ax.bar(range(10), softmax.mean(axis=0))
+    slopes.append((softmax * (1 - softmax)).sum(axis=-1).mean())
+axes[0].set(title="not divided", xlabel="key, by score", ylabel="mean weight")
+axes[1].set(title="divided by √64", xlabel="key, by score")
 plt.show()
+assert slopes[0] < slopes[1] / 2
+
+# %% [markdown]
+# ## 2. Several heads for the price of one (section 3.2.2)
+#
+# One mean per position can look for one thing at a time. So the paper projects
+# queries, keys and values $h$ times, attends in each of these *heads*, joins
+# the results and projects once more. `MultiHeadAttention` keeps the projections
+# of all heads side by side in one matrix: head $i$ is a slice of its columns.
+
+# %%
+layer = kt.layers.MultiHeadAttention(num_heads=2, key_dim=3)
+x = rng.normal(size=(1, 5, 6)).astype("float32")  # 5 positions of width 6
+output, weights = layer(x, x, return_attention_scores=True)
+
+W_Q, W_K = layer.query_kernel.numpy(), layer.key_kernel.numpy()
+W_V, W_O = layer.value_kernel.numpy(), layer.output_kernel.numpy()
+print("W_Q", W_Q.shape, "W_O", W_O.shape, "weights", tuple(weights.shape))
+
+# %%
+heads = []
+for i in range(2):
+    columns = slice(3 * i, 3 * i + 3)
+    Q, K, V = (x[0] @ W[:, columns] for W in (W_Q, W_K, W_V))
+    odds = np.exp(Q @ K.T / np.sqrt(3))
+    attention = odds / odds.sum(axis=-1, keepdims=True)
+    assert np.allclose(attention, weights[0, i], atol=1e-5)
+    heads.append(attention @ V)
+by_hand = np.concatenate(heads, axis=-1) @ W_O
+
+assert np.allclose(by_hand, output[0], atol=1e-5)
+
+# %% [markdown]
+# Each head is as narrow as there are heads: $d_k = d_v = d_{model} / h$. So
+# eight heads of 64 have as many numbers as one of 512. Row A of table 3
+# compares them: 24.9 BLEU with one head, 25.8 with eight, 25.4 with thirty-two.
+
+# %%
+for h in (1, 4, 8, 16, 32):
+    layer_of_512 = kt.layers.MultiHeadAttention(h, key_dim=512 // h)
+    layer_of_512.build((None, None, 512))
+    print(f"{h:2} heads of {512 // h:3}: {layer_of_512.count_params():,}")
+    assert layer_of_512.count_params() == 4 * 512 * 512
+
+# %% [markdown]
+# ## 3. Positions as waves (section 3.5)
+#
+# A weighted mean knows no order. Shuffle the words, and attention gives the
+# same outputs, shuffled:
+
+# %%
+order = rng.permutation(5)
+shuffled = layer(x[:, order], x[:, order])
+
+print("order", order)
+assert np.allclose(shuffled[0], np.array(output)[0, order], atol=1e-5)
+
+# %% [markdown]
+# So the paper adds to every position a vector that tells where it is: sines and
+# cosines of slower and slower waves.
+#
+# $$PE(pos, 2i) = \sin(pos / 10000^{2i/d_{model}}), \quad
+# PE(pos, 2i+1) = \cos(pos / 10000^{2i/d_{model}})$$
+#
+# For $d_{model} = 4$ there are two waves, and position 1 is at the angles 1 and
+# 1/100. (Some tutorials print $\sin(1/100)$ as 0.002. It is 0.01.)
+
+# %%
+first = np.array(kt.positional_encoding(2, 4))[1]
+
+print(first)
+assert np.allclose(first, [np.sin(1), np.cos(1), np.sin(0.01), np.cos(0.01)])
+
+# %%
+encoding = np.array(kt.positional_encoding(64, 64))
+fig, ax = plt.subplots(figsize=(7, 3))
+picture = ax.imshow(encoding.T, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+ax.set(xlabel="position", ylabel="column")
+fig.colorbar(picture)
+plt.show()
+
+# %% [markdown]
+# Column $2i$ and its neighbour $2i + 1$ are the two coordinates of the hand of
+# a clock. Going $k$ positions further turns each hand by an angle that depends
+# on $k$ alone, wherever it started. The paper's hope is that this makes it easy
+# to attend to "three words ago".
+
+# %%
+k = 3
+rates = 10_000 ** (-np.arange(0, 64, 2) / 64)
+sines, cosines = encoding[:, 0::2], encoding[:, 1::2]
+turned = sines * np.cos(k * rates) + cosines * np.sin(k * rates)
+
+assert np.allclose(turned[:-k], sines[k:], atol=1e-4)
+
+# %% [markdown]
+# For the same reason the product of two encodings depends on their distance
+# alone:
+
+# %%
+products = encoding @ encoding.T
+fig, ax = plt.subplots(figsize=(7, 2.4))
+for position in (0, 20, 40):
+    ax.plot(np.arange(64) - position, products[position], label=position)
+    assert np.allclose(
+        products[position, position:], products[0, : 64 - position], atol=1e-3
+    )
+ax.set(xlabel="distance", ylabel="product")
+ax.legend(title="from position")
+plt.show()
+
+# %% [markdown]
+# **Why ours interleave.** The formula puts sine and cosine of a wave side by
+# side, and so does this package. The code that the authors published, and
+# several libraries after it, put all sines first and all cosines behind. These
+# are the same numbers in another order of columns. A model that is trained from
+# scratch does not mind: give the rows of its first matrix the same order, and
+# it computes the same. But weights that were trained with one layout do not fit
+# the other.
+
+# %%
+columns = np.concatenate([np.arange(0, 64, 2), np.arange(1, 64, 2)])
+halves = encoding[:, columns]
+kernel = rng.normal(size=(64, 8))
+
+assert np.allclose(halves @ kernel[columns], encoding @ kernel)
+assert not np.allclose(halves @ kernel, encoding @ kernel, atol=1.0)
+
+# %% [markdown]
+# ## 4. Masks (section 3.2.3)
+#
+# Two things must not be seen. Sentences of a batch are filled up to one length
+# with *padding*, id 0: nobody may attend to that. And the decoder learns to
+# predict the next token while the whole target lies before it: position $i$ may
+# see positions up to $i$ and not the answer. A mask is boolean, `True` means
+# "may attend", and the target's mask is both conditions at once.
+
+# %%
+target_in = np.array([[2, 14, 15, 16, 0, 0]])  # 2 begins, 0 is padding
+padding = np.array(kt.masks.padding_mask(target_in))
+causal = np.array(kt.masks.causal_mask(6))
+both = np.array(kt.masks.target_mask(target_in))
+
+fig, axes = plt.subplots(1, 3, figsize=(7, 2.6), sharey=True)
+named = {"padding_mask": padding, "causal_mask": causal, "target_mask": both}
+for ax, (name, mask) in zip(axes, named.items(), strict=True):
+    ax.imshow(np.broadcast_to(mask[0, 0], (6, 6)), cmap="cividis", vmin=0)
+    ax.set(title=name, xlabel="key")
+axes[0].set(ylabel="query")
+plt.show()  # yellow: may attend
+assert np.array_equal(both, padding & causal)
+assert np.array_equal(causal[0, 0], np.tril(np.ones((6, 6), bool)))
+
+# %% [markdown]
+# What masks promise can be tested on any model, also on one that has learnt
+# nothing. Another last token changes the last prediction and no earlier one,
+# and more padding behind the source changes nothing.
+
+# %%
+model = kt.Transformer(
+    vocab_size=31, num_layers=2, d_model=16, num_heads=2, ffn_dim=32
+)
+source = np.array([[11, 12, 13, 3]])
+before = np.array(model((source, np.array([[2, 14, 15, 16]]))))
+after = np.array(model((source, np.array([[2, 14, 15, 29]]))))
+padded = np.pad(source, [(0, 0), (0, 3)])
+with_padding = np.array(model((padded, np.array([[2, 14, 15, 16]]))))
+
+assert np.array_equal(before[:, :3], after[:, :3])
+assert not np.allclose(before[:, 3], after[:, 3])
+assert np.allclose(before, with_padding, atol=1e-5)
+
+# %% [markdown]
+# ## 5. What happens when the causal mask is missing
+#
+# No error message tells that a decoder lacks its mask. Let us leave it out on
+# purpose, and train the model with the mask and the model without it on the
+# same text: the spelled dates of the built-in corpus.
+
+# %%
+corpus = kt.open_corpus("demo", source_lang="en", target_lang="de")
+train, test = (
+    [pair for pair in corpus.pairs(split) if "day, the" in pair[0]]
+    for split in ("train", "test")
+)
+sentences = [sentence for pair in train for sentence in pair]
+tokenizer = kt.Tokenizer.train(sentences, 600, "tokenizer.model")
+
+print(len(train), "pairs to learn from,", len(test), "to test with, such as")
+print(*test[0], sep="\n")
+assert not {source for source, _ in train} & {source for source, _ in test}
+
+# %% [markdown]
+# The decoder's input is the target moved right by one: the begin token 2 first,
+# and at each position the token *before* the one to be predicted. That is
+# *teacher forcing*: whatever the model would have written, the input is right.
+
+
+# %%
+def arrays(pairs):
+    """What `fit` takes: (source, target_in), target_out."""
+    source, target_out = (
+        tokenizer.tokenize(side).to_tensor().numpy()
+        for side in zip(*pairs, strict=True)
+    )
+    target_in = np.pad(target_out[:, :-1], [(0, 0), (1, 0)], constant_values=2)
+    return (source, target_in), target_out
+
+
+(source, target_in), target_out = arrays(train)
+(test_source, test_in), test_out = arrays(test)
+print("target_in ", target_in[0])
+print("target_out", target_out[0])
+assert np.array_equal(target_in[:, 1:], target_out[:, :-1])
+
+# %% [markdown]
+# The model without the mask is the model of the package, but for one line: its
+# decoder hides padding, and nothing else.
+
+
+# %%
+class Peeking(kt.Transformer):
+    """A Transformer whose decoder sees the whole target."""
+
+    def features(self, inputs, training=False):
+        source, target_in = inputs
+        memory, source_mask = self.encode(source, training)
+        return self.decoder(
+            self.target_positions(self.embedding(target_in)),
+            memory,
+            self_mask=kt.masks.padding_mask(target_in),  # Not target_mask.
+            memory_mask=source_mask,
+            training=training,
+        )
+
+
+models, accuracies = {}, {}
+for name, kind in {"with mask": kt.Transformer, "without": Peeking}.items():
+    keras.utils.set_random_seed(1)
+    model = kind(
+        vocab_size=tokenizer.vocab_size,
+        num_layers=2,
+        d_model=64,
+        num_heads=4,
+        ffn_dim=128,
+        dropout=0.0,
+    )
+    model.compile(
+        kt.Adam(kt.TransformerSchedule(64, warmup_steps=100, scale=0.25)),
+        loss=kt.SmoothedCrossEntropy(0.0),
+        metrics=[kt.TokenAccuracy()],
+    )
+    history = model.fit(
+        (source, target_in),
+        target_out,
+        batch_size=64,
+        epochs=3,
+        validation_data=((test_source, test_in), test_out),
+        verbose=0,
+    )
+    models[name] = model
+    accuracies[name] = history.history["val_token_accuracy"]
+
+# %% [markdown]
+# By its accuracy on unseen pairs the model without the mask is as good as the
+# other.
+
+# %%
+fig, ax = plt.subplots(figsize=(7, 2.4))
+for (name, accuracy), style in zip(accuracies.items(), "-:", strict=True):
+    ax.plot(range(1, 4), accuracy, style, marker="o", label=name)
+    print(f"{name}: {accuracy[-1]:.1%} of the tokens right")
+    assert accuracy[-1] > 0.95
+ax.set(xlabel="epoch", ylabel="accuracy", ylim=(0, 1.05), xticks=range(1, 4))
+ax.legend(title="causal mask")
+plt.show()
+
+# %% [markdown]
+# Now let both translate. A translation is written token by token, and what
+# comes next is not there yet.
+
+# %%
+right = {}
+for name, model in models.items():
+    translator = kt.Translator(model, tokenizer)
+    found = translator.translate([pair[0] for pair in test], beam_size=1)
+    exact = [
+        text == wanted for text, (_, wanted) in zip(found, test, strict=True)
+    ]
+    right[name] = np.mean(exact)
+    print(f"{name}: {right[name]:.0%} of the translations right; the longest:")
+    print(
+        *(f"    {text:.76}" for text in sorted(found, key=len)[-3:]), sep="\n"
+    )
+
+assert right["with mask"] > 0.7
+assert right["without"] < 0.05
+
+# %% [markdown]
+# Nonsense, where it writes anything at all. The model without the mask has
+# learnt to copy: the token to be predicted at position $t$ stands in the input
+# at position $t + 1$. Its attention shows it: in some head each row looks one
+# to the right, where the other model must not look.
+
+# %%
+fig, axes = plt.subplots(1, 2, figsize=(7, 3.4))
+to_next = {}
+length = np.count_nonzero(test_in[0])
+for ax, (name, model) in zip(axes, models.items(), strict=True):
+    mask = kt.masks.padding_mask(test_in[:1])
+    if name == "with mask":
+        mask = kt.masks.target_mask(test_in[:1])
+    memory, source_mask = model.encode(test_source[:1])
+    embedded = model.target_positions(model.embedding(test_in[:1]))
+    _, weights, _ = model.decoder.call_with_weights(
+        embedded, memory, mask, source_mask
+    )
+    heads = np.concatenate(weights)[:, :, :length, :length].reshape(
+        -1, length, length
+    )
+    ahead = np.diagonal(heads, 1, axis1=1, axis2=2).mean(axis=-1)
+    to_next[name] = ahead.max()
+    ax.imshow(heads[ahead.argmax()], cmap="cividis", vmin=0, vmax=1)
+    ax.set(title=name, xlabel="target_in, seen", ylabel="position")
+plt.show()
+
+for name, weight in to_next.items():
+    print(f"{name}: weight on the next token up to {weight:.2f}")
+assert to_next["with mask"] == 0
+assert to_next["without"] > 0.2
+
+# %% [markdown]
+# It hardly needs the source. Give each test sentence the source of another one:
+# the accuracy of the model with the mask falls far, and that of the model
+# without it by little.
+
+# %%
+for name, model in models.items():
+    wrong_source = np.roll(test_source, 1, axis=0)
+    _, accuracy = model.evaluate((wrong_source, test_in), test_out, verbose=0)
+    print(f"{name}: {accuracy:.1%} of the tokens right with a wrong source")
+    assert (accuracy > 0.75) == (name == "without")
+
+# %% [markdown]
+# So an accuracy under teacher forcing, however high, does not tell whether a
+# model can translate. Only a translation does.
+#
+# ## 6. Post-norm and warm-up (sections 3.1 and 5.3)
+#
+# Around every part of a layer the paper puts a residual connection, and the
+# normalisation *behind* their sum: $\mathrm{LayerNorm}(x +
+# \mathrm{Sublayer}(x))$, called post-norm. Many later models normalise before
+# the sublayer instead. An encoder layer by hand, from its own parts:
+
+# %%
+layer = kt.layers.EncoderLayer(
+    num_heads=2, key_dim=8, value_dim=8, ffn_dim=32, dropout=0.0
+)
+x = rng.normal(3, 2, size=(1, 5, 16)).astype("float32")
+output = np.array(layer(x))
+
+attended = layer.attention_norm(x + layer.attention(x, x))
+by_hand = layer.feed_forward_norm(attended + layer.feed_forward(attended))
+
+assert np.allclose(by_hand, output, atol=1e-5)
+assert np.allclose(output.mean(axis=-1), 0, atol=1e-5)
+assert np.allclose(output.std(axis=-1), 1, atol=1e-3)
+
+# %% [markdown]
+# That last norm keeps every output at mean 0 and deviation 1, and it has a
+# price. On the way back each norm shrinks the gradient a little, so that in the
+# deep stack of a new model the last layers of the decoder get a much larger one
+# than the first ([Xiong et al., 2020](https://arxiv.org/abs/2002.04745)).
+
+# %%
+keras.utils.set_random_seed(1)
+shape = dict(
+    vocab_size=tokenizer.vocab_size,
+    d_model=64,
+    num_heads=4,
+    ffn_dim=128,
+    dropout=0.0,
+)
+model = kt.Transformer(num_layers=6, **shape)
+with tf.GradientTape() as tape:
+    logits = model((source[:64], target_in[:64]))
+    loss = kt.SmoothedCrossEntropy(0.0)(target_out[:64], logits)
+kernels = [layer.feed_forward.widen.kernel for layer in model.decoder.layers]
+sizes = [np.linalg.norm(g) for g in tape.gradient(loss, kernels)]
+
+fig, ax = plt.subplots(figsize=(7, 2.2))
+ax.bar(range(1, 7), sizes)
+ax.set(xlabel="decoder layer", ylabel="norm of the gradient")
+plt.show()
+assert sizes[-1] > 3 * sizes[0]
+
+# %% [markdown]
+# Full steps at that moment can throw the last layers where they do not come
+# back from. So the paper begins with tiny steps. Equation 3:
+#
+# $$rate = d_{model}^{-0.5} \cdot \min(step^{-0.5},\;
+# step \cdot warmup\_steps^{-1.5})$$
+#
+# It grows in a straight line for `warmup_steps` updates, then falls as the
+# inverse root. (Keras counts updates from 0, the paper from 1.)
+
+# %%
+steps = np.arange(1, 20_001)
+fig, ax = plt.subplots(figsize=(7, 2.6))
+for d_model, warmup in ((512, 4_000), (512, 8_000), (256, 4_000)):
+    schedule = kt.TransformerSchedule(d_model, warmup_steps=warmup)
+    rates = np.array(schedule(steps - 1))
+    ax.plot(steps, rates, label=f"d_model {d_model}, warm-up {warmup:,}")
+    by_hand = d_model**-0.5 * np.minimum(steps**-0.5, steps * warmup**-1.5)
+    assert np.allclose(rates, by_hand, rtol=1e-4)
+    assert abs(steps[rates.argmax()] - warmup) <= 1
+    assert np.isclose(rates.max(), (d_model * warmup) ** -0.5, rtol=1e-3)
+ax.set(xlabel="step", ylabel="learning rate")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# Does it matter? Four layers, the same text, 140 steps: once with a warm-up of
+# 100 steps to a rate of 0.004, once with that rate from the first step on. The
+# dotted line is the loss of a model that knows how frequent each token is, and
+# nothing more.
+
+# %%
+batches = (
+    tf.data.Dataset.from_tensor_slices(((source, target_in), target_out))
+    .batch(32, drop_remainder=True)
+    .repeat()
+)
+peak = 0.004
+warm = kt.TransformerSchedule(64, warmup_steps=100, scale=peak * 80)
+assert np.isclose(warm(99), peak)  # since 80 = (64 * 100) ** 0.5
+
+fig, ax = plt.subplots(figsize=(7, 2.6))
+losses = {}
+for name, rate in {"warm-up": warm, "no warm-up": peak}.items():
+    keras.utils.set_random_seed(1)
+    model = kt.Transformer(num_layers=4, **shape)
+    model.compile(kt.Adam(rate), loss=kt.SmoothedCrossEntropy(0.0))
+    history = model.fit(
+        batches, epochs=14, steps_per_epoch=10, shuffle=False, verbose=0
+    )
+    losses[name] = history.history["loss"]
+    ax.plot(range(10, 141, 10), losses[name], label=name)
+tokens = np.bincount(target_out[target_out > 0])
+shares = tokens[tokens > 0] / tokens.sum()
+ax.axhline(-(shares * np.log(shares)).sum(), color="gray", linestyle=":")
+ax.set(xlabel="step", ylabel="loss, nats a token")
+ax.legend()
+plt.show()
+assert losses["warm-up"][-1] < losses["no warm-up"][-1] - 0.5
+
+# %% [markdown]
+# Without warm-up the model learns little more than that in the same time.
+#
+# ## 7. Label smoothing (section 5.4)
+#
+# The loss does not ask for all probability on the right token. It moves a share
+# $\varepsilon = 0.1$ of the wish to all tokens alike, so for a vocabulary of
+# five it wants 0.92 for the right one and 0.02 for each other.
+
+# %%
+logits = np.array([[[2.0, -1.0, 0.5, 0.0, 1.0]]], "float32")
+target = np.array([[4]])
+wanted = np.full(5, 0.1 / 5)
+wanted[4] += 0.9
+log_probabilities = logits[0, 0] - np.log(np.exp(logits[0, 0]).sum())
+by_hand = -(wanted * log_probabilities).sum()
+
+print(f"wanted {wanted}, loss {by_hand:.4f}")
+assert np.isclose(kt.SmoothedCrossEntropy(0.1)(target, logits), by_hand)
+
+# %% [markdown]
+# So the best that a model can do is not a loss of 0, and to be surer than that
+# is punished. The paper says it hurts perplexity and helps BLEU.
+
+# %%
+p = np.linspace(0.02, 0.9999, 2_000)
+chances = np.stack([(1 - p) / 4] * 4 + [p], axis=-1).astype("float32")
+fig, ax = plt.subplots(figsize=(7, 2.6))
+for smoothing in (0.0, 0.1, 0.2):
+    loss = kt.SmoothedCrossEntropy(smoothing)
+    curve = np.array(loss.call(np.full((1, 2_000), 4), np.log(chances)[None]))
+    ax.plot(p, curve[0], label=f"ε = {smoothing}")
+    best = 1 - smoothing + smoothing / 5
+    assert abs(p[curve[0].argmin()] - best) < 0.001
+ax.set(xlabel="probability of the right token", ylabel="loss", ylim=(0, 3))
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# Padding is no token: it counts neither in the sum nor in the number that the
+# sum is divided by.
+
+# %%
+loss = kt.SmoothedCrossEntropy(0.1)
+padded_target = np.array([[4, 0, 0]])
+padded_logits = np.repeat(logits, 3, axis=1)
+
+assert np.isclose(loss(padded_target, padded_logits), loss(target, logits))
+
+# %% [markdown]
+# ## 8. Counting the parameters of table 3
+#
+# The base model by hand. One matrix of 37,000 by 512 embeds source and target
+# and scores the vocabulary (section 3.4). An attention has four matrices
+# without bias, a feed-forward network two with bias, a norm a gain and a bias.
+# An encoder layer has one attention and two norms, a decoder layer two and
+# three.
+
+# %%
+embedding = 37_000 * 512
+attention = 4 * 512 * 512
+feed_forward = 512 * 2048 + 2048 + 2048 * 512 + 512
+norm = 2 * 512
+encoder_layer = attention + feed_forward + 2 * norm
+decoder_layer = 2 * attention + feed_forward + 3 * norm
+total = embedding + 6 * (encoder_layer + decoder_layer)
+
+base = kt.Transformer.from_preset("base")
+print(f"{total:,} by hand, {base.count_params():,} in the model")
+assert total == base.count_params() == 63_045_632
+
+# %% [markdown]
+# Every row of table 3 is a preset. Beside the paper's figures, in millions,
+# where it gives one:
+
+# %%
+from keras_transformer.training.estimates import parameters
+
+of_the_paper = {
+    "base": 65,
+    "B-dk16": 58,
+    "B-dk32": 60,
+    "C-N2": 36,
+    "C-N4": 50,
+    "C-N8": 80,
+    "C-d256": 28,
+    "C-d1024": 168,
+    "C-ff1024": 53,
+    "C-ff4096": 90,
+    "big": 213,
+}
+assert parameters(kt.PRESETS["base"].model) == total
+
+print("preset     layers d_model  d_ff heads   ours  paper")
+for name, paper in of_the_paper.items():
+    row = kt.PRESETS[name].model
+    ours = parameters(row) / 1e6
+    print(
+        f"{name:10} {row.num_layers:6} {row.d_model:7} {row.ffn_dim:5} "
+        f"{row.num_heads:5} {ours:6.1f} {paper:6}"
+    )
+    assert 0.93 < ours / paper < 1.01
+
+# %% [markdown]
+# They are near and not equal, and cannot be: the paper does not say how large
+# its vocabulary is, only "about 37,000".
+#
+# That is the whole model. How text becomes batches, batches a trained model,
+# and a model translations, is what [the next
+# notebooks](https://github.com/keras-transformer/keras-transformer/tree/v0.1.0/notebooks)
+# show.

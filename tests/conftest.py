@@ -99,3 +99,16 @@ def server(exported, small_translator):
 
     with running(exported.parent, explain=explain) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real browser; in CI there has to be one.
+
+    Not for the whole session: Playwright leaves an event loop running, beside
+    which other tests cannot run one of theirs.
+    """
+    import real_browser
+
+    with real_browser.launched() as found:
+        yield found

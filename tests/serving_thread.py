@@ -27,7 +27,9 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(versions, batching=None, limits=None, explain=None, origins=()):
+def running(
+    versions, batching=None, limits=None, explain=None, origins=(), port=0
+):
     """Serve a folder of versions, or what stands for one, as `small`."""
     if isinstance(versions, pathlib.Path):
         versions = Versions(versions)
@@ -38,7 +40,7 @@ def running(versions, batching=None, limits=None, explain=None, origins=()):
         limits or Limits(),
         explain,
     )
-    listening = server.listen("127.0.0.1", 0)
+    listening = server.listen("127.0.0.1", port)
     running_server = server.make(service, origins)
     thread = threading.Thread(
         target=lambda: asyncio.run(running_server.serve([listening]))
@@ -46,6 +48,8 @@ def running(versions, batching=None, limits=None, explain=None, origins=()):
     # Connections wait in the queue until it has started.
     listening.listen()
     thread.start()
-    yield Running(service, listening.getsockname()[1])
-    running_server.should_exit = True
-    thread.join()
+    try:
+        yield Running(service, listening.getsockname()[1])
+    finally:
+        running_server.should_exit = True
+        thread.join()

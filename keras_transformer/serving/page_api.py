@@ -6,8 +6,9 @@
     POST /api/translate   text → sentences with hypotheses and linked words
     GET  /explain?text=…  the viewer for a sentence, where there is a run
 
-In `page/index.html` two marks, `<!-- text -->` and `<!-- translation -->`,
-stand where the text of a form and its translation go.
+In `page/index.html` three marks stand where the text of a form, its translation
+or why there is none go: `<!-- text -->`, `<!-- translation -->` and
+`<!-- message -->`.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ import hashlib
 import html
 import importlib.resources
 import math
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,9 +47,9 @@ from keras_transformer.serving.word_links import word_links
 from keras_transformer.viewing import page as viewer_page
 
 _TYPES = {
-    "index.html": "text/html; charset=utf-8",
-    "page.css": "text/css; charset=utf-8",
-    "page.js": "text/javascript; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
 }
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -82,7 +84,7 @@ class PageApi:
         self._files = {
             file.name: file.read_text(encoding="utf-8")
             for file in folder.iterdir()
-            if file.name in _TYPES
+            if pathlib.PurePath(file.name).suffix in _TYPES
         }
         self.routes = [
             Route("/", self.page, methods=["GET"]),
@@ -99,24 +101,32 @@ class PageApi:
 
     async def page(self, request: Request) -> Response:
         """The empty page."""
-        return self._page("", "")
+        return self._page()
 
     async def form(self, request: Request) -> Response:
-        """The page with the translation of a form."""
-        fields = as_form(await read_body(request, self.service.limits))
-        text = "\n".join(fields.get("text", "").splitlines())
-        with self.service.versions.use() as model:
-            (found,) = await unless_gone(
-                request,
-                self.documents.translate(model, [text]),
-                self.service.limits,
-            )
+        """The page with the translation of a form, or why there is none."""
+        text = ""
+        try:
+            fields = as_form(await read_body(request, self.service.limits))
+            text = "\n".join(fields.get("text", "").splitlines())
+            with self.service.versions.use() as model:
+                (found,) = await unless_gone(
+                    request,
+                    self.documents.translate(model, [text]),
+                    self.service.limits,
+                )
+        except RefusalError as error:
+            page = self._page(text, message=error.message)
+            page.status_code = error.status
+            page.headers.update(error.headers)
+            return page
         return self._page(text, found)
 
     async def file(self, request: Request) -> Response:
-        """The script or the style sheet."""
+        """A script or the style sheet."""
         name = request.url.path.rpartition("/")[2]
-        return Response(self._files[name], media_type=_TYPES[name])
+        media_type = _TYPES[pathlib.PurePath(name).suffix]
+        return Response(self._files[name], media_type=media_type)
 
     async def card(self, request: Request) -> Response:
         """The model's card."""
@@ -192,9 +202,16 @@ class PageApi:
             self._explaining -= 1
         return _html(document, viewer_policy())
 
-    def _page(self, text: str, translation: str) -> Response:
+    def _page(
+        self, text: str = "", translation: str = "", message: str = ""
+    ) -> Response:
         document = self._files["index.html"]
-        for mark, value in (("translation", translation), ("text", text)):
+        # What the client wrote last: it may hold the other marks.
+        for mark, value in (
+            ("message", message),
+            ("translation", translation),
+            ("text", text),
+        ):
             document = document.replace(f"<!-- {mark} -->", html.escape(value))
         return _html(document, PAGE_POLICY)
 

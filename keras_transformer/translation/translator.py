@@ -13,7 +13,10 @@ from keras_transformer import devices
 from keras_transformer.config import UserError
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
-from keras_transformer.decoding.options import SearchOptions
+from keras_transformer.decoding.options import (
+    MAX_SOURCE_LENGTH,
+    SearchOptions,
+)
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging
 from keras_transformer.runs.layout import TOKENIZER_FILE
@@ -259,14 +262,16 @@ class Translator:
     ) -> Explanation:
         """Translate a text, and show what it looked at and how it was found.
 
-        The translations are those of `translate`, bit for bit.
+        The translations and their scores are those of `translate`.
 
         Args:
             text: A source text.
-            n_best: Hypotheses returned; not given, as many as beams.
+            n_best: Hypotheses returned; by default 4, or as many as beams
+                where those are fewer.
             prefix: How the translation begins.
             **options: The other fields of `SearchOptions`, such as
-                `beam_size=4`, but `sampling`.
+                `beam_size=8`, but `sampling`. `max_source_length` is 256
+                where it is not given.
 
         Returns:
             What a notebook shows, `save_html` writes and NumPy reads.
@@ -274,11 +279,12 @@ class Translator:
         Raises:
             ValueError: If `text` is no `str`, or an option is out of range.
         """
+        options.setdefault("max_source_length", MAX_SOURCE_LENGTH)
         if n_best is None:
-            n_best = options.get("beam_size", SearchOptions.beam_size)
+            n_best = min(4, options.get("beam_size", SearchOptions.beam_size))
         search = SearchOptions(n_best=n_best, **options)
-        explanation, was_cut = self._explainer.explain(text, search, prefix)
-        if was_cut:
+        explanation = self._explainer.explain(text, search, prefix)
+        if explanation.truncated:
             logger.warning(
                 "Cut the text after %d tokens.", search.max_source_length
             )

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """A translation to look at; in a notebook it shows itself.
 
@@ -54,6 +54,7 @@ class Explanation:
             first.
         beam_size: W of the search.
         length_penalty: alpha of the search.
+        truncated: Whether the source was cut, and `source_pieces` with it.
     """
 
     source: str
@@ -67,6 +68,13 @@ class Explanation:
     alternatives: list[list[Alternative]]
     beam_size: int
     length_penalty: float
+    truncated: bool
+
+    def __repr__(self) -> str:
+        return (
+            f"<Explanation of {self.source!r}: {len(self.nodes)} nodes, best "
+            f"{self.translations[0]!r}>"
+        )
 
     def path(self, node: int) -> list[int]:
         """The nodes from the first piece to `node`."""
@@ -81,11 +89,27 @@ class Explanation:
 
         Args:
             hypothesis: Its rank, from 0.
+
+        Raises:
+            ValueError: If there is no such hypothesis.
         """
-        return self.attention_of(self.leaves[hypothesis])
+        rank = _checked("hypothesis", hypothesis, len(self.leaves))
+        return self.attention_of(self.leaves[rank])
 
     def attention_of(self, node: int) -> HypothesisAttention:
-        """All attention of what was written up to `node`, also a pruned one."""
+        """All attention of what was written up to `node`, also a pruned one.
+
+        Args:
+            node: Its number; -1 for the start, where nothing was written.
+
+        Raises:
+            ValueError: If there is no such node.
+        """
+        if not -1 <= node < len(self.nodes):
+            raise ValueError(
+                f"`node` must be from -1 to {len(self.nodes) - 1}. Received: "
+                f"node={node}"
+            )
         path = [self.nodes[number] for number in self.path(node)]
         rows = [step.row for step in path]
         pieces = [step.piece for step in path]

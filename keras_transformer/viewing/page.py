@@ -40,10 +40,16 @@ class Row(NamedTuple):
 
 
 def script() -> str:
-    """All JavaScript of the page, which leaves no name behind."""
+    """All JavaScript of the page, which leaves no name behind.
+
+    Without indentation, since each viewer in a notebook holds it again.
+    """
     files = importlib.resources.files(__package__) / "script"
-    parts = [(files / name).read_text(encoding="utf-8") for name in SCRIPTS]
-    return '(() => {\n"use strict";\n' + "\n".join(parts) + "})();\n"
+    text = "".join(
+        (files / name).read_text(encoding="utf-8") for name in SCRIPTS
+    )
+    lines = [line.lstrip() for line in text.splitlines()]
+    return "\n".join(["(() => {", '"use strict";', *lines, "})();", ""])
 
 
 def style() -> str:
@@ -104,6 +110,7 @@ def _still(source: str, rows: Sequence[Row], picture: str) -> str:
     lines = "".join(_line(rank, row) for rank, row in enumerate(rows, 1))
     image = base64.b64encode(picture.encode()).decode()
     return (
+        '<div style="padding: 0 16px">\n'
         f'<p>Source: <bdi dir="auto">{html.escape(source)}</bdi></p>\n'
         f"<table><thead><tr>{heads}</tr></thead>\n"
         f"<tbody>{lines}</tbody></table>\n"
@@ -113,6 +120,7 @@ def _still(source: str, rows: Sequence[Row], picture: str) -> str:
         f'src="data:image/svg+xml;base64,{image}"></p>\n'
         "<p>Attention is not an explanation. With scripts allowed, all heads "
         "and the whole search are shown here.</p>\n"
+        "</div>\n"
     )
 
 

@@ -33,7 +33,7 @@ def picture(nodes: Sequence[Node]) -> str:
     """
     places = _places(nodes)
     start = (float(EDGE), float(EDGE))
-    lines, marks = [], [_label("<s>", start)]
+    lines, marks = [], [_start(start)]
     for node, place in zip(nodes, places, strict=True):
         before, so_far = start, 0.0
         if node.parent >= 0:
@@ -51,6 +51,12 @@ def picture(nodes: Sequence[Node]) -> str:
         f"Beam search: {len(nodes)} hypotheses weighed",
         [*lines, *marks, legend],
     )
+
+
+def _start(place: Point) -> str:
+    x, y = place
+    dot = svg.element("circle", cx=x, cy=y, r=3, fill=svg.DIM)
+    return svg.element("g", dot + _label("<s>", place))
 
 
 def _places(nodes: Sequence[Node]) -> list[Point]:

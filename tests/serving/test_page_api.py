@@ -176,3 +176,18 @@ def test_a_sentence_is_explained_where_there_is_a_run():
 def test_there_is_nothing_to_explain_without_a_text(client):
     answer = client.get("/explain", params={"text": " "})
     assert answer.status_code == 400
+
+
+def test_a_browser_gets_from_a_text_to_the_viewer(visit, server):
+    """The other tests of the page have a model that can be foreseen."""
+    opened = visit(server=server)
+    with opened.page.expect_response("**/api/translate") as response:
+        opened.field.fill("ein kleiner Hund")
+    opened.wait_for(response.value.json()["translation"])
+    opened.look_closer()
+    rows = opened.page.locator("#hypotheses tr")
+    assert rows.count() == OPTIONS.n_best
+    with opened.page.context.expect_page() as found:
+        opened.page.get_by_role("link", name="Explain this sentence").click()
+    # Which its script has drawn.
+    found.value.locator(".viewer .grid button").first.wait_for()

@@ -1,38 +1,7 @@
-"""A real browser, and pages in it that are held to ask for nothing."""
-
-import os
-import shutil
+"""Pages in a browser that are held to ask for nothing."""
 
 import pytest
 from explanations import make_explanation
-
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture(scope="session")
-def browser():
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if not found:
-        missing = "No browser was found; install one with: make browser"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=found, args=ARGUMENTS
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +32,7 @@ def opened(browser, tmp_path):
         )
         page.goto(path.as_uri())
         if options.get("java_script_enabled", True):
-            page.locator(".viewer .grid canvas").first.wait_for()
+            page.locator(".viewer .grid button").first.wait_for()
         return page
 
     yield open_html
@@ -73,3 +42,8 @@ def opened(browser, tmp_path):
     others = [url for url in asked if not url.startswith(inside)]
     assert len(others) == len(contexts), others
     assert not complaints
+
+
+@pytest.fixture
+def page(opened, explanation):
+    return opened(explanation.to_html())

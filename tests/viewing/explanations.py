@@ -70,6 +70,7 @@ def make_explanation(
         cross=_attention(draw, layers, heads, grown.steps, source_length),
         alternatives=grown.alternatives[:rows],
         beam_size=beam_size,
+        truncated=False,
         length_penalty=0.6,
     )
 
@@ -129,7 +130,7 @@ class _Search:
 
     def ranked(self, n_best, ends_with):
         """The nodes with their fates, and the leaves of the best."""
-        for number in self.live:
+        for number in filter(lambda number: number >= 0, self.live):
             node = self.nodes[number]
             if ends_with == "limit":
                 self.nodes[number] = node._replace(ends_with="limit")
@@ -143,7 +144,8 @@ class _Search:
                 fate=Fate.RETURNED if returned else Fate.DISPLACED,
                 rank=rank if returned else -1,
             )
-        return self.nodes, ended[:n_best]
+        # Where nothing could be written, one translation is empty.
+        return self.nodes, ended[:n_best] or [-1]
 
 
 def _pieces(nodes, leaf):
@@ -164,10 +166,10 @@ def _attention(draw, layers, heads, places, width, causal=False):
     distance = np.abs(places[:, None] - np.arange(width))
     near = draw.uniform(0.0, 2.0, (layers, heads, 1, 1))
     scores -= near * distance
-    scores[..., -1] += draw.uniform(-2.0, 3.0, (layers, heads, 1))
+    scores[..., -1:] += draw.uniform(-2.0, 3.0, (layers, heads, 1, 1))
     if causal:
         beyond = np.arange(width) > places[:, None]
         scores = np.where(beyond, -np.inf, scores)
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = np.exp(scores)
     weights /= weights.sum(axis=-1, keepdims=True)
     return weights.astype("float32")

@@ -43,14 +43,14 @@ def test_every_script_file_is_joined():
 
 
 def test_a_fragment_needs_no_other_file(explanation):
-    for tag, attributes in Reader(explanation._repr_html_()).tags:
+    for tag, attributes in Reader(explanation.to_html()).tags:
         assert tag not in ("link", "iframe")
         address = attributes.get("src", "data:")
         assert address.startswith("data:")
 
 
 def test_the_table_has_what_the_hypotheses_have(explanation):
-    words = Reader(explanation._repr_html_()).words
+    words = Reader(explanation.to_html()).words
     for text, leaf in zip(
         explanation.translations, explanation.leaves, strict=True
     ):
@@ -66,9 +66,7 @@ def test_the_table_has_what_the_hypotheses_have(explanation):
 
 def test_markup_in_a_text_stays_text():
     source = ["▁</script>", "▁<img", "▁onerror=x>", "▁&amp;", "▁a\u2028b"]
-    reader = Reader(
-        make_explanation(source=source, target=source)._repr_html_()
-    )
+    reader = Reader(make_explanation(source=source, target=source).to_html())
     images = [attributes for tag, attributes in reader.tags if tag == "img"]
     assert len(images) == 1 and "onerror" not in images[0]
     assert "</script> <img onerror=x> &amp; a\u2028b </script>" in reader.words
@@ -88,3 +86,10 @@ def test_a_page_is_whole_and_says_what_it_is(explanation, tmp_path):
 def test_a_folder_is_no_name_for_a_page(explanation, tmp_path):
     with pytest.raises(UserError, match="is a folder"):
         explanation.save_html(tmp_path)
+
+
+def test_it_names_itself_in_a_line(explanation):
+    assert repr(explanation) == (
+        f"<Explanation of {explanation.source!r}: {len(explanation.nodes)} "
+        f"nodes, best {explanation.translations[0]!r}>"
+    )

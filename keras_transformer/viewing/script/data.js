@@ -4,7 +4,6 @@
 
 const END = "</s>";
 const START = "<s>";
-const KINDS = ["encoder", "decoder", "cross"];
 const ALL = -1; // In the place of a layer or a head: the mean of all.
 
 // Of a node, in the order of Python's `Node`.

@@ -53,8 +53,8 @@ function choice(legend, choices, chosen, choose) {
     h("legend", {}, legend),
     choices.map(([value, label]) => h("label", {},
       h("input", {
-        type: "radio", name, value, onchange: () => choose(value),
-        ...(value === chosen ? { checked: true } : {}),
+        type: "radio", name, value: String(value), checked: value === chosen,
+        onchange: () => choose(value),
       }),
       h("span", {}, label))));
 }
@@ -68,14 +68,15 @@ function checkbox(label, checked, change) {
 }
 
 // One tab stop for many buttons; arrow keys go among them. `next(button, key)`
-// names the button to go to.
-function roving(container, next) {
+// says where to, `arrive` is called with it.
+function roving(container, next, arrive) {
   container.addEventListener("keydown", (event) => {
     const to = event.key.startsWith("Arrow") && next(event.target, event.key);
     if (!to) return;
     event.preventDefault();
     stopAt(container, to);
     to.focus();
+    if (arrive) arrive(to);
   });
 }
 
@@ -116,8 +117,8 @@ function ramp(theme) {
   return Array.from({ length: 256 }, (_, i) => {
     const at = (i / 255) * (stops.length - 1);
     const low = Math.min(Math.floor(at), stops.length - 2);
-    return [0, 1, 2].map((part) => Math.round(
-      stops[low][part] + (at - low) * (stops[low + 1][part] - stops[low][part])));
+    return stops[low].map((part, k) => Math.round(
+      part + (at - low) * (stops[low + 1][k] - part)));
   });
 }
 

@@ -35,7 +35,8 @@ class Figures {
       this.list.replaceChildren();
       return;
     }
-    const word = state.word < rows.labels.length ? state.word : 0;
+    const count = rows.labels.length;
+    const word = state.word < count ? state.word : count >> 1;
     this.word.replaceChildren(...rows.labels.map((label, i) => h("option", {
       value: i, selected: i === word,
     }, label)));

@@ -22,7 +22,8 @@ class Grid {
     });
     this.kinds = choice("Attention", Object.entries(KIND_NAMES),
       viewer.state.kind, (kind) => viewer.set({ kind }));
-    roving(this.cells, (button, key) => this.neighbour(button, key));
+    roving(this.cells, (button, key) => this.neighbour(button, key),
+      (button) => button.click());
     // A picture is drawn when it comes into sight.
     this.seen = new IntersectionObserver((entries) => entries.forEach(
       (entry) => entry.isIntersecting && this.draw(entry.target)));
@@ -58,13 +59,11 @@ class Grid {
   cell(layer, head) {
     const { state, attention } = this.viewer;
     const bits = attention.entropy(state.kind, layer, head);
-    const number = head === ALL && layer === ALL ? "" : ` (${fixed(bits, 2)})`;
+    const name = `${headName(state.kind, layer, head)}, mean entropy ` +
+      `${fixed(bits, 2)} bits`;
     const button = h("button", {
       type: "button", role: "radio", "data-layer": layer, "data-head": head,
-      tabindex: -1,
-      "aria-label": `${headName(state.kind, layer, head)}, mean entropy ` +
-        `${fixed(bits, 2)} bits`,
-      title: `${headName(state.kind, layer, head)}${number}`,
+      tabindex: -1, "aria-label": name, title: name,
       onclick: () => this.viewer.set({ layer, head }),
     }, h("span", { class: "picture" }), h("small", {}, fixed(bits, 2)));
     this.seen.observe(button);

@@ -114,8 +114,8 @@ class Head {
       }, String(weight)))),
       "Rows attend to columns.");
     } else if (look === "lines") {
-      notes.push("Left attends to right; the opacity of a line is its weight, " +
-        `none is drawn below ${FAINTEST}.`);
+      notes.push("Left attends to right; the opacity of a line is its " +
+        `weight, none is drawn below ${FAINTEST}.`);
     }
     if (aligned) {
       notes.push(` ${look === "map" ? "Rings" : "Dashes"}: where the mean of ` +
@@ -125,11 +125,11 @@ class Head {
   }
 
   hover() {
-    const { state, hovered } = this.viewer;
+    const { state } = this.viewer;
     if (!this.shown || !this.shown.rows.labels.length) return;
     if (state.look === "map") this.map.draw();
     if (state.look === "lines") this.brighten();
-    this.readout.textContent = this.said(hovered);
+    this.readout.textContent = this.said();
   }
 
   // Only the lines of the word that is pointed at.
@@ -139,45 +139,35 @@ class Head {
     const row = rows.keys.findIndex((key) => this.viewer.isRow(key));
     const column = columns.keys.findIndex((key) => this.viewer.isColumn(key));
     picture.classList.toggle("dimmed", row >= 0 || column >= 0);
-    picture.querySelectorAll(".bright, .share").forEach((old) => {
-      if (old.matches(".share")) old.remove();
-      else old.classList.remove("bright");
-    });
-    const mark = (lines, other, at) => lines.forEach((one) => {
-      one.classList.add("bright");
-      const place = other === "columns" ? one.dataset.column
-        : one.parentNode.dataset.row;
-      this.share(picture, other, Number(place), at(Number(place)));
-    });
-    const width = columns.labels.length;
-    const weight = (i, j) => this.shown.values[i * width + j];
-    const of = (selector) => picture.querySelectorAll(
-      `${selector}:not(.aligned)`);
-    if (row >= 0 && column >= 0) {
-      mark(of(`[data-row="${row}"] [data-column="${column}"]`), "columns",
-        (j) => weight(row, j));
-    } else if (row >= 0) {
-      mark(of(`[data-row="${row}"] line`), "columns", (j) => weight(row, j));
-    } else if (column >= 0) {
-      mark(of(`[data-column="${column}"]`), "rows", (i) => weight(i, column));
-    }
-  }
-
-  // The number at the far end of a line.
-  share(picture, side, place, weight) {
+    picture.querySelectorAll(".share").forEach((old) => old.remove());
+    picture.querySelectorAll(".bright").forEach(
+      (old) => old.classList.remove("bright"));
+    if (row < 0 && column < 0) return;
     const words = [...picture.querySelectorAll("text[data-key]")];
-    const offset = side === "columns" ? this.shown.rows.labels.length : 0;
-    const word = words[offset + place];
-    const box = word.getBBox();
-    picture.append(s("text", {
-      class: "share", "dominant-baseline": "central", "font-size": 11,
-      x: side === "columns" ? box.x + box.width + 6 : box.x - 6,
-      y: word.getAttribute("y"),
-      "text-anchor": side === "columns" ? "start" : "end",
-    }, fixed(weight, 2)));
+    const within = row < 0 ? "" : `[data-row="${row}"] `;
+    const which = column < 0 ? "line" : `[data-column="${column}"]`;
+    const lines = picture.querySelectorAll(`${within}${which}:not(.aligned)`);
+    picture.append(...[...lines].map((line) => {
+      line.classList.add("bright");
+      const i = Number(line.parentNode.dataset.row);
+      const j = Number(line.dataset.column);
+      const value = this.shown.values[i * columns.labels.length + j];
+      return row < 0 ? this.share(words[i], true, value)
+        : this.share(words[rows.labels.length + j], false, value);
+    }));
   }
 
-  said([first]) {
+  // The number at the far end of a line, beside its word.
+  share(word, isLeft, weight) {
+    const box = word.getBBox();
+    return s("text", {
+      class: "share", "dominant-baseline": "central", "font-size": 11,
+      x: isLeft ? box.x - 6 : box.x + box.width + 6,
+      y: word.getAttribute("y"), "text-anchor": isLeft ? "end" : "start",
+    }, fixed(weight, 2));
+  }
+
+  said() {
     const { rows, columns, values } = this.shown;
     const { viewer } = this;
     const row = rows.keys.findIndex((key) => viewer.isRow(key));
@@ -187,7 +177,7 @@ class Head {
       .map((label, i) => [weight(i), label])
       .sort((a, b) => b[0] - a[0]).slice(0, 3)
       .map(([value, label]) => `“${label}” ${fixed(value)}`).join(", ");
-    if (row >= 0 && column >= 0 && !(viewer.hovered.length === 1)) {
+    if (row >= 0 && column >= 0 && viewer.hovered.length > 1) {
       return `“${rows.labels[row]}” → “${columns.labels[column]}”: ` +
         fixed(values[row * width + column]);
     }
@@ -199,6 +189,6 @@ class Head {
       return `“${columns.labels[column]}” ← ` +
         most(rows.labels, (i) => values[i * width + column]);
     }
-    return first ? "" : "Point at a word or a weight to read its number.";
+    return "Point at a word or a weight to read its number.";
   }
 }

@@ -8,9 +8,12 @@ class HeatMap {
       "aria-roledescription": "heat map",
       onpointermove: (event) => this.point(event),
       onpointerdown: (event) => this.point(event),
-      onpointerleave: () => viewer.hover([]),
+      // A finger that is lifted leaves the number to be read.
+      onpointerleave: (event) => event.pointerType === "touch" ||
+        this.leave(),
+      onfocus: () => this.at || this.go(0, 0),
       onkeydown: (event) => this.key(event),
-      onblur: () => viewer.hover([]),
+      onblur: () => this.leave(),
     });
   }
 
@@ -20,10 +23,12 @@ class HeatMap {
       `${panel.title}. Arrow keys go from weight to weight.`);
     const { rows, columns } = panel;
     this.font = "12px system-ui, sans-serif";
-    this.left = Math.min(110, widest(rows.labels, this.font) + 10);
-    this.top = Math.min(110, widest(columns.labels, this.font) + 10);
-    const room = (width - this.left - 2) / Math.max(1, columns.labels.length);
-    this.cell = Math.max(3, Math.min(30, Math.floor(room * 4) / 4));
+    const room = (labels) => Math.min(
+      110, widest(labels, `600 ${this.font}`) + 10);
+    this.left = room(rows.labels);
+    this.top = room(columns.labels);
+    const cell = (width - this.left - 2) / Math.max(1, columns.labels.length);
+    this.cell = Math.max(4, Math.min(30, Math.floor(cell * 4) / 4));
     this.picture = rows.labels.length && columns.labels.length
       ? pixels(panel.values, rows.labels.length, columns.labels.length,
         this.viewer.colours)
@@ -43,7 +48,8 @@ class HeatMap {
     pen.scale(scale, scale);
     pen.imageSmoothingEnabled = false;
     if (this.picture) {
-      pen.drawImage(this.picture, left, top, width - left - 1, height - top - 1);
+      pen.drawImage(
+        this.picture, left, top, width - left - 1, height - top - 1);
     }
     const style = getComputedStyle(this.element);
     pen.strokeStyle = style.borderTopColor;
@@ -59,12 +65,10 @@ class HeatMap {
     const { rows, columns, cell, left, top } = this;
     pen.strokeStyle = colour;
     pen.lineWidth = 1.5;
-    if (row >= 0) {
-      pen.strokeRect(left, top + row * cell, cell * columns.labels.length, cell);
-    }
-    if (column >= 0) {
-      pen.strokeRect(left + column * cell, top, cell, cell * rows.labels.length);
-    }
+    const width = cell * columns.labels.length;
+    const height = cell * rows.labels.length;
+    if (row >= 0) pen.strokeRect(left, top + row * cell, width, cell);
+    if (column >= 0) pen.strokeRect(left + column * cell, top, cell, height);
   }
 
   // Rings on the words that the mean of all heads aligns.
@@ -138,6 +142,11 @@ class HeatMap {
     this.viewer.hover([this.rows.keys[row], this.columns.keys[column]]);
   }
 
+  leave() {
+    this.at = null;
+    this.viewer.hover([]);
+  }
+
   key(event) {
     const [row, column] = (this.at || [0, 0]).map((i) => Math.max(0, i));
     const last = [this.rows.labels.length - 1, this.columns.labels.length - 1];
@@ -149,6 +158,6 @@ class HeatMap {
     if (!to) return;
     event.preventDefault();
     const within = to.map((i, side) => Math.max(0, Math.min(last[side], i)));
-    this.go(...(this.viewer.hovered.length ? within : [row, column]));
+    this.go(...within);
   }
 }

@@ -6,7 +6,8 @@ const measure = document.createElement("canvas").getContext("2d");
 
 function widest(labels, font) {
   measure.font = font;
-  return Math.max(0, ...labels.map((label) => measure.measureText(label).width));
+  return Math.max(0, ...labels.map(
+    (label) => measure.measureText(label).width));
 }
 
 // An SVG of its own, which may also be saved.
@@ -44,7 +45,8 @@ function linesPicture({ rows, columns, heads, from, across, aligned, title }) {
         if (weight < FAINTEST) return;
         groups[i].append(line(
           point(start + 2, i + shift / cell), point(end - 2, j + shift / cell),
-          { "stroke-opacity": weight.toFixed(3), "data-column": j, ...head.look },
+          { ...head.look, "stroke-opacity": weight.toFixed(3),
+            "data-column": j },
           `${head.name}: ${rows.labels[i]} → ${columns.labels[j]} ` +
             fixed(weight)));
       });

@@ -46,7 +46,8 @@ class Steps {
     this.slider.max = path.length;
     this.slider.value = state.step + 1;
     const where = `step ${state.step + 1} of ${path.length}`;
-    this.slider.setAttribute("aria-valuetext", `${where}, writes ${node.piece}`);
+    this.slider.setAttribute(
+      "aria-valuetext", `${where}, writes ${node.piece}`);
     this.where.replaceChildren(`${where} writes `, isolated(node.piece));
     this.looked(node);
     this.alternatives(node);
@@ -88,7 +89,8 @@ class Steps {
             class: `bar ${child && child.fate !== "pruned" ? "taken" : ""}`,
             style: `width: ${(100 * probability).toFixed(1)}%`,
           })),
-          h("span", { class: "number" }, fixed(probability)),
+          h("span", { class: "number" },
+            probability < 0.0005 ? "<0.001" : fixed(probability)),
           h("small", {}, taken));
       }));
   }
@@ -100,7 +102,7 @@ class Steps {
     this.beam.replaceChildren(...weighed.map((other) => {
       const text = data.path(other.number).map((step) => step.piece).join("");
       return h("tr", {
-        "aria-selected": String(own.has(other.number)),
+        "aria-current": own.has(other.number) ? "true" : null,
         class: other.fate === "pruned" ? "lost" : null,
         onclick: () => viewer.set({ leaf: other.number, step: node.step }),
       },
@@ -119,6 +121,7 @@ class Steps {
     const pieces = this.viewer.data.path(number).map((step) => step.piece);
     const text = pieces.join("").replaceAll("▁", " ").trim();
     const characters = [...text];
-    return characters.length > 34 ? `…${characters.slice(-33).join("")}` : text;
+    return characters.length > 34
+      ? `…${characters.slice(-33).join("")}` : text;
   }
 }

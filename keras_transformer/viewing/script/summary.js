@@ -18,8 +18,8 @@ class Summary {
       h("div", { class: "scroll" },
         h("table", { class: "hypotheses" },
           h("thead", {}, h("tr", {},
-            ["", "Translation", "Score", "Log-probability", "Tokens", "Ended by"]
-              .map((name, i) => h("th", {
+            ["", "Translation", "Score", "Log-probability", "Tokens",
+              "Ended by"].map((name, i) => h("th", {
                 scope: "col", class: i > 1 && i < 5 ? "number" : null,
               }, name)))),
           this.rows)));
@@ -61,7 +61,7 @@ class Summary {
     const chosen = leaf === state.leaf;
     const ended = !node ? "limit" : node.endsWith || node.fate;
     return h("tr", {
-      "aria-selected": String(chosen), onclick: () =>
+      "aria-current": chosen ? "true" : null, onclick: () =>
         this.viewer.set({ leaf }),
     },
     h("td", {}, rank < 0 ? "–" : String(rank + 1)),

@@ -1,6 +1,6 @@
 // The beam as a tree: a column for each step, the best of a step on top.
 
-const COLUMN = 84, ROW = 42, EDGE = 44;
+const COLUMN = 78, ROW = 42, EDGE = 44;
 const MANY = 240; // Nodes, above which pruned ones are folded away at first.
 
 // A shape for each fate, so that its colour need not be seen.
@@ -20,7 +20,7 @@ const FATES = {
 };
 
 class Tree {
-  uses = ["leaf", "folded"];
+  uses = ["leaf", "step", "folded"];
 
   constructor(viewer) {
     this.viewer = viewer;
@@ -50,7 +50,7 @@ class Tree {
 
   render(changed) {
     if (changed.has("folded") || !this.places) this.draw();
-    this.mark();
+    this.mark(changed);
   }
 
   // Where each node lies; null for one folded away.
@@ -123,7 +123,7 @@ class Tree {
   }
 
   label(piece, [x, y]) {
-    return s("text", { x, y: y - 13, class: "piece" }, shortened(piece, 11));
+    return s("text", { x, y: y - 13, class: "piece" }, shortened(piece, 10));
   }
 
   described(node) {
@@ -143,24 +143,28 @@ class Tree {
   }
 
   // The way to the hypothesis that is looked at.
-  mark() {
+  mark(changed) {
     const { attention: { path }, state } = this.viewer;
     const way = new Set(path.map((node) => node.number));
+    const now = path[state.step];
     for (const [number, link] of this.links) {
       link.classList.toggle("chosen", way.has(number));
       const mark = this.marks.get(number);
       mark.classList.toggle("chosen", way.has(number));
+      mark.classList.toggle("now", now && number === now.number);
       mark.setAttribute("aria-pressed", String(number === state.leaf));
     }
     const leaf = this.marks.get(state.leaf) || this.marks.values().next().value;
     stopAt(this.box, leaf);
     const chosen = this.viewer.data.nodes[state.leaf];
     this.about.textContent = chosen ? this.described(chosen) : "";
-    if (this.places[state.leaf]) this.show(this.places[state.leaf]);
+    // The page opens with the start of the tree.
+    if (!changed.has("folded")) this.show(now);
   }
 
-  show([x, y]) {
+  show(node) {
     const { box } = this;
+    const [x] = (node && this.places[node.number]) || [0];
     if (x < box.scrollLeft + COLUMN ||
       x > box.scrollLeft + box.clientWidth - COLUMN) {
       box.scrollLeft = x - box.clientWidth / 2;

@@ -8,9 +8,10 @@ class Viewer {
     this.hovered = [];
     const best = data.leaves.length ? data.leaves[0] : -1;
     this.state = {
-      leaf: best, step: 0, kind: "cross", layer: data.layers - 1, head: ALL,
+      leaf: best, step: 0, kind: best < 0 ? "encoder" : "cross",
+      layer: data.layers - 1, head: ALL,
       words: false, hideEnd: false, look: "map", aligned: false,
-      folded: data.nodes.length > MANY, word: 0,
+      folded: data.nodes.length > MANY, word: Infinity,
       other: Math.min(1, data.heads - 1), theme: theme(), width: 0,
     };
     this.prepare();
@@ -34,14 +35,14 @@ class Viewer {
       summary,
       h("div", { class: "controls options" },
         choice("Show", [[false, "Pieces"], [true, "Words"]], false,
-          (words) => this.set({ words, word: 0 })),
+          (words) => this.set({ words, word: Infinity })),
         checkbox("Hide the end token", false,
           (hideEnd) => this.set({ hideEnd }))),
       h("div", { class: "heads" }, grid, head), ...others,
       h("footer", {}, NOTES.map((note) => h("p", {}, note()))));
   }
 
-  // A view is drawn when it comes near; the page's colours and width count.
+  // What comes into sight, and the colours and width of the page.
   follow() {
     this.near = new Set();
     const seen = new IntersectionObserver((entries) => {
@@ -98,13 +99,23 @@ class Viewer {
     this.draw();
   }
 
+  // What is in sight at once, the others one by one when there is time.
   draw() {
-    for (const view of this.near) {
-      const { changed } = view;
-      if (!changed.size) continue;
-      view.changed = new Set();
-      view.render(changed);
-    }
+    this.near.forEach((view) => this.redraw(view));
+    clearTimeout(this.later);
+    this.later = setTimeout(() => {
+      const view = this.views.find(({ changed }) => changed.size);
+      if (!view) return;
+      this.redraw(view);
+      this.draw();
+    }, 30);
+  }
+
+  redraw(view) {
+    const { changed } = view;
+    if (!changed.size) return;
+    view.changed = new Set();
+    view.render(changed);
   }
 
   // Marks words in all views: [of a row, of a column], or one for both.
@@ -148,9 +159,9 @@ const NOTES = [
     reference("Wiegreffe & Pinter, 2019", "https://arxiv.org/abs/1908.04626"),
     ").",
   ],
-  () => ["Weights are kept as 8-bit numbers: none is wrong by more than 1/510. " +
-    "For words, the columns of their pieces are added and the rows averaged. " +
-    "Where the end token is hidden, rows may add up to less than 1."],
+  () => ["Weights are kept as 8-bit numbers: none is wrong by more than " +
+    "1/510. For words, the columns of their pieces are added and the rows " +
+    "averaged. Where the end token is hidden, rows add up to less than 1."],
   () => ["A score is the log-probability in nats, divided by ((5 + tokens) / " +
     "6) to the power of the length penalty; the end token counts."],
 ];
@@ -164,7 +175,9 @@ function theme() {
   const { body, documentElement } = document;
   const notebook = body && body.dataset.jpThemeLight;
   if (notebook) return notebook === "false" ? "dark" : "light";
-  if (body && body.matches(".vscode-dark, .vscode-high-contrast")) return "dark";
+  if (body && body.matches(".vscode-dark, .vscode-high-contrast")) {
+    return "dark";
+  }
   if (documentElement.getAttribute("theme") === "dark") return "dark";
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }

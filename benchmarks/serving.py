@@ -1,0 +1,209 @@
+"""Load the embedded server with clients of locust.
+
+Exports a run, starts `keras-transformer serve` and lets 1, 4, 16 and 64 clients
+ask for one sentence after another, a minute each. Beside it stands what
+`Translator.translate` makes of the same sentences in one call, and what the
+SavedModel takes for one sentence, in a process of their own. Server, clients
+and nothing else share the machine's cores; memory is what the server has
+resident.
+
+Example:
+    pip install "locust>=2.30,<3"
+    PYTHONPATH=. python benchmarks/serving.py --run-dir runs/tiny \
+        --sentences multi30k/test_2016_flickr.en --memory-minutes 10
+"""
+
+import argparse
+import csv
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).parents[1]
+USERS = pathlib.Path(__file__).with_name("serving_users.py")
+NAME = "bench"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def parse_args(argv=None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--run-dir", type=pathlib.Path, help="a trained run")
+    add("--sentences", type=pathlib.Path, help="a file, a sentence a line")
+    add("--clients", type=int, nargs="*", default=[1, 4, 16, 64])
+    add("--seconds", type=int, default=60, help="for each number of clients")
+    add(
+        "--memory-minutes",
+        type=int,
+        default=0,
+        help="of 16 clients, at the end",
+    )
+    add("--max-length", type=int, help="most tokens of a translation")
+    add("--alone", nargs=2, help=argparse.SUPPRESS)  # In a process of its own.
+    return parser.parse_args(argv)
+
+
+def alone(run_dir: str, export: str, args: argparse.Namespace) -> dict:
+    """Without a server: all sentences in one call, and one after another."""
+    import tensorflow as tf
+
+    from keras_transformer.decoding.options import MAX_SOURCE_LENGTH
+    from keras_transformer.run import Run
+
+    lines = args.sentences.read_text("utf-8").splitlines()
+    translator = Run(run_dir).translator()
+    options = dict(
+        max_source_length=MAX_SOURCE_LENGTH, max_length=args.max_length
+    )
+    seconds = []
+    for _ in range(2):  # The first traces the graph.
+        begun = time.perf_counter()
+        translator.translate(lines, **options)
+        seconds.append(time.perf_counter() - begun)
+    signature = tf.saved_model.load(export).signatures["serving_default"]
+    times = []
+    for line in lines[:120]:
+        begun = time.perf_counter()
+        signature(text=tf.constant([line]))["translation"].numpy()
+        times.append(time.perf_counter() - begun)
+    return {
+        "sentences_per_second": len(lines) / seconds[1],
+        "median_ms": 1_000 * float(np.median(times[20:])),
+    }
+
+
+class Server:
+    """`keras-transformer serve` in a process of its own."""
+
+    def __init__(self, exported: pathlib.Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.host = f"http://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "keras_transformer", "serve"]
+        command += [str(exported), "--port", str(port), "--name", NAME]
+        begun = time.perf_counter()
+        self.process = subprocess.Popen(command)
+        while not self.answers():
+            time.sleep(0.02)
+        self.seconds_to_ready = time.perf_counter() - begun
+
+    def answers(self) -> bool:
+        """Whether the model is there."""
+        if self.process.poll() is not None:
+            raise RuntimeError("The server has ended")
+        url = f"{self.host}/v1/models/{NAME}"
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return b"AVAILABLE" in answer.read()
+        except OSError:
+            return False
+
+    def megabytes(self) -> float:
+        """Resident memory."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1_024
+
+    def end(self) -> None:
+        """Stop it as a supervisor would."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(timeout=60)
+
+
+def load(server: Server, clients: int, seconds: int, sentences: str) -> dict:
+    """What so many clients get; a row of locust's statistics."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["locust", "--locustfile", str(USERS), "--headless"]
+        command += ["--users", str(clients), "--spawn-rate", str(clients)]
+        command += ["--run-time", f"{seconds}s", "--host", server.host]
+        command += ["--csv", f"{folder}/of", "--loglevel", "ERROR"]
+        subprocess.run(
+            [sys.executable, "-m", *command],
+            env={**os.environ, "SENTENCES": sentences, "MODEL": NAME},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        with open(f"{folder}/of_stats.csv", newline="") as file:
+            return list(csv.DictReader(file))[-1]
+
+
+def main(argv=None) -> None:
+    """Print the tables."""
+    args = parse_args(argv)
+    if args.alone:
+        print(json.dumps(alone(*args.alone, args)))
+        return
+    from keras_transformer.decoding.options import (
+        MAX_SOURCE_LENGTH,
+        SearchOptions,
+    )
+    from keras_transformer.run import Run
+
+    sentences = str(args.sentences.resolve())
+    with tempfile.TemporaryDirectory() as folder:
+        exported = pathlib.Path(folder, NAME)
+        options = SearchOptions(
+            n_best=4,
+            max_source_length=MAX_SOURCE_LENGTH,
+            max_length=args.max_length,
+        )
+        version = Run(args.run_dir).export(exported, options=options)
+        flags = ["--sentences", sentences]
+        if args.max_length:
+            flags += ["--max-length", str(args.max_length)]
+        done = subprocess.run(
+            [sys.executable, __file__, "--alone"]
+            + [str(args.run_dir), str(version), *flags],
+            check=True,
+            stdout=subprocess.PIPE,
+        )
+        base = json.loads(done.stdout)
+        print(
+            f"alone: {base['sentences_per_second']:.0f} sentences/s in one "
+            f"call, {base['median_ms']:.0f} ms for one sentence"
+        )
+        server = Server(exported)
+        print(f"ready after {server.seconds_to_ready:.1f} s\n")
+        print(
+            "| clients | sentences/s | of one call | 50 %, ms | 95 % | 99 % | "
+            "failed | memory, MB |\n" + "| --- " * 8 + "|"
+        )
+        load(server, 4, 10, sentences)  # Warm.
+        for clients in args.clients:
+            row = load(server, clients, args.seconds, sentences)
+            rate = float(row["Requests/s"])
+            print(
+                f"| {clients} | {rate:.0f} | "
+                f"{rate / base['sentences_per_second']:.2f} | {row['50%']} | "
+                f"{row['95%']} | {row['99%']} | {row['Failure Count']} | "
+                f"{server.megabytes():.0f} |",
+                flush=True,
+            )
+        if args.memory_minutes:
+            load(server, 16, 60, sentences)
+            before = server.megabytes()
+            load(server, 16, 60 * (args.memory_minutes - 1), sentences)
+            after = server.megabytes()
+            print(
+                f"\nmemory after 1 minute {before:.0f} MB, after "
+                f"{args.memory_minutes} {after:.0f} MB ({after / before:.3f})"
+            )
+        server.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+// Translates as one types.
+
+import { Refusal, Server } from "./asking.js";
+import { number, showCard } from "./card.js";
+import { later, never } from "./later.js";
+import { Sentences } from "./sentences.js";
+import { Sentence } from "./words.js";
+
+const STILL = 300; // Milliseconds without a key before a text is sent.
+const SLOW = 300; // And without an answer before the page says so.
+const CALM = 1000; // Without a change before a screen reader is told.
+
+const byId = (id) => document.getElementById(id);
+const field = byId("text"), output = byId("translation");
+const server = new Server({
+  onWait: (kind, seconds) => {
+    const why = kind === "busy" ? "The server is busy."
+      : "The server does not answer.";
+    const again = number(Math.max(1, Math.round(seconds)));
+    say(`${why} Your text is kept; trying again in ${again} s.`, true);
+  },
+  onBack: () => say(""),
+});
+const sentences = new Sentences(server);
+let card = {};
+
+// A line for all; a screen reader need not hear of every attempt.
+function say(message, canRetry = false) {
+  never("slow");
+  byId("status").textContent = message;
+  byId("again").hidden = !canRetry;
+  announce(message.replace(/;.*/, "."));
+}
+
+function announce(message) {
+  later("announcement", CALM, () => {
+    const live = byId("announcement");
+    if (live.textContent !== message) live.textContent = message;
+  });
+}
+
+// The text outlives the page in its tab, so that loading it again, as people do
+// when a server is away, loses nothing.
+const KEPT = "keras-transformer text";
+
+function keep() {
+  try {
+    sessionStorage.setItem(KEPT, field.value);
+  } catch { /* Too long for it, or forbidden. */ }
+}
+
+function kept() {
+  try {
+    return sessionStorage.getItem(KEPT) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+function changed() {
+  keep();
+  sentences.mirror.show();
+  output.classList.toggle("stale", sentences.isStale);
+  const isTooLong = count();
+  if (field.value.trim() && !isTooLong) {
+    later("still", STILL, translate);
+    return;
+  }
+  never("still");
+  server.drop("text");
+  say(isTooLong ? "The text is too long for one request; shorten it." : "");
+  if (!isTooLong) show(field.value, { sentences: [], translation: "" });
+}
+
+const question = (text) => ({ text, n_best: null, alignment: false });
+
+// Writes how long the text is; whether it is too long for a request.
+function count() {
+  const text = field.value, limits = card.limits;
+  const body = JSON.stringify(question(text));
+  const bytes = new TextEncoder().encode(body).length;
+  const characters = [...text].length;
+  const unit = characters === 1 ? "character" : "characters";
+  // How many sentences there are is known once they are translated.
+  const share = limits && 100 * Math.max(bytes / limits.max_body_bytes,
+    sentences.all.length / limits.max_texts);
+  const ofLimit = share < 1 ? "less than 1 %" : `${number(Math.ceil(share))} %`;
+  const isTooLong = bytes > limits?.max_body_bytes;
+  byId("counter").textContent = `${number(characters)} ${unit}` +
+    (limits && text ? `, ${ofLimit} of the limit` : "");
+  byId("counter").classList.toggle("over", isTooLong);
+  return isTooLong;
+}
+
+async function translate() {
+  const text = field.value;
+  if (!sentences.isStale) { // Back to what is translated already.
+    server.drop("text");
+    say("");
+    return;
+  }
+  if (byId("again").hidden) later("slow", SLOW, () => say("Translating …"));
+  try {
+    const answer = await server.ask("text", "api/translate", question(text));
+    if (!answer) return;
+    say("");
+    show(text, answer);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    say(error.message);
+  }
+}
+
+function show(text, answer) {
+  const found = ofAnswer(text, answer);
+  output.replaceChildren(...inPlace(answer.translation, found));
+  sentences.show(text, found);
+  output.classList.toggle("stale", sentences.isStale);
+  count();
+  byId("copy").hidden = !answer.translation;
+  if (answer.translation) {
+    announce(answer.translation.length <= 300 ? answer.translation
+      : `${number(found.length)} sentences are translated.`);
+  }
+}
+
+// Python counts code points, a browser UTF-16 units.
+function ofAnswer(text, answer) {
+  const starts = [];
+  let at = 0;
+  for (const character of text) {
+    starts.push(at);
+    at += character.length;
+  }
+  const unit = (index) => starts[index] ?? text.length;
+  return answer.sentences.map((each, i) => new Sentence(
+    i, { ...each, start: unit(each.start), end: unit(each.end) }));
+}
+
+// The translation with an element for each sentence.
+function inPlace(translation, found) {
+  const parts = [];
+  let end = 0;
+  for (const sentence of found) {
+    const from = translation.indexOf(sentence.target, end);
+    if (from < 0) continue;
+    parts.push(translation.slice(end, from), sentence.element());
+    end = from + sentence.target.length;
+  }
+  return [...parts, translation.slice(end)];
+}
+
+async function copy() {
+  try {
+    await navigator.clipboard.writeText(output.textContent);
+  } catch { // Not over plain HTTP from another machine.
+    getSelection().selectAllChildren(output);
+    document.execCommand("copy");
+    getSelection().removeAllRanges();
+  }
+  byId("copy").textContent = "Copied";
+  announce("The translation is copied.");
+  later("copied", 2000, () => { byId("copy").textContent = "Copy"; });
+}
+
+function introduce() {
+  const { source_name: source, target_name: target } = card;
+  byId("title").textContent = document.title = `${source} to ${target}`;
+  byId("model").textContent = `${card.name}, version ${card.version}`;
+  byId("source-name").textContent = source;
+  byId("target-name").textContent = target;
+  for (const id of ["text", "mirror", "source-words"]) {
+    byId(id).lang = card.source_lang;
+  }
+  for (const id of ["translation", "target-words", "hypotheses"]) {
+    byId(id).lang = card.target_lang;
+  }
+  showCard(card, byId("card"));
+}
+
+async function start() {
+  document.documentElement.classList.add("scripted");
+  field.rows = 1; // It grows with what lies behind it.
+  field.value ||= kept();
+  sentences.mirror.show();
+  count();
+  field.addEventListener("input", (event) => {
+    if (!event.isComposing) changed();
+  });
+  field.addEventListener("compositionend", changed);
+  byId("form").addEventListener("submit", (event) => event.preventDefault());
+  byId("again").addEventListener("click", () => server.retry());
+  byId("copy").addEventListener("click", copy);
+  window.addEventListener("online", () => server.retry());
+  try {
+    card = sentences.card = await server.ask("card", "api/card");
+    introduce();
+    count();
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    say(error.message);
+  }
+  if (field.value && sentences.isStale) changed();
+}
+
+start();

@@ -1,0 +1,704 @@
+# %% [markdown]
+# # From text to translation
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/keras-transformer/keras-transformer/blob/v0.1.0/notebooks/2_from_text_to_translation.ipynb)
+#
+# Not run in Colab itself yet.
+#
+# This notebook follows sentences on their way: text, pieces, batches, a model
+# that learns, a translation, a score. On that way things go wrong that go wrong
+# in every such project, and each is looked at. You need to know Python and a
+# little Keras.
+#
+# 1. Text
+# 2. Pieces
+# 3. Batches
+# 4. Teacher forcing
+# 5. A model, and an epoch
+# 6. Why accuracy misleads
+# 7. A piece that repeats and repeats
+# 8. A whole training: cut off, and gone on with
+# 9. The average of the last checkpoints
+# 10. The score
+#
+# Every claim is an `assert`: a notebook that runs to its end has kept its word.
+# All of it takes about a minute on two CPU cores.
+
+# %% [markdown]
+# The first cell installs the package in Colab. Elsewhere it only looks.
+
+# %%
+import importlib
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow, be quiet.
+RELEASE = "0.1.0"
+REPOSITORY = "https://github.com/keras-transformer/keras-transformer"
+PACKAGE = (
+    f"keras-transformer[demo,plot,serving,tfds] @ git+{REPOSITORY}@v{RELEASE}"
+)
+
+try:
+    found = importlib.import_module("keras_transformer").__version__
+except ImportError:
+    found = None
+if found != RELEASE and "google.colab" not in sys.modules:
+    raise RuntimeError(
+        f"Expected keras_transformer {RELEASE}, found {found}; install it "
+        f"with: pip install '{PACKAGE}'"
+    )
+if found != RELEASE:
+    # The TensorFlow that is there stays, and with it what stands on it.
+    keep = f"tensorflow=={version('tensorflow')}"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", PACKAGE, keep],
+        check=True,
+    )
+    importlib.invalidate_caches()
+
+installed = {name: version(name) for name in ("numpy", "keras", "tensorflow")}
+installed["keras_transformer"] = RELEASE
+for name, wanted in installed.items():
+    loaded = getattr(sys.modules.get(name), "__version__", wanted)
+    if loaded != wanted:
+        raise RuntimeError(
+            f"{name} {wanted} is installed, but {loaded} is loaded; restart "
+            "the session (menu Runtime), then run all cells from the first."
+        )
+
+import keras
+import tensorflow as tf
+
+gpus = [
+    tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
+    for gpu in tf.config.list_physical_devices("GPU")
+]
+print(f"keras_transformer {RELEASE}")
+print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}")
+print("GPU:", ", ".join(gpus) or "none; the CPU will do")
+
+# %%
+import itertools
+import logging
+import pathlib
+import signal
+import sys
+
+import keras
+import matplotlib.pyplot as plt
+import numpy as np
+import tensorflow as tf
+
+import keras_transformer as kt
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from keras_transformer.translation import evaluation
+
+keras.utils.set_random_seed(1)
+plt.rcParams.update({"figure.dpi": 80, "figure.constrained_layout.use": True})
+# It warns of many graphs; with several models in one notebook there are many.
+logging.getLogger("tensorflow").setLevel(logging.ERROR)
+
+# %% [markdown]
+# ## 1. Text
+#
+# A corpus is pairs of sentences that mean the same. The built-in one needs no
+# download: numbers, dates, times and prices in English and German. It has
+# 20,000 pairs to learn from, and 500 to look at meanwhile (`val`). A third
+# split, `test`, stays closed until the end.
+
+# %%
+corpus = kt.open_corpus("demo", source_lang="en", target_lang="de")
+train = list(corpus.pairs("train"))
+val = list(corpus.pairs("val"))
+
+for source, target in val[:7]:
+    print(f"{source}\n    {target}")
+
+# %% [markdown]
+# What the model is judged by, it must not have seen.
+
+# %%
+assert (len(train), len(val)) == (20_000, 500)
+assert not {source for source, _ in train} & {source for source, _ in val}
+assert not {target for _, target in train} & {target for _, target in val}
+
+# %% [markdown]
+# ## 2. Pieces
+#
+# German writes *dreihundertfünfzehn* as one word; a list of all such words
+# would never end. So the vocabulary is made of *pieces*: at first single
+# letters, then, over and over, the two pieces that most often stand side by
+# side become one (byte-pair encoding, section 5.1). Both languages share the
+# 600 pieces.
+
+# %%
+tokenizer = kt.Tokenizer.train(
+    corpus.sentences("train"), 600, "tokenizer.model"
+)
+example, reference = val[2]
+for text in (example, reference):
+    ids = tokenizer.tokenize([text])[0].numpy()
+    print(ids)
+    print(*tokenizer.pieces(ids), sep=" · ")
+
+# %% [markdown]
+# "▁" stands for a space, and every sentence ends with the piece `</s>`. Four
+# ids have a role of their own: padding, unknown, begin and end. The next 256
+# are the bytes, which spell whatever has no piece, so that nothing is ever
+# unknown.
+
+# %%
+print(*tokenizer.pieces(range(4)))
+print(*tokenizer.pieces(range(260, 300)))
+
+polish = "7 złotych"
+ids = tokenizer.tokenize([polish])
+print(*tokenizer.pieces(ids[0].numpy()), sep=" · ")
+
+assert tokenizer.detokenize(ids)[0].numpy().decode() == polish
+assert UNK_ID not in ids[0].numpy()
+
+# %% [markdown]
+# ## 3. Batches
+#
+# Sentences differ in length, and a tensor is a rectangle: the rest of each row
+# is padding. To waste little, a batch takes sentences of similar length, and as
+# many as fit into a budget of tokens: many short ones or few long ones.
+
+# %%
+batches = kt.batches(train, tokenizer, batch_tokens=2_048)
+looked_at = list(itertools.islice(batches, 5))
+
+print(f"{len(batches)} batches an epoch; five of them:")
+for (source_ids, _), target_out in looked_at:
+    rows, source_length = source_ids.shape
+    target_length = target_out.shape[1]
+    print(f"{rows:3} rows × {source_length:2} source, {target_length:2} target")
+    assert rows * source_length <= 2_048 and rows * target_length <= 2_048
+
+# %% [markdown]
+# Below, white is padding. On the left is a batch as it is. On the right are as
+# many sentences in the order of the file, which is what a batch would be that
+# cares nothing about length.
+
+# %%
+(source_ids, target_in), target_out = looked_at[0]
+unsorted = [source for source, _ in train[: len(source_ids)]]
+in_file_order = tokenizer.tokenize(unsorted).to_tensor()
+
+figure, panels = plt.subplots(1, 2, figsize=(8, 3.2))
+shares = []
+for panel, ids, title in zip(
+    panels,
+    (source_ids.numpy(), in_file_order.numpy()),
+    ("similar lengths", "any lengths"),
+    strict=True,
+):
+    shares.append((ids == PAD_ID).mean())
+    panel.imshow(ids != PAD_ID, cmap="Blues", vmax=1.5, aspect="auto")
+    panel.set(title=f"{title}: {shares[-1]:.0%} padding", xlabel="position")
+panels[0].set_ylabel("sentence")
+plt.show()
+
+assert shares[0] < 0.2 < shares[1]
+
+# %% [markdown]
+# ## 4. Teacher forcing
+#
+# The decoder writes one piece after another, each in view of those before it.
+# To learn that it does not have to write: the right translation is there. It
+# reads the right one, shifted by a place (`target_in`, which starts with the
+# begin piece), and at each place has to name the next piece (`target_out`). A
+# teacher forces it back onto the right path after every step.
+
+# %%
+row = 0
+length = int((target_out[row] != PAD_ID).numpy().sum())
+read = tokenizer.pieces(target_in[row, :length].numpy())
+to_write = tokenizer.pieces(target_out[row, :length].numpy())
+for place, (seen, wanted) in enumerate(zip(read, to_write, strict=True)):
+    print(f"{place:3}   reads {seen:>12}   has to write {wanted}")
+
+assert read[0] == "<s>" and to_write[-1] == "</s>"
+assert read[1:] == to_write[:-1]
+
+# %% [markdown]
+# All places are learnt at once, so something must keep each from reading its
+# own answer: the mask of section 3.2.3. Each row of the picture is a place, its
+# answer in the margin; dark is what it may read. The answer is among that only
+# one row further down.
+
+# %%
+mask = keras.ops.convert_to_numpy(kt.masks.target_mask(target_in))
+visible = mask[row, 0, :length, :length]
+
+figure, axes = plt.subplots(figsize=(5.5, 5))
+axes.imshow(visible, cmap="Blues", vmax=1.5)
+axes.set_xticks(range(length), read, rotation=90)
+axes.set_yticks(range(length), to_write)
+axes.set(xlabel="may be read", ylabel="has to be written")
+plt.show()
+
+np.testing.assert_array_equal(visible, np.tril(np.ones_like(visible)))
+
+# %% [markdown]
+# ## 5. A model, and an epoch
+#
+# The model is the paper's, made small: two layers instead of six, a width of 64
+# instead of 512. Adam, the schedule of equation 3 and the smoothed loss are
+# those of section 5. The rest is Keras.
+#
+# `kt.batches` shuffles by itself, anew in every epoch; `shuffle=False` tells
+# Keras that it need not. `jit_compile=False` matters on a GPU alone, where
+# Keras would compile every new shape of a batch.
+
+# %%
+model = kt.Transformer(
+    vocab_size=tokenizer.vocab_size,
+    num_layers=2,
+    d_model=64,
+    num_heads=4,
+    ffn_dim=128,
+    dropout=0.0,
+)
+model.compile(
+    kt.Adam(kt.TransformerSchedule(64, warmup_steps=200, scale=0.5)),
+    loss=kt.SmoothedCrossEntropy(0.1),
+    metrics=[kt.TokenAccuracy()],
+    jit_compile=False,
+)
+val_batches = kt.batches(val, tokenizer, shuffle=False, max_length=None)
+log = model.fit(
+    batches,
+    epochs=1,
+    validation_data=val_batches,
+    shuffle=False,
+    verbose=0,
+).history
+for name, (value,) in log.items():
+    print(f"{name:20} {value:.3f}")
+
+early_accuracy = log["val_token_accuracy"][0]
+assert early_accuracy > 0.5
+
+# %% [markdown]
+# After one epoch it names more than half of the pieces right, in sentences that
+# it has never seen. Has it learnt to translate?
+
+# %%
+translator = kt.Translator(model, tokenizer)
+sources, references = zip(*val, strict=True)
+translations = translator.translate(sources, beam_size=1)
+
+for source, translation in itertools.islice(
+    zip(sources, translations, strict=True), 7
+):
+    print(f"{source}\n    {translation}")
+
+early_bleu = evaluation.bleu(translations, references).value
+right = np.mean(np.array(translations) == np.array(references))
+print(f"\naccuracy {early_accuracy:.0%}, BLEU {early_bleu:.1f} of 100,")
+print(f"sentences that are right from end to end: {right:.0%}")
+
+# %% [markdown]
+# It has not. The translations are German; they seldom say what the source says.
+# BLEU, which compares what was *written* with the reference in runs of up to
+# four words, sees that. The accuracy does not.
+
+# %%
+assert early_bleu < 40 and right < 0.25
+
+# %% [markdown]
+# ## 6. Why accuracy misleads
+#
+# Under teacher forcing every piece is asked for with the right beginning at
+# hand. After *neunzehnhundertacht* little but *und* can follow, whatever the
+# source. How much of the accuracy is of this kind? We ask again, but let the
+# model read the source of *another* sentence.
+
+# %%
+wrong_sources = sources[1:] + sources[:1]
+blind = kt.batches(
+    list(zip(wrong_sources, references, strict=True)),
+    tokenizer,
+    shuffle=False,
+    max_length=None,
+)
+blind_accuracy = model.evaluate(blind, verbose=0, return_dict=True)[
+    "token_accuracy"
+]
+wrong_translations = translations[1:] + translations[:1]
+blind_bleu = evaluation.bleu(wrong_translations, references).value
+
+print("                 its own source   another's")
+print(f"token accuracy   {early_accuracy:14.0%}   {blind_accuracy:9.0%}")
+print(f"BLEU             {early_bleu:14.1f}   {blind_bleu:9.1f}")
+
+assert blind_accuracy > early_accuracy / 3
+assert blind_bleu < early_bleu / 3
+
+# %% [markdown]
+# Much of the accuracy needs no source: it is knowledge of German numbers and
+# dates. BLEU falls to almost nothing, as it should.
+#
+# Nor does the accuracy count what comes of a mistake. The teacher takes it
+# back; who translates alone has to go on from it. Here is a sentence both ways.
+
+# %%
+ids = tokenizer.tokenize([sources[0], references[0]])
+source_row, target_row = (ids[i].numpy()[None] for i in (0, 1))
+read_row = np.concatenate(
+    [[[BOS_ID]], target_row[:, :-1]], axis=1
+)  # Begin first.
+logits = keras.ops.convert_to_numpy(model((source_row, read_row)))
+guesses = logits.argmax(-1)
+
+print("source             ", sources[0])
+print("the right pieces   ", *tokenizer.pieces(target_row[0]))
+print("its guess for each ", *tokenizer.pieces(guesses[0]))
+print("on its own         ", translations[0])
+
+# %% [markdown]
+# After another epoch some sentences are right. From here to the end we trust
+# BLEU.
+
+# %%
+log = model.fit(
+    batches, epochs=1, validation_data=val_batches, shuffle=False, verbose=0
+).history
+accuracy = log["val_token_accuracy"][0]
+translations = translator.translate(sources, beam_size=1)
+bleu = evaluation.bleu(translations, references).value
+for source, translation in itertools.islice(
+    zip(sources, translations, strict=True), 7
+):
+    print(f"{source}\n    {translation}")
+print(f"\naccuracy {early_accuracy:.0%} → {accuracy:.0%}")
+print(f"BLEU     {early_bleu:.1f} → {bleu:.1f}")
+
+assert bleu > 1.5 * early_bleu
+
+# %% [markdown]
+# ## 7. A piece that repeats and repeats
+#
+# Some of these translations do not end. `groupby` finds the longest run of one
+# and the same piece in each.
+
+
+# %%
+def longest_run(text):
+    """The longest run of a piece: how often, where, and its id."""
+    ids = tokenizer.tokenize([text])[0].numpy().tolist()
+    runs, place = [], 0
+    for piece_id, group in itertools.groupby(ids):
+        count = len(list(group))
+        runs.append((count, place, piece_id))
+        place += count
+    return max(runs, key=lambda run: run[0])
+
+
+runs = [longest_run(text) for text in translations]
+# The longest of those that came after a beginning.
+worst = max(range(len(runs)), key=lambda i: (runs[i][1] >= 3, runs[i][0]))
+count, begin, piece_id = runs[worst]
+piece = tokenizer.pieces([piece_id])[0]
+looping = sum(count >= 5 for count, _, _ in runs)
+
+print(
+    f"{looping} of {len(runs)} translations repeat a piece five times or more"
+)
+print("source      ", sources[worst])
+print("reference   ", references[worst])
+print("translation ", translations[worst])
+print(f"piece {piece!r}, {count} times from place {begin} on")
+
+assert count >= 8 > max(longest_run(text)[0] for text in references)
+
+# %% [markdown]
+# How sure was it? We let the model read what it wrote, and ask at each place
+# for the probability of that piece, and of the end.
+
+# %%
+ids = tokenizer.tokenize([sources[worst], translations[worst]])
+source_row, target_row = (ids[i].numpy()[None] for i in (0, 1))
+read_row = np.concatenate([[[BOS_ID]], target_row[:, :-1]], axis=1)
+probabilities = keras.ops.convert_to_numpy(
+    keras.ops.softmax(model((source_row, read_row)))
+)[0]
+
+figure, axes = plt.subplots(figsize=(8, 2.8))
+axes.axvspan(begin, begin + count - 1, alpha=0.15, label="the run")
+axes.plot(probabilities[:, piece_id], marker=".", label=f"piece {piece!r}")
+axes.plot(probabilities[:, EOS_ID], marker=".", label="end")
+axes.set(xlabel="place in the translation", ylabel="probability")
+axes.legend()
+plt.show()
+
+in_run = probabilities[begin : begin + count]
+assert np.median(in_run[:, piece_id]) > 2 * np.median(in_run[:, EOS_ID])
+
+# %% [markdown]
+# To go on for ever it need not be sure: the likeliest piece is written, and the
+# end is never that.
+#
+# Now what it looked at: the attention to the source, the mean over layers and
+# heads, from a few places before the run on. While it repeats itself its eyes
+# stand still. All that is new to a step is the piece written just before, and
+# that is always the same; so every step comes to the same answer. Where nothing
+# happens by chance it ends at the limit: 50 pieces more than the source has.
+
+# %%
+attention = translator.attention([sources[worst]], [translations[worst]])[0]
+looks = attention.mean()
+shown = slice(max(0, begin - 6), begin + 16)
+
+figure, axes = plt.subplots(figsize=(8, 4.5))
+axes.imshow(looks[shown].T, cmap="viridis", aspect="auto")
+pieces = attention.target_pieces[shown]
+axes.set_xticks(range(len(pieces)), pieces, rotation=45)
+axes.set_yticks(range(looks.shape[1]), attention.source_pieces)
+axes.set(xlabel="written", ylabel="looked at")
+plt.show()
+
+# How far the attention moves from each step to the next.
+moves = np.abs(np.diff(looks, axis=0)).sum(axis=1)
+inside = moves[begin : begin + count - 1].mean()
+before = moves[:begin].mean()
+print(f"moved per step: {before:.2f} before the run, {inside:.2f} in it")
+assert inside < before / 2
+
+# %% [markdown]
+# ### What helps
+#
+# `no_repeat_ngram=3` forbids the search to write the same three pieces in a row
+# a second time. No loop is left.
+
+# %%
+unrepeated = translator.translate(sources, beam_size=1, no_repeat_ngram=3)
+print("without ", translations[worst])
+print("with    ", unrepeated[worst])
+unrepeated_bleu = evaluation.bleu(unrepeated, references).value
+print(f"BLEU {bleu:.1f} → {unrepeated_bleu:.1f}")
+
+assert max(longest_run(text)[0] for text in unrepeated) <= 3
+assert abs(unrepeated_bleu - bleu) < 10
+
+# %% [markdown]
+# But it is a bandage. Who does not know what to say is not helped by being told
+# what not to say. And a few sentences *must* repeat themselves; now they cannot
+# be written any more, however well the model is trained:
+
+
+# %%
+def repeats_three(ids):
+    """Whether three pieces in a row occur twice."""
+    threes = list(zip(ids, ids[1:], ids[2:], strict=False))
+    return len(set(threes)) < len(threes)
+
+
+ids_of_all = tokenizer.tokenize([target for _, target in train]).to_list()
+barred = [
+    pair
+    for pair, ids in zip(train, ids_of_all, strict=True)
+    if repeats_three(ids)
+]
+for source, target in barred:
+    print(f"{source}\n    {target}")
+
+tried = translator.translate([s for s, _ in barred], no_repeat_ngram=3)
+assert barred and not {target for _, target in barred} & set(tried)
+
+# %% [markdown]
+# What cures it is training. A model that has learnt to read the source knows
+# where it is, and what comes next. So we train again, and for longer.
+
+# %% [markdown]
+# ## 8. A whole training
+#
+# `kt.train` does all of the above and what a long training needs besides:
+# checkpoints, validation, a learning curve, an average of weights at the end.
+# It keeps it all in a *run directory*, and is what the command line calls.
+#
+# Its log tells all of that, with times, which differ with every machine.
+# `quiet` lets through what happens at interruptions; leave it out to see the
+# log.
+
+# %%
+quiet = logging.StreamHandler(sys.stdout)
+quiet.addFilter(
+    lambda record: record.getMessage().startswith(("Resuming", "Stopped"))
+)
+logging.getLogger("keras_transformer").addHandler(quiet)
+
+settings = dict(
+    corpus="demo",
+    preset="demo",  # And what differs from it:
+    d_model=64,
+    ffn_dim=128,
+    dropout=0.0,
+    batch_tokens=2_048,
+    warmup_steps=200,
+    learning_rate_scale=0.5,
+    validation_steps=50,
+    checkpoint_steps=10,
+    keep_checkpoints=30,
+    xla="off",  # On a GPU, compiling pays off in longer trainings.
+)
+whole = kt.train("runs/whole", steps=50, **settings)
+
+# %% [markdown]
+# ### Cut off
+#
+# Training takes hours, and something always comes between: a notebook's stop
+# button, a machine that is needed elsewhere. Here a callback presses the
+# button, Ctrl-C, after update 25 of 50.
+
+# %%
+press_stop = keras.callbacks.LambdaCallback(
+    on_train_batch_end=lambda batch, logs: (
+        signal.raise_signal(signal.SIGINT) if batch == 24 else None
+    )
+)
+try:
+    kt.train("runs/broken", steps=50, callbacks=[press_stop], **settings)
+except KeyboardInterrupt:
+    print("KeyboardInterrupt")
+
+checkpoints = sorted(pathlib.Path("runs/broken/checkpoints").iterdir())
+print(*(path.name for path in checkpoints), sep="\n")
+
+stopped_after = int(checkpoints[-1].name.removeprefix("step-"))
+assert 25 <= stopped_after < 30
+
+# %% [markdown]
+# The last step was finished and a checkpoint written. The same call again goes
+# on from there: weights, the optimizer's moments, the place in the data.
+
+# %%
+broken = kt.train("runs/broken", steps=50, **settings)
+
+# %% [markdown]
+# It ends where the one ends that nothing came between: in the same weights, bit
+# for bit on a CPU. (A GPU adds up in an order of its own.)
+
+# %%
+weights, resumed = (
+    run.translator(average=1).model.get_weights() for run in (whole, broken)
+)
+largest = max(
+    float(np.abs(a - b).max()) for a, b in zip(weights, resumed, strict=True)
+)
+print("largest difference of a weight:", largest)
+assert largest == 0 or tf.config.list_physical_devices("GPU")
+
+# %% [markdown]
+# ### Going on
+#
+# A run that has ended goes on, too, where more steps are asked for.
+
+# %%
+run = kt.train("runs/whole", steps=400, **settings)
+
+# %% [markdown]
+# `run.history()` has the learning curve as rows; `run.plot()` draws it over the
+# minutes, and here it is over the updates. The accuracy is far up when BLEU has
+# hardly begun.
+
+# %%
+curve = [row for row in run.history() if "validation_bleu" in row]
+steps = [row["step"] for row in curve]
+bleus = [row["validation_bleu"] for row in curve]
+accuracies = [100 * row["validation_accuracy"] for row in curve]
+
+figure, (losses, scores) = plt.subplots(1, 2, figsize=(9, 3.2))
+losses.plot(steps, [row["validation_loss"] for row in curve], marker=".")
+losses.set(xlabel="updates", ylabel="loss, nats per token", ylim=(0, None))
+scores.plot(steps, accuracies, marker=".", label="token accuracy, %")
+scores.plot(steps, bleus, marker=".", label="BLEU")
+scores.set(xlabel="updates", ylim=(0, 100))
+scores.legend()
+for axes in (losses, scores):
+    axes.grid(alpha=0.3)
+plt.show()
+
+half_way = next(i for i, value in enumerate(accuracies) if value > 50)
+assert bleus[half_way] < 30 < bleus[-1]
+
+# %% [markdown]
+# ## 9. The average of the last checkpoints
+#
+# While the learning rate is high the weights jump about a good place rather
+# than sit in it. Their mean over some checkpoints sits nearer (section 6.1). We
+# had one written every 10 updates; these are averages over more and more of
+# them.
+
+# %%
+counts = (1, 3, 5, 10, 30)
+losses_of, bleus_of = [], []
+averaged = run.translator()
+averaged.model.compile(loss=kt.SmoothedCrossEntropy(0.1), jit_compile=False)
+for count in counts:
+    weights = run.translator(average=count).model.get_weights()
+    averaged.model.set_weights(weights)
+    losses_of.append(averaged.model.evaluate(val_batches, verbose=0))
+    written = averaged.translate(sources, beam_size=1)
+    bleus_of.append(evaluation.bleu(written, references).value)
+    print(f"last {count:2}: loss {losses_of[-1]:.3f}, BLEU {bleus_of[-1]:.1f}")
+
+figure, axes = plt.subplots(figsize=(6, 2.8))
+axes.plot(counts, losses_of, marker="o")
+axes.axhline(losses_of[0], linestyle=":", color="gray", label="the last alone")
+axes.set(xlabel="checkpoints averaged", ylabel="validation loss")
+axes.legend()
+plt.show()
+
+# %% [markdown]
+# The mean of a few is better than the last one alone. That of too many is
+# worse: the oldest of them knew little German. So `kt.train` asks validation at
+# its end which is better, the last weights or the average of 5, and
+# `run.translator()` has the better ones.
+
+# %%
+average_of_5 = losses_of[counts.index(5)]
+assert average_of_5 < losses_of[0] < losses_of[-1]
+
+taken, mean_of_5 = (
+    run.translator(average=count).model.get_weights() for count in (None, 5)
+)
+for a, b in zip(taken, mean_of_5, strict=True):
+    np.testing.assert_array_equal(a, b)
+
+# %% [markdown]
+# ## 10. The score
+#
+# Now the test set, once, with beam search (the next notebook shows what that
+# is). BLEU depends on how text is cut into words and on a dozen such choices,
+# so that a bare number cannot be compared. The line below it, sacreBLEU's
+# signature, says all of them. Give it with every score.
+
+# %%
+result = run.evaluate("test")
+print(f"{result.bleu.name} {result.bleu.value:.1f}")
+print(result.bleu.signature)
+
+test = list(corpus.pairs("test"))
+asked, wanted = zip(*test, strict=True)
+exact = np.mean(np.array(wanted) == np.array(result.translations))
+print(f"{exact:.0%} of the sentences are right from end to end\n")
+for source, translation in itertools.islice(
+    zip(asked, result.translations, strict=True), 7
+):
+    print(f"{source}\n    {translation}")
+
+assert result.bleu.value > 40 and "tok:13a" in result.bleu.signature
+looping_now = sum(longest_run(text)[0] >= 5 for text in result.translations)
+print(f"\nloops: {looping} of 500 before, {looping_now} now")
+assert looping_now < looping
+
+# %% [markdown]
+# That was a short training of a small model. `make demo` trains one of twice
+# the width for some minutes and ends above 95. The next notebook opens the
+# search and the attention of such a model and looks inside.

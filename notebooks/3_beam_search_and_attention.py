@@ -1,0 +1,414 @@
+# %% [markdown]
+# # Beam search and attention, looked at
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/keras-transformer/keras-transformer/blob/v0.1.0/notebooks/3_beam_search_and_attention.ipynb)
+#
+# A model gives probabilities of the next piece. A search makes a sentence of
+# them. Here a search is first done by hand, on a model of nine words, then by a
+# Transformer that this notebook trains; and both are looked at: what the search
+# weighed and dropped, and what every head attended to meanwhile.
+#
+# Section 3.2 of [the paper](https://arxiv.org/abs/1706.03762) is about
+# attention, 6.1 about the search. Not run in Colab itself yet.
+
+# %% [markdown]
+# The first cell installs the package in Colab. Elsewhere it only looks.
+
+# %%
+import importlib
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow, be quiet.
+RELEASE = "0.1.0"
+REPOSITORY = "https://github.com/keras-transformer/keras-transformer"
+PACKAGE = (
+    f"keras-transformer[demo,plot,serving,tfds] @ git+{REPOSITORY}@v{RELEASE}"
+)
+
+try:
+    found = importlib.import_module("keras_transformer").__version__
+except ImportError:
+    found = None
+if found != RELEASE and "google.colab" not in sys.modules:
+    raise RuntimeError(
+        f"Expected keras_transformer {RELEASE}, found {found}; install it "
+        f"with: pip install '{PACKAGE}'"
+    )
+if found != RELEASE:
+    # The TensorFlow that is there stays, and with it what stands on it.
+    keep = f"tensorflow=={version('tensorflow')}"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", PACKAGE, keep],
+        check=True,
+    )
+    importlib.invalidate_caches()
+
+installed = {name: version(name) for name in ("numpy", "keras", "tensorflow")}
+installed["keras_transformer"] = RELEASE
+for name, wanted in installed.items():
+    loaded = getattr(sys.modules.get(name), "__version__", wanted)
+    if loaded != wanted:
+        raise RuntimeError(
+            f"{name} {wanted} is installed, but {loaded} is loaded; restart "
+            "the session (menu Runtime), then run all cells from the first."
+        )
+
+import keras
+import tensorflow as tf
+
+gpus = [
+    tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
+    for gpu in tf.config.list_physical_devices("GPU")
+]
+print(f"keras_transformer {RELEASE}")
+print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}")
+print("GPU:", ", ".join(gpus) or "none; the CPU will do")
+
+# %%
+import itertools
+
+import keras
+import matplotlib.pyplot as plt
+import numpy as np
+import tensorflow as tf
+from IPython.display import SVG, display
+
+import keras_transformer as kt
+
+# %% [markdown]
+# ## A model that one can see through
+#
+# Nine words, and for each the probabilities of what comes next. `<s>` begins,
+# `</s>` ends. That is all a search ever sees of a model: a function that gives
+# the next probabilities.
+
+# %%
+WORDS = ["<pad>", "<unk>", "<s>", "</s>", "the", "a", "cat", "dog", "bird"]
+NEXT = {
+    "<s>": {"the": 0.55, "a": 0.45},
+    "the": {"cat": 0.4, "dog": 0.35, "bird": 0.25},
+    "a": {"bird": 0.9, "cat": 0.05, "dog": 0.05},
+    "cat": {"</s>": 1.0},
+    "dog": {"</s>": 1.0},
+    "bird": {"</s>": 1.0},
+}
+
+
+def table_of(words, next_words):
+    """Log-probabilities of the next word, a row for each word."""
+    table = np.zeros([len(words), len(words)])
+    for word, followers in next_words.items():
+        for follower, probability in followers.items():
+            table[words.index(word), words.index(follower)] = probability
+    with np.errstate(divide="ignore"):
+        return np.log(table).astype("float32")
+
+
+def searched(words, next_words, **options):
+    """What the package's beam search finds: words and scores, best first."""
+    table = table_of(words, next_words)
+
+    def step(ids, position, state):
+        return tf.gather(table, ids), state  # (B, W, V)
+
+    found = kt.beam_search(step, (), max_lengths=tf.constant([9]), **options)
+    ids, scores = found.ids[0].numpy(), found.scores[0].numpy()
+    return [
+        ([words[i] for i in row if i > 3], float(score))
+        for row, score in zip(ids, scores, strict=True)
+    ]
+
+
+# %% [markdown]
+# ## Greedy loses
+#
+# Greedy decoding takes the likeliest word, then the likeliest after that, and
+# never looks back. It takes "the", for 0.55 is more than 0.45.
+
+# %%
+((greedy, greedy_score),) = searched(WORDS, NEXT, beam_size=1, length_penalty=0)
+print(" ".join(greedy), f"{np.exp(greedy_score):.3f}")
+assert greedy == ["the", "cat"]
+
+# %% [markdown]
+# There are only six sentences, so all of them can be weighed. Greedy has missed
+# the best one: "a bird" has almost twice the probability.
+
+# %%
+sentences = {
+    (article, noun): NEXT["<s>"][article] * NEXT[article][noun]
+    for article, noun in itertools.product(("the", "a"), ("cat", "dog", "bird"))
+}
+for sentence, probability in sorted(sentences.items(), key=lambda s: -s[1]):
+    print(f"{probability:.3f}", " ".join(sentence))
+assert np.isclose(sum(sentences.values()), 1)
+assert max(sentences, key=sentences.get) == ("a", "bird")
+
+# %% [markdown]
+# ## A beam wins
+#
+# A beam of two keeps the two best beginnings at every step. "a" survives the
+# first step beside "the", and its continuation overtakes all others.
+
+# %%
+best, second = searched(WORDS, NEXT, beam_size=2, n_best=2, length_penalty=0)
+for words, score in (best, second):
+    print(f"{np.exp(score):.3f}", " ".join(words))
+assert best[0] == ["a", "bird"]
+assert np.isclose(np.exp(best[1]), 0.45 * 0.9)
+assert second[0] == greedy
+
+# %% [markdown]
+# A wider beam is never a promise: it, too, may drop the beginning of the best
+# sentence. Only a beam as wide as there are beginnings is sure.
+
+# %% [markdown]
+# ## The length penalty moves the winner
+#
+# Every further word multiplies by a probability below one, so a search for the
+# likeliest sentence loves short ones. The paper divides the log-probability by
+# ((5 + length) / 6)^α with α = 0.6 (Wu et al. 2016, equation 14). Here a short
+# and a long answer compete.
+
+# %%
+ANSWERS = ["<pad>", "<unk>", "<s>", "</s>", "yes", ",", "of", "course"]
+NEXT_ANSWER = {
+    "<s>": {"yes": 1.0},
+    "yes": {"</s>": 0.4, ",": 0.6},
+    ",": {"of": 0.8, "course": 0.2},
+    "of": {"course": 0.9, "of": 0.1},
+    "course": {"</s>": 0.9, ",": 0.1},
+}
+winners = {
+    alpha: searched(ANSWERS, NEXT_ANSWER, beam_size=3, length_penalty=alpha)[0]
+    for alpha in (0.0, 0.6)
+}
+for alpha, (words, score) in winners.items():
+    print(f"alpha {alpha}: {' '.join(words)}  (score {score:.3f})")
+assert winners[0.0][0] == ["yes"]
+assert winners[0.6][0] == ["yes", ",", "of", "course"]
+
+# %% [markdown]
+# Drawn over α, with both lengths counting the end token: the lines cross below
+# α = 0.1, and from there on the long answer wins.
+
+# %%
+alphas = np.linspace(0, 1, 101)
+short = np.log(0.4) / ((5 + 2) / 6) ** alphas
+long = np.log(0.6 * 0.8 * 0.9 * 0.9) / ((5 + 5) / 6) ** alphas
+crossing = alphas[np.argmax(long > short)]
+
+figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
+axes.plot(alphas, short, label="yes")
+axes.plot(alphas, long, label="yes, of course")
+axes.axvline(0.6, color="grey", linestyle=":", label="the paper's α")
+axes.set_xlabel("α")
+axes.set_ylabel("score, nats")
+axes.legend()
+plt.show()
+assert 0 < crossing < 0.1
+assert np.isclose(winners[0.6][1], long[60], rtol=1e-5)
+
+# %% [markdown]
+# ## A Transformer to look into
+#
+# The demo corpus holds numbers, dates, times and amounts in English and German.
+# A few hundred updates of a small model are enough to translate most of them;
+# that takes about a minute on two cores.
+
+# %%
+import logging
+
+logging.getLogger("keras_transformer").setLevel(logging.WARNING)
+keras.utils.set_random_seed(1)
+run = kt.train("runs/demo", preset="demo", corpus="demo", steps=500)
+translator = run.translator()
+test = list(kt.open_corpus("demo").pairs("test"))
+sources, references = zip(*test, strict=True)
+translations = translator.translate(sources[:100])
+right = np.mean(np.array(translations) == np.array(references[:100]))
+print(f"{right:.0%} of 100 unseen phrases exactly right")
+assert right > 0.2
+
+# %% [markdown]
+# ## Greedy and beam on real sentences
+#
+# All 500 unseen phrases, once greedily and once with a beam of four. A score is
+# the log-probability divided as above; both searches ask the same model.
+
+# %%
+greedy = translator.translate(sources, n_best=1, beam_size=1)
+beam = translator.translate(sources, n_best=4, beam_size=4)
+greedy_scores = np.array([found[0].score for found in greedy])
+beam_scores = np.array([found[0].score for found in beam])
+better = np.mean(beam_scores > greedy_scores + 1e-5)
+worse = np.mean(beam_scores < greedy_scores - 1e-5)
+print(f"the beam's score is higher for {better:.1%}, lower for {worse:.1%}")
+assert better > 2 * worse
+
+# %% [markdown]
+# Where the beam scores higher most clearly, greedy has often run into a
+# repetition: once a wrong piece is written, the likeliest next one repeats it,
+# and greedy cannot go back.
+
+# %%
+for i in np.argsort(greedy_scores - beam_scores)[:3]:
+    print(f"source  {sources[i]}")
+    print(f"greedy  {greedy[i][0].score:6.2f}  {greedy[i][0].text[:70]}")
+    print(f"beam    {beam[i][0].score:6.2f}  {beam[i][0].text[:70]}\n")
+
+# %% [markdown]
+# ## The search, looked at
+#
+# `explain` translates as `translate` does and remembers everything: every
+# hypothesis that was weighed, why it ended, and the attention with which each
+# piece was written. In a notebook it shows itself. Click on a node of the tree,
+# also on one that was pruned, to see what it looked at; the arrow keys go from
+# step to step.
+
+# %%
+text = "The lamp costs two hundred and twelve euros and seven cents."
+explained = translator.explain(text)
+assert explained.translations[0] == translator.translate([text])[0]
+explained
+
+# %% [markdown]
+# What the page is made of are lists and arrays. The tree, as a picture of its
+# own for a text or a slide:
+
+# %%
+display(SVG(explained.tree_svg()))
+
+# %% [markdown]
+# A node is a piece, what the hypothesis up to there is worth, and what became
+# of it. All returned hypotheses can be read backwards from their leaves.
+
+# %%
+fates = [node.fate.value for node in explained.nodes]
+for fate in sorted(set(fates)):
+    print(f"{fates.count(fate):4}  {fate}")
+assert fates.count("returned") == len(explained.translations) == 4
+
+for text_found, leaf in zip(
+    explained.translations, explained.leaves, strict=True
+):
+    node = explained.nodes[leaf]
+    tokens = node.step + 1
+    print(f"{node.score:.3f}  {text_found}")
+    assert np.isclose(node.score, node.log_prob / ((5 + tokens) / 6) ** 0.6)
+
+# %% [markdown]
+# ## Attention is a matrix
+#
+# For each layer and head: what each target piece looked at in the source
+# ("cross"), in what was written before it ("decoder"), and what each source
+# piece looked at in the source ("encoder"). Row t is the step that wrote piece
+# t, so the decoder never looks ahead: its matrices are triangles.
+
+# %%
+attention = explained.attention()
+for name in ("encoder", "decoder", "cross"):
+    weights = getattr(attention, name)  # (layers, heads, rows, columns)
+    print(f"{name:8}", weights.shape)
+    assert np.allclose(weights.sum(axis=-1), 1, atol=1e-5)
+assert np.all(np.triu(attention.decoder, 1) == 0)
+
+# %%
+figure, panels = plt.subplots(2, 4, figsize=(9, 5), layout="constrained")
+for (layer, head), axes in np.ndenumerate(panels):
+    axes.imshow(attention.cross[layer, head], cmap="cividis", vmin=0, vmax=1)
+    axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=9)
+    axes.set_xticks([])
+    axes.set_yticks([])
+figure.supxlabel("source")
+figure.supylabel("target")
+plt.show()
+
+# %% [markdown]
+# The heads do not all do the same. The entropy of a row says how widely a head
+# looks: 0 bits for one piece alone, log2(S) for all S pieces alike.
+
+# %%
+weights = attention.cross
+entropies = -np.sum(weights * np.log2(weights + 1e-12), axis=-1).mean(axis=-1)
+print(np.round(entropies, 1), "bits of", round(np.log2(weights.shape[-1]), 1))
+assert np.ptp(entropies) > 0.1
+assert np.all(entropies < np.log2(weights.shape[-1]))
+
+# %% [markdown]
+# ## Which word belongs to which
+#
+# The mean of all heads, added up over the pieces of two words, gives each
+# target word the source word that it looked at most: a word alignment, free.
+
+# %%
+(pairs,) = translator.align([text], explained.translations[:1])
+source_words = text.split()
+target_words = explained.translations[0].split()
+for source_word, target_word in pairs:
+    print(f"{target_words[target_word]:28} {source_words[source_word]}")
+
+# %% [markdown]
+# It is right more often than chance, and not always: the heads of a model look
+# wherever it helps to predict, which need not be the word that a dictionary
+# has. For "Cent" it is the word itself.
+
+# %%
+amounts = [(a, b) for a, b in test if a.endswith("cents.") and "Cent." in b]
+assert len(amounts) > 20
+found = translator.align(*zip(*amounts, strict=True))
+hits = []
+for (source, target), pairs in zip(amounts, found, strict=True):
+    looked_at = dict((t, s) for s, t in pairs)[target.split().index("Cent.")]
+    hits.append(source.split()[looked_at] == "cents.")
+chance = np.mean([1 / len(source.split()) for source, _ in amounts])
+print(f"cents. ↔ Cent.: {np.mean(hits):.0%}, by chance {chance:.0%}")
+assert np.mean(hits) > 2 * chance
+
+# %% [markdown]
+# ## Figures 3 to 5 of the paper
+#
+# The paper draws self-attention of the encoder as lines between words, a colour
+# for each head. Figure 3: one word, all heads of a layer.
+
+# %%
+row = explained.source_pieces.index("▁euros")
+display(SVG(explained.to_svg("encoder", layer=-1, row=row)))
+
+# %% [markdown]
+# Figure 4: one head in full, then the same head for one word alone.
+
+# %%
+display(SVG(explained.to_svg("encoder", layer=-1, heads=[0])))
+display(SVG(explained.to_svg("encoder", layer=-1, heads=[0, 1], row=row)))
+
+# %% [markdown]
+# Figure 5: two heads of one layer that have learnt to look at different things.
+
+# %%
+for head in (1, 2):
+    display(SVG(explained.to_svg("encoder", layer=-1, heads=[head])))
+one, other = attention.encoder[-1, 1], attention.encoder[-1, 2]
+assert np.abs(one - other).max() > 0.05
+
+# %% [markdown]
+# ## What a picture does not say
+#
+# Attention weights show where information could come from, not why a word was
+# chosen: other weights may give the same translation (Jain and Wallace 2019,
+# [Attention is not Explanation](https://arxiv.org/abs/1902.10186); an answer is
+# Wiegreffe and Pinter 2019,
+# [Attention is not not Explanation](https://arxiv.org/abs/1908.04626)).
+#
+# `explained.save_html("page.html")` keeps the viewer as a page that needs no
+# network, and so does
+# `keras-transformer view --run-dir runs/demo "TEXT" --output page.html`.
+
+# %%
+explained.save_html("page.html")
+page = open("page.html", encoding="utf-8").read()
+print(f"{len(page.encode()) / 1000:.0f} kB")
+assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")

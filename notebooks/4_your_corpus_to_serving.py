@@ -1,0 +1,479 @@
+# %% [markdown]
+# # Your own corpus, on Colab's GPU, to TensorFlow Serving
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/keras-transformer/keras-transformer/blob/v0.1.0/notebooks/4_your_corpus_to_serving.ipynb)
+#
+# Not run in Colab itself yet.
+#
+# From two text files to a model that a server loads: what to write where, what
+# a training would cost, what to do when the machine goes away in the middle,
+# and how to hand on the result. The corpus is a small one, so that every step
+# can be watched within a minute; put yours in its place.
+#
+# 1. What stays, and what goes
+# 2. The text
+# 3. Which precision
+# 4. First ask what it costs
+# 5. Begin, and lose the machine
+# 6. Go on
+# 7. The score
+# 8. Export
+# 9. Ask it without this package
+# 10. TensorFlow Serving
+#
+# In Colab choose a GPU first (menu Runtime, *Change runtime type*). Without one
+# everything works too, and this small corpus needs none.
+#
+# Every claim is an `assert`: a notebook that runs to its end has kept its word.
+
+# %% [markdown]
+# The first cell installs the package in Colab. Elsewhere it only looks.
+
+# %%
+import importlib
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow, be quiet.
+RELEASE = "0.1.0"
+REPOSITORY = "https://github.com/keras-transformer/keras-transformer"
+PACKAGE = (
+    f"keras-transformer[demo,plot,serving,tfds] @ git+{REPOSITORY}@v{RELEASE}"
+)
+
+try:
+    found = importlib.import_module("keras_transformer").__version__
+except ImportError:
+    found = None
+if found != RELEASE and "google.colab" not in sys.modules:
+    raise RuntimeError(
+        f"Expected keras_transformer {RELEASE}, found {found}; install it "
+        f"with: pip install '{PACKAGE}'"
+    )
+if found != RELEASE:
+    # The TensorFlow that is there stays, and with it what stands on it.
+    keep = f"tensorflow=={version('tensorflow')}"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", PACKAGE, keep],
+        check=True,
+    )
+    importlib.invalidate_caches()
+
+installed = {name: version(name) for name in ("numpy", "keras", "tensorflow")}
+installed["keras_transformer"] = RELEASE
+for name, wanted in installed.items():
+    loaded = getattr(sys.modules.get(name), "__version__", wanted)
+    if loaded != wanted:
+        raise RuntimeError(
+            f"{name} {wanted} is installed, but {loaded} is loaded; restart "
+            "the session (menu Runtime), then run all cells from the first."
+        )
+
+import keras
+import tensorflow as tf
+
+gpus = [
+    tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
+    for gpu in tf.config.list_physical_devices("GPU")
+]
+print(f"keras_transformer {RELEASE}")
+print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}")
+print("GPU:", ", ".join(gpus) or "none; the CPU will do")
+
+# %%
+import json
+import logging
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import matplotlib.pyplot as plt
+import tensorflow as tf
+
+import keras_transformer as kt
+from keras_transformer.config import UserError
+
+plt.rcParams.update({"figure.dpi": 80, "figure.constrained_layout.use": True})
+
+# %% [markdown]
+# ## 1. What stays, and what goes
+#
+# Colab takes its machine back after some hours, or sooner, with all that lies
+# on it. What shall stay goes to Google Drive. Elsewhere a folder stands for it.
+
+# %%
+if "google.colab" in sys.modules:
+    from google.colab import drive
+
+    drive.mount("/content/drive")
+    stays = pathlib.Path("/content/drive/MyDrive/keras_transformer")
+else:
+    stays = pathlib.Path("drive")
+stays.mkdir(parents=True, exist_ok=True)
+run_dir = stays / "runs" / "mine"
+
+# %% [markdown]
+# ## 2. The text
+#
+# A corpus is a folder with a file for each split and language, a sentence a
+# line, UTF-8, plain or gzipped. Line 7 of `train.de` is translated in line 7 of
+# `train.en`. We write such a folder from the built-in corpus, German to English
+# this time: instead of this cell, upload your own.
+
+
+# %%
+def write_corpus(folder):
+    """Write `SPLIT.LANG` files of the built-in corpus."""
+    pathlib.Path(folder).mkdir(parents=True)
+    built_in = kt.open_corpus("demo", source_lang="de", target_lang="en")
+    for split in built_in.splits:
+        sides = zip(*built_in.pairs(split), strict=True)
+        for language, sentences in zip(("de", "en"), sides, strict=True):
+            path = pathlib.Path(folder, f"{split}.{language}")
+            path.write_text("\n".join(sentences) + "\n", encoding="utf-8")
+
+
+write_corpus("my-text")
+for path in sorted(pathlib.Path("my-text").iterdir()):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    print(f"{path.name:9} {len(lines):6} lines, such as: {lines[2]}")
+
+# %% [markdown]
+# The worst mistake in such a folder is a line that is missing on one side:
+# every pair after it is wrong, and a model would learn from them all the same.
+# So it is an error that says in a sentence what to do, like every mistake of a
+# user.
+
+# %%
+shutil.copytree("my-text", "one-line-short")
+german = pathlib.Path("one-line-short/train.de")
+lines = german.read_text(encoding="utf-8").splitlines()
+german.write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
+try:
+    list(kt.open_corpus("one-line-short", "de", "en").pairs("train"))
+except UserError as error:
+    told = str(error)
+print(told)
+
+assert "19999" in told.replace(",", "") and "20000" in told.replace(",", "")
+
+# %% [markdown]
+# A corpus of [TensorFlow
+# Datasets](https://www.tensorflow.org/datasets/catalog/wmt14_translate) has a
+# name in place of a folder. This is WMT 2014, the paper's, which takes
+# gigabytes and is not run here:
+#
+# ```
+# corpus="tfds:wmt14_translate/de-en", validation_split="validation"
+# ```
+
+# %% [markdown]
+# ## 3. Which precision
+#
+# Matrix products in 16 bits are faster on GPUs made for them; what needs the
+# digits (weights, softmax, norms, the loss) stays in 32. Which 16 bits depends
+# on the GPU: from Ampere on (A100, L4: compute capability 8) bfloat16, which
+# has the range of float32; on the older T4 (7.5) float16, for whose small range
+# Keras scales the loss. A CPU stays with 32. How much faster your training
+# gets, the next section measures; nobody has measured it for this package yet.
+# A run keeps its precision to the end, whatever machine it goes on with.
+
+
+# %%
+def precision_for(capability):
+    """The dtype policy for a compute capability such as `(7, 5)`."""
+    if capability >= (8, 0):
+        return "mixed_bfloat16"
+    return "mixed_float16" if capability >= (7, 0) else "float32"
+
+
+details = [
+    tf.config.experimental.get_device_details(gpu)
+    for gpu in tf.config.list_physical_devices("GPU")
+]
+precision = "float32"
+if details:
+    precision = precision_for(details[0].get("compute_capability", (0, 0)))
+if (run_dir / "config.json").exists():  # Begun on another machine.
+    precision = kt.Run(run_dir).config.training.precision
+print("precision:", precision)
+
+assert precision_for((7, 5)) == "mixed_float16"  # A T4.
+assert precision_for((8, 9)) == "mixed_bfloat16"  # An L4.
+
+# %% [markdown]
+# ## 4. First ask what it costs
+#
+# The settings below are those of a small model. For a real corpus of some ten
+# thousand pairs take `preset="tiny"` and 45 minutes, for millions of pairs
+# `preset="base"`, the paper's, and leave the rest to the preset.
+
+# %%
+settings = dict(
+    preset="demo",
+    source_lang="de",
+    target_lang="en",
+    precision=precision,
+    steps=450,
+    # What differs from the preset, to be done in half a minute:
+    d_model=64,
+    ffn_dim=128,
+    dropout=0.0,
+    batch_tokens=2_048,
+    warmup_steps=200,
+    learning_rate_scale=0.5,
+    validation_steps=50,
+    checkpoint_steps=50,
+    xla="off",  # On a GPU, compiling pays off in longer trainings.
+)
+
+# %% [markdown]
+# All that `kt.train` does the command line does as well, with the same names.
+# In a cell you would type `!keras-transformer train --corpus my-text …`; here
+# Python puts the line together. With `--dry-run` it reads the head of the
+# corpus, measures three steps on this machine and writes nothing.
+
+# %%
+flags = [
+    f"--{name.replace('_', '-')}={value}" for name, value in settings.items()
+]
+command = [sys.executable, "-m", "keras_transformer", "train"]
+command += ["--corpus", "my-text", "--run-dir", str(run_dir), *flags]
+print("keras-transformer", *command[3:])
+
+existed = run_dir.exists()
+dry = subprocess.run(
+    [*command, "--dry-run"], capture_output=True, text=True, check=True
+)
+about_the_model, about_the_time = dry.stdout.split("\nTime, ")
+print("\n" + about_the_model.replace(f"{pathlib.Path.cwd()}/", ""))
+
+assert "hours" in about_the_time
+assert run_dir.exists() == existed  # Nothing was written.
+
+# %% [markdown]
+# Below that it printed the time: seconds a step, tokens a second, hours in all.
+# Those are this machine's and not shown here; `print(dry.stdout)` has them.
+# Look at two lines before you begin. *in all* must fit into the GPU's memory,
+# 16 GB on a T4; if it does not, `accumulate=4` runs each batch in four parts
+# and changes nothing else. And the hours must fit into your day.
+
+# %% [markdown]
+# ## 5. Begin, and lose the machine
+#
+# Training starts in a process of its own. As soon as it has written its second
+# checkpoint, we take the machine away: the process is killed without notice,
+# and the text is gone.
+
+# %%
+environment = {**os.environ, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+with open("train.log", "w") as train_log:
+    training = subprocess.Popen(command, stderr=train_log, env=environment)
+while training.poll() is None and not list(
+    run_dir.glob("checkpoints/step-*100/state.json")
+):
+    time.sleep(0.1)
+training.kill()
+training.wait()
+shutil.rmtree("my-text")
+
+for path in sorted(run_dir.iterdir()):
+    print(path.relative_to(stays))
+checkpoints = sorted((run_dir / "checkpoints").glob("step-*"))
+reached = int(checkpoints[-1].name.removeprefix("step-"))
+print("checkpoints up to update", reached)
+
+assert 100 <= reached <= settings["steps"]
+assert training.returncode != 0 or reached == settings["steps"]
+
+# %% [markdown]
+# ## 6. Go on
+#
+# On a new machine: run the notebook again from the top, with the same settings.
+# The run directory is still on Drive. The text may lie elsewhere now, as long
+# as it is the same text. This process has known nothing of the training so far.
+#
+# The log of a training has times, which differ with every machine: `quiet` lets
+# one line through, the one that says where it goes on. Leave it out to see all.
+
+# %%
+write_corpus("another-machine/my-text")
+
+quiet = logging.StreamHandler(sys.stdout)
+quiet.addFilter(lambda record: record.getMessage().startswith("Resuming"))
+logging.getLogger("keras_transformer").addHandler(quiet)
+logging.getLogger("tensorflow").setLevel(logging.ERROR)
+
+run = kt.train(run_dir, corpus="another-machine/my-text", **settings)
+
+# %% [markdown]
+# It went on after the last checkpoint, and came to its end. The learning curve
+# is one, before and after; so is the data order, and on a CPU the weights are
+# those of a training that nothing stopped. Notebook 2 compares them.
+
+# %%
+curve = [row for row in run.history() if "validation_bleu" in row]
+figure, axes = plt.subplots(figsize=(6, 3))
+axes.axvline(reached, linestyle=":", color="gray", label="machine lost")
+axes.plot(
+    [row["step"] for row in curve],
+    [row["validation_bleu"] for row in curve],
+    marker=".",
+    label="BLEU, greedy",
+)
+axes.set(xlabel="updates", xlim=(0, None), ylim=(0, 100))
+axes.legend()
+plt.show()
+
+trained = [row["step"] for row in run.history()]
+assert trained == sorted(trained) and trained[-1] == settings["steps"]
+assert curve[0]["step"] < reached
+assert curve[-1]["validation_bleu"] > curve[0]["validation_bleu"]
+
+# %% [markdown]
+# Another text in the same run would be refused, and so would other settings:
+# what is in one run directory belongs together.
+
+# %%
+try:
+    kt.train(
+        run_dir, corpus="another-machine/my-text", **{**settings, "d_model": 32}
+    )
+except UserError as error:
+    told = str(error)
+print(told)
+
+assert "d_model" in told
+
+# %% [markdown]
+# ## 7. The score
+#
+# The test set is translated with beam search and scored by sacreBLEU. The
+# signature belongs to the score.
+
+# %%
+result = run.evaluate("test", corpus="another-machine/my-text")
+print(f"{result.bleu.name} {result.bleu.value:.1f}  {result.bleu.signature}")
+
+sources = [
+    "Sonntag, der zwölfte Juni neunzehnhundertachtundachtzig",
+    "Der Tisch kostet zweihundertdreizehn Dollar und sechs Cent.",
+    "zweiunddreißigtausendsiebenhundertvierundsechzig",
+]
+translations = run.translator().translate(sources)
+for source, translation in zip(sources, translations, strict=True):
+    print(f"{source}\n    {translation}")
+
+assert result.bleu.value > 30
+
+# %% [markdown]
+# ## 8. Export
+#
+# An export is a SavedModel that takes text and returns text: tokenizer, model
+# and beam search are one graph. Each version is a folder with a number, as
+# TensorFlow Serving wants it.
+
+# %%
+exported = run.export(stays / "exported" / "german-english", version=1)
+for path in sorted(exported.parent.rglob("*")):
+    if path.is_file():
+        print(path.relative_to(stays))
+
+# %% [markdown]
+# ## 9. Ask it without this package
+#
+# Whoever gets the folder needs TensorFlow and tensorflow-text, which has the
+# tokenizer's operators, and nothing of ours. So that we do not deceive
+# ourselves, the script below makes every import of this package fail.
+
+# %%
+script = """
+import sys
+
+sys.modules["keras_transformer"] = None  # An import would raise.
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  The tokenizer's operators.
+
+model = tf.saved_model.load(sys.argv[1])
+answer = model.signatures["serving_default"](text=tf.constant(sys.argv[2:]))
+for translation in answer["translation"].numpy():
+    print(translation.decode())
+"""
+pathlib.Path("ask.py").write_text(script, encoding="utf-8")
+asked = subprocess.run(
+    [sys.executable, "ask.py", str(exported), *sources],
+    capture_output=True,
+    text=True,
+    check=True,
+    env=environment,
+)
+print(asked.stdout)
+
+assert asked.stdout.splitlines() == translations
+
+# %% [markdown]
+# `serving_default` also returns a score, and whether the text was too long and
+# was cut. Other signatures give several translations, go on with a given
+# beginning, score a given translation, or show the attention.
+
+# %%
+model = tf.saved_model.load(exported)
+for name, signature in sorted(model.signatures.items()):
+    inputs = ", ".join(signature.structured_input_signature[1])
+    outputs = ", ".join(signature.structured_outputs)
+    print(f"{name:16} {inputs} → {outputs}")
+
+scores = model.signatures["score"](
+    source=tf.constant(sources[2:] * 2),
+    target=tf.constant([translations[2], "seven"]),
+)["score"].numpy()
+print(
+    f"score of its own translation {scores[0]:.2f}, of 'seven' {scores[1]:.2f}"
+)
+
+assert scores[0] > scores[1]
+
+# %% [markdown]
+# ## 10. TensorFlow Serving
+#
+# Beside the model lies what the server reads. `models.config` names the model,
+# `batching_parameters.txt` says how requests of many clients are put together,
+# and the SavedModel has requests to warm up with, so that the first client does
+# not wait.
+
+# %%
+for path in sorted(exported.parent.glob("*.*")):
+    print(f"--- {path.name}")
+    print(path.read_text(encoding="utf-8"))
+
+# %% [markdown]
+# On a machine with Docker this starts the server, in the folder that holds
+# `german-english` (not run here):
+#
+# ```
+# docker run --rm -p 8500:8500 -p 8501:8501 \
+#   -v "$PWD/german-english:/models/german-english:ro" \
+#   tensorflow/serving:2.20.0 \
+#   --model_config_file=/models/german-english/models.config \
+#   --enable_batching=true \
+#   --batching_parameters_file=/models/german-english/batching_parameters.txt
+# ```
+#
+# A better model later is `version=2` in the same folder: the server changes
+# over without a pause. This is what a client sends, to port 8501:
+
+# %%
+request = {"instances": sources}
+print("POST /v1/models/german-english:predict")
+print(json.dumps(request, ensure_ascii=False, indent=2))
+
+# %% [markdown]
+# In Colab, everything under `stays` is on your Drive: the run, to be gone on
+# with (`steps=2_000` in the same call), and the export, to be taken wherever it
+# is wanted. *Drive* writes in the background; before you close the tab,
+# `drive.flush_and_unmount()` waits for it.

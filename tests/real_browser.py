@@ -1,0 +1,39 @@
+"""The browser of this machine."""
+
+import contextlib
+import os
+import shutil
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@contextlib.contextmanager
+def launched():
+    """A browser while it is needed; without one the test is skipped.
+
+    But not in CI, where it fails.
+    """
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if not found:
+        missing = "No browser was found; install one with: make browser"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=found, args=ARGUMENTS
+        )
+        yield browser
+        browser.close()

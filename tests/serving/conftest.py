@@ -1,0 +1,105 @@
+"""The page of the embedded server in a real browser."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def served_page():
+    """A server whose model is quick and can be foreseen."""
+    from serving_thread import running
+    from word_by_word import Versions
+
+    with running(Versions(), explain=lambda text: f"<p>{text}</p>") as found:
+        yield found
+
+
+class Visit:
+    """A page that is open.
+
+    Attributes:
+        page: Playwright's.
+        field: Where one writes.
+        output: Where the translation is read.
+        status: What the page says.
+        complaints: Errors and warnings of the console so far.
+    """
+
+    def __init__(self, page):
+        self.page = page
+        self.field = page.locator("#text")
+        self.output = page.locator("#translation")
+        self.status = page.locator("#status")
+        self.complaints = []
+
+    def wait_for(self, translation):
+        """Wait until just that is shown."""
+        self.page.wait_for_function(
+            "wanted => document.querySelector('#translation').textContent"
+            " === wanted",
+            arg=translation,
+        )
+
+    def look_closer(self):
+        """Wait until what is known of the chosen sentence is there."""
+        self.page.locator("#closer:not(.stale)").wait_for()
+
+    def questions(self):
+        """Texts asked for as a whole from now on."""
+        texts = []
+
+        def remember(request):
+            if request.url.endswith("/api/translate"):
+                body = json.loads(request.post_data)
+                if not body["alignment"]:
+                    texts.append(body["text"])
+
+        self.page.on("request", remember)
+        return texts
+
+
+@pytest.fixture
+def visit(browser, served_page):
+    """Opens the page; afterwards it has asked nothing of the world outside.
+
+    `prepare` gets the page before it is opened; `expected` is in what the
+    browser complains of when a test provokes it.
+    """
+    visits, asked = [], []
+
+    def open_page(prepare=None, expected=None, server=served_page, **options):
+        context = browser.new_context(**options)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        found = Visit(page)
+        visits.append((found, server, expected))
+        complain = found.complaints.append
+        # Of the page, and of those that it opens.
+        context.on("request", lambda request: asked.append(request.url))
+        context.on("weberror", lambda error: complain(str(error.error)))
+        context.on(
+            "console",
+            lambda message: (
+                message.type in ("error", "warning") and complain(message.text)
+            ),
+        )
+        if prepare:
+            prepare(page)
+        page.goto(f"{server.url}/")
+        if options.get("java_script_enabled", True):
+            page.locator("#card").wait_for()
+        return found
+
+    yield open_page
+    for found, _, _ in visits:
+        found.page.context.close()
+    inside = "data:", *(f"{server.url}/" for _, server, _ in visits)
+    assert [url for url in asked if not url.startswith(inside)] == []
+    for found, _, expected in visits:
+        unexpected = [
+            text
+            for text in found.complaints
+            if expected is None or expected not in text
+        ]
+        assert unexpected == []

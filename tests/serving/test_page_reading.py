@@ -1,0 +1,289 @@
+"""Reading the page: by eye, by hand, by ear, from either side."""
+
+import html
+import json
+import re
+
+from axe_playwright_python.sync_playwright import Axe
+from serving_thread import running
+from word_by_word import SIGNATURE, Versions
+
+from keras_transformer.serving.limits import Limits
+
+QUESTION = "**/api/translate"
+MARKUP = (
+    "</textarea><script>window.struck=1</script>"
+    '<img src=x onerror="window.struck=1">&amp;&lt; <!-- translation -->'
+)
+
+
+def translated(visit, text="Ein kleiner Hund.\nDie Lampe.", **options):
+    """A page with a translation, at its last sentence."""
+    opened = visit(**options)
+    opened.field.fill(text)
+    opened.look_closer()
+    return opened
+
+
+def marked(opened):
+    """What is marked in the text that is written."""
+    return opened.page.locator("#mirror mark").all_text_contents()
+
+
+def answers(source, *hypotheses):
+    """Says that the server answers so, whatever it is asked."""
+
+    def prepare(page):
+        answer = {
+            "sentences": [
+                {
+                    "source": source,
+                    "start": 0,
+                    "end": len(source),
+                    "hypotheses": [
+                        {"text": text, "score": -0.5} for text in hypotheses
+                    ],
+                    "words": [[i, i] for i in range(len(source.split()))],
+                }
+            ],
+            "translation": hypotheses[0],
+        }
+        page.route(QUESTION, lambda route: route.fulfill(json=answer))
+
+    return prepare
+
+
+def test_the_card_says_what_the_model_is(visit):
+    opened = visit()
+    assert opened.page.title() == "German to English"
+    assert opened.page.locator("h1").text_content() == "German to English"
+    assert opened.page.inner_text("#model") == "small, version 17"
+    terms = opened.page.locator("dt").all_text_contents()
+    said = opened.page.locator("dd").all_text_contents()
+    card = dict(zip(terms, said, strict=True))
+    assert card["Parameters"] == "12,990"
+    assert card["BLEU"] == f"34.2 on demo, test{SIGNATURE}"
+    assert "256 word pieces a sentence" in card["Limits"]
+
+
+def test_words_light_up_with_what_they_come_from(visit):
+    opened = translated(visit, "Die Lampe 💡 kostet. Ein kleiner Hund.")
+    word = opened.output.locator(".word", has_text="dog")
+    word.hover()
+    lit = opened.page.locator(".lit").all_text_contents()
+    assert sorted(lit) == ["Hund.", "dog.", "dog."]
+    assert marked(opened) == ["Hund."]
+    # And another sentence, once the pointer rests on it.
+    opened.output.locator(".sentence").first.hover()
+    opened.output.locator(".word", has_text="lamp").hover()
+    assert marked(opened) == ["Lampe"]
+    opened.page.mouse.move(0, 0)
+    assert marked(opened) == [] == opened.page.locator(".lit").all()
+
+
+def test_hypotheses_are_there_with_their_scores(visit):
+    opened = translated(visit)
+    rows = opened.page.locator("#hypotheses tr").all_inner_texts()
+    assert rows == [
+        "lamp. Die\t-0.250",
+        "lamp. Die!\t-0.500",
+        "lamp. Die?\t-1.000",
+    ]
+
+
+def test_the_viewer_opens_for_a_sentence(visit):
+    opened = translated(visit, "Ein Hund & eine Wiese.")
+    with opened.page.context.expect_page() as found:
+        opened.page.get_by_role("link", name="Explain this sentence").click()
+    assert "Ein Hund & eine Wiese." in found.value.content().replace(
+        "&amp;", "&"
+    )
+
+
+def test_everything_is_done_with_a_keyboard(visit):
+    opened = translated(visit)
+    page, keys = opened.page, opened.page.keyboard
+
+    def focused(attribute="id"):
+        return page.evaluate("name => document.activeElement[name]", attribute)
+
+    assert focused() == "text"
+    stops = []
+    while focused("tagName") != "BODY" and len(stops) < 20:
+        stops.append(focused() or focused("textContent"))
+        assert page.evaluate(
+            "document.activeElement.id === 'text' ||"
+            "getComputedStyle(document.activeElement).outlineStyle === 'solid'"
+        )
+        keys.press("Tab")
+    assert stops == [
+        *("text", "target-view", "copy", "previous", "next"),
+        *("Die", "lamp.", "explain"),
+    ]
+    page.locator("#previous").focus()
+    keys.press("Enter")
+    page.get_by_role("option", name="kleiner: small").wait_for()
+    for _ in range(3):
+        keys.press("Tab")
+    assert focused("textContent") == "dog."
+    keys.press("ArrowRight")
+    assert (focused("textContent"), marked(opened)) == ("small", ["kleiner"])
+    keys.press("End")
+    assert (focused("textContent"), marked(opened)) == ("Ein", ["Ein"])
+    keys.press("ArrowRight")
+    keys.press("ArrowLeft")
+    assert focused("textContent") == "small"
+
+
+def test_the_translation_can_be_copied(visit):
+    permissions = ["clipboard-read", "clipboard-write"]
+    opened = translated(visit, permissions=permissions)
+    opened.page.get_by_role("button", name="Copy").click()
+    opened.page.get_by_role("button", name="Copied").wait_for()
+    copied = opened.page.evaluate("navigator.clipboard.readText()")
+    assert copied == "dog. small Ein\nlamp. Die"
+
+
+def test_a_screen_reader_hears_the_translation(visit):
+    opened = translated(visit, "Ein Hund.")
+    opened.page.get_by_role("status").get_by_text("dog. Ein").wait_for()
+    languages = {"#text": "de", "#translation": "en", "#hypotheses": "en"}
+    for selector, language in languages.items():
+        found = opened.page.locator(selector).get_attribute("lang")
+        assert found == language
+
+
+def test_axe_finds_nothing_that_hinders_people(visit):
+    opened = translated(visit)
+    opened.output.locator(".word").first.hover()
+    for scheme, width in ("light", 1280), ("dark", 1280), ("dark", 360):
+        opened.page.emulate_media(color_scheme=scheme)
+        opened.page.set_viewport_size({"width": width, "height": 720})
+        found = Axe().run(opened.page)
+        assert found.violations_count == 0, found.generate_report()
+
+
+def test_an_empty_translation_is_said_to_be_empty(visit):
+    opened = translated(visit, "Ein Hund", prepare=answers("Ein Hund", ""))
+    assert opened.page.inner_text("#hypotheses") == "(empty)\t-0.500"
+    assert Axe().run(opened.page).violations_count == 0
+
+
+def test_dark_is_what_the_reader_asks_for(visit):
+    opened = visit()
+
+    def brightness(scheme):
+        opened.page.emulate_media(color_scheme=scheme)
+        colour = opened.page.evaluate(
+            "getComputedStyle(document.body).backgroundColor"
+        )
+        return sum(map(int, re.findall(r"\d+", colour)))
+
+    assert brightness("light") > 600
+    assert brightness("dark") < 200
+
+
+def test_a_telephone_does_not_scroll_sideways(visit):
+    text = f"Ein kleiner Hund. {'Donaudampfschifffahrt' * 20}."
+    opened = translated(visit, text, viewport={"width": 360, "height": 640})
+    for part in "html", "#source-view", "#target-view":
+        assert opened.page.locator(part).evaluate(
+            "part => part.scrollWidth <= Math.min(part.clientWidth, 360)"
+        )
+    boxes = [
+        opened.page.locator(view).bounding_box()
+        for view in ("#source-view", "#target-view")
+    ]
+    assert boxes[0]["y"] + boxes[0]["height"] < boxes[1]["y"]
+
+
+def test_text_from_the_right_is_set_from_the_right(visit):
+    prepare = answers("Ein Hund läuft", "كلب صغير يركض", "كلب يركض")
+    opened = translated(visit, "Ein Hund läuft", prepare=prepare)
+    for selector in "#translation", "#target-words", "#hypotheses td":
+        direction = opened.page.locator(selector).first.evaluate(
+            "element => getComputedStyle(element).direction"
+        )
+        assert direction == "rtl"
+    words = opened.page.locator("#target-words .word")
+    first, second = (words.nth(i).bounding_box()["x"] for i in range(2))
+    assert second < first
+    words.first.focus()
+    opened.page.keyboard.press("ArrowLeft")
+    assert marked(opened) == ["Hund"]
+
+
+def test_markup_that_is_written_stays_text(visit):
+    opened = translated(visit, MARKUP)
+    answer = opened.output.text_content()
+    assert "<script>window.struck=1</script><img" in answer
+    assert opened.page.locator("main img, main script").count() == 0
+    assert opened.page.evaluate("window.struck") is None
+
+
+def test_markup_in_any_answer_stays_text(visit):
+    def prepare(page):
+        card = {
+            "name": MARKUP,
+            "version": MARKUP,
+            "source_lang": MARKUP,
+            "target_lang": MARKUP,
+            "source_name": MARKUP,
+            "target_name": MARKUP,
+            "scores": [{"name": MARKUP, "value": 1.0, "signature": MARKUP}],
+            "explain": True,
+        }
+        page.route("**/api/card", lambda route: route.fulfill(json=card))
+        answers(MARKUP, MARKUP, MARKUP)(page)
+
+    opened = translated(visit, MARKUP, prepare=prepare)
+    opened.output.locator(".word").first.hover()
+    assert opened.output.text_content() == MARKUP
+    cell = opened.page.locator("#hypotheses td").first
+    assert cell.text_content() == MARKUP
+    assert MARKUP in opened.page.inner_text("dl")
+    opened.page.unroute(QUESTION)
+    opened.page.route(
+        QUESTION, lambda route: route.fulfill(json={"error": MARKUP})
+    )
+    opened.field.fill("Hund")
+    opened.status.get_by_text(MARKUP).wait_for()
+    assert opened.page.locator("main img, main script").count() == 0
+    assert opened.page.evaluate("window.struck") is None
+
+
+def test_without_scripts_a_form_translates(visit):
+    opened = visit(java_script_enabled=False)
+    text = f"ein kleiner Hund\n\n{MARKUP}"
+    opened.field.fill(text)
+    opened.page.get_by_role("button", name="Translate").click()
+    assert opened.output.text_content().startswith("dog small a\n\n")
+    assert "<script>window.struck=1</script>" in opened.output.text_content()
+    assert opened.field.input_value() == text
+    assert opened.page.locator("main img, main script").count() == 0
+
+
+def test_without_scripts_a_refusal_is_said_in_the_page(visit):
+    with running(Versions(), limits=Limits(max_texts=1)) as server:
+        opened = visit(expected="400", server=server, java_script_enabled=False)
+        opened.field.fill("Ein Hund.\nZwei Euro.")
+        opened.page.get_by_role("button", name="Translate").click()
+        assert "(2) exceeds text limit (1)" in opened.status.text_content()
+        assert opened.field.input_value() == "Ein Hund.\nZwei Euro."
+
+
+def test_the_page_allows_nothing_but_its_own_files(visit, served_page):
+    opened = visit(expected="Content Security Policy")
+    response = opened.page.request.get(f"{served_page.url}/")
+    policy = response.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert html.unescape(response.text()).count("<script") == 1
+    opened.page.evaluate(
+        """() => {
+          const script = document.createElement("script");
+          script.textContent = "window.struck = 1";
+          document.body.append(script);
+        }"""
+    )
+    assert opened.page.evaluate("window.struck") is None
+    assert json.dumps(opened.complaints).count("script-src") == 1

@@ -1,0 +1,206 @@
+"""Writing into the page: what is asked, when, and what is shown then."""
+
+import json
+
+from serving_thread import running
+from word_by_word import Versions, translation
+
+from keras_transformer.serving.limits import Limits
+
+QUESTION = "**/api/translate"
+
+
+def test_a_text_is_translated_as_one_types(visit):
+    opened = visit()
+    questions = opened.questions()
+    opened.field.press_sequentially("ein kleiner Hund.", delay=10)
+    opened.wait_for("dog. small a")
+    # Not at every key.
+    assert questions == ["ein kleiner Hund."]
+    counted = "17 characters, less than 1 % of the limit"
+    assert opened.page.inner_text("#counter") == counted
+
+
+def test_paragraphs_and_the_space_between_sentences_stay(visit):
+    opened = visit()
+    opened.field.fill("  Die Wiese.  Ein Hund.\n\n\nZwei Euro.\n")
+    opened.wait_for("  meadow. Die  dog. Ein\n\n\neuros. Zwei\n")
+
+
+def held(visit, text):
+    """A page where the answer to a text can be late, and that answer.
+
+    Not even the browser takes back what the page asked.
+    """
+    late = []
+
+    def hold(route):
+        if json.loads(route.request.post_data)["text"] == text:
+            late.append(route)
+        else:
+            route.continue_()
+
+    def prepare(page):
+        page.add_init_script(
+            """const native = fetch;
+            fetch = (path, options) => native(path, {...options, signal: null});
+            """
+        )
+        page.route(QUESTION, hold)
+
+    return visit(prepare), late
+
+
+def let_go(opened, late):
+    """Answer; the page has had the time to show it."""
+    with opened.page.expect_response(QUESTION):
+        late[0].continue_()
+    opened.page.evaluate("new Promise(requestAnimationFrame)")
+
+
+def test_a_late_answer_never_overwrites_a_newer_one(visit):
+    opened, late = held(visit, "ein Hund")
+    with opened.page.expect_request(QUESTION):
+        opened.field.fill("ein Hund")
+    opened.field.fill("eine Wiese")
+    opened.wait_for("meadow a")
+    let_go(opened, late)
+    assert opened.output.text_content() == "meadow a"
+
+
+def test_a_late_answer_to_what_was_taken_back_is_not_shown(visit):
+    opened, late = held(visit, "ein Hund")
+    opened.field.fill("eine Wiese")
+    opened.wait_for("meadow a")
+    with opened.page.expect_request(QUESTION):
+        opened.field.fill("ein Hund")
+    opened.field.fill("eine Wiese")
+    opened.page.wait_for_timeout(400)
+    let_go(opened, late)
+    assert opened.output.text_content() == "meadow a"
+    assert opened.page.locator(".stale").count() == 0
+
+
+def test_a_text_that_is_taken_away_takes_its_translation_along(visit):
+    opened = visit()
+    opened.field.fill("ein Hund")
+    opened.wait_for("dog a")
+    opened.look_closer()
+    opened.field.fill("")
+    opened.wait_for("")
+    for name in "closer", "copy":
+        assert opened.page.locator(f"#{name}").is_hidden()
+
+
+def test_a_thousand_sentences_pasted_come_back_each_in_its_line(visit):
+    opened = visit(permissions=["clipboard-read", "clipboard-write"])
+    lines = [f"Zwei Euro kostet Lampe {i}." for i in range(1_000)]
+    opened.page.evaluate(
+        "text => navigator.clipboard.writeText(text)", "\n".join(lines)
+    )
+    opened.field.press("Control+V")
+    opened.wait_for("\n".join(map(translation, lines)))
+    assert opened.page.locator("#translation .sentence").count() == 1_000
+    opened.look_closer()
+    # 1,000 of 2,048.
+    assert "49 % of the limit" in opened.page.inner_text("#counter")
+    # Where the caret is.
+    assert opened.page.inner_text("#place") == "1,000 of 1,000"
+    opened.page.get_by_role("button", name="Previous").click()
+    opened.page.get_by_role("option", name="998.").first.wait_for()
+    assert opened.page.inner_text("#place") == "999 of 1,000"
+    # Both sides scroll to what is looked at.
+    for view in "#source-view", "#target-view":
+        assert opened.page.locator(view).evaluate("view => view.scrollTop") > 0
+
+
+def test_a_server_that_goes_away_and_comes_back_costs_no_text(visit):
+    with running(Versions()) as server:
+        opened = visit(expected="ERR_CONNECTION_REFUSED", server=server)
+        opened.field.fill("ein Hund")
+        opened.wait_for("dog a")
+    opened.field.fill("ein kleiner Hund")
+    opened.page.get_by_text(
+        "Your text is kept; trying again in 1 s."
+    ).wait_for()
+    assert opened.field.input_value() == "ein kleiner Hund"
+    with running(Versions(), port=server.port):
+        opened.wait_for("dog small a")
+        assert opened.status.text_content() == ""
+
+
+def test_loading_the_page_again_loses_no_text(visit):
+    opened = visit()
+    opened.field.fill("ein Hund")
+    opened.wait_for("dog a")
+    opened.page.reload()
+    opened.wait_for("dog a")
+    assert opened.field.input_value() == "ein Hund"
+
+
+def test_waits_grow_until_one_wants_to_know_now(visit):
+    def prepare(page):
+        page.add_init_script("Math.random = () => 0.5")
+        page.clock.install(time=0)
+
+    opened = visit(prepare, expected="ERR_CONNECTION_REFUSED")
+    opened.page.clock.pause_at(60_000)
+    questions = opened.questions()
+    opened.page.route(QUESTION, lambda route: route.abort("connectionrefused"))
+    opened.field.fill("ein Hund")
+    opened.page.clock.run_for(300)
+    for i, seconds in enumerate([1, 2, 4, 8, 15, 15]):
+        opened.page.get_by_text(f"trying again in {seconds} s.").wait_for()
+        assert len(questions) == i + 1
+        opened.page.clock.run_for(1_000 * seconds - 1)
+        assert len(questions) == i + 1
+        with opened.page.expect_event("requestfailed"):
+            opened.page.clock.run_for(1)
+    opened.page.unroute(QUESTION)
+    opened.page.get_by_role("button", name="Try now").click()
+    opened.wait_for("dog a")
+    assert opened.status.text_content() == ""
+
+
+def test_a_busy_server_is_asked_again_when_it_says(visit):
+    opened = visit(lambda page: page.clock.install(time=0), expected="503")
+    opened.page.clock.pause_at(60_000)
+    questions = opened.questions()
+    opened.page.route(
+        QUESTION,
+        lambda route: route.fulfill(status=503, headers={"Retry-After": "23"}),
+    )
+    opened.field.fill("ein Hund")
+    opened.page.clock.run_for(300)
+    opened.page.get_by_text("The server is busy.").wait_for()
+    assert "trying again in 23 s" in opened.status.text_content()
+    # Writing on does not ask earlier.
+    opened.field.fill("ein kleiner Hund")
+    opened.page.clock.run_for(22_999)
+    assert questions == ["ein Hund"]
+    opened.page.unroute(QUESTION)
+    opened.page.clock.run_for(1)
+    opened.wait_for("dog small a")
+    assert questions == ["ein Hund", "ein kleiner Hund"]
+
+
+def test_a_text_over_the_limit_is_not_sent(visit):
+    with running(Versions(), limits=Limits(max_body_bytes=300)) as server:
+        opened = visit(server=server)
+        questions = opened.questions()
+        opened.field.fill("Hund " * 60)
+        opened.page.get_by_text("too long for one request").wait_for()
+        assert "% of the limit" in opened.page.inner_text("#counter.over")
+        opened.field.fill("ein Hund")
+        opened.wait_for("dog a")
+        assert opened.status.text_content() == ""
+        assert questions == ["ein Hund"]
+
+
+def test_what_the_server_refuses_is_said_in_its_words(visit):
+    with running(Versions(), limits=Limits(max_texts=2)) as server:
+        opened = visit(expected="400", server=server)
+        opened.field.fill("Ein Hund.\nZwei Euro.\nDie Wiese.")
+        opened.page.get_by_text("(3) exceeds text limit (2)").wait_for()
+        opened.field.fill("Ein Hund.\nZwei Euro.")
+        opened.wait_for("dog. Ein\neuros. Zwei")

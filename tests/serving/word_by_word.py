@@ -1,0 +1,121 @@
+"""What stands for a folder with an export: a model that needs no search.
+
+It knows a few words and writes them in reverse, so that what comes from what
+can be seen: "ein kleiner Hund." is "dog. small a".
+"""
+
+import contextlib
+
+import numpy as np
+
+from keras_transformer.translation.model_card import ModelCard
+
+ENGLISH = dict(
+    das="the",
+    die="the",
+    ein="a",
+    eine="a",
+    kleiner="small",
+    Hund="dog",
+    läuft="runs",
+    über="across",
+    Wiese="meadow",
+    Lampe="lamp",
+    kostet="costs",
+    zwei="two",
+    Euro="euros",
+)
+SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
+CARD = ModelCard(
+    "de",
+    "en",
+    "tiny",
+    "demo",
+    12_990,
+    "step-000000007 00000000",
+    scores=(
+        dict(
+            corpus="demo",
+            split="test",
+            name="BLEU",
+            value=34.18,
+            signature=SIGNATURE,
+        ),
+    ),
+    search=dict(n_best=3, max_source_length=256),
+)
+
+
+def translation(source):
+    """A sentence in English, from its last word to its first."""
+    words = [
+        ENGLISH.get(word.rstrip("."), word.rstrip("."))
+        + "." * word.endswith(".")
+        for word in source.split()
+    ]
+    return " ".join(reversed(words))
+
+
+class WordByWord:
+    """Of `ServedModel`, what the page needs."""
+
+    version = 17
+    card = CARD
+    signatures = dict.fromkeys(["serving_default", "n_best", "attention"])
+    padded = frozenset(["attention"])
+
+    def inputs(self, signature):
+        return ["text"]
+
+    def run(self, signature, rows):
+        sources = [row[0].decode() for row in rows]
+        found = [translation(source) for source in sources]
+        if signature == "n_best":
+            variants = [[text, f"{text}!", f"{text}?"] for text in found]
+            scores = [[-0.25, -0.5, -1.0]] * len(rows)
+            return {
+                "translations": _texts(variants),
+                "scores": np.array(scores, np.float32),
+            }
+        outputs = {
+            "translation": _texts(found),
+            "score": np.full(len(rows), -0.25, np.float32),
+            "truncated": np.zeros(len(rows), bool),
+        }
+        if signature == "attention":
+            # (B, T, S), T = S.
+            longest = max(len(source.split()) for source in sources) + 1
+            outputs |= {
+                "source_pieces": _pieces(sources, longest),
+                "target_pieces": _pieces(found, longest),
+                "attention": np.stack(
+                    [_reversed(len(each.split()), longest) for each in found]
+                ),
+            }
+        return outputs
+
+
+class Versions:
+    """Of `serving.versions.Versions`, what the page needs."""
+
+    current = WordByWord()
+    states = {17: ("AVAILABLE", "")}
+
+    @contextlib.contextmanager
+    def use(self, version=None):
+        yield self.current
+
+
+def _texts(values):
+    return np.vectorize(str.encode, otypes=[object])(np.array(values, object))
+
+
+def _pieces(texts, longest):
+    rows = [[f"▁{word}" for word in text.split()] + ["</s>"] for text in texts]
+    return _texts([row + [""] * (longest - len(row)) for row in rows])
+
+
+def _reversed(words, longest):
+    weights = np.zeros((longest, longest), np.float32)
+    weights[range(words), range(words)[::-1]] = 1.0
+    return weights

@@ -1,0 +1,164 @@
+"""Pointing, clicking and typing in the views, in a real browser."""
+
+import re
+
+import numpy as np
+import pytest
+from handling import NEAR, arrays, choose, head, numbers, quantised
+from playwright.sync_api import expect
+
+from keras_transformer.viewing.explanation import Fate
+
+
+def probability(log_prob):
+    shown = f"{np.exp(log_prob):.3f}"
+    return "<0.001" if shown == "0.000" else shown
+
+
+def test_a_pruned_node_shows_the_attention_of_its_own_rows(page, explanation):
+    number, node = next(
+        (i, node)
+        for i, node in enumerate(explanation.nodes)
+        if node.fate is Fate.PRUNED and node.step == 3 and node.parent != 24
+    )
+    mark = page.locator(f'[data-node="{number}"]')
+    mark.click()
+    expect(mark).to_have_attribute("aria-pressed", "true")
+    expected, pieces = arrays(explanation, number)
+    looked_at = page.locator(".strip").nth(1).locator(".token")
+    expect(looked_at).to_have_text(pieces)
+    added = page.locator(".hypotheses tbody tr").last.inner_text()
+    assert "pruned" in added and f"{-node.log_prob:.3f}" in added
+    choose(page, "Numbers")
+    for kind in ("Cross", "Decoder"):
+        choose(page, kind)
+        head(page, 0, 1)
+        rows, _, weights = numbers(page)
+        assert rows == pieces
+        np.testing.assert_allclose(weights, expected[kind][0, 1], atol=NEAR)
+
+
+def test_a_hypothesis_is_chosen_from_the_table_or_by_enter(page, explanation):
+    second, third = explanation.leaves[1:3]
+    looked_at = page.locator(".strip").nth(1).locator(".token")
+    page.locator(".hypotheses tbody tr").nth(1).click()
+    expect(looked_at).to_have_text(arrays(explanation, second)[1])
+    mark = page.locator(f'[data-node="{third}"]')
+    mark.focus()
+    mark.press("Enter")
+    expect(looked_at).to_have_text(arrays(explanation, third)[1])
+
+
+def test_a_piece_pointed_at_is_marked_in_every_view(page, explanation):
+    choose(page, "Numbers")
+    page.locator(".strip").nth(1).locator(".token").nth(2).hover()
+    assert page.locator(".numbers th.hovered").inner_text() == "▁kost"
+    readout = page.locator(".readout").first
+    cross = explanation.attention().cross[1].mean(axis=0)[2]
+    largest = explanation.source_pieces[int(cross.argmax())]
+    assert readout.inner_text().startswith(f"“▁kost” → “{largest}” 0.")
+    choose(page, "Lines")
+    page.locator(".strip").first.locator(".token").nth(1).hover()
+    bright = page.locator(".lines line.bright")
+    assert bright.evaluate_all(
+        "lines => lines.every(line => line.dataset.column === '1')"
+    )
+    assert bright.count() == np.sum(
+        quantised(explanation.attention().cross[1]).mean(axis=0)[:, 1] >= 0.01
+    )
+
+
+def test_the_heat_map_says_the_weight_pointed_at(page, explanation):
+    head(page, 1, 1)
+    heat_map = page.locator(".heat-map")
+    said = page.locator(".readout").first
+    cross = explanation.attention().cross[1, 1]
+    heat_map.hover()
+    row, column, weight = re.fullmatch(
+        "“(.*)” → “(.*)”: (.*)", said.inner_text()
+    ).groups()
+    place = (
+        explanation.attention().target_pieces.index(row),
+        explanation.source_pieces.index(column),
+    )
+    assert float(weight) == pytest.approx(cross[place], abs=NEAR)
+    page.mouse.move(0, 0)
+    heat_map.focus()
+    for key in (
+        "End",
+        "ArrowDown",
+        "Home",
+        "ArrowRight",
+        "ArrowRight",
+        "ArrowDown",
+    ):
+        heat_map.press(key)
+    row, column = explanation.attention().target_pieces[2], "▁cost"
+    assert said.inner_text().startswith(f"“{row}” → “{column}”: ")
+    shown = float(said.inner_text().split(": ")[1])
+    assert shown == pytest.approx(cross[2, 2], abs=NEAR)
+
+
+def test_a_step_shows_what_might_have_come(page, explanation):
+    slider = page.locator('input[type="range"]')
+    slider.focus()
+    slider.press("ArrowRight")
+    slider.press("ArrowRight")
+    node = explanation.nodes[explanation.path(explanation.leaves[0])[2]]
+    shown = page.locator(".bars li").evaluate_all(
+        "items => items.map(item => [item.querySelector('bdi').innerText,"
+        " item.querySelector('.number').innerText,"
+        " item.querySelector('.taken') !== null])"
+    )
+    kept = {
+        other.piece
+        for other in explanation.nodes
+        if other.parent == node.parent and other.fate is not Fate.PRUNED
+    }
+    assert shown == [
+        [piece, probability(log_prob), piece in kept]
+        for piece, log_prob in explanation.alternatives[node.row]
+    ]
+    beam = page.locator(".beam tbody tr").evaluate_all(
+        "rows => rows.map(row => [...row.cells].slice(1).map("
+        "cell => cell.innerText.replace('−', '-')))"
+    )
+    assert [(row[0], row[1]) for row in beam] == [
+        (f"{other.log_prob:.3f}", f"{other.score:.3f}")
+        for other in explanation.nodes
+        if other.step == 2
+    ]
+
+
+def test_the_tree_has_every_node_and_folds_the_pruned(page, explanation):
+    nodes = explanation.nodes
+    page.locator(".tree").scroll_into_view_if_needed()
+    page.locator(".node").first.wait_for()
+    labels = page.locator(".node").evaluate_all(
+        "nodes => nodes.map(node => node.getAttribute('aria-label'))"
+    )
+    assert len(labels) == len(nodes)
+    for label, node in zip(labels, nodes, strict=True):
+        assert label.startswith(f"“{node.piece}”, step {node.step + 1}: ")
+        assert node.fate.value in label
+    pruned = sum(node.fate is Fate.PRUNED for node in nodes)
+    choose(page, f"Hide the {pruned} pruned")
+    assert page.locator(".node").count() == len(nodes) - pruned
+
+
+def test_arrow_keys_go_from_head_to_head_and_from_node_to_node(
+    page, explanation
+):
+    cell = page.locator('[data-layer="0"][data-head="1"]')
+    cell.click()
+    cell.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    title = page.locator('section[aria-label="One head"] h2')
+    assert title.inner_text() == "Cross, layer 2, head 3"
+    leaf = explanation.leaves[0]
+    page.locator(f'[data-node="{leaf}"]').focus()
+    page.keyboard.press("ArrowLeft")
+    focused = "document.querySelector('.keras-transformer-viewer').shadowRoot"
+    number = page.evaluate(f"{focused}.activeElement.dataset.node")
+    assert int(number) == explanation.nodes[leaf].parent

@@ -1,0 +1,165 @@
+"""The viewer within pages of all kinds, in a real browser."""
+
+import re
+
+from explanations import make_explanation
+from handling import choose, numbers
+from nbconvert import HTMLExporter
+from nbformat import v4
+
+
+def test_viewers_on_one_page_do_not_know_each_other(opened, explanation):
+    other = make_explanation(seed=1)
+    first, second = explanation.to_html(), other.to_html()
+    page = opened(f"<!doctype html>{first}<p>Text.</p>{second}{first}")
+    viewers = page.locator(".keras-transformer-viewer")
+    strips = [viewers.nth(i).locator(".strip").nth(1) for i in range(3)]
+    for i in range(3):
+        viewers.nth(i).scroll_into_view_if_needed()
+        strips[i].locator(".token").first.wait_for()
+    before = [strip.inner_text() for strip in strips]
+    assert before[0] == before[2] != before[1]
+    viewers.nth(0).locator(".hypotheses tbody tr").nth(1).click()
+    choose(viewers.nth(0), "Words")
+    after = [strip.inner_text() for strip in strips]
+    assert after[0] != before[0] and after[1:] == before[1:]
+    # Names that a window has here, and an empty one has not.
+    assert (
+        page.evaluate(
+            """() => {
+              const names = Object.getOwnPropertyNames(window);
+              const frame = document.createElement("iframe");
+              document.body.append(frame);
+              const usual = Object.getOwnPropertyNames(frame.contentWindow);
+              return names.filter(name => !usual.includes(name));
+            }"""
+        )
+        == []
+    )
+
+
+def test_a_notebook_may_insert_it_later(opened, explanation):
+    """As Jupyter does: by innerHTML, with scripts made again."""
+    page = opened(explanation.to_html())
+    page.evaluate(
+        """html => {
+          const cell = document.createElement("div");
+          cell.innerHTML = html;
+          document.body.append(cell);
+          for (const old of cell.querySelectorAll("script")) {
+            const made = document.createElement("script");
+            for (const { name, value } of old.attributes) {
+              made.setAttribute(name, value);
+            }
+            made.textContent = old.textContent;
+            old.replaceWith(made);
+          }
+        }""",
+        make_explanation(seed=2).to_html(),
+    )
+    added = page.locator(".keras-transformer-viewer").nth(1)
+    added.scroll_into_view_if_needed()
+    added.locator(".grid canvas").first.wait_for()
+    assert page.locator(".viewer").count() == 2
+
+
+def test_dark_is_what_the_reader_asks_for_and_may_be_changed(
+    opened, explanation
+):
+    page = opened(explanation.to_html(), color_scheme="dark")
+
+    def brightness():
+        colour = page.locator(".viewer").evaluate(
+            "element => getComputedStyle(element).backgroundColor"
+        )
+        return sum(map(int, re.findall(r"\d+", colour)))
+
+    assert brightness() < 200
+    page.get_by_role("button", name="Light page").click()
+    assert brightness() > 600
+
+
+def test_text_that_looks_like_markup_stays_text(opened):
+    hostile = [
+        "▁</script><script>window.struck=1</script>",
+        '▁<img src=x onerror="window.struck=1">',
+        "▁&amp;",
+        "▁\u2028",
+        "▁`${window.struck=1}`",
+    ]
+    made = make_explanation(source=hostile, target=hostile)
+    page = opened(made.to_html())
+    strips = page.locator(".strip")
+    for strip, pieces in (
+        (0, made.source_pieces),
+        (1, made.attention().target_pieces),
+    ):
+        tokens = strips.nth(strip).locator(".token")
+        assert tokens.evaluate_all(
+            "tokens => tokens.map(token => token.textContent)"
+        ) == list(pieces)
+    for look in ("Lines", "Numbers"):
+        choose(page, look)
+    assert page.evaluate("window.struck") is None
+    assert page.locator(".viewer img, .viewer script").count() == 0
+
+
+def test_without_scripts_the_table_and_a_picture_remain(opened, explanation):
+    page = opened(explanation.to_html(), java_script_enabled=False)
+    assert page.locator(".viewer").count() == 0
+    assert page.locator("tbody tr").count() == 3
+    for text in (explanation.source, *explanation.translations):
+        assert page.get_by_text(text, exact=True).is_visible()
+    picture = page.locator("img")
+    assert "lines to the pieces of the source" in picture.get_attribute("alt")
+    assert picture.bounding_box()["height"] > 100
+
+
+def test_text_from_the_right_is_set_from_the_right(opened):
+    arabic = "▁تكلف ▁المصباح ▁مئت ين ▁يورو".split()
+    page = opened(make_explanation(target=arabic, seed=3).to_html())
+    source, target = (page.locator(".strip").nth(i) for i in range(2))
+    assert source.get_attribute("dir") == "ltr"
+    assert target.get_attribute("dir") == "rtl"
+    first, second = (
+        target.locator(".token").nth(i).bounding_box()["x"] for i in range(2)
+    )
+    assert second < first
+
+
+def test_an_empty_translation_can_be_looked_at(opened):
+    page = opened(make_explanation(target_length=0).to_html())
+    assert "(empty)" in page.locator(".hypotheses").inner_text()
+    choose(page, "Numbers")
+    assert numbers(page)[2].shape == (7, 7)
+    choose(page, "Cross")
+    assert page.get_by_text("No piece was written").is_visible()
+
+
+def test_a_narrow_page_does_not_scroll_sideways(opened, explanation):
+    viewport = {"width": 360, "height": 640}
+    page = opened(explanation.to_html(), viewport=viewport)
+    page.locator("footer").scroll_into_view_if_needed()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_notebook_exported_to_html_shows_it(browser, explanation, tmp_path):
+    shown = v4.new_output("display_data", {"text/html": explanation.to_html()})
+    cell = v4.new_code_cell("explained", outputs=[shown], execution_count=1)
+    html, _ = HTMLExporter().from_notebook_node(v4.new_notebook(cells=[cell]))
+    path = tmp_path / "notebook.html"
+    path.write_text(html, encoding="utf-8")
+    context = browser.new_context()
+    # The page around the viewer asks for MathJax and more: not to be had.
+    context.route(re.compile("^https?:"), lambda route: route.abort())
+    page = context.new_page()
+    page.goto(path.as_uri())
+
+    choose(page, "Cross")
+    choose(page, "Numbers")
+
+    _, columns, weights = numbers(page)
+    assert columns == explanation.source_pieces
+    assert weights.shape == explanation.attention().cross.shape[2:]
+    assert page.locator(".viewer").count() == 1
+    context.close()
