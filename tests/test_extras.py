@@ -10,6 +10,7 @@ import pytest
 from small_run import OPTIONS
 
 from keras_transformer import extras
+from keras_transformer.__main__ import parse_args
 from keras_transformer.config import UserError
 from keras_transformer.data import corpora, demo
 from keras_transformer.exporting import ctranslate2, saved_model
@@ -24,6 +25,11 @@ def without(monkeypatch, *packages):
             monkeypatch.delitem(sys.modules, name)
     for package in packages:
         monkeypatch.setitem(sys.modules, package, None)
+
+
+def start_server(folder):
+    args = parse_args(["serve", str(folder)])
+    args.verb(args)
 
 
 def read_demo(_):
@@ -42,6 +48,11 @@ def read_demo(_):
         ),
         ("matplotlib", "plot", curves.draw),
         ("sentencex", "sentences", lambda _: sentences.split("A. B.", "en")),
+        (
+            "uvicorn",
+            "serve",
+            start_server,
+        ),
         (
             "ctranslate2",
             "ctranslate2",
