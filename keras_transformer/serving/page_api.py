@@ -16,18 +16,13 @@ import base64
 import hashlib
 import html
 import importlib.resources
-import math
 import pathlib
-from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from keras_transformer.serving import documents
-from keras_transformer.serving.documents import Documents, Span
+from keras_transformer.serving.documents import Documents
 from keras_transformer.serving.language_names import name_of
 from keras_transformer.serving.requests import (
     RefusalError,
@@ -38,12 +33,8 @@ from keras_transformer.serving.requests import (
     scalar_text,
     unless_gone,
 )
-from keras_transformer.serving.served_model import (
-    DEFAULT_SIGNATURE,
-    ServedModel,
-)
+from keras_transformer.serving.sentence_answers import Sentences
 from keras_transformer.serving.service import Service, card_of
-from keras_transformer.serving.word_links import word_links
 from keras_transformer.viewing import page as viewer_page
 
 _TYPES = {
@@ -78,6 +69,7 @@ class PageApi:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.documents = Documents(service)
+        self.sentences = Sentences(self.documents)
         self._explaining = 0
         self._one_explanation = asyncio.Lock()
         folder = importlib.resources.files(__package__) / "page"
@@ -168,7 +160,7 @@ class PageApi:
         if n_best is not None and (not is_count or n_best < 1):
             raise RefusalError(400, "Expected n_best to be null or at least 1.")
         with self.service.versions.use() as model:
-            work = self._translate(
+            work = self.sentences.translate(
                 model, scalar_text(text), n_best, bool(fields.get("alignment"))
             )
             answer = await unless_gone(request, work, self.service.limits)
@@ -214,86 +206,6 @@ class PageApi:
         ):
             document = document.replace(f"<!-- {mark} -->", html.escape(value))
         return _html(document, PAGE_POLICY)
-
-    async def _translate(
-        self, model: ServedModel, text: str, n_best: int | None, links: bool
-    ) -> dict[str, Any]:
-        """The answer of `/api/translate`."""
-        (spans,) = await self.documents.split(model, [text])
-        rows = documents.rows_of([text], [spans])
-        hypotheses = await self._hypotheses(model, rows, n_best)
-        best = [of_span[0]["text"] for of_span in hypotheses]
-        words = await self._words(model, text, spans, best) if links else None
-        return {
-            "sentences": [
-                {
-                    "source": text[slice(*span)],
-                    "start": span.start,
-                    "end": span.end,
-                    "hypotheses": of_span,
-                    "words": words and words[number],
-                }
-                for number, (span, of_span) in enumerate(
-                    zip(spans, hypotheses, strict=True)
-                )
-            ],
-            "translation": documents.together(text, spans, best),
-        }
-
-    async def _hypotheses(
-        self,
-        model: ServedModel,
-        rows: Sequence[tuple[bytes]],
-        n_best: int | None,
-    ) -> list[list[dict[str, Any]]]:
-        """For each row what the search found, best first; at least one."""
-        if n_best is None or "n_best" not in model.signatures:
-            outputs = await self.service.run(model, DEFAULT_SIGNATURE, rows)
-            texts = np.expand_dims(outputs["translation"], 1)
-            scores = np.expand_dims(outputs["score"], 1)
-        else:
-            outputs = await self.service.run(model, "n_best", rows)
-            texts = outputs["translations"][:, :n_best]
-            scores = outputs["scores"][:, :n_best]
-        return [
-            [
-                {"text": text, "score": float(score)}
-                for text, score in zip(
-                    documents.decoded(of_row), of_scores, strict=True
-                )
-                if math.isfinite(score)  # Or there are fewer.
-            ]
-            for of_row, of_scores in zip(texts, scores, strict=True)
-        ]
-
-    async def _words(
-        self,
-        model: ServedModel,
-        text: str,
-        spans: Sequence[Span],
-        best: Sequence[str],
-    ) -> list[list[tuple[int, int]] | None]:
-        """For each span the words that belong together, if that is known."""
-        if "attention" not in model.signatures:
-            return [None] * len(spans)
-        rows = documents.rows_of([text], [spans])
-        outputs = await self.service.run(model, "attention", rows)
-        again = documents.decoded(outputs["translation"])
-        return [
-            word_links(
-                text[slice(*span)],
-                translation,
-                outputs["source_pieces"][number],
-                outputs["target_pieces"][number],
-                outputs["attention"][number],
-            )
-            # Rounding may have found another one.
-            if translation == again[number]
-            else None
-            for number, (span, translation) in enumerate(
-                zip(spans, best, strict=True)
-            )
-        ]
 
 
 def _html(document: str, policy: str) -> Response:

@@ -1,0 +1,122 @@
+"""A document sentence by sentence: hypotheses, scores, linked words."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.serving import documents
+from keras_transformer.serving.documents import Documents, Span
+from keras_transformer.serving.served_model import (
+    DEFAULT_SIGNATURE,
+    ServedModel,
+)
+from keras_transformer.serving.word_links import word_links
+
+
+class Sentences:
+    """What the page shows of a document.
+
+    Args:
+        documents: Splits texts, and knows what answers.
+    """
+
+    def __init__(self, documents: Documents) -> None:
+        self.documents = documents
+
+    async def translate(
+        self, model: ServedModel, text: str, n_best: int | None, links: bool
+    ) -> dict[str, Any]:
+        """Translate a document.
+
+        Args:
+            model: The version.
+            text: Any text.
+            n_best: Hypotheses of a sentence, if the export finds so many; None
+                for the best.
+            links: Whether to tell which words belong together.
+
+        Returns:
+            The answer of `/api/translate`.
+
+        Raises:
+            RefusalError: If there are too many sentences, or no room now.
+        """
+        (spans,) = await self.documents.split(model, [text])
+        rows = documents.rows_of([text], [spans])
+        hypotheses = await self._hypotheses(model, rows, n_best)
+        best = [of_span[0]["text"] for of_span in hypotheses]
+        words = await self._words(model, text, spans, best) if links else None
+        return {
+            "sentences": [
+                {
+                    "source": text[slice(*span)],
+                    "start": span.start,
+                    "end": span.end,
+                    "hypotheses": of_span,
+                    "words": words and words[number],
+                }
+                for number, (span, of_span) in enumerate(
+                    zip(spans, hypotheses, strict=True)
+                )
+            ],
+            "translation": documents.together(text, spans, best),
+        }
+
+    async def _hypotheses(
+        self,
+        model: ServedModel,
+        rows: Sequence[tuple[bytes]],
+        n_best: int | None,
+    ) -> list[list[dict[str, Any]]]:
+        """For each row what the search found, best first; at least one."""
+        if n_best is None or "n_best" not in model.signatures:
+            outputs = await self.documents.service.run(
+                model, DEFAULT_SIGNATURE, rows
+            )
+            texts = np.expand_dims(outputs["translation"], 1)
+            scores = np.expand_dims(outputs["score"], 1)
+        else:
+            outputs = await self.documents.service.run(model, "n_best", rows)
+            texts = outputs["translations"][:, :n_best]
+            scores = outputs["scores"][:, :n_best]
+        return [
+            [
+                {"text": text, "score": float(score)}
+                for text, score in zip(
+                    documents.decoded(of_row), of_scores, strict=True
+                )
+                if math.isfinite(score)  # Or there are fewer.
+            ]
+            for of_row, of_scores in zip(texts, scores, strict=True)
+        ]
+
+    async def _words(
+        self,
+        model: ServedModel,
+        text: str,
+        spans: Sequence[Span],
+        best: Sequence[str],
+    ) -> list[list[tuple[int, int]] | None]:
+        """For each span the words that belong together, if that is known."""
+        if "attention" not in model.signatures:
+            return [None] * len(spans)
+        rows = documents.rows_of([text], [spans])
+        outputs = await self.documents.service.run(model, "attention", rows)
+        again = documents.decoded(outputs["translation"])
+        return [
+            word_links(
+                text[slice(*span)],
+                translation,
+                outputs["source_pieces"][number],
+                outputs["target_pieces"][number],
+                outputs["attention"][number],
+            )
+            # Rounding may have found another one.
+            if translation == again[number]
+            else None
+            for number, (span, translation) in enumerate(
+                zip(spans, best, strict=True)
+            )
+        ]
