@@ -28,6 +28,7 @@ from keras_transformer.runs.history import read_history
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.request import request
 from keras_transformer.training.session import Session
+from keras_transformer.translation import run_card
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
@@ -259,51 +260,9 @@ class Run:
         """
         from keras_transformer.training.estimates import parameters
 
-        run = self.config
-        names = averaging.checkpoint_names(self.path, average)
-        return ModelCard(
-            run.source_lang,
-            run.target_lang,
-            run.preset,
-            _public_name(run.corpus),
-            parameters(run.model),
-            weights=self._weights(average, names),
-            scores=self._scores(names),
+        return run_card.make_card(
+            self.path, parameters(self.config.model), average
         )
-
-    def _scores(self, names: list[str]) -> tuple[dict[str, Any], ...]:
-        """The scores that the weights of these checkpoints have got."""
-        found = []
-        for path in sorted((self.path / layout.EVALUATION).glob("*.json")):
-            try:
-                report = json.loads(path.read_text(encoding="utf-8"))
-                if report["checkpoints"] != names:
-                    continue
-                test_set = {
-                    "corpus": _public_name(report["corpus"]),
-                    "split": report["split"],
-                }
-                found += [
-                    {**test_set, **score} for score in report["scores"].values()
-                ]
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                logger.warning(
-                    "Passing over %s, which cannot be read (%s).",
-                    path,
-                    type(error).__name__,
-                )
-        return tuple(found)
-
-    def _weights(self, average: int | None, names: list[str]) -> str:
-        """Tell these weights from others: their checkpoints and a checksum."""
-        from keras_transformer.runs.checkpoints import WEIGHTS_FILE
-        from keras_transformer.runs.result import final_result
-
-        path = self.path / layout.AVERAGED_FILE
-        is_final = averaging.is_slim(self.path) or final_result(self.path)
-        if average is not None or not is_final:
-            path = self.path / layout.CHECKPOINTS / names[-1] / WEIGHTS_FILE
-        return " ".join([*names, f"{files.checksum(path):08x}"])
 
     def _ema(self, average: int | None) -> float | None:
         """The factor of the moving average that `translator` takes, if any."""
@@ -362,11 +321,6 @@ class Run:
             return ""
         data = base64.b64encode(picture.getvalue()).decode()
         return f"<img alt='learning curve' src='data:image/png;base64,{data}'>"
-
-
-def _public_name(corpus: str) -> str:
-    """Name a corpus to strangers: of a folder not where it lies."""
-    return os.path.basename(corpus) if os.path.isabs(corpus) else corpus
 
 
 def train(
