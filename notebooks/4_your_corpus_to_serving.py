@@ -223,7 +223,7 @@ settings = dict(
     source_lang="de",
     target_lang="en",
     precision=precision,
-    steps=450,
+    steps=350,
     # What differs from the preset, to be done in half a minute:
     d_model=64,
     ffn_dim=128,
@@ -356,7 +356,7 @@ for corpus, d_model in (("another-text", 64), ("another-machine/my-text", 32)):
     try:
         kt.train(run_dir, corpus=corpus, **{**settings, "d_model": d_model})
     except UserError as error:
-        told.append(str(error))
+        told.append(str(error).replace(f"{pathlib.Path.cwd()}/", ""))
 print(*told, sep="\n")
 
 about_the_text, about_the_width = told
