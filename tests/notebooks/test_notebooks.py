@@ -48,7 +48,9 @@ def test_a_test_runs_it_and_the_index_names_it(source):
 
 
 @pytest.mark.parametrize(
-    ("source", "following"), itertools.pairwise(SOURCES), ids=lambda s: s.stem
+    ("source", "following"),
+    list(itertools.pairwise(SOURCES)),
+    ids=lambda path: path.stem,
 )
 def test_a_notebook_ends_with_a_link_to_the_next(source, following):
     end = stored(source).cells[-1]
