@@ -184,7 +184,7 @@ by_hand = np.concatenate(heads, axis=-1) @ W_O
 assert np.allclose(by_hand, output[0], atol=1e-5)
 
 # %% [markdown]
-# Each head is as narrow as there are heads: $d_k = d_v = d_{model} / h$. So
+# The more heads, the narrower each of them: $d_k = d_v = d_{model} / h$. So
 # eight heads of 64 have as many numbers as one of 512. Row A of table 3
 # compares them: 24.9 BLEU with one head, 25.8 with eight, 25.4 with thirty-two.
 
@@ -368,12 +368,15 @@ assert np.array_equal(target_in[:, 1:], target_out[:, :-1])
 
 # %% [markdown]
 # The model without the mask is the model of the package, but for one line: its
-# decoder hides padding, and nothing else.
+# decoder hides padding, and nothing else. With the right mask in that line, and
+# the same weights, it computes what the package's does.
 
 
 # %%
 class Peeking(kt.Transformer):
     """A Transformer whose decoder sees the whole target."""
+
+    mask_of = staticmethod(kt.masks.padding_mask)  # Not target_mask.
 
     def features(self, inputs, training=False):
         source, target_in = inputs
@@ -381,12 +384,29 @@ class Peeking(kt.Transformer):
         return self.decoder(
             self.target_positions(self.embedding(target_in)),
             memory,
-            self_mask=kt.masks.padding_mask(target_in),  # Not target_mask.
+            self_mask=self.mask_of(target_in),
             memory_mask=source_mask,
             training=training,
         )
 
 
+class Honest(Peeking):
+    """The same with the mask of section 4."""
+
+    mask_of = staticmethod(kt.masks.target_mask)
+
+
+peeking, honest, of_the_package = (
+    kind(vocab_size=600, num_layers=2, d_model=16, num_heads=2, ffn_dim=32)
+    for kind in (Peeking, Honest, kt.Transformer)
+)
+pair = source[:3], target_in[:3]
+for model in (peeking, honest):
+    model.set_weights(of_the_package.get_weights())
+assert np.array_equal(honest(pair), of_the_package(pair))
+assert not np.allclose(peeking(pair), of_the_package(pair), atol=0.1)
+
+# %%
 models, accuracies = {}, {}
 for name, kind in {"with mask": kt.Transformer, "without": Peeking}.items():
     keras.utils.set_random_seed(1)
@@ -520,10 +540,11 @@ assert np.allclose(output.mean(axis=-1), 0, atol=1e-5)
 assert np.allclose(output.std(axis=-1), 1, atol=1e-3)
 
 # %% [markdown]
-# That last norm keeps every output at mean 0 and deviation 1, and it has a
-# price. On the way back each norm shrinks the gradient a little, so that in the
-# deep stack of a new model the last layers of the decoder get a much larger one
-# than the first ([Xiong et al., 2020](https://arxiv.org/abs/2002.04745)).
+# In a new model that last norm gives every output mean 0 and deviation 1; its
+# gain and bias, which are learnt, may move both. And it has a price: on the way
+# back each norm shrinks the gradient a little, so that in the deep stack of a
+# new model the last layers of the decoder get a much larger one than the first
+# ([Xiong et al., 2020](https://arxiv.org/abs/2002.04745)).
 
 # %%
 keras.utils.set_random_seed(1)
@@ -548,8 +569,8 @@ plt.show()
 assert sizes[-1] > 3 * sizes[0]
 
 # %% [markdown]
-# Full steps at that moment can throw the last layers where they do not come
-# back from. So the paper begins with tiny steps. Equation 3:
+# With such gradients, they argue, full steps at the beginning make a training
+# unstable. The paper begins with tiny ones. Equation 3:
 #
 # $$rate = d_{model}^{-0.5} \cdot \min(step^{-0.5},\;
 # step \cdot warmup\_steps^{-1.5})$$
@@ -608,7 +629,7 @@ plt.show()
 assert losses["warm-up"][-1] < losses["no warm-up"][-1] - 0.5
 
 # %% [markdown]
-# Without warm-up the model learns little more than that in the same time.
+# Without warm-up the model is far behind after the same number of steps.
 #
 # ## 7. Label smoothing (section 5.4)
 #
@@ -715,6 +736,5 @@ for name, paper in of_the_paper.items():
 # its vocabulary is, only "about 37,000".
 #
 # That is the whole model. How text becomes batches, batches a trained model,
-# and a model translations, is what [the next
-# notebooks](https://github.com/keras-transformer/keras-transformer/tree/v0.1.0/notebooks)
-# show.
+# and a model translations, shows the next notebook: [From text to
+# translation](2_from_text_to_translation.ipynb).

@@ -30,7 +30,7 @@ def kinds(notebook):
 
 
 def assert_runs(name):
-    """Run a notebook as `make notebooks` does: in 4 minutes, offline."""
+    """Run a notebook as `make notebooks` does: in 3 minutes, offline."""
     source = make.FOLDER / f"{name}.py"
     notebook = make.read(source)
     make.execute(notebook)

@@ -1,5 +1,6 @@
 """Notebooks are what their sources give, and hold nothing of a machine."""
 
+import itertools
 import pathlib
 import re
 import sys
@@ -28,8 +29,9 @@ def setup_cell(source):
     return code_cells(stored(source))[0].source
 
 
-def test_there_are_notebooks():
+def test_there_are_notebooks_for_twelve_minutes_in_all():
     assert [path.name for path in SOURCES][0] == "1_the_paper.py"
+    assert len(SOURCES) * make.LIMIT <= 12 * 60
 
 
 @each
@@ -43,6 +45,17 @@ def test_a_test_runs_it_and_the_index_names_it(source):
     assert f'assert_runs("{source.stem}")' in test.read_text()
     index = (make.FOLDER / "README.md").read_text()
     assert f"]({source.stem}.ipynb)" in index
+
+
+@pytest.mark.parametrize(
+    ("source", "following"),
+    list(itertools.pairwise(SOURCES)),
+    ids=lambda path: path.stem,
+)
+def test_a_notebook_ends_with_a_link_to_the_next(source, following):
+    end = stored(source).cells[-1]
+    assert end.cell_type == "markdown"
+    assert f"]({following.stem}.ipynb)" in end.source.replace("\n", " ")
 
 
 @each
@@ -66,6 +79,7 @@ def test_it_names_no_path_of_a_machine_and_no_time(source):
     text = text.replace(r"\n", "\n")
     assert not re.search(r"(?<![\w/.:+])/(home|root|tmp|usr|opt|Users)/", text)
     assert not re.search(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", text)
+    assert not re.search(r"\b\d\d:\d\d:\d\d\b", text)  # As in a log.
     assert " at 0x" not in text
     notebook = stored(source)
     assert notebook.metadata == {
