@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer import files
+from keras_transformer.config import UserError
 from keras_transformer.viewing import lines, page, payload, tree
 from keras_transformer.viewing.hypotheses import (
     Alternative,
@@ -125,10 +126,21 @@ class Explanation:
     def save_html(self, path: str | os.PathLike) -> None:
         """Write a page that needs no other file and no network.
 
+        Args:
+            path: Where it goes, in the place of what is there.
+
         Raises:
-            UserError: If `path` is a folder.
+            UserError: If `path` is a folder, or nothing can be written there,
+                such as in a folder that does not exist.
         """
-        files.write_text(path, page.document(self.source, self.to_html()))
+        text = page.document(self.source, [self.to_html()])
+        try:
+            files.write_text(path, text)
+        except OSError as error:
+            raise UserError(
+                f"Expected a place to write the page to, received {path} "
+                f"({error.strerror}); check its folder."
+            ) from None
 
     def to_svg(
         self,
@@ -141,7 +153,7 @@ class Explanation:
         """Lines between words, as in figures 3 to 5 of the paper.
 
         Left what attends, right what it attends to; the opacity of a line is
-        its weight, and its colour the head.
+        its weight, and its colour the head. Weights below 0.01 have no line.
 
         Args:
             kind: "encoder", "decoder" or "cross".
@@ -155,7 +167,7 @@ class Explanation:
 
         Raises:
             ValueError: If there is no such kind, layer, head, hypothesis or
-                row.
+                row; an empty translation has no row of "decoder" or "cross".
         """
         queries, keys, weights = self._panel(kind, hypothesis)
         layers, all_heads = weights.shape[:2]
@@ -166,7 +178,7 @@ class Explanation:
         return lines.picture(
             queries,
             keys,
-            {f"head {head + 1}": weights[layer, head] for head in chosen},
+            [lines.Head(head, weights[layer, head]) for head in chosen],
             rows=rows,
         )
 
@@ -184,7 +196,7 @@ class Explanation:
         picture = lines.picture(
             best.target_pieces,
             best.source_pieces,
-            {"mean of all heads": best.cross.mean(axis=(0, 1))},
+            [lines.Head(None, best.cross.mean(axis=(0, 1)))],
         )
         weights = payload.weights(self.encoder, self.cross, self.decoder)
         return page.fragment(self._facts(), weights, self._rows(), picture)
@@ -219,14 +231,20 @@ class Explanation:
             "longest": longest,
             "beamSize": self.beam_size,
             "lengthPenalty": self.length_penalty,
+            "truncated": self.truncated,
+            "emptyEnd": self._empty_end(),
         }
+
+    def _empty_end(self) -> str:
+        """Why an empty translation without nodes of its own ended."""
+        return "no hypothesis left" if self.nodes else "limit"
 
     def _rows(self) -> list[page.Row]:
         """The hypotheses returned, as a table has them."""
         rows = []
         for text, leaf in zip(self.translations, self.leaves, strict=True):
             if leaf < 0:
-                rows.append(page.Row(text, 0.0, 0.0, 0, "limit"))
+                rows.append(page.Row(text, 0.0, 0.0, 0, self._empty_end()))
                 continue
             node = self.nodes[leaf]
             tokens = node.step + 1
@@ -258,6 +276,11 @@ class Explanation:
 
 def _checked(name: str, number: int, count: int) -> int:
     """The number counted from 0."""
+    if not count:
+        raise ValueError(
+            f"`{name}` must be left out, since there is none to choose. "
+            f"Received: {number}"
+        )
     if not -count <= number < count:
         raise ValueError(
             f"`{name}` must be from {-count} to {count - 1}, since there are "

@@ -26,6 +26,7 @@ SCRIPTS = (
     "figures.js",
     "viewer.js",
 )
+TRUNCATED = "The source was too long: only its beginning was translated."
 COLUMNS = ("", "Translation", "Score", "Log-probability", "Tokens", "Ended by")
 
 
@@ -71,20 +72,28 @@ def fragment(
         rows: The hypotheses, best first.
         picture: An SVG.
     """
-    still = _still(facts["source"], rows, picture)
-    data = payload.json_for_script({**facts, "style": style()})
+    cut = TRUNCATED if facts["truncated"] else ""
+    still = _still(facts["source"], cut, rows, picture)
+    data = payload.json_for_script({**facts, "cut": cut, "style": style()})
     return (
         '<div class="keras-transformer-viewer">\n'
         f"{still}"
         f'<script type="application/json">{data}</script>\n'
         f'<script type="text/plain">{weights}</script>\n'
         "</div>\n"
-        f"<script>\n{script()}</script>\n"
+        f"{_script_element()}"
     )
 
 
-def document(source: str, body: str) -> str:
-    """A whole page around a `fragment`."""
+def document(title: str, fragments: Sequence[str]) -> str:
+    """A whole page around fragments, which share one script.
+
+    Args:
+        title: What the page is about, such as the source text.
+        fragments: Of `fragment`.
+    """
+    common = _script_element()
+    views = "".join(each.removesuffix(common) for each in fragments)
     return (
         "<!doctype html>\n"
         '<html lang="en">\n'
@@ -94,24 +103,32 @@ def document(source: str, body: str) -> str:
         '<meta name="color-scheme" content="light dark">\n'
         # An icon of its own, or the browser asks the server for one.
         '<link rel="icon" href="data:,">\n'
-        f"<title>{html.escape(_shortened(source))}: attention and beam search"
+        f"<title>{html.escape(_shortened(title))}: attention and beam search"
         "</title>\n"
         "</head>\n"
-        '<body style="margin: 0">\n'
-        f"{body}"
+        # By its class, viewers know that they may paint all of it.
+        '<body class="keras-transformer-page" style="margin: 0">\n'
+        f"{views}{common}"
         "</body>\n"
         "</html>\n"
     )
 
 
-def _still(source: str, rows: Sequence[Row], picture: str) -> str:
+def _script_element() -> str:
+    return f"<script>\n{script()}</script>\n"
+
+
+def _still(source: str, cut: str, rows: Sequence[Row], picture: str) -> str:
     """The table and the picture that need no script."""
+    title = html.escape(_shortened(source))
     heads = "".join(f"<th>{name}</th>" for name in COLUMNS)
     lines = "".join(_line(rank, row) for rank, row in enumerate(rows, 1))
     image = base64.b64encode(picture.encode()).decode()
     return (
         '<div style="padding: 0 16px">\n'
+        f'<h1 style="font-size: 20px"><bdi dir="auto">{title}</bdi></h1>\n'
         f'<p>Source: <bdi dir="auto">{html.escape(source)}</bdi></p>\n'
+        f"{f'<p>{cut}</p>' if cut else ''}"
         f"<table><thead><tr>{heads}</tr></thead>\n"
         f"<tbody>{lines}</tbody></table>\n"
         '<p><img style="max-width: 100%" '
@@ -137,4 +154,5 @@ def _line(rank: int, row: Row) -> str:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    text = text if len(text) <= 60 else f"{text[:59]}…"
+    return text or "(empty)"

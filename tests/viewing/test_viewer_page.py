@@ -109,7 +109,8 @@ def test_without_scripts_the_table_and_a_picture_remain(opened, explanation):
     assert page.locator(".viewer").count() == 0
     assert page.locator("tbody tr").count() == 3
     for text in (explanation.source, *explanation.translations):
-        assert page.get_by_text(text, exact=True).is_visible()
+        assert page.get_by_text(text, exact=True).last.is_visible()
+    assert page.locator("h1").inner_text() == explanation.source
     picture = page.locator("img")
     assert "lines to the pieces of the source" in picture.get_attribute("alt")
     assert picture.bounding_box()["height"] > 100

@@ -16,12 +16,13 @@ class Head {
     this.legend = h("div", { class: "legend" });
     this.map = new HeatMap(viewer);
     const { state } = viewer;
+    this.aligned = checkbox("Word alignment", state.aligned,
+      (aligned) => viewer.set({ aligned }));
     this.element = h("section", { "aria-label": "One head" },
       this.title,
       h("div", { class: "controls" },
         choice("View", LOOKS, state.look, (look) => viewer.set({ look })),
-        checkbox("Word alignment", state.aligned,
-          (aligned) => viewer.set({ aligned }))),
+        this.aligned),
       this.readout, this.box, this.legend);
   }
 
@@ -45,11 +46,18 @@ class Head {
     const panel = this.panel();
     this.shown = panel;
     this.title.textContent = panel.title;
-    if (!panel.rows.labels.length) {
+    // Only cross-attention aligns.
+    this.aligned.control.disabled = state.kind !== "cross";
+    if (this.isEmpty()) {
       this.box.replaceChildren(h("p", { class: "note" },
-        "No piece was written, so nothing attends."));
+        this.viewer.attention.places[state.kind].length
+          ? "Only the end token is there, and it is hidden."
+          : "No piece was written, so nothing attends."));
     } else if (state.look === "map") {
-      this.box.replaceChildren(this.map.element);
+      // Put in again it would lose the keyboard's focus.
+      if (this.box.firstChild !== this.map.element) {
+        this.box.replaceChildren(this.map.element);
+      }
       this.map.render(panel, this.box.clientWidth);
     } else if (state.look === "lines") {
       this.box.replaceChildren(this.lines(panel));
@@ -60,24 +68,25 @@ class Head {
     this.hover();
   }
 
+  // Without anything to draw.
+  isEmpty() {
+    const { rows, columns } = this.shown;
+    return !rows.labels.length || !columns.labels.length;
+  }
+
+  // What the lines are called, and how they look.
+  drawn() {
+    const { head } = this.viewer.state;
+    const name = head === ALL ? "mean of all heads" : `head ${head + 1}`;
+    return { name, look: headLine(head) };
+  }
+
   lines(panel) {
-    const { state } = this.viewer;
     const picture = linesPicture({
-      ...panel, from: null, across: false,
-      heads: [{
-        name: "weight", values: panel.values,
-        look: headLine(Math.max(0, state.head), state.theme),
-      }],
+      ...panel, from: null, across: false, viewer: this.viewer,
+      heads: [{ ...this.drawn(), values: panel.values }],
     });
     picture.classList.add("lines");
-    picture.addEventListener("pointermove", (event) => {
-      const word = event.target.closest("text");
-      const key = word && word.dataset.key;
-      const words = [...picture.querySelectorAll("text[data-key]")];
-      const isRow = words.indexOf(word) < panel.rows.labels.length;
-      this.viewer.hover(!word ? [] : isRow ? [key, null] : [null, key]);
-    });
-    picture.addEventListener("pointerleave", () => this.viewer.hover([]));
     return picture;
   }
 
@@ -85,7 +94,8 @@ class Head {
     const width = columns.labels.length;
     const cells = (i) => columns.labels.map((_, j) => h("td", {
       "data-key": rows.keys[i],
-      ...this.viewer.hovering([rows.keys[i], columns.keys[j]]),
+      ...this.viewer.hovering(
+        () => this.viewer.hover([rows.keys[i], columns.keys[j]])),
     }, fixed(values[i * width + j])));
     return h("table", { class: "numbers", tabindex: 0 },
       h("caption", {}, `${title}. A row for each piece that attends.`),
@@ -114,7 +124,8 @@ class Head {
       }, String(weight)))),
       "Rows attend to columns.");
     } else if (look === "lines") {
-      notes.push("Left attends to right; the opacity of a line is its " +
+      notes.push(headKeys([this.drawn()]),
+        "Left attends to right; the opacity of a line is its " +
         `weight, none is drawn below ${FAINTEST}.`);
     }
     if (aligned) {
@@ -126,7 +137,11 @@ class Head {
 
   hover() {
     const { state } = this.viewer;
-    if (!this.shown || !this.shown.rows.labels.length) return;
+    if (!this.shown) return;
+    if (this.isEmpty()) {
+      this.readout.textContent = "";
+      return;
+    }
     if (state.look === "map") this.map.draw();
     if (state.look === "lines") this.brighten();
     this.readout.textContent = this.said();
