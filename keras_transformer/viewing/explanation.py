@@ -24,6 +24,7 @@ from keras_transformer.viewing.hypotheses import (
     Fate,
     HypothesisAttention,
     Node,
+    checked_number,
 )
 
 __all__ = [
@@ -94,7 +95,7 @@ class Explanation:
         Raises:
             ValueError: If there is no such hypothesis.
         """
-        rank = _checked("hypothesis", hypothesis, len(self.leaves))
+        rank = checked_number("hypothesis", hypothesis, len(self.leaves))
         return self.attention_of(self.leaves[rank])
 
     def attention_of(self, node: int) -> HypothesisAttention:
@@ -171,10 +172,12 @@ class Explanation:
         """
         queries, keys, weights = self._panel(kind, hypothesis)
         layers, all_heads = weights.shape[:2]
-        layer = _checked("layer", layer, layers)
+        layer = checked_number("layer", layer, layers)
         wanted = range(all_heads) if heads is None else heads
-        chosen = [_checked("head", head, all_heads) for head in wanted]
-        rows = None if row is None else [_checked("row", row, len(queries))]
+        chosen = [checked_number("head", head, all_heads) for head in wanted]
+        rows = (
+            None if row is None else [checked_number("row", row, len(queries))]
+        )
         return lines.picture(
             queries,
             keys,
@@ -199,7 +202,8 @@ class Explanation:
             [lines.Head(None, best.cross.mean(axis=(0, 1)))],
         )
         weights = payload.weights(self.encoder, self.cross, self.decoder)
-        return page.fragment(self._facts(), weights, self._rows(), picture)
+        rows = page.rows(self.translations, self.leaves, self.nodes)
+        return page.fragment(self._facts(), weights, rows, picture)
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -212,19 +216,8 @@ class Explanation:
             "sourcePieces": self.source_pieces,
             "translations": self.translations,
             "leaves": self.leaves,
-            "nodes": [
-                (
-                    *node[:3],
-                    payload.number(node.log_prob),
-                    payload.number(node.score),
-                    *node[5:],
-                )
-                for node in self.nodes
-            ],
-            "alternatives": [
-                [(piece, payload.number(log_prob)) for piece, log_prob in row]
-                for row in self.alternatives
-            ],
+            "nodes": payload.nodes(self.nodes),
+            "alternatives": payload.alternatives(self.alternatives),
             "layers": layers,
             "heads": heads,
             "rows": rows,
@@ -232,33 +225,14 @@ class Explanation:
             "beamSize": self.beam_size,
             "lengthPenalty": self.length_penalty,
             "truncated": self.truncated,
-            "emptyEnd": self._empty_end(),
+            "emptyEnd": page.empty_end(self.nodes),
         }
-
-    def _empty_end(self) -> str:
-        """Why an empty translation without nodes of its own ended."""
-        return "no hypothesis left" if self.nodes else "limit"
-
-    def _rows(self) -> list[page.Row]:
-        """The hypotheses returned, as a table has them."""
-        rows = []
-        for text, leaf in zip(self.translations, self.leaves, strict=True):
-            if leaf < 0:
-                rows.append(page.Row(text, 0.0, 0.0, 0, self._empty_end()))
-                continue
-            node = self.nodes[leaf]
-            tokens = node.step + 1
-            ended = page.Row(
-                text, node.score, node.log_prob, tokens, node.ends_with
-            )
-            rows.append(ended)
-        return rows
 
     def _panel(
         self, kind: str, hypothesis: int
     ) -> tuple[list[str], list[str], np.ndarray]:
         """Pieces that attend, pieces attended to, and the weights."""
-        rank = _checked("hypothesis", hypothesis, len(self.leaves))
+        rank = checked_number("hypothesis", hypothesis, len(self.leaves))
         found = self.attention(rank)
         source, target = found.source_pieces, found.target_pieces
         panels = {
@@ -272,18 +246,3 @@ class Explanation:
                 f"kind={kind!r}"
             )
         return panels[kind]
-
-
-def _checked(name: str, number: int, count: int) -> int:
-    """The number counted from 0."""
-    if not count:
-        raise ValueError(
-            f"`{name}` must be left out, since there is none to choose. "
-            f"Received: {number}"
-        )
-    if not -count <= number < count:
-        raise ValueError(
-            f"`{name}` must be from {-count} to {count - 1}, since there are "
-            f"{count}. Received: {number}"
-        )
-    return number % count

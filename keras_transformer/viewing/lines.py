@@ -37,15 +37,17 @@ class Head(NamedTuple):
         return f"head {self.number + 1}"
 
     @property
-    def look(self) -> dict[str, str | None]:
-        """The ninth has the first one's colour, in dashes."""
+    def colour(self) -> str:
+        """That of its number, whichever others are drawn."""
         if self.number is None:
-            return {"stroke": svg.DIM}
-        turn, place = divmod(self.number, len(svg.COLOURS))
-        return {
-            "stroke": svg.COLOURS[place],
-            "stroke_dasharray": "5 3" if turn else None,
-        }
+            return svg.DIM
+        return svg.COLOURS[self.number % len(svg.COLOURS)]
+
+    @property
+    def dashes(self) -> str | None:
+        """The ninth has the first one's colour, in dashes."""
+        is_repeated = (self.number or 0) >= len(svg.COLOURS)
+        return "5 3" if is_repeated else None
 
 
 def picture(
@@ -113,7 +115,8 @@ def _line(
         y2=f"{end[1]:.1f}",
         stroke_width=2,
         stroke_opacity=f"{weight:.3f}",
-        **head.look,
+        stroke=head.colour,
+        stroke_dasharray=head.dashes,
     )
 
 
@@ -144,7 +147,11 @@ def _legend(heads: Sequence[Head]) -> tuple[str, float]:
     for head in heads:
         # A path, which is none of the lines between words.
         bar = svg.element(
-            "path", d=f"M{x} {EDGE + 1}h18", stroke_width=6, **head.look
+            "path",
+            d=f"M{x} {EDGE + 1}h18",
+            stroke_width=6,
+            stroke=head.colour,
+            stroke_dasharray=head.dashes,
         )
         name = svg.element(
             "text",

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from keras_transformer.viewing import payload
+from keras_transformer.viewing.hypotheses import Node
 
 # In the order in which they are joined.
 SCRIPTS = (
@@ -40,6 +41,27 @@ class Row(NamedTuple):
     ends_with: str
 
 
+def rows(
+    translations: Sequence[str], leaves: Sequence[int], nodes: Sequence[Node]
+) -> list[Row]:
+    """The hypotheses returned; a leaf of -1 is that of an empty translation."""
+    found = []
+    for text, leaf in zip(translations, leaves, strict=True):
+        if leaf < 0:
+            found.append(Row(text, 0.0, 0.0, 0, empty_end(nodes)))
+            continue
+        node = nodes[leaf]
+        found.append(
+            Row(text, node.score, node.log_prob, node.step + 1, node.ends_with)
+        )
+    return found
+
+
+def empty_end(nodes: Sequence[Node]) -> str:
+    """Why a search ended that wrote nothing, or of which nothing was left."""
+    return "no hypothesis left" if nodes else "limit"
+
+
 def script() -> str:
     """All JavaScript of the page, which leaves no name behind.
 
@@ -60,7 +82,7 @@ def style() -> str:
 
 
 def fragment(
-    facts: dict[str, Any], weights: str, rows: Sequence[Row], picture: str
+    facts: dict[str, Any], weights: str, table: Sequence[Row], picture: str
 ) -> str:
     """What a notebook shows.
 
@@ -69,11 +91,11 @@ def fragment(
     Args:
         facts: What `data.js` reads, besides the weights.
         weights: Of `payload.weights`.
-        rows: The hypotheses, best first.
+        table: The hypotheses, best first.
         picture: An SVG.
     """
     cut = TRUNCATED if facts["truncated"] else ""
-    still = _still(facts["source"], cut, rows, picture)
+    still = _still(facts["source"], cut, table, picture)
     data = payload.json_for_script({**facts, "cut": cut, "style": style()})
     return (
         '<div class="keras-transformer-viewer">\n'
@@ -118,11 +140,11 @@ def _script_element() -> str:
     return f"<script>\n{script()}</script>\n"
 
 
-def _still(source: str, cut: str, rows: Sequence[Row], picture: str) -> str:
+def _still(source: str, cut: str, table: Sequence[Row], picture: str) -> str:
     """The table and the picture that need no script."""
     title = html.escape(_shortened(source))
     heads = "".join(f"<th>{name}</th>" for name in COLUMNS)
-    lines = "".join(_line(rank, row) for rank, row in enumerate(rows, 1))
+    lines = "".join(_line(rank, row) for rank, row in enumerate(table, 1))
     image = base64.b64encode(picture.encode()).decode()
     return (
         '<div style="padding: 0 16px">\n'

@@ -28,6 +28,10 @@ function isolated(text) {
   return h("bdi", { dir: "auto" }, text);
 }
 
+function quoted(text) {
+  return ["“", isolated(text), "”"];
+}
+
 // Whether the first letter is one that is written from the right.
 function direction(text) {
   const letter = /\p{L}/u.exec(text);

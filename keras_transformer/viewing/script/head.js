@@ -92,6 +92,10 @@ class Head {
 
   numbers({ rows, columns, values, title }) {
     const width = columns.labels.length;
+    const heading = (scope, { keys, labels }, i, pointed) => h("th", {
+      scope, "data-key": keys[i],
+      ...this.viewer.hovering(() => this.viewer.hover(pointed)),
+    }, isolated(labels[i]));
     const cells = (i) => columns.labels.map((_, j) => h("td", {
       "data-key": rows.keys[i],
       ...this.viewer.hovering(
@@ -100,12 +104,9 @@ class Head {
     return h("table", { class: "numbers", tabindex: 0 },
       h("caption", {}, `${title}. A row for each piece that attends.`),
       h("thead", {}, h("tr", {}, h("td", {}),
-        columns.labels.map((label, j) => h("th", {
-          scope: "col", "data-key": columns.keys[j],
-        }, isolated(label))))),
-      h("tbody", {}, rows.labels.map((label, i) => h("tr", {},
-        h("th", { scope: "row", "data-key": rows.keys[i] }, isolated(label)),
-        cells(i)))));
+        columns.keys.map((key, j) => heading("col", columns, j, [null, key])))),
+      h("tbody", {}, rows.keys.map((key, i) => h("tr", {},
+        heading("row", rows, i, [key, null]), cells(i)))));
   }
 
   // What the colours, or the lines, say.
@@ -144,7 +145,7 @@ class Head {
     }
     if (state.look === "map") this.map.draw();
     if (state.look === "lines") this.brighten();
-    this.readout.textContent = this.said();
+    this.readout.replaceChildren(...this.said().flat(3));
   }
 
   // Only the lines of the word that is pointed at.
@@ -191,19 +192,20 @@ class Head {
     const most = (labels, weight) => labels
       .map((label, i) => [weight(i), label])
       .sort((a, b) => b[0] - a[0]).slice(0, 3)
-      .map(([value, label]) => `“${label}” ${fixed(value)}`).join(", ");
+      .map(([value, label], i) => [
+        i ? ", " : "", quoted(label), ` ${fixed(value)}`]);
     if (row >= 0 && column >= 0 && viewer.hovered.length > 1) {
-      return `“${rows.labels[row]}” → “${columns.labels[column]}”: ` +
-        fixed(values[row * width + column]);
+      return [quoted(rows.labels[row]), " → ", quoted(columns.labels[column]),
+        `: ${fixed(values[row * width + column])}`];
     }
     if (row >= 0) {
-      return `“${rows.labels[row]}” → ` +
-        most(columns.labels, (j) => values[row * width + j]);
+      return [quoted(rows.labels[row]), " → ",
+        most(columns.labels, (j) => values[row * width + j])];
     }
     if (column >= 0) {
-      return `“${columns.labels[column]}” ← ` +
-        most(rows.labels, (i) => values[i * width + column]);
+      return [quoted(columns.labels[column]), " ← ",
+        most(rows.labels, (i) => values[i * width + column])];
     }
-    return "Point at a word or a weight to read its number.";
+    return ["Point at a word or a weight to read its number."];
   }
 }
