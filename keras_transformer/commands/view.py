@@ -47,5 +47,8 @@ def view(args: argparse.Namespace) -> None:
             )
             for text in args.text
         ]
-        views = "".join(each.to_html() for each in explanations)
-        output.write(page.document(args.text[0], views).encode())
+        title, *others = args.text
+        if others:
+            title = f"{len(args.text)} texts"
+        views = [each.to_html() for each in explanations]
+        output.write(page.document(title, views).encode())

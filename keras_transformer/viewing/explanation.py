@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 
 from keras_transformer import files
+from keras_transformer.config import UserError
 from keras_transformer.viewing import lines, page, payload, tree
 from keras_transformer.viewing.hypotheses import (
     Alternative,
     Fate,
     HypothesisAttention,
     Node,
+    checked_number,
 )
 
 __all__ = [
@@ -93,7 +95,7 @@ class Explanation:
         Raises:
             ValueError: If there is no such hypothesis.
         """
-        rank = _checked("hypothesis", hypothesis, len(self.leaves))
+        rank = checked_number("hypothesis", hypothesis, len(self.leaves))
         return self.attention_of(self.leaves[rank])
 
     def attention_of(self, node: int) -> HypothesisAttention:
@@ -125,10 +127,21 @@ class Explanation:
     def save_html(self, path: str | os.PathLike) -> None:
         """Write a page that needs no other file and no network.
 
+        Args:
+            path: Where it goes, in the place of what is there.
+
         Raises:
-            UserError: If `path` is a folder.
+            UserError: If `path` is a folder, or nothing can be written there,
+                such as in a folder that does not exist.
         """
-        files.write_text(path, page.document(self.source, self.to_html()))
+        text = page.document(self.source, [self.to_html()])
+        try:
+            files.write_text(path, text)
+        except OSError as error:
+            raise UserError(
+                f"Expected a place to write the page to, received {path} "
+                f"({error.strerror}); check its folder."
+            ) from None
 
     def to_svg(
         self,
@@ -141,7 +154,7 @@ class Explanation:
         """Lines between words, as in figures 3 to 5 of the paper.
 
         Left what attends, right what it attends to; the opacity of a line is
-        its weight, and its colour the head.
+        its weight, and its colour the head. Weights below 0.01 have no line.
 
         Args:
             kind: "encoder", "decoder" or "cross".
@@ -155,18 +168,20 @@ class Explanation:
 
         Raises:
             ValueError: If there is no such kind, layer, head, hypothesis or
-                row.
+                row; an empty translation has no row of "decoder" or "cross".
         """
         queries, keys, weights = self._panel(kind, hypothesis)
         layers, all_heads = weights.shape[:2]
-        layer = _checked("layer", layer, layers)
+        layer = checked_number("layer", layer, layers)
         wanted = range(all_heads) if heads is None else heads
-        chosen = [_checked("head", head, all_heads) for head in wanted]
-        rows = None if row is None else [_checked("row", row, len(queries))]
+        chosen = [checked_number("head", head, all_heads) for head in wanted]
+        rows = (
+            None if row is None else [checked_number("row", row, len(queries))]
+        )
         return lines.picture(
             queries,
             keys,
-            {f"head {head + 1}": weights[layer, head] for head in chosen},
+            [lines.Head(head, weights[layer, head]) for head in chosen],
             rows=rows,
         )
 
@@ -184,10 +199,11 @@ class Explanation:
         picture = lines.picture(
             best.target_pieces,
             best.source_pieces,
-            {"mean of all heads": best.cross.mean(axis=(0, 1))},
+            [lines.Head(None, best.cross.mean(axis=(0, 1)))],
         )
         weights = payload.weights(self.encoder, self.cross, self.decoder)
-        return page.fragment(self._facts(), weights, self._rows(), picture)
+        rows = page.rows(self.translations, self.leaves, self.nodes)
+        return page.fragment(self._facts(), weights, rows, picture)
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -200,47 +216,23 @@ class Explanation:
             "sourcePieces": self.source_pieces,
             "translations": self.translations,
             "leaves": self.leaves,
-            "nodes": [
-                (
-                    *node[:3],
-                    payload.number(node.log_prob),
-                    payload.number(node.score),
-                    *node[5:],
-                )
-                for node in self.nodes
-            ],
-            "alternatives": [
-                [(piece, payload.number(log_prob)) for piece, log_prob in row]
-                for row in self.alternatives
-            ],
+            "nodes": payload.nodes(self.nodes),
+            "alternatives": payload.alternatives(self.alternatives),
             "layers": layers,
             "heads": heads,
             "rows": rows,
             "longest": longest,
             "beamSize": self.beam_size,
             "lengthPenalty": self.length_penalty,
+            "truncated": self.truncated,
+            "emptyEnd": page.empty_end(self.nodes),
         }
-
-    def _rows(self) -> list[page.Row]:
-        """The hypotheses returned, as a table has them."""
-        rows = []
-        for text, leaf in zip(self.translations, self.leaves, strict=True):
-            if leaf < 0:
-                rows.append(page.Row(text, 0.0, 0.0, 0, "limit"))
-                continue
-            node = self.nodes[leaf]
-            tokens = node.step + 1
-            ended = page.Row(
-                text, node.score, node.log_prob, tokens, node.ends_with
-            )
-            rows.append(ended)
-        return rows
 
     def _panel(
         self, kind: str, hypothesis: int
     ) -> tuple[list[str], list[str], np.ndarray]:
         """Pieces that attend, pieces attended to, and the weights."""
-        rank = _checked("hypothesis", hypothesis, len(self.leaves))
+        rank = checked_number("hypothesis", hypothesis, len(self.leaves))
         found = self.attention(rank)
         source, target = found.source_pieces, found.target_pieces
         panels = {
@@ -254,13 +246,3 @@ class Explanation:
                 f"kind={kind!r}"
             )
         return panels[kind]
-
-
-def _checked(name: str, number: int, count: int) -> int:
-    """The number counted from 0."""
-    if not -count <= number < count:
-        raise ValueError(
-            f"`{name}` must be from {-count} to {count - 1}, since there are "
-            f"{count}. Received: {number}"
-        )
-    return number % count

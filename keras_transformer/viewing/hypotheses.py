@@ -80,3 +80,22 @@ class HypothesisAttention(NamedTuple):
     encoder: np.ndarray
     decoder: np.ndarray
     cross: np.ndarray
+
+
+def checked_number(name: str, number: int, count: int) -> int:
+    """The number counted from 0.
+
+    Raises:
+        ValueError: If it is not one of `count`, from 0 or from the last, -1.
+    """
+    if not count:
+        raise ValueError(
+            f"`{name}` must be left out, since there is none to choose. "
+            f"Received: {number}"
+        )
+    if not -count <= number < count:
+        raise ValueError(
+            f"`{name}` must be from {-count} to {count - 1}, since there are "
+            f"{count}. Received: {number}"
+        )
+    return number % count

@@ -3,7 +3,8 @@
 Axes: Q pieces that attend, K pieces that are attended to.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,14 +13,47 @@ from keras_transformer.viewing import svg
 ROW = 20  # Height of a piece, in pixels.
 GAP = 240  # Between the two columns.
 EDGE = 12
-# A fainter line is not seen; a row has 50 stronger ones at most.
-FAINTEST = 0.02
+# No line is drawn for less, as in the page's `lines.js`; a row has 100 stronger
+# ones at most.
+FAINTEST = 0.01
+
+
+class Head(NamedTuple):
+    """What is drawn in one colour, that of its number.
+
+    Attributes:
+        number: From 0; None for the mean of all heads.
+        weights: float32 `(Q, K)`.
+    """
+
+    number: int | None
+    weights: np.ndarray
+
+    @property
+    def name(self) -> str:
+        """What the legend and the titles of its lines call it."""
+        if self.number is None:
+            return "mean of all heads"
+        return f"head {self.number + 1}"
+
+    @property
+    def colour(self) -> str:
+        """That of its number, whichever others are drawn."""
+        if self.number is None:
+            return svg.DIM
+        return svg.COLOURS[self.number % len(svg.COLOURS)]
+
+    @property
+    def dashes(self) -> str | None:
+        """The ninth has the first one's colour, in dashes."""
+        is_repeated = (self.number or 0) >= len(svg.COLOURS)
+        return "5 3" if is_repeated else None
 
 
 def picture(
     queries: Sequence[str],
     keys: Sequence[str],
-    heads: Mapping[str, np.ndarray],
+    heads: Sequence[Head],
     rows: Sequence[int] | None = None,
 ) -> str:
     """Draw the lines of some heads.
@@ -27,7 +61,7 @@ def picture(
     Args:
         queries: Q pieces, on the left.
         keys: K pieces, on the right.
-        heads: By the name of each, float32 `(Q, K)`.
+        heads: Of weights `(Q, K)`, those behind first.
         rows: Only from these of the Q pieces; by default from all.
 
     Returns:
@@ -37,32 +71,29 @@ def picture(
     left = EDGE + max(map(svg.width_of, queries), default=0.0)
     right = left + GAP
     width = right + max(map(svg.width_of, keys), default=0.0) + EDGE
-    top = EDGE + (ROW if len(heads) > 1 else 0)
+    top = EDGE + ROW
     height = top + ROW * max(len(queries), len(keys)) + EDGE
     parts = []
-    for number, (name, weights) in enumerate(heads.items()):
+    for place, head in enumerate(heads):
         # Side by side, or the last would hide the others.
-        shift = 2.0 * (number - (len(heads) - 1) / 2)
+        shift = 2.0 * (place - (len(heads) - 1) / 2)
         parts += [
             _line(
-                f"{name}: {weights[i, j]:.3f}",
+                head,
                 (left + 6, _middle(top, i) + shift),
                 (right - 6, _middle(top, j) + shift),
-                svg.COLOURS[number % len(svg.COLOURS)],
-                float(weights[i, j]),
+                float(head.weights[i, j]),
             )
             for i in (range(len(queries)) if rows is None else rows)
             for j in range(len(keys))
-            if weights[i, j] >= FAINTEST
+            if head.weights[i, j] >= FAINTEST
         ]
     parts += _words(queries, left, top, "end", rows)
     parts += _words(keys, right, top, "start", None)
-    if len(heads) > 1:
-        names, names_width = _legend(list(heads))
-        parts.append(names)
-        width = max(width, names_width)
+    legend, legend_width = _legend(heads)
+    width = max(width, legend_width)
     title = f"Attention from {len(queries)} to {len(keys)} pieces"
-    return svg.document(width, height, title, parts)
+    return svg.document(width, height, title, [*parts, legend])
 
 
 def _middle(top: float, place: int) -> float:
@@ -70,22 +101,22 @@ def _middle(top: float, place: int) -> float:
 
 
 def _line(
-    title: str,
+    head: Head,
     start: tuple[float, float],
     end: tuple[float, float],
-    colour: str,
     weight: float,
 ) -> str:
     return svg.element(
         "line",
-        svg.element("title", svg.text(title)),
+        svg.element("title", f"{head.name}: {weight:.3f}"),
         x1=f"{start[0]:.1f}",
         y1=f"{start[1]:.1f}",
         x2=f"{end[0]:.1f}",
         y2=f"{end[1]:.1f}",
-        stroke=colour,
         stroke_width=2,
         stroke_opacity=f"{weight:.3f}",
+        stroke=head.colour,
+        stroke_dasharray=head.dashes,
     )
 
 
@@ -110,25 +141,26 @@ def _words(
     ]
 
 
-def _legend(names: Sequence[str]) -> tuple[str, float]:
-    """A square of its colour and its name for each head, and their width."""
+def _legend(heads: Sequence[Head]) -> tuple[str, float]:
+    """A bar of its line and its name for each head, and their width."""
     parts, x = [], float(EDGE)
-    for number, name in enumerate(names):
-        colour = svg.COLOURS[number % len(svg.COLOURS)]
-        parts.append(
-            svg.element(
-                "rect", x=x, y=EDGE - 4, width=10, height=10, fill=colour
-            )
+    for head in heads:
+        # A path, which is none of the lines between words.
+        bar = svg.element(
+            "path",
+            d=f"M{x} {EDGE + 1}h18",
+            stroke_width=6,
+            stroke=head.colour,
+            stroke_dasharray=head.dashes,
         )
-        parts.append(
-            svg.element(
-                "text",
-                svg.text(name),
-                x=x + 14,
-                y=EDGE + 1,
-                dominant_baseline="central",
-                fill=svg.INK,
-            )
+        name = svg.element(
+            "text",
+            head.name,
+            x=x + 23,
+            y=EDGE + 1,
+            dominant_baseline="central",
+            fill=svg.INK,
         )
-        x += 14 + svg.width_of(name) + 10
+        parts += [bar, name]
+        x += 23 + svg.width_of(head.name) + 10
     return svg.element("g", "".join(parts)), x

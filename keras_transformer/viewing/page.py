@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from keras_transformer.viewing import payload
+from keras_transformer.viewing.hypotheses import Node
 
 # In the order in which they are joined.
 SCRIPTS = (
@@ -26,6 +27,7 @@ SCRIPTS = (
     "figures.js",
     "viewer.js",
 )
+TRUNCATED = "The source was too long: only its beginning was translated."
 COLUMNS = ("", "Translation", "Score", "Log-probability", "Tokens", "Ended by")
 
 
@@ -37,6 +39,27 @@ class Row(NamedTuple):
     log_prob: float
     tokens: int
     ends_with: str
+
+
+def rows(
+    translations: Sequence[str], leaves: Sequence[int], nodes: Sequence[Node]
+) -> list[Row]:
+    """The hypotheses returned; a leaf of -1 is that of an empty translation."""
+    found = []
+    for text, leaf in zip(translations, leaves, strict=True):
+        if leaf < 0:
+            found.append(Row(text, 0.0, 0.0, 0, empty_end(nodes)))
+            continue
+        node = nodes[leaf]
+        found.append(
+            Row(text, node.score, node.log_prob, node.step + 1, node.ends_with)
+        )
+    return found
+
+
+def empty_end(nodes: Sequence[Node]) -> str:
+    """Why a search ended that wrote nothing, or of which nothing was left."""
+    return "no hypothesis left" if nodes else "limit"
 
 
 def script() -> str:
@@ -59,7 +82,7 @@ def style() -> str:
 
 
 def fragment(
-    facts: dict[str, Any], weights: str, rows: Sequence[Row], picture: str
+    facts: dict[str, Any], weights: str, table: Sequence[Row], picture: str
 ) -> str:
     """What a notebook shows.
 
@@ -68,23 +91,31 @@ def fragment(
     Args:
         facts: What `data.js` reads, besides the weights.
         weights: Of `payload.weights`.
-        rows: The hypotheses, best first.
+        table: The hypotheses, best first.
         picture: An SVG.
     """
-    still = _still(facts["source"], rows, picture)
-    data = payload.json_for_script({**facts, "style": style()})
+    cut = TRUNCATED if facts["truncated"] else ""
+    still = _still(facts["source"], cut, table, picture)
+    data = payload.json_for_script({**facts, "cut": cut, "style": style()})
     return (
         '<div class="keras-transformer-viewer">\n'
         f"{still}"
         f'<script type="application/json">{data}</script>\n'
         f'<script type="text/plain">{weights}</script>\n'
         "</div>\n"
-        f"<script>\n{script()}</script>\n"
+        f"{_script_element()}"
     )
 
 
-def document(source: str, body: str) -> str:
-    """A whole page around a `fragment`."""
+def document(title: str, fragments: Sequence[str]) -> str:
+    """A whole page around fragments, which share one script.
+
+    Args:
+        title: What the page is about, such as the source text.
+        fragments: Of `fragment`.
+    """
+    common = _script_element()
+    views = "".join(each.removesuffix(common) for each in fragments)
     return (
         "<!doctype html>\n"
         '<html lang="en">\n'
@@ -94,24 +125,32 @@ def document(source: str, body: str) -> str:
         '<meta name="color-scheme" content="light dark">\n'
         # An icon of its own, or the browser asks the server for one.
         '<link rel="icon" href="data:,">\n'
-        f"<title>{html.escape(_shortened(source))}: attention and beam search"
+        f"<title>{html.escape(_shortened(title))}: attention and beam search"
         "</title>\n"
         "</head>\n"
-        '<body style="margin: 0">\n'
-        f"{body}"
+        # By its class, viewers know that they may paint all of it.
+        '<body class="keras-transformer-page" style="margin: 0">\n'
+        f"{views}{common}"
         "</body>\n"
         "</html>\n"
     )
 
 
-def _still(source: str, rows: Sequence[Row], picture: str) -> str:
+def _script_element() -> str:
+    return f"<script>\n{script()}</script>\n"
+
+
+def _still(source: str, cut: str, table: Sequence[Row], picture: str) -> str:
     """The table and the picture that need no script."""
+    title = html.escape(_shortened(source))
     heads = "".join(f"<th>{name}</th>" for name in COLUMNS)
-    lines = "".join(_line(rank, row) for rank, row in enumerate(rows, 1))
+    lines = "".join(_line(rank, row) for rank, row in enumerate(table, 1))
     image = base64.b64encode(picture.encode()).decode()
     return (
         '<div style="padding: 0 16px">\n'
+        f'<h1 style="font-size: 20px"><bdi dir="auto">{title}</bdi></h1>\n'
         f'<p>Source: <bdi dir="auto">{html.escape(source)}</bdi></p>\n'
+        f"{f'<p>{cut}</p>' if cut else ''}"
         f"<table><thead><tr>{heads}</tr></thead>\n"
         f"<tbody>{lines}</tbody></table>\n"
         '<p><img style="max-width: 100%" '
@@ -137,4 +176,5 @@ def _line(rank: int, row: Row) -> str:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    text = text if len(text) <= 60 else f"{text[:59]}…"
+    return text or "(empty)"

@@ -9,9 +9,12 @@ import base64
 import json
 import math
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from keras_transformer.viewing.hypotheses import Alternative, Node
 
 
 def weights(encoder: np.ndarray, cross: np.ndarray, decoder: np.ndarray) -> str:
@@ -56,6 +59,23 @@ def json_for_script(facts: Any) -> str:
     """JSON that may stand within a `<script>`, whatever its strings hold."""
     text = json.dumps(facts, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c")
+
+
+def nodes(found: Sequence[Node]) -> list[tuple[Any, ...]]:
+    """The fields of each node, as `data.js` names them."""
+    return [
+        (*node[:3], number(node.log_prob), number(node.score), *node[5:])
+        for node in found
+    ]
+
+
+def alternatives(
+    found: Sequence[Sequence[Alternative]],
+) -> list[list[tuple[str, float | None]]]:
+    """The likeliest next pieces of each row."""
+    return [
+        [(piece, number(log_prob)) for piece, log_prob in row] for row in found
+    ]
 
 
 def number(value: float) -> float | None:

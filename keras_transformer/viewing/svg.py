@@ -7,7 +7,8 @@ from html import escape
 FONT = 13  # The size of all text, in pixels.
 INK = "#1b1f24"
 DIM = "#6a737d"
-# Okabe and Ito's colours, which colour-blind people can tell apart.
+# Okabe and Ito's colours, which colour-blind people can tell apart; of heads,
+# as in the page's `elements.js`.
 COLOURS = (
     "#0072b2",
     "#e69f00",
@@ -46,10 +47,14 @@ def document(width: float, height: float, title: str, parts: list[str]) -> str:
 
 
 def element(tag: str, content: str = "", **attributes: object) -> str:
-    """An element around SVG text; `stroke_width` becomes `stroke-width`."""
+    """An element around SVG text; `stroke_width` becomes `stroke-width`.
+
+    An attribute that is None is left out.
+    """
     pairs = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
         for name, value in attributes.items()
+        if value is not None
     )
     return f"<{tag}{pairs}>{content}</{tag}>" if content else f"<{tag}{pairs}/>"
 

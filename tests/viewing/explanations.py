@@ -41,6 +41,7 @@ def make_explanation(
     ends_with="end token",
     source=ENGLISH,
     target=GERMAN,
+    truncated=False,
     seed=0,
 ):
     """A search of `target_length` steps over a few dozen pieces.
@@ -54,7 +55,6 @@ def make_explanation(
     grown = _Search(draw, target, target_length, beam_size, num_alternatives)
     nodes, leaves = grown.ranked(n_best, ends_with)
     paths = [_pieces(nodes, leaf) for leaf in leaves]
-    rows = len(grown.alternatives)
     return Explanation(
         source=text_of(source_pieces),
         source_pieces=source_pieces,
@@ -68,10 +68,10 @@ def make_explanation(
             draw, layers, heads, grown.steps, target_length, causal=True
         ),
         cross=_attention(draw, layers, heads, grown.steps, source_length),
-        alternatives=grown.alternatives[:rows],
+        alternatives=grown.alternatives,
         beam_size=beam_size,
-        truncated=False,
         length_penalty=0.6,
+        truncated=truncated,
     )
 
 

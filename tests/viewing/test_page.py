@@ -88,6 +88,23 @@ def test_a_folder_is_no_name_for_a_page(explanation, tmp_path):
         explanation.save_html(tmp_path)
 
 
+def test_a_folder_that_is_not_there_is_named(explanation, tmp_path):
+    with pytest.raises(UserError, match="absent.page.html .No such file"):
+        explanation.save_html(tmp_path / "absent" / "page.html")
+
+
+def test_a_page_of_several_texts_has_a_title_for_each_and_one_script():
+    several = [make_explanation(seed=seed, source_length=3) for seed in (0, 1)]
+    several.append(make_explanation(seed=2, source=["▁long"] * 31))
+    text = page.document("3 texts", [each.to_html() for each in several])
+    assert text.count(page.script()) == 1
+    reader = Reader(text)
+    titles = [tag for tag, _ in reader.tags if tag == "h1"]
+    assert len(titles) == 3
+    assert "The lamp" in reader.words
+    assert "3 texts: attention and beam search" in reader.words
+
+
 def test_it_names_itself_in_a_line(explanation):
     assert repr(explanation) == (
         f"<Explanation of {explanation.source!r}: {len(explanation.nodes)} "

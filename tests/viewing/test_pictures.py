@@ -4,6 +4,7 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from explanations import make_explanation
 
 from keras_transformer.viewing import lines, svg, tree
 from keras_transformer.viewing.explanation import Fate
@@ -37,7 +38,7 @@ def test_a_line_goes_from_each_piece_to_each_with_its_weight(explanation):
     found = explanation.attention()
     queries, keys = found.target_pieces, found.source_pieces
     words = texts(picture)
-    assert [word for word, *_ in words] == queries + keys
+    assert [word for word, *_ in words] == [*queries, *keys, "head 3"]
     at = [y for *_, y in words]
     lines_drawn = drawn(picture)
     for i in range(len(queries)):
@@ -60,7 +61,7 @@ def test_heads_have_colours_and_titles(explanation):
     picture = explanation.to_svg("encoder", layer=0, heads=[0, -1])
     found = list(read(picture).iter(f"{NAMESPACE}line"))
     colours = {line.get("stroke") for line in found}
-    assert colours == {"#0072b2", "#e69f00"}
+    assert colours == {"#0072b2", "#009e73"}
     names = {line[0].text.split(":")[0] for line in found}
     assert names == {"head 1", "head 3"}
 
@@ -87,11 +88,38 @@ def test_what_is_not_there_is_one_sentence(explanation, arguments, message):
         explanation.to_svg(**arguments)
 
 
+def test_an_empty_translation_has_no_row_to_choose():
+    empty = make_explanation(target_length=0)
+    with pytest.raises(ValueError, match="none to choose. Received: 0"):
+        empty.to_svg("cross", row=0)
+    assert drawn(empty.to_svg("encoder", row=0))
+    assert not drawn(empty.to_svg("cross"))
+
+
+def test_a_head_has_its_colour_whichever_others_are_drawn():
+    made = make_explanation(heads=11, layers=1)
+    alone = set()
+    for head in range(11):
+        picture = read(made.to_svg("encoder", heads=[head]))
+        looks = {
+            (line.get("stroke"), line.get("stroke-dasharray"))
+            for line in picture.iter(f"{NAMESPACE}line")
+        }
+        alone |= looks
+        assert len(looks) == 1
+        assert f"head {head + 1}" in [word.text for word in picture.iter()]
+    every = read(made.to_svg("encoder")).iter(f"{NAMESPACE}line")
+    assert {
+        (line.get("stroke"), line.get("stroke-dasharray")) for line in every
+    } == alone
+    assert len(alone) == 11
+
+
 def test_no_piece_breaks_the_picture():
     pieces = ["</svg>", "&amp;", "\x00\x1f", '"<script>']
-    picture = lines.picture(pieces, pieces, {"<b>": np.eye(4)})
+    picture = lines.picture(pieces, pieces, [lines.Head(0, np.eye(4))])
     words = [word for word, *_ in texts(picture)]
-    assert words == 2 * ["</svg>", "&amp;", "\ufffd\ufffd", '"<script>']
+    assert words[:-1] == 2 * ["</svg>", "&amp;", "\ufffd\ufffd", '"<script>']
 
 
 def test_every_node_of_the_tree_is_drawn_with_its_fate(explanation):

@@ -7,6 +7,8 @@ from handling import choose, numbers
 from nbconvert import HTMLExporter
 from nbformat import v4
 
+from keras_transformer.viewing.page import document
+
 
 def test_viewers_on_one_page_do_not_know_each_other(opened, explanation):
     other = make_explanation(seed=1)
@@ -79,6 +81,30 @@ def test_dark_is_what_the_reader_asks_for_and_may_be_changed(
     assert brightness() > 600
 
 
+def test_a_page_of_its_own_is_painted_whole_with_all_its_viewers(
+    opened, explanation
+):
+    texts = [explanation, make_explanation(seed=1)]
+    page = opened(document("2 texts", [each.to_html() for each in texts]))
+    page.locator(".viewer").nth(1).wait_for(state="attached")
+    body = page.locator("body")
+    colour = "element => getComputedStyle(element).backgroundColor"
+    light = body.evaluate(colour)
+    page.get_by_role("button", name="Dark page").first.click()
+    dark = body.evaluate(colour)
+    assert dark != light
+    viewers = page.locator(".viewer")
+    assert [viewers.nth(i).evaluate(colour) for i in range(2)] == [dark] * 2
+    assert page.locator(".viewer h1").count() == 2
+
+
+def test_the_weights_of_a_step_change_colour_with_the_page(page):
+    token = page.locator(".looks .token").first
+    before = token.get_attribute("style")
+    page.get_by_role("button", name="Dark page").click()
+    assert token.get_attribute("style") != before
+
+
 def test_text_that_looks_like_markup_stays_text(opened):
     hostile = [
         "▁</script><script>window.struck=1</script>",
@@ -109,31 +135,11 @@ def test_without_scripts_the_table_and_a_picture_remain(opened, explanation):
     assert page.locator(".viewer").count() == 0
     assert page.locator("tbody tr").count() == 3
     for text in (explanation.source, *explanation.translations):
-        assert page.get_by_text(text, exact=True).is_visible()
+        assert page.get_by_text(text, exact=True).last.is_visible()
+    assert page.locator("h1").inner_text() == explanation.source
     picture = page.locator("img")
     assert "lines to the pieces of the source" in picture.get_attribute("alt")
     assert picture.bounding_box()["height"] > 100
-
-
-def test_text_from_the_right_is_set_from_the_right(opened):
-    arabic = "▁تكلف ▁المصباح ▁مئت ين ▁يورو".split()
-    page = opened(make_explanation(target=arabic, seed=3).to_html())
-    source, target = (page.locator(".strip").nth(i) for i in range(2))
-    assert source.get_attribute("dir") == "ltr"
-    assert target.get_attribute("dir") == "rtl"
-    first, second = (
-        target.locator(".token").nth(i).bounding_box()["x"] for i in range(2)
-    )
-    assert second < first
-
-
-def test_an_empty_translation_can_be_looked_at(opened):
-    page = opened(make_explanation(target_length=0).to_html())
-    assert "(empty)" in page.locator(".hypotheses").inner_text()
-    choose(page, "Numbers")
-    assert numbers(page)[2].shape == (7, 7)
-    choose(page, "Cross")
-    assert page.get_by_text("No piece was written").is_visible()
 
 
 def test_a_narrow_page_does_not_scroll_sideways(opened, explanation):

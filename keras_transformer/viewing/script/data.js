@@ -12,6 +12,22 @@ const NODE = [
   "row",
 ];
 
+// A piece that stands for one byte, of a character without a piece.
+const BYTE = /^<0x([0-9A-F]{2})>$/;
+
+// What pieces spell, bytes as the characters that they are.
+function spelled(pieces) {
+  const bytes = pieces.flatMap((piece) => {
+    const byte = BYTE.exec(piece);
+    return byte ? parseInt(byte[1], 16) : [...new TextEncoder().encode(piece)];
+  });
+  return new TextDecoder().decode(Uint8Array.from(bytes));
+}
+
+function textOf(path) {
+  return spelled(path.map((node) => node.piece)).replaceAll("▁", " ").trim();
+}
+
 // The bytes that `payload.weights` has packed.
 async function unpacked(text) {
   const binary = atob(text.trim());
@@ -74,9 +90,7 @@ class Data {
     const node = this.nodes[leaf];
     if (!node) return this.translations[this.leaves.indexOf(leaf)] || "";
     if (node.rank >= 0) return this.translations[node.rank];
-    const pieces = this.path(leaf).map((step) => step.piece);
-    return pieces.filter((piece) => piece !== END).join("")
-      .replaceAll("▁", " ").trim();
+    return textOf(this.path(leaf).filter((step) => step.piece !== END));
   }
 }
 
@@ -99,8 +113,8 @@ function axis(pieces, { words, hideEnd }, key) {
   let groups = grouped(pieces, words);
   if (hideEnd && pieces.at(-1) === END) groups = groups.slice(0, -1);
   const label = (group) => {
-    const text = group.map((i) => pieces[i]).join("");
-    return words ? text.replace(/^▁(?=.)/, "") : text;
+    if (!words) return pieces[group[0]];
+    return spelled(group.map((i) => pieces[i])).replace(/^▁(?=.)/, "");
   };
   return { groups, labels: groups.map(label), keys: groups.map(key) };
 }
@@ -172,18 +186,35 @@ class Attention {
       (l) => range(heads, head).map((h) => l * heads + h));
   }
 
-  // Mean over the rows, of pieces and with the end token, in bits.
+  // Mean over the rows, of pieces and with the end token, in bits. Where the
+  // picture is a mean of heads, it is that of the mean and not of the heads.
   entropy(kind, layer, head) {
     const [height] = this.data.sizes[kind];
-    const all = this.data.entropies[kind];
-    let sum = 0, count = 0;
-    for (const place of this.chosen(layer, head)) {
-      for (const row of this.places[kind]) {
-        sum += all[place * height + row];
-        count++;
-      }
+    const heads = this.chosen(layer, head);
+    const all = this.data.entropies[kind], rows = this.places[kind];
+    let sum = 0;
+    for (const row of rows) {
+      sum += heads.length > 1 ? this.entropyOfMean(kind, heads, row)
+        : all[heads[0] * height + row] / 1000;
     }
-    return count ? sum / count / 1000 : 0;
+    return rows.length ? sum / rows.length : 0;
+  }
+
+  // Of the 8-bit weights of a row, in the mean of some heads.
+  entropyOfMean(kind, heads, row) {
+    const [height, width] = this.data.sizes[kind];
+    const bytes = this.data.weights[kind];
+    let total = 0, logs = 0;
+    for (let column = 0; column < width; column++) {
+      let sum = 0;
+      for (const place of heads) {
+        sum += bytes[(place * height + row) * width + column];
+      }
+      total += sum;
+      if (sum) logs += sum * Math.log2(sum);
+    }
+    // Only where all weights are too even for 8 bits is there no sum.
+    return total ? Math.log2(total) - logs / total : Math.log2(width);
   }
 
   // For each row of cross-attention, the column that all heads look at most.

@@ -28,6 +28,10 @@ function isolated(text) {
   return h("bdi", { dir: "auto" }, text);
 }
 
+function quoted(text) {
+  return ["“", isolated(text), "”"];
+}
+
 // Whether the first letter is one that is written from the right.
 function direction(text) {
   const letter = /\p{L}/u.exec(text);
@@ -86,22 +90,25 @@ function stopAt(container, element) {
   if (element) element.setAttribute("tabindex", "0");
 }
 
-// Okabe and Ito's colours, the light blue before the dark one on a dark page;
-// the last is the colour of text.
-const HEADS = {
-  light: ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
-    "#f0e442", "currentColor"],
-  dark: ["#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#0072b2", "#d55e00",
-    "#f0e442", "currentColor"],
-};
+// Okabe and Ito's colours; the last is that of text. As in Python's `svg`.
+const HEADS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9",
+  "#d55e00", "#f0e442", "currentColor"];
 
 // Of the lines of a head; the ninth has the first one's colour, in dashes.
-function headLine(head, theme) {
-  const colours = HEADS[theme];
+function headLine(head) {
+  if (head === ALL) return { stroke: "#6a737d" };
   return {
-    stroke: colours[head % colours.length],
-    "stroke-dasharray": head < colours.length ? null : "5 3",
+    stroke: HEADS[head % HEADS.length],
+    "stroke-dasharray": head < HEADS.length ? null : "5 3",
   };
+}
+
+// Which head has which line.
+function headKeys(heads) {
+  return h("span", { class: "keys" }, heads.map(({ name, look }) => h("span",
+    {}, s("svg", { width: 18, height: 10, "aria-hidden": "true" },
+      s("line", { x1: 0, x2: 18, y1: 5, y2: 5, "stroke-width": 4, ...look })),
+    ` ${name}`)));
 }
 
 // From 0 to 1: one hue towards ink on paper; cividis on a dark page.

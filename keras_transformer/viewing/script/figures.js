@@ -3,7 +3,6 @@
 class Figures {
   uses = [
     "leaf", "words", "hideEnd", "kind", "layer", "head", "word", "other",
-    "theme",
   ];
 
   constructor(viewer) {
@@ -31,7 +30,7 @@ class Figures {
     const layer = state.layer === ALL ? data.layers - 1 : state.layer;
     const head = state.head === ALL ? 0 : state.head;
     const rows = attention.rows(kind), columns = attention.columns(kind);
-    if (!rows.labels.length) {
+    if (!rows.labels.length || !columns.labels.length) {
       this.list.replaceChildren();
       return;
     }
@@ -42,7 +41,7 @@ class Figures {
     }, label)));
     this.other.value = state.other;
     const of = (number) => ({
-      name: `head ${number + 1}`, look: headLine(number, state.theme),
+      name: `head ${number + 1}`, look: headLine(number),
       values: attention.matrix(kind, layer, number),
     });
     const where = `${KIND_NAMES[kind]}, layer ${layer + 1}`;
@@ -63,14 +62,11 @@ class Figures {
   }
 
   figure(number, caption, panels, heads) {
-    const pictures = panels.map(
-      (panel) => linesPicture({ ...panel, title: caption }));
+    const pictures = panels.map((panel) => linesPicture(
+      { ...panel, title: caption, viewer: this.viewer }));
     return h("figure", {},
       h("figcaption", {}, h("strong", {}, `As figure ${number}. `), caption,
-        h("span", { class: "keys" }, heads.map((head) => h("span", {},
-          s("svg", { width: 18, height: 10, "aria-hidden": "true" },
-            s("line", { x1: 0, x2: 18, y1: 5, y2: 5, "stroke-width": 4,
-              ...head.look })), ` ${head.name}`)))),
+        headKeys(heads)),
       h("div", { class: "scroll" }, pictures),
       h("button", {
         type: "button",

@@ -19,6 +19,8 @@ class Grid {
     this.cells = h("div", {
       class: "grid", role: "radiogroup", "aria-label": "Heads",
       style: `--columns: ${heads + 1}`,
+      onpointermove: (event) => this.point(event),
+      onpointerleave: () => viewer.hover([]),
     });
     this.kinds = choice("Attention", Object.entries(KIND_NAMES),
       viewer.state.kind, (kind) => viewer.set({ kind }));
@@ -30,7 +32,8 @@ class Grid {
     this.element = h("section", { "aria-label": "All heads" },
       h("h2", {}, "All heads"), this.kinds, this.cells,
       h("p", { class: "note" }, "Numbers: entropy in bits, the mean over the " +
-        "rows, of pieces and with the end token. 0 bits look at one piece."));
+        "rows, of pieces and with the end token; under a mean that of the " +
+        "mean, from its 8-bit weights. 0 bits look at one piece."));
   }
 
   render(changed) {
@@ -80,6 +83,31 @@ class Grid {
     const picture = pixels(values, rows, columns, colours);
     picture.classList.toggle("few", Math.max(rows, columns) < 64);
     button.firstChild.replaceChildren(picture);
+  }
+
+  // The pieces that a pixel of a picture stands for.
+  point(event) {
+    const { state: { kind }, attention } = this.viewer;
+    const picture = event.target.closest(".picture");
+    const box = picture && picture.getBoundingClientRect();
+    const key = ({ keys }, part) => keys[Math.floor(part * keys.length)];
+    this.viewer.hover(!picture ? [] : [
+      key(attention.rows(kind), (event.clientY - box.top) / box.height),
+      key(attention.columns(kind), (event.clientX - box.left) / box.width),
+    ]);
+  }
+
+  // Bands in all pictures, which the style sheet draws.
+  hover() {
+    const { state: { kind }, attention } = this.viewer;
+    const band = (name, { keys }, isHovered) => {
+      const i = keys.findIndex(isHovered);
+      this.cells.classList.toggle(`has-${name}`, i >= 0);
+      this.cells.style.setProperty(`--${name}`, i);
+      this.cells.style.setProperty(`--of-${name}`, keys.length);
+    };
+    band("row", attention.rows(kind), (key) => this.viewer.isRow(key));
+    band("column", attention.columns(kind), (key) => this.viewer.isColumn(key));
   }
 
   place(button) {

@@ -16,12 +16,13 @@ class Head {
     this.legend = h("div", { class: "legend" });
     this.map = new HeatMap(viewer);
     const { state } = viewer;
+    this.aligned = checkbox("Word alignment", state.aligned,
+      (aligned) => viewer.set({ aligned }));
     this.element = h("section", { "aria-label": "One head" },
       this.title,
       h("div", { class: "controls" },
         choice("View", LOOKS, state.look, (look) => viewer.set({ look })),
-        checkbox("Word alignment", state.aligned,
-          (aligned) => viewer.set({ aligned }))),
+        this.aligned),
       this.readout, this.box, this.legend);
   }
 
@@ -45,11 +46,18 @@ class Head {
     const panel = this.panel();
     this.shown = panel;
     this.title.textContent = panel.title;
-    if (!panel.rows.labels.length) {
+    // Only cross-attention aligns.
+    this.aligned.control.disabled = state.kind !== "cross";
+    if (this.isEmpty()) {
       this.box.replaceChildren(h("p", { class: "note" },
-        "No piece was written, so nothing attends."));
+        this.viewer.attention.places[state.kind].length
+          ? "Only the end token is there, and it is hidden."
+          : "No piece was written, so nothing attends."));
     } else if (state.look === "map") {
-      this.box.replaceChildren(this.map.element);
+      // Put in again it would lose the keyboard's focus.
+      if (this.box.firstChild !== this.map.element) {
+        this.box.replaceChildren(this.map.element);
+      }
       this.map.render(panel, this.box.clientWidth);
     } else if (state.look === "lines") {
       this.box.replaceChildren(this.lines(panel));
@@ -60,42 +68,45 @@ class Head {
     this.hover();
   }
 
+  // Without anything to draw.
+  isEmpty() {
+    const { rows, columns } = this.shown;
+    return !rows.labels.length || !columns.labels.length;
+  }
+
+  // What the lines are called, and how they look.
+  drawn() {
+    const { head } = this.viewer.state;
+    const name = head === ALL ? "mean of all heads" : `head ${head + 1}`;
+    return { name, look: headLine(head) };
+  }
+
   lines(panel) {
-    const { state } = this.viewer;
     const picture = linesPicture({
-      ...panel, from: null, across: false,
-      heads: [{
-        name: "weight", values: panel.values,
-        look: headLine(Math.max(0, state.head), state.theme),
-      }],
+      ...panel, from: null, across: false, viewer: this.viewer,
+      heads: [{ ...this.drawn(), values: panel.values }],
     });
     picture.classList.add("lines");
-    picture.addEventListener("pointermove", (event) => {
-      const word = event.target.closest("text");
-      const key = word && word.dataset.key;
-      const words = [...picture.querySelectorAll("text[data-key]")];
-      const isRow = words.indexOf(word) < panel.rows.labels.length;
-      this.viewer.hover(!word ? [] : isRow ? [key, null] : [null, key]);
-    });
-    picture.addEventListener("pointerleave", () => this.viewer.hover([]));
     return picture;
   }
 
   numbers({ rows, columns, values, title }) {
     const width = columns.labels.length;
+    const heading = (scope, { keys, labels }, i, pointed) => h("th", {
+      scope, "data-key": keys[i],
+      ...this.viewer.hovering(() => this.viewer.hover(pointed)),
+    }, isolated(labels[i]));
     const cells = (i) => columns.labels.map((_, j) => h("td", {
       "data-key": rows.keys[i],
-      ...this.viewer.hovering([rows.keys[i], columns.keys[j]]),
+      ...this.viewer.hovering(
+        () => this.viewer.hover([rows.keys[i], columns.keys[j]])),
     }, fixed(values[i * width + j])));
     return h("table", { class: "numbers", tabindex: 0 },
       h("caption", {}, `${title}. A row for each piece that attends.`),
       h("thead", {}, h("tr", {}, h("td", {}),
-        columns.labels.map((label, j) => h("th", {
-          scope: "col", "data-key": columns.keys[j],
-        }, isolated(label))))),
-      h("tbody", {}, rows.labels.map((label, i) => h("tr", {},
-        h("th", { scope: "row", "data-key": rows.keys[i] }, isolated(label)),
-        cells(i)))));
+        columns.keys.map((key, j) => heading("col", columns, j, [null, key])))),
+      h("tbody", {}, rows.keys.map((key, i) => h("tr", {},
+        heading("row", rows, i, [key, null]), cells(i)))));
   }
 
   // What the colours, or the lines, say.
@@ -114,7 +125,8 @@ class Head {
       }, String(weight)))),
       "Rows attend to columns.");
     } else if (look === "lines") {
-      notes.push("Left attends to right; the opacity of a line is its " +
+      notes.push(headKeys([this.drawn()]),
+        "Left attends to right; the opacity of a line is its " +
         `weight, none is drawn below ${FAINTEST}.`);
     }
     if (aligned) {
@@ -126,10 +138,14 @@ class Head {
 
   hover() {
     const { state } = this.viewer;
-    if (!this.shown || !this.shown.rows.labels.length) return;
+    if (!this.shown) return;
+    if (this.isEmpty()) {
+      this.readout.textContent = "";
+      return;
+    }
     if (state.look === "map") this.map.draw();
     if (state.look === "lines") this.brighten();
-    this.readout.textContent = this.said();
+    this.readout.replaceChildren(...this.said().flat(3));
   }
 
   // Only the lines of the word that is pointed at.
@@ -176,19 +192,20 @@ class Head {
     const most = (labels, weight) => labels
       .map((label, i) => [weight(i), label])
       .sort((a, b) => b[0] - a[0]).slice(0, 3)
-      .map(([value, label]) => `“${label}” ${fixed(value)}`).join(", ");
+      .map(([value, label], i) => [
+        i ? ", " : "", quoted(label), ` ${fixed(value)}`]);
     if (row >= 0 && column >= 0 && viewer.hovered.length > 1) {
-      return `“${rows.labels[row]}” → “${columns.labels[column]}”: ` +
-        fixed(values[row * width + column]);
+      return [quoted(rows.labels[row]), " → ", quoted(columns.labels[column]),
+        `: ${fixed(values[row * width + column])}`];
     }
     if (row >= 0) {
-      return `“${rows.labels[row]}” → ` +
-        most(columns.labels, (j) => values[row * width + j]);
+      return [quoted(rows.labels[row]), " → ",
+        most(columns.labels, (j) => values[row * width + j])];
     }
     if (column >= 0) {
-      return `“${columns.labels[column]}” ← ` +
-        most(rows.labels, (i) => values[i * width + column]);
+      return [quoted(columns.labels[column]), " ← ",
+        most(rows.labels, (i) => values[i * width + column])];
     }
-    return "Point at a word or a weight to read its number.";
+    return ["Point at a word or a weight to read its number."];
   }
 }

@@ -1,5 +1,8 @@
 // One head as a heat map, on a canvas, with labels that thin out when small.
 
+const FLAT = 10; // The height that a row should have at least, in pixels.
+const TALL = 700; // The height that all rows have at most, if they can.
+
 class HeatMap {
   constructor(viewer) {
     this.viewer = viewer;
@@ -27,19 +30,20 @@ class HeatMap {
       110, widest(labels, `600 ${this.font}`) + 10);
     this.left = room(rows.labels);
     this.top = room(columns.labels);
-    const cell = (width - this.left - 2) / Math.max(1, columns.labels.length);
-    this.cell = Math.max(4, Math.min(30, Math.floor(cell * 4) / 4));
-    this.picture = rows.labels.length && columns.labels.length
-      ? pixels(panel.values, rows.labels.length, columns.labels.length,
-        this.viewer.colours)
-      : null;
+    const side = (width - this.left - 2) / columns.labels.length;
+    this.across = Math.max(4, Math.min(30, Math.floor(side * 4) / 4));
+    // Square, but where squares would be flat or the map tall.
+    this.down = [this.across, FLAT, TALL / rows.labels.length].sort(
+      (a, b) => a - b)[1];
+    this.picture = pixels(panel.values, rows.labels.length,
+      columns.labels.length, this.viewer.colours);
     this.draw();
   }
 
   draw() {
-    const { rows, columns, cell, left, top, viewer } = this;
-    const width = left + cell * columns.labels.length + 1;
-    const height = top + cell * rows.labels.length + 1;
+    const { rows, columns, across, down, left, top, viewer } = this;
+    const width = left + across * columns.labels.length + 1;
+    const height = top + down * rows.labels.length + 1;
     const scale = window.devicePixelRatio || 1;
     this.element.width = Math.round(width * scale);
     this.element.height = Math.round(height * scale);
@@ -47,10 +51,7 @@ class HeatMap {
     const pen = this.element.getContext("2d");
     pen.scale(scale, scale);
     pen.imageSmoothingEnabled = false;
-    if (this.picture) {
-      pen.drawImage(
-        this.picture, left, top, width - left - 1, height - top - 1);
-    }
+    pen.drawImage(this.picture, left, top, width - left - 1, height - top - 1);
     const style = getComputedStyle(this.element);
     pen.strokeStyle = style.borderTopColor;
     pen.strokeRect(left - 0.5, top - 0.5, width - left, height - top);
@@ -62,43 +63,46 @@ class HeatMap {
   }
 
   outline(pen, row, column, colour) {
-    const { rows, columns, cell, left, top } = this;
+    const { rows, columns, across, down, left, top } = this;
     pen.strokeStyle = colour;
     pen.lineWidth = 1.5;
-    const width = cell * columns.labels.length;
-    const height = cell * rows.labels.length;
-    if (row >= 0) pen.strokeRect(left, top + row * cell, width, cell);
-    if (column >= 0) pen.strokeRect(left + column * cell, top, cell, height);
+    const width = across * columns.labels.length;
+    const height = down * rows.labels.length;
+    if (row >= 0) pen.strokeRect(left, top + row * down, width, down);
+    if (column >= 0) {
+      pen.strokeRect(left + column * across, top, across, height);
+    }
   }
 
   // Rings on the words that the mean of all heads aligns.
   rings(pen) {
-    const { cell, left, top } = this;
+    const { across, down, left, top } = this;
+    const side = Math.min(across, down);
     pen.strokeStyle = "#d55e00";
-    pen.lineWidth = Math.max(1, Math.min(2, cell / 6));
+    pen.lineWidth = Math.max(1, Math.min(2, side / 6));
     this.aligned.forEach((column, row) => {
       pen.beginPath();
-      pen.arc(left + (column + 0.5) * cell, top + (row + 0.5) * cell,
-        Math.max(1.5, cell * 0.36), 0, 7);
+      pen.arc(left + (column + 0.5) * across, top + (row + 0.5) * down,
+        Math.max(1.5, side * 0.36), 0, 7);
       pen.stroke();
     });
   }
 
   labels(pen, row, column, style) {
-    const { rows, columns, cell, left, top, viewer } = this;
-    const every = Math.ceil(12 / cell);
+    const { rows, columns, across, down, left, top, viewer } = this;
     pen.textBaseline = "middle";
+    // Labels closer than 12 pixels would overlap.
     const put = (label, i, marked, angle) => {
-      if (i % every && !marked) return;
+      if (i % Math.ceil(12 / (angle ? across : down)) && !marked) return;
       pen.save();
       pen.font = marked ? `600 ${this.font}` : this.font;
       pen.fillStyle = marked ? style.outlineColor : style.color;
       if (angle) {
-        pen.translate(left + (i + 0.5) * cell, top - 5);
+        pen.translate(left + (i + 0.5) * across, top - 5);
         pen.rotate(-Math.PI / 2);
         pen.textAlign = "left";
       } else {
-        pen.translate(left - 5, top + (i + 0.5) * cell);
+        pen.translate(left - 5, top + (i + 0.5) * down);
         pen.textAlign = "right";
       }
       pen.direction = direction(label);
@@ -106,14 +110,15 @@ class HeatMap {
       pen.restore();
     };
     // A marked label takes the place of the others near it.
-    const near = (i, at) => at >= 0 && i !== at && Math.abs(i - at) < every;
+    const near = (i, at, side) =>
+      at >= 0 && i !== at && Math.abs(i - at) * side < 12;
     const step = this.kind === "encoder" ? -1 : viewer.state.step;
     rows.labels.forEach((label, i) => {
       const marked = i === row || rows.groups[i].includes(step);
-      if (!near(i, row)) put(label, i, marked, false);
+      if (!near(i, row, down)) put(label, i, marked, false);
     });
     columns.labels.forEach((label, j) => {
-      if (!near(j, column)) put(label, j, j === column, true);
+      if (!near(j, column, across)) put(label, j, j === column, true);
     });
   }
 
@@ -129,12 +134,12 @@ class HeatMap {
 
   point(event) {
     const box = this.element.getBoundingClientRect();
-    const at = (offset, labels) => {
-      const i = Math.floor(offset / this.cell);
+    const at = (offset, side, { labels }) => {
+      const i = Math.floor(offset / side);
       return i >= 0 && i < labels.length ? i : -1;
     };
-    this.go(at(event.clientY - box.top - this.top, this.rows.labels),
-      at(event.clientX - box.left - this.left, this.columns.labels));
+    this.go(at(event.clientY - box.top - this.top, this.down, this.rows),
+      at(event.clientX - box.left - this.left, this.across, this.columns));
   }
 
   go(row, column) {

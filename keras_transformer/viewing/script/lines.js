@@ -16,7 +16,9 @@ function widest(labels, font) {
 //   from: places of the rows whose lines are drawn, or null for all.
 //   across: words lie in two rows, turned, as in the paper.
 //   aligned: for each row a column, or null.
-function linesPicture({ rows, columns, heads, from, across, aligned, title }) {
+//   viewer: whose views answer where a word is pointed at.
+function linesPicture(
+  { rows, columns, heads, from, across, aligned, title, viewer }) {
   const count = Math.max(rows.labels.length, columns.labels.length, 1);
   const cell = across ? 22 : count > 80 ? 14 : 21;
   const size = Math.min(13, cell - 2);
@@ -60,10 +62,14 @@ function linesPicture({ rows, columns, heads, from, across, aligned, title }) {
   }
   const word = (side, i, along, anchor, dim) => {
     const [x, y] = point(along, i);
+    const key = side.keys[i];
     return s("text", {
       x, y, "text-anchor": anchor, "dominant-baseline": "central",
-      "data-key": side.keys[i], opacity: dim ? 0.45 : null,
+      "data-key": key, opacity: dim ? 0.45 : null,
+      "unicode-bidi": "plaintext",
       transform: across ? `rotate(-90 ${x} ${y})` : null,
+      ...viewer.hovering(
+        () => viewer.hover(side === rows ? [key, null] : [null, key])),
     }, side.labels[i]);
   };
   const near = across ? ["start", "end"] : ["end", "start"];

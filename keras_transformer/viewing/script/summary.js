@@ -13,7 +13,11 @@ class Summary {
         ? button.previousElementSibling : null));
     this.element = h("section", { "aria-label": "Translation" },
       h("div", { class: "pair" },
-        h("h3", {}, "Source"), this.source,
+        h("h3", {}, "Source"), h("div", {},
+          h("p", { class: "source", dir: direction(viewer.data.source) },
+            isolated(viewer.data.source)),
+          viewer.data.cut ? h("p", { class: "note" }, viewer.data.cut) : null,
+          this.source),
         h("h3", {}, "Looked at"), this.target),
       h("div", { class: "scroll" },
         h("table", { class: "hypotheses" },
@@ -35,7 +39,7 @@ class Summary {
     this.target.replaceChildren(...labels.map((label, i) => {
       const now = groups[i].includes(state.step);
       return this.token("button", label, keys[i], {
-        type: "button", tabindex: now ? 0 : -1,
+        type: "button", "data-focus": keys[i], tabindex: now ? 0 : -1,
         "aria-current": now ? "step" : null,
         onclick: () => this.viewer.set({ step: groups[i][0] }),
       });
@@ -50,7 +54,7 @@ class Summary {
   token(tag, label, key, attributes) {
     return h(tag, {
       class: "token", "data-key": key, ...attributes,
-      ...this.viewer.hovering([key]),
+      ...this.viewer.hovering(() => this.viewer.hover([key])),
     }, isolated(label));
   }
 
@@ -59,14 +63,16 @@ class Summary {
     const { data, state } = this.viewer;
     const node = data.nodes[leaf];
     const chosen = leaf === state.leaf;
-    const ended = !node ? "limit" : node.endsWith || node.fate;
+    const ended = node ? node.endsWith || node.fate : data.emptyEnd;
     return h("tr", {
       "aria-current": chosen ? "true" : null, onclick: () =>
         this.viewer.set({ leaf }),
+      ...this.viewer.pointing(node, data.path(leaf)),
     },
     h("td", {}, rank < 0 ? "–" : String(rank + 1)),
     h("td", {}, h("button", {
       type: "button", class: "text", "aria-pressed": String(chosen),
+      "data-focus": `leaf-${leaf}`,
       dir: direction(data.text(leaf)),
     }, data.text(leaf) || "(empty)")),
     h("td", { class: "number" }, fixed(node ? node.score : 0)),

@@ -107,9 +107,7 @@ class Tree {
         event.preventDefault();
         look();
       },
-      onfocus: () => this.tell(node),
-      onpointerenter: () => this.tell(node),
-      onpointerleave: () => this.viewer.hover([]),
+      ...this.viewer.pointing(node),
     },
     s("rect", { x: x - COLUMN / 2, y: y - ROW / 2 - 6, width: COLUMN,
       height: ROW, class: "area" }),
@@ -133,15 +131,6 @@ class Tree {
       `${fixed(node.logProb)}, score ${fixed(node.score)}`;
   }
 
-  tell(node) {
-    const { attention } = this.viewer;
-    this.about.textContent = this.described(node);
-    const own = attention.path[node.step] === node;
-    const i = attention.target.groups.findIndex(
-      (group) => group.includes(node.step));
-    this.viewer.hover(own && i >= 0 ? [attention.target.keys[i]] : []);
-  }
-
   // The way to the hypothesis that is looked at.
   mark(changed) {
     const { attention: { path }, state } = this.viewer;
@@ -156,8 +145,7 @@ class Tree {
     }
     const leaf = this.marks.get(state.leaf) || this.marks.values().next().value;
     stopAt(this.box, leaf);
-    const chosen = this.viewer.data.nodes[state.leaf];
-    this.about.textContent = chosen ? this.described(chosen) : "";
+    this.hover();
     // The page opens with the start of the tree.
     if (!changed.has("folded")) this.show(now);
   }
@@ -185,15 +173,10 @@ class Tree {
     return to ? shown(to.number) : null;
   }
 
+  // Tells of the node that is pointed at, or else of the step looked at.
   hover() {
-    if (!this.marks) return;
-    const { attention, hovered } = this.viewer;
-    const { keys, groups } = attention.target;
-    const steps = new Set(keys.flatMap(
-      (key, i) => (hovered.includes(key) ? groups[i] : [])));
-    attention.path.forEach((node, step) => {
-      const mark = this.marks.get(node.number);
-      if (mark) mark.classList.toggle("hovered", steps.has(step));
-    });
+    const { attention: { path }, nodes, state } = this.viewer;
+    const told = nodes.at(-1) || path[state.step];
+    this.about.textContent = told ? this.described(told) : "";
   }
 }

@@ -2,10 +2,14 @@
 
 const VIEWS = [Summary, Grid, Head, Steps, Tree, Figures];
 
+// All of this page that share the script.
+const viewers = [];
+
 class Viewer {
   constructor(root, data) {
     this.data = data;
-    this.hovered = [];
+    this.hovered = []; // Keys of words.
+    this.nodes = []; // Of the tree, pointed at.
     const best = data.leaves.length ? data.leaves[0] : -1;
     this.state = {
       leaf: best, step: 0, kind: best < 0 ? "encoder" : "cross",
@@ -23,14 +27,16 @@ class Viewer {
   }
 
   layout() {
-    this.theme = h("button", { type: "button", onclick: () => this.set({
-      theme: this.state.theme === "dark" ? "light" : "dark",
-    }) });
+    this.theme = h("button", { type: "button", onclick: () => {
+      const theme = this.state.theme === "dark" ? "light" : "dark";
+      (isOwnPage() ? viewers : [this]).forEach((one) => one.set({ theme }));
+    } });
     const [summary, grid, head, ...others] = this.views.map(
       (view) => view.element);
     return h("div", { class: "viewer" },
       h("header", {},
-        h("h1", {}, "Attention and beam search"),
+        h("h1", {}, isolated(shortened(this.data.source || "(empty)", 60)),
+          h("small", {}, "Attention and beam search")),
         this.theme),
       summary,
       h("div", { class: "controls options" },
@@ -83,14 +89,18 @@ class Viewer {
 
   render(changed) {
     if (["leaf", "words", "hideEnd"].some((name) => changed.has(name))) {
-      this.hovered = [];
       this.prepare();
+      this.hover([]);
     }
     if (changed.has("theme")) {
       const { theme } = this.state;
       this.element.dataset.theme = theme;
       this.theme.textContent = theme === "dark" ? "Light page" : "Dark page";
       this.colours = ramp(this.state.theme);
+      if (isOwnPage()) {
+        const { backgroundColor } = getComputedStyle(this.element);
+        document.body.style.background = backgroundColor;
+      }
     }
     for (const view of this.views) {
       view.uses.filter((name) => changed.has(name)).forEach(
@@ -115,20 +125,42 @@ class Viewer {
     const { changed } = view;
     if (!changed.size) return;
     view.changed = new Set();
+    const focused = this.element.getRootNode().activeElement;
     view.render(changed);
+    // What was made again takes the keyboard's focus over.
+    if (focused && !focused.isConnected && focused.dataset.focus) {
+      const name = focused.dataset.focus;
+      const made = view.element.querySelector(`[data-focus="${name}"]`);
+      if (made) made.focus({ preventScroll: true });
+    }
+    this.mark(view.element);
   }
 
-  // Marks words in all views: [of a row, of a column], or one for both.
-  hover(keys) {
-    if (String(keys) === String(this.hovered)) return;
+  // Marks words in all views, [of a row, of a column] or one for both, and
+  // nodes: by themselves those that wrote the word.
+  hover(keys, nodes = this.writers(keys[0])) {
+    const same = (list, other) => list.length === other.length &&
+      list.every((one, i) => one === other[i]);
+    if (same(keys, this.hovered) && same(nodes, this.nodes)) return;
     this.hovered = keys;
-    this.element.querySelectorAll(".hovered[data-key]").forEach(
+    this.nodes = nodes;
+    this.element.querySelectorAll(".hovered").forEach(
       (element) => element.classList.remove("hovered"));
-    for (const key of keys.filter(Boolean)) {
-      this.element.querySelectorAll(`[data-key="${key}"]`).forEach(
-        (element) => element.classList.add("hovered"));
-    }
+    this.mark(this.element);
     this.near.forEach((view) => view.hover && view.hover());
+  }
+
+  mark(element) {
+    const keys = [...this.hovered, ...this.nodes.map(nodeKey)];
+    for (const key of keys.filter(Boolean)) {
+      element.querySelectorAll(`[data-key="${key}"]`).forEach(
+        (other) => other.classList.add("hovered"));
+    }
+  }
+
+  writers(key) {
+    const { path, target: { keys, groups } } = this.attention;
+    return (groups[keys.indexOf(key)] || []).map((i) => path[i]);
   }
 
   isRow(key) {
@@ -139,15 +171,35 @@ class Viewer {
     return key === this.hovered[this.hovered.length > 1 ? 1 : 0];
   }
 
-  // Attributes of an element that stands for these words.
-  hovering(keys) {
+  // Attributes of an element that is pointed at, or has the focus.
+  hovering(enter) {
+    const leave = () => this.hover([]);
     return {
-      onpointerenter: () => this.hover(keys),
-      onpointerleave: () => this.hover([]),
-      onfocus: () => this.hover(keys),
-      onblur: () => this.hover([]),
+      onpointerenter: enter, onpointerleave: leave,
+      onfocusin: enter, onfocusout: leave,
     };
   }
+
+  // Attributes of an element that stands for a node, or for the way to it.
+  pointing(node, nodes = [node]) {
+    if (!node) return {};
+    const enter = () => {
+      const { path, target: { keys, groups } } = this.attention;
+      const own = path[node.step] === node;
+      const i = groups.findIndex((group) => own && group.includes(node.step));
+      this.hover(i < 0 ? [] : [keys[i]], nodes);
+    };
+    return { "data-key": nodeKey(node), ...this.hovering(enter) };
+  }
+}
+
+function nodeKey(node) {
+  return `n${node.number}`;
+}
+
+// Whether nothing but viewers is on the page, as `page.document` makes it.
+function isOwnPage() {
+  return document.body.matches(".keras-transformer-page");
 }
 
 const NOTES = [
@@ -190,7 +242,7 @@ async function start(root) {
   const buffer = await unpacked(
     root.querySelector('script[type="text/plain"]').textContent);
   const shadow = root.attachShadow({ mode: "open" });
-  return new Viewer(shadow, new Data(facts, buffer));
+  viewers.push(new Viewer(shadow, new Data(facts, buffer)));
 }
 
 document.querySelectorAll(

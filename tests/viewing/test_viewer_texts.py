@@ -1,0 +1,173 @@
+"""Texts of all kinds and lengths in the viewer, in a real browser."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from explanations import make_explanation
+from handling import arrays, choose, numbers
+
+from keras_transformer.viewing.explanation import Fate
+
+
+def byte_pieces(word):
+    return ["▁", *(f"<0x{byte:02X}>" for byte in word.encode())]
+
+
+def test_text_from_the_right_is_set_from_the_right(opened):
+    arabic = "▁تكلف ▁المصباح ▁مئت ين ▁يورو".split()
+    page = opened(make_explanation(target=arabic, seed=3).to_html())
+    source, target = (page.locator(".strip").nth(i) for i in range(2))
+    assert source.get_attribute("dir") == "ltr"
+    assert target.get_attribute("dir") == "rtl"
+    first, second = (
+        target.locator(".token").nth(i).bounding_box()["x"] for i in range(2)
+    )
+    assert second < first
+
+
+def test_bytes_are_read_as_the_characters_they_are(opened):
+    pieces = [*byte_pieces("ضوء"), "▁مئت", "ين"]
+    made = make_explanation(
+        source=pieces, source_length=10, target=pieces, target_length=10
+    )
+    made = dataclasses.replace(made, source="ضوء مئتين")
+    page = opened(made.to_html())
+    assert page.locator(".source").inner_text() == "ضوء مئتين"
+    strips = [page.locator(".strip").nth(i) for i in range(3)]
+    assert strips[0].locator(".token").nth(1).inner_text() == "<0xD8>"
+    # What was not returned is spelled by the page.
+    numbers_of = range(len(made.nodes))
+    part = next(i for i in numbers_of if arrays(made, i)[1] == pieces[:8])
+    page.locator(f'[data-node="{part}"]').click()
+    row = page.locator(".hypotheses tr[aria-current] .text")
+    assert row.inner_text() == "ضوء مئت"
+    weighed = page.locator(".beam tr[aria-current] .text")
+    assert weighed.inner_text() == "ضوء مئت"
+    choose(page, "Words")
+    for strip, word in zip(strips[:2], ("مئتين", "مئت"), strict=True):
+        words = strip.locator(".token").all_inner_texts()
+        assert words[:2] == ["ضوء", word]
+    for strip in strips:
+        assert strip.get_attribute("dir") == "rtl"
+
+
+def test_a_source_that_was_cut_is_said_to_be(opened, explanation):
+    cut = make_explanation(truncated=True).to_html()
+    for scripts in (True, False):
+        page = opened(cut, java_script_enabled=scripts)
+        said = page.get_by_text("only its beginning was translated")
+        assert said.last.is_visible()
+    page = opened(explanation.to_html())
+    assert page.get_by_text("only its beginning").count() == 0
+
+
+def test_an_empty_translation_can_be_looked_at(opened):
+    page = opened(make_explanation(target_length=0).to_html())
+    assert "(empty)" in page.locator(".hypotheses").inner_text()
+    choose(page, "Numbers")
+    assert numbers(page)[2].shape == (7, 7)
+    choose(page, "Cross")
+    assert page.get_by_text("No piece was written").is_visible()
+
+
+def test_an_empty_text_without_its_end_token_has_nothing_to_show(opened):
+    made = make_explanation(source_length=1, target_length=0)
+    page = opened(made.to_html())
+    assert page.locator(".viewer h1 bdi").inner_text() == "(empty)"
+    for kind, message in (
+        ("Encoder", "Only the end token is there"),
+        ("Cross", "No piece was written"),
+    ):
+        choose(page, kind)
+        if kind == "Encoder":
+            choose(page, "Hide the end token")
+        assert page.get_by_text(message).is_visible()
+
+
+def test_a_search_without_any_hypothesis_left_shows_its_tree(opened):
+    made = make_explanation()
+    nodes = [
+        node._replace(fate=Fate.PRUNED, ends_with="", rank=-1)
+        for node in made.nodes
+    ]
+    died = dataclasses.replace(
+        made, nodes=nodes, translations=[""], leaves=[-1]
+    )
+    page = opened(died.to_html())
+    assert "no hypothesis left" in page.locator(".hypotheses").inner_text()
+    assert page.get_by_text("No step was taken").is_visible()
+    page.locator(".node").nth(5).click()
+    assert page.locator(".strip").nth(1).locator(".token").count() == 1
+
+
+def test_pieces_weighed_but_not_among_the_likeliest_have_bars(opened):
+    made = make_explanation(num_alternatives=2, beam_size=3)
+    page = opened(made.to_html())
+    weighed = {node.piece: node for node in made.nodes if node.step == 0}
+    kept = dict(made.alternatives[0])
+    assert len(weighed) == 6 and len(kept) == 2
+    shown = page.locator(".bars li").evaluate_all(
+        "items => items.map(item => [item.querySelector('bdi').innerText,"
+        " item.querySelector('.number').innerText])"
+    )
+    assert {piece for piece, _ in shown} == set(weighed) | set(kept)
+    for piece, number in shown:
+        node = weighed.get(piece)
+        log_prob = node.log_prob if node else kept[piece]
+        assert float(number) == pytest.approx(np.exp(log_prob), abs=6e-4)
+    assert page.get_by_text("not among the best, or not allowed").is_visible()
+
+
+@pytest.mark.parametrize("kind", ["Encoder", "Decoder", "Cross"])
+def test_only_cross_attention_is_aligned(page, kind):
+    choose(page, kind)
+    box = page.get_by_role("checkbox", name="Word alignment")
+    assert box.is_enabled() == (kind == "Cross")
+
+
+def test_few_rows_of_many_columns_are_not_flat(opened):
+    page = opened(make_explanation(source_length=101).to_html())
+    choose(page, "Cross")
+    heat_map = page.locator(".heat-map")
+    heat_map.scroll_into_view_if_needed()
+    box = heat_map.bounding_box()
+    readout = page.locator(".readout").first
+    # From the lower edge: the last row is 10 pixels high.
+    rows = []
+    for above in (4, 9, 14):
+        heat_map.hover(position={"x": 120, "y": box["height"] - above})
+        rows.append(readout.inner_text().split(" → ")[0])
+    assert rows[0] == rows[1] == "“</s>”" != rows[2]
+
+
+@pytest.mark.parametrize(
+    "length", [53, pytest.param(199, marks=pytest.mark.slow)]
+)
+def test_a_page_of_the_base_model_opens(opened, length):
+    made = make_explanation(
+        layers=6,
+        heads=8,
+        source_length=length,
+        target_length=length,
+        beam_size=4,
+    )
+    page = opened(made.to_html())
+    page.locator(".grid").scroll_into_view_if_needed()
+    page.locator(".grid canvas").first.wait_for()
+    assert page.locator(".grid button").count() == 6 * 9 + 1
+    strips = page.locator(".strip")
+    written = made.attention().target_pieces
+    for i, pieces in enumerate((made.source_pieces, written)):
+        assert strips.nth(i).locator(".token").all_inner_texts() == pieces
+    assert page.locator(".heat-map").bounding_box()["height"] > 4 * length
+    choose(page, "Encoder")
+    choose(page, "Lines")
+    lines = page.locator(".lines line")
+    mean = made.encoder[5].mean(axis=0)
+    # Half a 255th of a weight may be on the other side of what is drawn.
+    expected = [np.sum(mean >= 0.01 + off) for off in (0.002, -0.002)]
+    assert expected[0] <= lines.count() <= expected[1]
+    page.locator(".figures svg").first.wait_for()
+    pruned = sum(node.fate is Fate.PRUNED for node in made.nodes)
+    assert page.locator(".node").count() == len(made.nodes) - pruned
