@@ -25,7 +25,7 @@ from keras_transformer import files
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 SENTENCE = "The lamp costs two hundred and twelve euros and seven cents."
-TEXT = f"{SENTENCE} The train leaves at nine fifteen.\n\nMay 7, 2031"
+TEXT = f"{SENTENCE} The train leaves at 9:15 AM.\n\nMay 7, 2031"
 SIZE = {"width": 1_000, "height": 1_050}  # Pixels.
 
 

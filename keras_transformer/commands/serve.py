@@ -149,6 +149,6 @@ def explainer(run_dir: pathlib.Path) -> Callable[[str], str]:
         explanation = loaded[0].explain(
             text, max_source_length=MAX_SOURCE_LENGTH
         )
-        return page.document(text, explanation.to_html())
+        return page.document(text, [explanation.to_html()])
 
     return explain

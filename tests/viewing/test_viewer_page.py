@@ -59,9 +59,12 @@ def test_a_notebook_may_insert_it_later(opened, explanation):
         }""",
         make_explanation(seed=2).to_html(),
     )
-    added = page.locator(".keras-transformer-viewer").nth(1)
-    added.scroll_into_view_if_needed()
-    added.locator(".grid canvas").first.wait_for()
+    viewers = page.locator(".keras-transformer-viewer")
+    for i in range(2):  # All drawn, so that nothing moves any more.
+        figures = viewers.nth(i).locator(".viewer > section").last
+        figures.locator("svg").first.wait_for(state="attached")
+    viewers.nth(1).locator(".grid").scroll_into_view_if_needed()
+    viewers.nth(1).locator(".grid canvas").first.wait_for()
     assert page.locator(".viewer").count() == 2
 
 
