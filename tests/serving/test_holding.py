@@ -4,6 +4,7 @@ import contextlib
 import json
 import logging
 import socket
+import threading
 import time
 
 import httpx
@@ -160,11 +161,19 @@ def test_half_a_request_whose_sender_has_finished_is_refused(held):
         assert line.recv(1 << 16).startswith(b"HTTP/1.1 400")
 
 
-def test_a_client_that_does_not_read_is_left(held, model):
+def test_a_client_that_does_not_read_is_left(held, model, monkeypatch):
+    lose, lost = connections.Connection.connection_lost, threading.Event()
+
+    def connection_lost(self, error):
+        lose(self, error)
+        lost.set()
+
+    monkeypatch.setattr(
+        connections.Connection, "connection_lost", connection_lost
+    )
     model.size = 1 << 25
     with asking(held) as line:
-        until(lambda: model.texts)
-        time.sleep(1)
+        assert lost.wait(20)
         said = 0
         with contextlib.suppress(ConnectionResetError):
             while piece := line.recv(1 << 20):
