@@ -1,5 +1,6 @@
 """A translation with its attention and the search that found it."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -40,7 +41,6 @@ class Explainer:
 
     def __init__(self, text_model: TextModel) -> None:
         self._text_model = text_model
-        self._rereader = Rereader(text_model.model)
         # One for each set of options and number of inputs.
         self._graphs: dict[tuple[SearchOptions, int], Callable] = {}
 
@@ -116,6 +116,10 @@ class Explainer:
             length_penalty=options.length_penalty,
             truncated=bool(truncated[0]),
         )
+
+    @functools.cached_property
+    def _rereader(self) -> Rereader:
+        return Rereader(self._text_model.model)
 
     def _graph(self, options: SearchOptions, inputs: int) -> Callable:
         """A graph, as for every translation: the same result bit for bit."""
