@@ -15,6 +15,7 @@ from still_model import StillModel, StillVersions
 
 from keras_transformer.serving import connections
 from keras_transformer.serving.limits import Batching, Limits
+from keras_transformer.serving.server import listen
 
 PREDICT = "/v1/models/small:predict"
 SECRET = "Geheimnis"
@@ -179,6 +180,12 @@ def test_a_client_that_does_not_read_is_left(held, model, monkeypatch):
             while piece := line.recv(1 << 20):
                 said += len(piece)
     assert said < model.size
+
+
+def test_answers_go_out_at_once():
+    with listen("127.0.0.1", 0) as listening:
+        # What asyncio looks at before it sets TCP_NODELAY.
+        assert listening.proto == socket.IPPROTO_TCP
 
 
 def test_a_mistake_of_ours_is_a_500_and_no_text_goes_to_the_log(
