@@ -90,14 +90,13 @@ def served(exported):
 
 
 @pytest.fixture(scope="session")
-def server(exported, small_translator):
+def server(exported, small_run):
     """The embedded server of that SavedModel, in a thread of its own."""
     from serving_thread import running
 
-    def explain(text):
-        return small_translator.explain(text).to_html()
+    from keras_transformer.commands.serve import explainer
 
-    with running(exported.parent, explain=explain) as found:
+    with running(exported.parent, explain=explainer(small_run)) as found:
         yield found
 
 

@@ -193,3 +193,5 @@ def test_a_browser_gets_from_a_text_to_the_viewer(visit, server):
         opened.page.get_by_role("link", name="Explain this sentence").click()
     # Which its script has drawn.
     found.value.locator(".viewer .grid button").first.wait_for()
+    scripts = found.value.locator("script:not([type])")
+    assert scripts.count() == 1
