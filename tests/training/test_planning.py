@@ -53,7 +53,7 @@ def test_the_plan_is_that_of_the_recipe(growth, ladder):
     recipe = dataclasses.replace(
         PRESETS["tiny"].training, batch_tokens=509, length_growth=growth
     )
-    plan = plan_batches(corpus, recipe)
+    plan = plan_batches(corpus, recipe, tokenizer)
     expected = BatchPlan(corpus, 509, recipe.seed, length_growth=ladder)
     assert plan.shapes() == expected.shapes()
     for one, other in zip(plan.epoch(1), expected.epoch(1), strict=True):
