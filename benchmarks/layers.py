@@ -10,7 +10,6 @@ picture are made; layers that are in it already are not measured again.
 """
 
 import argparse
-import ctypes
 import json
 import os
 import pathlib
@@ -110,8 +109,8 @@ def graphs(name):
     }
 
 
-def measure(name, read):
-    """`read(run)` of both passes at every length."""
+def measure_seconds(name):
+    """The shortest of a few runs of both passes; of long ones the only."""
     import tensorflow as tf
 
     found = {}
@@ -120,28 +119,49 @@ def measure(name, read):
         found[kind] = []
         for n in LENGTHS:
             inputs = tf.random.normal([1, n, WIDTH], seed=n)
-            found[kind].append(read(lambda i=inputs, g=graph: g(i).numpy()))
+            start, times = time.perf_counter(), []
+            while len(times) < MOST and time.perf_counter() - start < PATIENCE:
+                before = time.perf_counter()
+                graph(inputs).numpy()
+                times.append(time.perf_counter() - before)
+            found[kind].append(min(times))
     return found
 
 
-def seconds(run):
-    """The shortest of a few runs; of long ones the only."""
-    start = time.perf_counter()
-    times = []
-    while len(times) < MOST and time.perf_counter() - start < PATIENCE:
-        before = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - before)
-    return min(times)
+def measure_megabytes(name):
+    """By how much each run raises the resident memory at its peak.
+
+    Each in a process of its own, since TensorFlow keeps what it once had; all
+    are forked from one that has imported it and begun nothing.
+    """
+    import tensorflow as tf
+
+    make_layer(name)  # Imports.
+
+    def peak(kind, n):
+        graph = graphs(name)[kind]
+        graph(tf.zeros([1, 16, WIDTH]))
+        inputs = tf.random.normal([1, n, WIDTH], seed=n)
+        pathlib.Path("/proc/self/clear_refs").write_text("5")  # The peak.
+        before = status("VmRSS")
+        graph(inputs).numpy()
+        return (status("VmHWM") - before) / 1024
+
+    return {kind: [forked(peak, kind, n) for n in LENGTHS] for kind in PASSES}
 
 
-def megabytes(run):
-    """By how much a run raised the resident memory at its peak."""
-    ctypes.CDLL("libc.so.6").malloc_trim(0)
-    pathlib.Path("/proc/self/clear_refs").write_text("5")  # Forget the peak.
-    before = status("VmRSS")
-    run()
-    return max(0, status("VmHWM") - before) / 1024
+def forked(function, *args):
+    """What a function returns in a child of this process."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writer, json.dumps(function(*args)).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as file:
+        found = file.read()
+    os.waitpid(child, 0)
+    return json.loads(found)
 
 
 def status(field):
@@ -207,23 +227,20 @@ def structure(name):
 
 
 KINDS = {
-    "seconds": lambda name: measure(name, seconds),
-    "megabytes": lambda name: measure(name, megabytes),
+    "seconds": measure_seconds,
+    "megabytes": measure_megabytes,
     "structure": structure,
 }
 
 
 def in_process(name, kind):
     """`KINDS[kind](name)` in a process of its own."""
-    # Large blocks go back to the system when they are freed, so that the peak
-    # is that of what was alive; it costs time.
-    memory = {"MALLOC_MMAP_THRESHOLD_": "65536"} if kind == "megabytes" else {}
     done = subprocess.run(
         [sys.executable, __file__, "--layer", name, "--kind", kind],
         stdout=subprocess.PIPE,
         check=True,
         text=True,
-        env={**os.environ, **memory, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
     return json.loads(done.stdout.splitlines()[-1])
 
