@@ -136,7 +136,7 @@ def measure_megabytes(name):
     """
     import tensorflow as tf
 
-    make_layer(name)  # Imports.
+    from keras_transformer import layers  # noqa: F401
 
     def peak(kind, n):
         graph = graphs(name)[kind]

@@ -24,6 +24,7 @@ from keras_transformer.layers.dot_product import (
     swap_heads,
 )
 from keras_transformer.layers.restricted import (
+    check_restriction,
     restricted_attention,
     whole_weights,
 )
@@ -324,16 +325,6 @@ class MultiHeadAttention(keras.layers.Layer):
             "value_dim": self.value_dim,
             "restriction": self.restriction,
         }
-
-
-def check_restriction(restriction: int | None) -> int | None:
-    """The number itself, or a `ValueError` if it is below 1."""
-    if restriction is not None and restriction < 1:
-        raise ValueError(
-            "`restriction` must be None or at least 1. Received: "
-            f"restriction={restriction}"
-        )
-    return restriction
 
 
 def _both_given(key, value):

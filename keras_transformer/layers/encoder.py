@@ -8,10 +8,7 @@ from typing import Any
 import keras
 
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
-from keras_transformer.layers.attention import (
-    MultiHeadAttention,
-    check_restriction,
-)
+from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.attention_masks import (
     all_of,
     mask_of_heads,
@@ -19,6 +16,7 @@ from keras_transformer.layers.attention_masks import (
 )
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.normalization import LayerNormalization
+from keras_transformer.layers.restricted import check_restriction
 
 # The paper names none; this is tensor2tensor's.
 NORM_EPSILON = 1e-6
