@@ -105,7 +105,7 @@ def graphs(name):
 
     functions = (forward, gradient)
     return {
-        kind: tf.function(function, input_signature=signature)
+        kind: tf.function(function, input_signature=signature, autograph=False)
         for kind, function in zip(PASSES, functions, strict=True)
     }
 
