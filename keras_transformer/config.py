@@ -48,6 +48,8 @@ class ModelConfig:
         positions: `"sinusoidal"` (section 3.5) or `"learned"` (row E).
         max_positions: Rows of the learned position table; sinusoids have no
             such limit.
+        restriction: None, or r of restricted self-attention (section 4): each
+            position sees those less than r from it, in the decoder the last r.
     """
 
     vocab_size: int = 37_000
@@ -60,6 +62,7 @@ class ModelConfig:
     dropout: float = 0.1
     positions: str = "sinusoidal"
     max_positions: int = 1024
+    restriction: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,6 +7,7 @@ H heads, K key width, U value width, W beams, t slots of a cache.
 """
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
@@ -17,6 +18,7 @@ from keras import ops
 from keras_transformer import layers, masks
 from keras_transformer.config import PRESETS, ModelConfig
 from keras_transformer.keras_internals import Tensor
+from keras_transformer.layers.restricted import at_most
 from keras_transformer.replicas import ReplicatedModel
 
 # For each decoder layer a pair of keys and values.
@@ -46,6 +48,11 @@ class Transformer(ReplicatedModel):
             the sums of embeddings and positions, in [0, 1).
         positions: `"sinusoidal"` or `"learned"`.
         max_positions: Rows of the learned position table.
+        restriction: None, or r of restricted self-attention (section 4): each
+            position of the encoder sees those less than r from it, one of the
+            decoder the last r, itself among them. Time and memory of
+            self-attention grow with r in place of S and T; attention to the
+            source stays whole.
         **kwargs: Passed to `keras.Model`, such as `name` and `dtype`.
 
     Call arguments:
@@ -57,9 +64,9 @@ class Transformer(ReplicatedModel):
         Logits, a float32 tensor `(B, T, V)`.
 
     Raises:
-        ValueError: If a size is below 1, `d_model` is odd or not divisible by
-            `num_heads` where it must be, or `dropout` is outside [0, 1); and
-            in a call, if the inputs are no pair of ids.
+        ValueError: If a size or `restriction` is below 1, `d_model` is odd or
+            not divisible by `num_heads` where it must be, or `dropout` is
+            outside [0, 1); and in a call, if the inputs are no pair of ids.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
@@ -77,6 +84,7 @@ class Transformer(ReplicatedModel):
         dropout: float = 0.1,
         positions: str = "sinusoidal",
         max_positions: int = 1024,
+        restriction: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -91,6 +99,7 @@ class Transformer(ReplicatedModel):
             dropout=dropout,
             positions=positions,
             max_positions=max_positions,
+            restriction=restriction,
         )
         self.vocab_size = vocab_size
         self._add_layers(self.model_config)
@@ -108,6 +117,7 @@ class Transformer(ReplicatedModel):
             value_dim=config.value_dim,
             ffn_dim=config.ffn_dim,
             dropout=config.dropout,
+            restriction=config.restriction,
             dtype=policy,
         )
         self.encoder = layers.Encoder(**stack, name="encoder")
@@ -223,12 +233,16 @@ class Transformer(ReplicatedModel):
         )
 
     def _decoded(self, target_in, memory, source_mask, training):
+        restricted = self.model_config.restriction is not None
+        # Of a restricted layer no mask of all pairs, which cost T T.
+        mask = masks.padding_mask if restricted else masks.target_mask
         return self.decoder(
             self._embed_target(target_in, training=training),
             memory,
-            self_mask=masks.target_mask(target_in),
+            self_mask=mask(target_in),
             memory_mask=source_mask,
             training=training,
+            use_causal_mask=restricted,
         )
 
     def attention_weights(
@@ -370,7 +384,8 @@ class Transformer(ReplicatedModel):
 
         The beams of a sentence share its cache: each position writes W slots,
         one for each beam, and a mask leaves a beam its own. So nothing moves
-        when beams branch or end: only the mask does.
+        when beams branch or end: only the mask does. Of a restricted model the
+        last r positions are enough, in any order.
 
         Args:
             ids: Integer tensor `(B, W)`, the latest token of each beam.
@@ -379,10 +394,12 @@ class Transformer(ReplicatedModel):
             cross: As from `cross_keys_values`.
             source_mask: Boolean tensor `(B, 1, 1, S)`.
             own: Boolean tensor `(B, W, t)`, `True` for the slots, those of
-                this position included, that hold a beam's tokens. Not given,
+                this position included, that hold a beam's tokens, of the last
+                r positions alone where the model is restricted. Not given,
                 every beam is a continuation of itself.
             write: As in `DecoderLayer.step`; not given, the W new slots come
-                after the old ones.
+                after the old ones, of which a restricted model keeps those of
+                its last r positions.
             output_kernel: `embedding.output_kernel()`, made once for a whole
                 search.
 
@@ -390,9 +407,16 @@ class Transformer(ReplicatedModel):
             Logits, float32 `(B, W, V)`, and the cache with W more slots.
         """
         beams = ids.shape[1]
+        restriction = self.model_config.restriction
         if own is None:
-            slots = ops.arange((position + 1) * beams) % beams
+            positions = position + 1
+            if restriction is not None:
+                positions = at_most(positions, restriction)
+            slots = ops.arange(positions * beams) % beams
             own = ops.equal(slots, ops.arange(beams)[:, None])[None]
+        if write is None:
+            kept = None if restriction is None else restriction * beams
+            write = functools.partial(_append, kept=kept)
         # As a target of length 1 a beam, so that all get the same position.
         flat = ops.reshape(ids, (-1, 1))
         x = self._embed_target(flat, start=position)
@@ -403,7 +427,7 @@ class Transformer(ReplicatedModel):
             cross,
             own[:, None],
             source_mask,
-            write or (lambda old, new: ops.concatenate([old, new], axis=2)),
+            write,
         )
         return self.embedding.logits(x, output_kernel), cache
 
@@ -457,6 +481,12 @@ class Transformer(ReplicatedModel):
             **super().get_config(),
             **dataclasses.asdict(self.model_config),
         }
+
+
+def _append(old, new, kept=None):
+    """Write new slots after the old ones `(B, H, t, K)`; keep the last few."""
+    slots = ops.concatenate([old, new], axis=2)
+    return slots if kept is None else slots[:, :, -kept:]
 
 
 def _pair_of_ids(inputs):

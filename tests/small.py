@@ -136,14 +136,18 @@ def model_wing_results(weights):
         weights: A mapping from the paths of `model_wing_model`'s weights.
 
     Returns:
-        Arrays by name: the logits of the batch; those of cached steps for two
-        beams; the loss and metrics of one training step by plain gradient
-        descent; and the weights after it, by path.
+        Arrays by name: the logits of the batch, and those where a position
+        sees its neighbours alone; those of cached steps for two beams; the
+        loss and metrics of one training step by plain gradient descent; and
+        the weights after it, by path.
     """
     model = model_wing_model()
     for weight in model.weights:
         weight.assign(weights[weight.path])
     results = {"logits": model.predict_on_batch((SOURCE, TARGET_IN))}
+    restricted = make_model(num_layers=1, restriction=2)
+    restricted.set_weights(model.get_weights())
+    results["restricted"] = restricted((SOURCE, TARGET_IN))
     memory, source_mask = model.encode(SOURCE)
     cross, cache = model.cross_keys_values(memory), model.empty_cache(3)
     steps = []

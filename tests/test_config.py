@@ -121,6 +121,7 @@ def test_a_run_of_an_older_version_is_read(tmp_path):
     fields = dataclasses.asdict(run)
     del fields["training"]["ema"], fields["training"]["target_bleu"]
     del fields["fingerprints"], fields["initial"]
+    del fields["model"]["restriction"]
     (tmp_path / "config.json").write_text(json.dumps(fields))
     assert RunConfig.load(tmp_path) == run
     assert run.training.ema is None
@@ -148,6 +149,7 @@ def test_every_other_field_must_be_there(tmp_path, part, name):
     [
         ({"dropout": 1.0}, {}, "--dropout in [0, 1), received 1.0."),
         ({"dropout": -0.1}, {}, "--dropout in [0, 1), received -0.1."),
+        ({"restriction": 0}, {}, "--restrict above 0, received 0."),
         ({}, {"ema": 1.0}, "--ema in (0, 1), received 1.0."),
         ({}, {"ema": 0.0}, "--ema in (0, 1), received 0.0."),
         (
@@ -211,6 +213,14 @@ def test_resuming_takes_over_what_may_change():
     assert resumed.training.steps == 300
     assert resumed.training.keep_checkpoints == 9
     assert dataclasses.replace(resumed, training=saved.training) == saved
+
+
+def test_weights_of_a_whole_model_may_begin_a_restricted_one(tmp_path):
+    run_of().save(tmp_path)
+    settings = dict(corpus="demo", init_from=tmp_path)
+    run = RunConfig.from_preset(**settings, restriction=17)
+    assert run.model == dataclasses.replace(run_of().model, restriction=17)
+    assert RunConfig.from_preset(**settings).model == run_of().model
 
 
 def test_resuming_keeps_the_vocabulary_that_the_corpus_could_fill():

@@ -60,10 +60,10 @@ def beyond_text(missing):
     }
 
 
-def search_graph(precision, options):
+def search_graph(precision, options, **changes):
     """From ids to ids, with a prefix."""
     text_model = object.__new__(TextModel)  # Ids need no tokenizer.
-    text_model.model = Transformer(dtype=precision, **SIZES)
+    text_model.model = Transformer(dtype=precision, **SIZES, **changes)
 
     def search(source, prefix, seeds):
         return text_model.search_ids(source, options, prefix, seeds)._asdict()
@@ -113,6 +113,16 @@ def test_no_step_of_a_search_waits_for_the_device(precision, name):
     assert {f.signature.name: waits_for_device(f) for f in bodies} == {
         f.signature.name: [] for f in bodies
     }
+
+
+@pytest.mark.slow
+def test_a_restricted_model_has_kernels_for_gpus():
+    assert not missing_kernels(train_step_graph("float32", 1, restriction=3))
+    graph_def = search_graph("float32", SEARCHES["beam search"], restriction=3)
+    assert not beyond_text(missing_kernels(graph_def))
+    for function in graph_def.library.function:
+        if "while_body" in function.signature.name:
+            assert not waits_for_device(function)
 
 
 @pytest.mark.slow

@@ -54,6 +54,12 @@ def test_jax_gives_the_same_cached_steps(on_jax, on_tensorflow):
     )
 
 
+def test_jax_gives_the_same_logits_of_neighbours(on_jax, on_tensorflow):
+    np.testing.assert_allclose(
+        on_jax["restricted"], on_tensorflow["restricted"], rtol=1e-5, atol=1e-5
+    )
+
+
 def test_jax_honours_the_masks_that_keras_attaches(on_jax, on_tensorflow):
     real = SOURCE != 0
     np.testing.assert_allclose(

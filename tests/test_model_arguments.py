@@ -58,6 +58,7 @@ KIND = '`positions` must be "sinusoidal" or "learned". Received: .*={value!r}'
         ("dropout", 1.0, OUTSIDE),
         ("d_model", 7, PAIRS),
         ("positions", "rotary", KIND),
+        ("restriction", 0, "`{name}` must be None or at least 1. .*={value}"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused_at_construction(

@@ -10,12 +10,16 @@ from keras_transformer.training.optimizers import Adam
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
-def train_step_graph(precision, accumulate, strategy=None):
+def train_step_graph(precision, accumulate, strategy=None, **changes):
     """A `GraphDef`: the gradient by XLA, the update, the logs."""
     strategy = strategy or tf.distribute.get_strategy()
     with strategy.scope():
         model = ExactTransformer(
-            accumulate=accumulate, dropout=0.1, dtype=precision, **SIZES
+            accumulate=accumulate,
+            dropout=0.1,
+            dtype=precision,
+            **SIZES,
+            **changes,
         )
         model.compile(Adam(), SmoothedCrossEntropy(0.1), jit_compile=True)
         model.optimizer.build(model.trainable_variables)

@@ -82,6 +82,14 @@ def _add_shape_flags(parser: argparse.ArgumentParser) -> None:
     add("--value-dim", type=int, help="d_v; likewise")
     add("--ffn-dim", type=int, help="inner width of feed-forward: d_ff")
     add("--positions", help=", ".join(POSITIONS))
+    add(
+        "--restrict",
+        type=int,
+        metavar="R",
+        dest="restriction",
+        help="self-attention sees positions less than R away, a decoder's the "
+        "last R; default: all",
+    )
     add("--dropout", type=float, help="share of units dropped, in [0, 1)")
 
 

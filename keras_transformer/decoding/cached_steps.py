@@ -5,6 +5,9 @@ and there every key and value stays. What moves as beams branch is a mask that
 leaves each beam the slots of its ancestors, which costs less than to reorder
 the caches by parent beam.
 
+Where self-attention is restricted to the last r positions, these are a ring: a
+position overwrites the one that nobody may see any more.
+
 Axes: B batch, W beams, H heads, t slots, S source length, K key width, U value
 width.
 """
@@ -28,7 +31,8 @@ class CachedSteps:
         beam_size: W.
 
     Attributes:
-        state: The slots of each beam's ancestors, bool `(B, W, t)`.
+        state: The slots of each beam's ancestors, bool `(B, W, t)`, of which
+            a ring has those of r positions.
         shared: Caches, projected memory and source mask of each sentence.
     """
 
@@ -37,6 +41,7 @@ class CachedSteps:
     ) -> None:
         self._model = model
         self._beam_size = beam_size
+        self._ring = model.model_config.restriction  # Positions, or None.
         batch = tf.shape(source)[0]
         memory, source_mask = model.encode(source, training=False)
         # Transposed once for the whole search: faster in every step.
@@ -60,7 +65,15 @@ class CachedSteps:
         beams = self._beam_size
         new = np.eye(beams, dtype=bool)[None]
         new = tf.tile(new, [tf.shape(ids)[0], 1, 1])
+        place = position
         own = tf.concat([state, new], axis=2)  # (B, W, t)
+        if self._ring is not None:
+            place = position % self._ring
+            first, last = place * beams, (place + 1) * beams
+            # Before the ring is full nothing comes after what is written.
+            own = tf.concat(
+                [state[:, :, :first], new, state[:, :, last:]], axis=2
+            )
         keys = shared["cache"][0][0]
         room = tf.shape(keys)[2] - tf.shape(own)[2]
         logits, cache = self._model.decode_step(
@@ -70,7 +83,7 @@ class CachedSteps:
             shared["cross"],
             shared["source_mask"],
             own=tf.pad(own, [[0, 0], [0, 0], [0, room]]),
-            write=writer(keys, position, beams),
+            write=writer(keys, place, beams),
             output_kernel=self._output_kernel,
         )
         return logits, own, {**shared, "cache": cache}
@@ -80,7 +93,8 @@ class CachedSteps:
     ) -> tuple[tf.Tensor, Any]:
         """A step whose beams never branch, as `sample` calls it.
 
-        The state is `model.empty_cache` and grows by what is written.
+        The state is `model.empty_cache` and grows by what is written, up to
+        what a restriction leaves to see.
         """
         return self._model.decode_step(
             tf.cast(ids, tf.int64),
@@ -92,17 +106,21 @@ class CachedSteps:
         )
 
     def _extend(self, shared: Any, steps: int) -> Any:
-        """Caches with room for so many more steps."""
+        """Caches with room for so many more steps, or for the whole ring."""
+        more = steps * self._beam_size
+        if self._ring is not None:
+            slots = tf.shape(shared["cache"][0][0])[2]
+            more = tf.minimum(more, self._ring * self._beam_size - slots)
         return {
             **shared,
             "cache": tf.nest.map_structure(
-                lambda slots: extended(slots, steps * self._beam_size),
+                lambda slots: extended(slots, more),
                 shared["cache"],
             ),
         }
 
 
-def extended(slots: tf.Tensor, more: int) -> tf.Tensor:
+def extended(slots: tf.Tensor, more: int | tf.Tensor) -> tf.Tensor:
     """Make room: `(B, H, t, K)` to `(B, H, t + more, K)`, always a new tensor.
 
     `Empty` has a state as far as TensorFlow's optimiser knows. Zeros would be

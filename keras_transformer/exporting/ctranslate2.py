@@ -88,7 +88,8 @@ def export(
 
     Args:
         translator: What to export. Every preset can be; heads whose keys and
-            values differ in width are filled up with zeros to the wider.
+            values differ in width are filled up with zeros to the wider. Not a
+            model of restricted self-attention, which CTranslate2 has not.
         output: Folder of the model; must not exist.
         quantization: How the weights are stored: `"float32"`, `"float16"`
             (half the size; a CPU computes in float32) or `"int8"` (a quarter;
@@ -98,7 +99,8 @@ def export(
         The path of the folder.
 
     Raises:
-        UserError: As from `check_output`, or if the files cannot be written.
+        UserError: As from `check_output`, or if the model's self-attention is
+            restricted, or the files cannot be written.
         JobError: If the disk is full.
         ValueError: If `quantization` is none of the three.
     """
@@ -108,6 +110,12 @@ def export(
             f"Received: quantization={quantization!r}"
         )
     output = check_output(output)
+    restriction = translator.model.model_config.restriction
+    if restriction is not None:
+        raise UserError(
+            "CTranslate2 has no restricted self-attention, and this model was "
+            f"trained with --restrict {restriction}; export it as a SavedModel."
+        )
     spec = _spec(translator)
     spec.validate()
     spec.optimize(quantization=quantization)

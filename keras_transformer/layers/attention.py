@@ -4,7 +4,7 @@ Axes: B batch, H heads, T query length, S key length, K key width, U value
 width, D model width.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -22,6 +22,11 @@ from keras_transformer.layers.dot_product import (
     leading_axes,
     scaled_dot_product_attention,
     swap_heads,
+)
+from keras_transformer.layers.restricted import (
+    check_restriction,
+    restricted_attention,
+    whole_weights,
 )
 
 
@@ -46,6 +51,9 @@ class MultiHeadAttention(keras.layers.Layer):
         num_heads: Heads, the paper's h. At least 1.
         key_dim: Width of a head's queries and keys, d_k. At least 1.
         value_dim: Width of a head's values, d_v; `key_dim` if not given.
+        restriction: None, or r of restricted self-attention (section 4):
+            position i sees position j where |i - j| < r, at a cost of r for
+            each position. At least 1. For as many keys as queries.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -68,7 +76,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Raises:
         ValueError: If a size is below 1, or a call has neither `key` nor
-            `value`, or more than two tensors without a name.
+            `value`, or more than two tensors without a name, or with a
+            restriction not as many keys as queries.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.
@@ -79,12 +88,14 @@ class MultiHeadAttention(keras.layers.Layer):
         num_heads: int,
         key_dim: int,
         value_dim: int | None = None,
+        restriction: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = key_dim if value_dim is None else value_dim
+        self.restriction = check_restriction(restriction)
         for name in ("num_heads", "key_dim", "value_dim"):
             if getattr(self, name) < 1:
                 raise ValueError(
@@ -139,17 +150,19 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         key, value = _both_given(key, value)
-        mask = all_of(
+        masks = (
             mask_of_heads(attention_mask),
             mask_of_queries(_or_implicit(query_mask, query)),
             mask_of_keys(_or_implicit(key_mask, key)),
             mask_of_keys(_or_implicit(value_mask, value)),
-            causal_mask(query, key) if use_causal_mask else None,
         )
-        output, weights = self.attend(
-            query, *self.keys_values(key, value), mask
+        keys, values = self.keys_values(key, value)
+        output, weights = self.attend_sequence(
+            query, keys, values, masks, use_causal_mask
         )
-        return (output, weights) if return_attention_scores else output
+        if not return_attention_scores:
+            return output
+        return output, self.weights_of_sequence(weights, query, use_causal_mask)
 
     def call_with_weights(
         self, query: Tensor, key: Tensor, attention_mask: Tensor | None = None
@@ -167,7 +180,10 @@ class MultiHeadAttention(keras.layers.Layer):
         if not self.built:
             self.build(query.shape, key.shape)
         keys, values = self.keys_values(key)
-        return self.attend(query, keys, values, attention_mask)
+        output, weights = self.attend_sequence(
+            query, keys, values, (attention_mask,)
+        )
+        return output, self.weights_of_sequence(weights, query)
 
     def keys_values(
         self, memory: Tensor, value: Tensor | None = None
@@ -205,7 +221,9 @@ class MultiHeadAttention(keras.layers.Layer):
         attention_mask: Tensor | None = None,
         swap: Callable[[Tensor], Tensor] = swap_heads,
     ) -> tuple[Tensor, Tensor]:
-        """Attend with `query` to projected keys and values.
+        """Attend with `query` to all projected keys and values.
+
+        Whatever the restriction: who calls this has chosen them.
 
         Args:
             query: Float tensor `(B, T, D)`.
@@ -221,13 +239,53 @@ class MultiHeadAttention(keras.layers.Layer):
         context, weights = scaled_dot_product_attention(
             queries, keys, values, attention_mask
         )
+        return self._merged(context, query, swap), weights
+
+    def attend_sequence(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        masks: Sequence[Tensor | None],
+        causal: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Attend to a whole sequence at once, within the restriction if any.
+
+        Args:
+            query: Float tensor `(B, T, D)`.
+            keys: Float tensor `(B, H, S, K)`.
+            values: Float tensor `(B, H, S, U)`.
+            masks: Boolean tensors broadcastable to `(B, H, T, S)`, or `None`.
+            causal: Whether position i sees no key beyond position i.
+
+        Returns:
+            The output `(B, T, D)`, and the weights for `weights_of_sequence`.
+        """
+        if self.restriction is None:
+            mask = all_of(*masks, causal_mask(query, keys) if causal else None)
+            return self.attend(query, keys, values, mask)
+        queries = self._heads(query, self.query_kernel, self.key_dim)
+        context, weights = restricted_attention(
+            queries, keys, values, self.restriction, masks, causal
+        )
+        return self._merged(context, query, swap_heads), weights
+
+    def weights_of_sequence(
+        self, weights: Tensor, query: Tensor, causal: bool = False
+    ) -> Tensor:
+        """The weights of `attend_sequence` as `(B, H, T, S)`."""
+        if self.restriction is None:
+            return weights
+        return whole_weights(weights, ops.shape(query)[1], causal)
+
+    def _merged(self, context, query, swap):
+        """Concatenate heads and project: `(B, H, T, U)` to `(B, T, D)`."""
         context = ops.reshape(  # (B, T, H, U) before
             swap(context), (-1, self.num_heads * self.value_dim)
         )
         kernel = ops.cast(self.output_kernel, self.compute_dtype)
         output = ops.matmul(context, kernel)
-        output = ops.reshape(output, (*leading_axes(query), query.shape[-1]))
-        return output, weights
+        return ops.reshape(output, (*leading_axes(query), query.shape[-1]))
 
     def _heads(self, inputs, kernel, width, swap=swap_heads):
         """Project and split: `(B, T, D)` to `(B, H, T, width)`."""
@@ -265,6 +323,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "num_heads": self.num_heads,
             "key_dim": self.key_dim,
             "value_dim": self.value_dim,
+            "restriction": self.restriction,
         }
 
 

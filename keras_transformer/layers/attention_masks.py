@@ -37,9 +37,9 @@ def mask_of_memory(mask: Tensor | None) -> Tensor | None:
 
 
 def causal_mask(query: Tensor, key: Tensor) -> Tensor:
-    """Let query i see the keys up to i: `(T, S)` for both tensors' lengths."""
+    """Let query i see the keys up to i: `(T, S)`, the last axes but one."""
     rows, columns = (
-        ops.arange(ops.shape(tensor)[1]) for tensor in (query, key)
+        ops.arange(ops.shape(tensor)[-2]) for tensor in (query, key)
     )
     return rows[:, None] >= columns[None, :]
 

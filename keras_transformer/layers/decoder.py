@@ -15,7 +15,6 @@ import keras
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
 from keras_transformer.layers.attention_masks import (
     all_of,
-    causal_mask,
     mask_of_heads,
     mask_of_keys,
     mask_of_memory,
@@ -44,6 +43,10 @@ class DecoderLayer(keras.layers.Layer):
         ffn_dim: Inner width of the feed-forward network, d_ff.
         dropout: Share of units dropped from each sub-layer's output, in
             [0, 1).
+        restriction: None, or r of restricted self-attention (section 4): each
+            position sees those less than r from it; behind a causal mask, or
+            with `use_causal_mask`, the last r. Attention to the memory stays
+            whole.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -59,13 +62,15 @@ class DecoderLayer(keras.layers.Layer):
             given, the one that Keras has attached to the inputs, which goes on
             with the output.
         use_causal_mask: Whether position i sees no position beyond i. Not
-            given, that is for `self_mask` to say.
+            given, that is for `self_mask` to say. With a restriction it costs
+            less than a `self_mask` `(B, T, T)`.
 
     Returns:
         Float tensor `(B, T, D)` in the layer's compute dtype.
 
     Raises:
-        ValueError: If a size is below 1 or `dropout` is outside [0, 1).
+        ValueError: If a size or `restriction` is below 1 or `dropout` is
+            outside [0, 1).
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1.
@@ -78,18 +83,21 @@ class DecoderLayer(keras.layers.Layer):
         value_dim: int,
         ffn_dim: int,
         dropout: float = 0.1,
+        restriction: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.settings = check_layer_settings(
-            num_heads, key_dim, value_dim, ffn_dim, dropout
+            num_heads, key_dim, value_dim, ffn_dim, dropout, restriction
         )
         self.supports_masking = True
 
     def build(
         self, inputs_shape: Shape, memory_shape: Shape | None = None
     ) -> None:
-        self.self_attention = attention_layer(self, "self_attention")
+        self.self_attention = attention_layer(
+            self, "self_attention", self.settings["restriction"]
+        )
         self.cross_attention = attention_layer(self, "cross_attention")
         self.feed_forward = FeedForward(
             self.settings["ffn_dim"],
@@ -124,19 +132,15 @@ class DecoderLayer(keras.layers.Layer):
         use_causal_mask: bool = False,
     ) -> Tensor:
         # Keras has passed the mask of the inputs by its name.
-        self_mask = all_of(
-            mask_of_heads(self_mask),
-            mask_of_keys(inputs_mask),
-            causal_mask(inputs, inputs) if use_causal_mask else None,
-        )
+        self_masks = (mask_of_heads(self_mask), mask_of_keys(inputs_mask))
         of_memory = implicit_mask(memory)
         if of_memory is memory_mask:  # Likewise.
             of_memory = None
         memory_mask = all_of(
             mask_of_memory(memory_mask), mask_of_keys(of_memory)
         )
-        return self.call_with_weights(
-            inputs, memory, self_mask, memory_mask, training
+        return self._run(
+            inputs, memory, self_masks, memory_mask, training, use_causal_mask
         )[0]
 
     def call_with_weights(
@@ -151,9 +155,18 @@ class DecoderLayer(keras.layers.Layer):
 
         Masks are of rank 4, `(B, H, T, T)` and `(B, H, T, S)`, or `None`.
         """
+        x, own, cross = self._run(
+            inputs, memory, (self_mask,), memory_mask, training
+        )
+        return x, self.self_attention.weights_of_sequence(own, inputs), cross
+
+    def _run(
+        self, inputs, memory, self_masks, memory_mask, training, causal=False
+    ):
+        """The output and the weights, its own as `attend_sequence` gives."""
         keys_values = self.self_attention.keys_values(inputs)
-        update, own = self.self_attention.attend(
-            inputs, *keys_values, self_mask
+        update, own = self.self_attention.attend_sequence(
+            inputs, *keys_values, self_masks, causal
         )
         x = self._residual(0, inputs, update, training)
         keys_values = self.cross_attention.keys_values(memory)
@@ -178,7 +191,8 @@ class DecoderLayer(keras.layers.Layer):
         Args:
             inputs: Float tensor `(B, W, D)`.
             cache: Keys `(B, H, t, K)` and values `(B, H, t, U)` of the
-                sentence's slots so far.
+                sentence's slots so far, or of those that a restriction leaves
+                to see.
             cross: Keys `(B, H, S, K)` and values `(B, H, S, U)` of the memory.
             self_mask: Boolean tensor `(B, 1, W, t')`, the slots of a beam
                 among those after writing.
@@ -226,6 +240,7 @@ class Decoder(keras.layers.Layer):
         value_dim: Width of a head's values.
         ffn_dim: Inner width of the feed-forward network.
         dropout: Share of units dropped, in [0, 1).
+        restriction: None, or r of restricted self-attention.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -241,7 +256,8 @@ class Decoder(keras.layers.Layer):
         Float tensor `(B, T, D)`.
 
     Raises:
-        ValueError: If a size is below 1 or `dropout` is outside [0, 1).
+        ValueError: If a size or `restriction` is below 1 or `dropout` is
+            outside [0, 1).
     """
 
     def __init__(
@@ -252,12 +268,13 @@ class Decoder(keras.layers.Layer):
         value_dim: int,
         ffn_dim: int,
         dropout: float = 0.1,
+        restriction: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.num_layers = check_num_layers(num_layers)
         self.settings = check_layer_settings(
-            num_heads, key_dim, value_dim, ffn_dim, dropout
+            num_heads, key_dim, value_dim, ffn_dim, dropout, restriction
         )
         self.supports_masking = True
 

@@ -16,6 +16,7 @@ from keras_transformer.layers.attention_masks import (
 )
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.normalization import LayerNormalization
+from keras_transformer.layers.restricted import check_restriction
 
 # The paper names none; this is tensor2tensor's.
 NORM_EPSILON = 1e-6
@@ -34,6 +35,8 @@ class EncoderLayer(keras.layers.Layer):
         ffn_dim: Inner width of the feed-forward network, d_ff.
         dropout: Share of units dropped from each sub-layer's output, in
             [0, 1).
+        restriction: None, or r of restricted self-attention (section 4): each
+            position sees those less than r from it.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -49,7 +52,8 @@ class EncoderLayer(keras.layers.Layer):
         Float tensor `(B, S, D)` in the layer's compute dtype.
 
     Raises:
-        ValueError: If a size is below 1 or `dropout` is outside [0, 1).
+        ValueError: If a size or `restriction` is below 1 or `dropout` is
+            outside [0, 1).
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1.
@@ -62,17 +66,20 @@ class EncoderLayer(keras.layers.Layer):
         value_dim: int,
         ffn_dim: int,
         dropout: float = 0.1,
+        restriction: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.settings = check_layer_settings(
-            num_heads, key_dim, value_dim, ffn_dim, dropout
+            num_heads, key_dim, value_dim, ffn_dim, dropout, restriction
         )
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
         policy = self.dtype_policy
-        self.attention = attention_layer(self, "attention")
+        self.attention = attention_layer(
+            self, "attention", self.settings["restriction"]
+        )
         self.feed_forward = FeedForward(
             self.settings["ffn_dim"], dtype=policy, name="feed_forward"
         )
@@ -101,7 +108,7 @@ class EncoderLayer(keras.layers.Layer):
         attention_mask = all_of(
             mask_of_heads(attention_mask), mask_of_keys(mask)
         )
-        return self.call_with_weights(inputs, attention_mask, training)[0]
+        return self._run(inputs, attention_mask, training)[0]
 
     def call_with_weights(
         self,
@@ -110,9 +117,14 @@ class EncoderLayer(keras.layers.Layer):
         training: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """A call without Keras's masks, and the weights `(B, H, S, S)`."""
+        output, weights = self._run(inputs, attention_mask, training)
+        return output, self.attention.weights_of_sequence(weights, inputs)
+
+    def _run(self, inputs, attention_mask, training):
+        """The output, and the weights as `attend_sequence` gives them."""
         keys, values = self.attention.keys_values(inputs)
-        update, weights = self.attention.attend(
-            inputs, keys, values, attention_mask
+        update, weights = self.attention.attend_sequence(
+            inputs, keys, values, (attention_mask,)
         )
         update = self.attention_dropout(update, training=training)
         x = self.attention_norm(inputs + update)
@@ -139,6 +151,7 @@ class Encoder(keras.layers.Layer):
         value_dim: Width of a head's values.
         ffn_dim: Inner width of the feed-forward network.
         dropout: Share of units dropped, in [0, 1).
+        restriction: None, or r of restricted self-attention.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -151,7 +164,8 @@ class Encoder(keras.layers.Layer):
         The memory z, a float tensor `(B, S, D)`.
 
     Raises:
-        ValueError: If a size is below 1 or `dropout` is outside [0, 1).
+        ValueError: If a size or `restriction` is below 1 or `dropout` is
+            outside [0, 1).
     """
 
     def __init__(
@@ -162,12 +176,13 @@ class Encoder(keras.layers.Layer):
         value_dim: int,
         ffn_dim: int,
         dropout: float = 0.1,
+        restriction: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.num_layers = check_num_layers(num_layers)
         self.settings = check_layer_settings(
-            num_heads, key_dim, value_dim, ffn_dim, dropout
+            num_heads, key_dim, value_dim, ffn_dim, dropout, restriction
         )
         self.supports_masking = True
 
@@ -218,13 +233,17 @@ class Encoder(keras.layers.Layer):
         }
 
 
-def attention_layer(owner: keras.layers.Layer, name: str) -> MultiHeadAttention:
+def attention_layer(
+    owner: keras.layers.Layer, name: str, restriction: int | None = None
+) -> MultiHeadAttention:
     """A `MultiHeadAttention` of the sizes and dtype of `owner`."""
     sizes = {
         size: owner.settings[size]
         for size in ("num_heads", "key_dim", "value_dim")
     }
-    return MultiHeadAttention(**sizes, dtype=owner.dtype_policy, name=name)
+    return MultiHeadAttention(
+        **sizes, restriction=restriction, dtype=owner.dtype_policy, name=name
+    )
 
 
 def residual_parts(
@@ -243,7 +262,12 @@ def residual_parts(
 
 
 def check_layer_settings(
-    num_heads: int, key_dim: int, value_dim: int, ffn_dim: int, dropout: float
+    num_heads: int,
+    key_dim: int,
+    value_dim: int,
+    ffn_dim: int,
+    dropout: float,
+    restriction: int | None,
 ) -> dict[str, Any]:
     """The settings as a dictionary, or a `ValueError` that names the wrong."""
     settings = dict(
@@ -261,7 +285,11 @@ def check_layer_settings(
         raise ValueError(
             f"`dropout` must be in [0, 1). Received: dropout={dropout}"
         )
-    return {**settings, "dropout": dropout}
+    return {
+        **settings,
+        "dropout": dropout,
+        "restriction": check_restriction(restriction),
+    }
 
 
 def check_num_layers(num_layers: int) -> int:

@@ -72,6 +72,12 @@ def check_settings(model: ModelConfig, training: TrainingConfig) -> None:
             f"one of {', '.join(POSITIONS)}",
         ),
         (
+            "restrict",
+            model.restriction,
+            model.restriction is None or model.restriction > 0,
+            "above 0",
+        ),
+        (
             "label-smoothing",
             training.label_smoothing,
             0 <= training.label_smoothing < 1,

@@ -267,7 +267,8 @@ def _take_shape(
     for field in dataclasses.fields(source):
         name, value = field.name, getattr(source, field.name)
         given = settings.setdefault(name, value)
-        if given != value and name != "dropout":
+        # Neither of these two has weights.
+        if given != value and name not in ("dropout", "restriction"):
             raise UserError(
                 f"Expected the shape of {init_from}, whose {name} is {value}, "
                 f"received {given}; leave out --{name.replace('_', '-')}."

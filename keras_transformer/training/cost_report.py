@@ -74,6 +74,11 @@ def report(
         f"{replicas}, micro-batches: {session.accumulate}",
         ("vocabulary", f"{model.vocab_size:,}", "pieces"),
         ("parameters", f"{estimates.parameters(model):,}", ""),
+        *(
+            [("restriction", f"{model.restriction:,}", "positions")]
+            if model.restriction is not None
+            else []
+        ),
         "",
         "A step, the mean of an epoch",
         ("source tokens", f"{costs.source_tokens:,.0f}", "without padding"),

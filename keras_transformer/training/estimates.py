@@ -42,20 +42,23 @@ def forward_flops(
     source, target = batch * source_length, batch * target_length
     query, keys_values, output = _projections(model)
 
-    def attention(queries: int, keys: int) -> int:
-        """Multiply-adds, from B·T queries and B·S keys."""
-        # Each query meets the keys of its own row: scores, then values.
-        pairs = queries * keys // batch
+    def attention(queries: int, keys: int, pairs: int) -> int:
+        """Multiply-adds, from B·T queries, B·S keys and pairs of them."""
+        # Of each pair a score, then its share of a value.
         return (
             queries * (query + output)
             + keys * keys_values
             + pairs * model.num_heads * (model.key_dim + model.value_dim)
         )
 
-    encoder_layer = attention(source, source) + source * _feed_forward(model)
+    lengths = (source_length, target_length)
+    encoder_pairs, decoder_pairs = self_attention_pairs(model, *lengths)
+    encoder_layer = attention(
+        source, source, batch * encoder_pairs
+    ) + source * _feed_forward(model)
     decoder_layer = (
-        attention(target, target)
-        + attention(target, source)
+        attention(target, target, batch * decoder_pairs)
+        + attention(target, source, target * source_length)
         + target * _feed_forward(model)
     )
     logits = target * model.d_model * model.vocab_size
@@ -80,6 +83,30 @@ def step_flops(
         1 % of it for `base` at S = T = 32.
     """
     return 3 * forward_flops(model, batch, source_length, target_length)
+
+
+def self_attention_pairs(
+    model: ModelConfig, source_length: int, target_length: int
+) -> tuple[int, int]:
+    """Pairs of a query and a key that a row's self-attention weighs.
+
+    Args:
+        model: The model's sizes; a restriction has blocks of positions look
+            at three in the encoder and at two in the decoder.
+        source_length: S, padding included.
+        target_length: T, padding included.
+
+    Returns:
+        Those of an encoder layer and of a decoder layer.
+    """
+    if model.restriction is None:
+        return source_length**2, target_length**2
+
+    def pairs(length: int, looked_at: int) -> int:
+        size = min(length, model.restriction or length)
+        return -(-length // size) * looked_at * size**2
+
+    return pairs(source_length, 3), pairs(target_length, 2)
 
 
 def _projections(model: ModelConfig) -> tuple[int, int, int]:
@@ -154,18 +181,26 @@ def memory(
     residual = d_model * (1 + 4 + width)
     feed_forward = residual + model.ffn_dim * width
 
-    def attention(queries: int, memory: int) -> int:
+    def attention(
+        queries: int, memory: int, pairs: int, copies: int = 1
+    ) -> int:
         # Keys twice: split into heads, and transposed for the scores.
-        kept = queries * (keys + values) + memory * (2 * keys + values)
-        pairs = queries * memory // rows * model.num_heads
+        kept = queries * (keys + values) + memory * copies * (2 * keys + values)
         # The weights are float32, and cast where the values are half.
-        weights = pairs * (4 + (width if half else 0))
+        weights = pairs * model.num_heads * (4 + (width if half else 0))
         return width * kept + weights + queries * residual
 
-    encoder_layer = attention(source, source) + source * feed_forward
+    # Restricted, each position lies in what three blocks look at, or two.
+    restricted = model.restriction is not None
+    lengths = (source_length, target_length)
+    encoder_pairs, decoder_pairs = self_attention_pairs(model, *lengths)
+    encoder_layer = (
+        attention(source, source, rows * encoder_pairs, 3 if restricted else 1)
+        + source * feed_forward
+    )
     decoder_layer = (
-        attention(target, target)
-        + attention(target, source)
+        attention(target, target, rows * decoder_pairs, 2 if restricted else 1)
+        + attention(target, source, target * source_length)
         + target * feed_forward
     )
     embedded = (source + target) * d_model * (1 + width)

@@ -5,6 +5,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import toy
+from model_searches import (
+    LIMITS,
+    SOURCE,
+    graph_of,
+    make_model,
+    search_with,
+    simple,
+)
 from simple_search import (
     EOS,
     PAD,
@@ -15,44 +23,13 @@ from simple_search import (
 )
 
 from keras_transformer.decoding.beam_search import beam_search
-from keras_transformer.decoding.cached_steps import (
-    CachedSteps,
-    extended,
-    writer,
-)
+from keras_transformer.decoding.cached_steps import extended, writer
 from keras_transformer.decoding.search_loop import Shared
-from keras_transformer.model import Transformer
-
-VOCAB = 23
-SOURCE = np.array(
-    [
-        [5, 7, 9, 11, 3, 0, 0],
-        [6, 3, 0, 0, 0, 0, 0],
-        [22, 21, 20, 19, 18, 17, 3],
-        [8, 4, 3, 0, 0, 0, 0],
-        [13, 3, 0, 0, 0, 0, 0],
-    ],
-    "int32",
-)
-# Two and more blocks of 16 steps, and sentences that leave before their end.
-LIMITS = np.array([37, 2, 19, 33, 7], "int32")
 
 
 @pytest.fixture(scope="module")
 def model():
-    keras.utils.set_random_seed(11)
-    model = Transformer(
-        VOCAB,
-        num_layers=2,
-        d_model=10,
-        num_heads=2,
-        key_dim=3,
-        value_dim=7,
-        ffn_dim=13,
-    )
-    for weight in model.weights:  # So that words depend on words.
-        weight.assign(weight * 2.0)
-    return model
+    return make_model()
 
 
 class WholeTargets:
@@ -69,30 +46,6 @@ class WholeTargets:
             logits = self.model((source, target), training=False)
             self.known[key] = log_softmax(np.asarray(logits)[0, -1])
         return self.known[key]
-
-
-def search_with(model, source, limits, beam_size, **options):
-    steps = CachedSteps(model, source, beam_size)
-    return beam_search(
-        steps.step,
-        steps.state,
-        shared=steps.shared,
-        max_lengths=limits,
-        beam_size=beam_size,
-        **options,
-    )
-
-
-def graph_of(model, beam_size, **options):
-    return tf.function(
-        lambda source, limits: search_with(
-            model, source, limits, beam_size, **options
-        ),
-        input_signature=[
-            tf.TensorSpec([None, None], tf.int32),
-            tf.TensorSpec([None], tf.int32),
-        ],
-    )
 
 
 @pytest.mark.slow
@@ -126,22 +79,6 @@ def greedy(whole, sentence, limit, min_length, alpha=0.6):
         ids = (*ids, int(np.argmax(allowed)))
         log_prob += log_probs[ids[-1]]
     return ids, log_prob / ((5 + len(ids)) / 6) ** alpha
-
-
-def simple(model, source, limits, beam_size, **options):
-    """The same search with a state of whole prefixes and no cache at all."""
-    source_of_beams = np.repeat(source, beam_size, axis=0)
-
-    def step(ids, position, prefix):
-        prefix = tf.concat([prefix, ids[:, :, None]], axis=-1)
-        flat = tf.reshape(prefix, [-1, position + 1])
-        logits = model((source_of_beams, flat), training=False)[:, -1]
-        return tf.reshape(logits, [*ids.shape, model.vocab_size]), prefix
-
-    prefix = tf.zeros([len(source), beam_size, 0], tf.int32)
-    return beam_search(
-        step, prefix, max_lengths=limits, beam_size=beam_size, **options
-    )
 
 
 @pytest.mark.slow

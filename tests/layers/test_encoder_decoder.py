@@ -204,7 +204,7 @@ def test_layers_come_back_from_their_config(layer):
     )
     assert type(again) is type(layer)
     assert again.get_config() == layer.get_config()
-    assert again.settings == {**SIZES, "dropout": 0.3}
+    assert again.settings == {**SIZES, "dropout": 0.3, "restriction": None}
 
 
 def test_layers_work_in_a_functional_model_that_is_saved(tmp_path):

@@ -85,12 +85,24 @@ def traced(model, with_gradient):
     return function.get_concrete_function().graph
 
 
-def test_flops_are_those_of_the_products_in_the_graph():
-    model = Transformer(**dataclasses.asdict(PRIMES))
+@pytest.mark.parametrize("restriction", [None, 5, 21])
+def test_flops_are_those_of_the_products_in_the_graph(restriction):
+    sizes = dataclasses.replace(PRIMES, restriction=restriction)
+    model = Transformer(**dataclasses.asdict(sizes))
     forward = product_flops(traced(model, with_gradient=False))
-    assert estimates.forward_flops(PRIMES, B, S, T) == forward
+    assert estimates.forward_flops(sizes, B, S, T) == forward
     step = product_flops(traced(model, with_gradient=True))
-    assert estimates.step_flops(PRIMES, B, S, T) == step
+    assert estimates.step_flops(sizes, B, S, T) == step
+
+
+def test_pairs_of_positions_by_hand():
+    sizes = dataclasses.replace(PRIMES, restriction=5)
+    # 19 positions are 4 blocks of 5 that look at 15 each; 23 are 5 at 10.
+    blocks = (4 * 5 * 15, 5 * 5 * 10)
+    assert estimates.self_attention_pairs(sizes, 19, 23) == blocks
+    # A sequence of 3 is one block.
+    assert estimates.self_attention_pairs(sizes, 3, 3) == (3 * 9, 3 * 6)
+    assert estimates.self_attention_pairs(PRIMES, 19, 23) == (361, 529)
 
 
 def test_flops_of_one_layer_by_hand():

@@ -1,0 +1,226 @@
+"""Restricted self-attention: every position sees those near it (section 4).
+
+Position i sees position j where |i - j| < r, and in a decoder where j <= i
+besides: the last r positions, itself among them. So with r of at least T
+every position sees all that it sees without a restriction.
+
+The positions are cut into blocks of r. What a block may see lies in itself,
+the block behind and the block ahead, so that T r pairs of a query and a key
+are weighed in place of T T.
+
+Axes: B batch, H heads, T length, K key width, U value width, N blocks, P
+positions of a block, C positions of the two or three blocks it looks at.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from keras import ops
+
+from keras_transformer.keras_internals import Tensor
+from keras_transformer.layers.attention_masks import all_of
+from keras_transformer.layers.dot_product import scaled_dot_product_attention
+
+
+def restricted_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    restriction: int,
+    masks: Sequence[Tensor | None] = (),
+    causal: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Weigh the values near every position (section 4).
+
+    A query whose masks leave it nothing to see gets the mean of all values,
+    as in `scaled_dot_product_attention`.
+
+    Args:
+        query: Float tensor `(B, H, T, K)`.
+        key: Float tensor `(B, H, T, K)`.
+        value: Float tensor `(B, H, T, U)`.
+        restriction: Position i sees j where |i - j| is below it. At least 1.
+        masks: Boolean tensors broadcastable to `(B, H, T, T)`, or `None`.
+            `True` lets the query see the key, where all do. A mask of the keys
+            `(B, 1, 1, T)` costs T numbers, one of pairs T T.
+        causal: Whether position i sees no j beyond i. Costs less than a mask.
+
+    Returns:
+        The context `(B, H, T, U)`, and the weights by blocks, `(B, H, N, P,
+        C)`, for `whole_weights`: both in the dtype of `value`.
+
+    Raises:
+        ValueError: If there are not as many keys as queries.
+    """
+    queries, keys = query.shape[-2], key.shape[-2]
+    if None not in (queries, keys) and queries != keys:
+        raise ValueError(
+            "Restricted attention is that of positions to their own sequence: "
+            "it needs as many keys as queries. Received: "
+            f"{queries} queries and {keys} keys"
+        )
+    blocks = _Blocks.of(ops.shape(query)[-2], restriction, causal)
+    masks = [
+        _mask_by_blocks(mask, blocks) for mask in masks if mask is not None
+    ]
+    seen = all_of(blocks.near(restriction), *masks)  # (., ., N, P, C)
+    context, weights = scaled_dot_product_attention(
+        blocks.cut(query), blocks.look(key), blocks.look(value), seen
+    )
+    if masks:  # Without them a position sees itself.
+        sees_any = ops.any(seen, axis=-1, keepdims=True)
+        mean = ops.mean(value, axis=-2, keepdims=True)[:, :, None]
+        context = ops.where(sees_any, context, mean)
+        weights = ops.where(sees_any, weights, ops.zeros_like(weights))
+    batch, heads, _, width = ops.shape(value)
+    context = ops.reshape(
+        context, (batch, heads, blocks.number * blocks.size, width)
+    )
+    return context[:, :, : blocks.length], weights
+
+
+def whole_weights(
+    weights: Tensor, length: int | Tensor, causal: bool = False
+) -> Tensor:
+    """The weights of `restricted_attention` as if of all pairs.
+
+    Args:
+        weights: As returned, `(B, H, N, P, C)`.
+        length: T, an integer or a scalar tensor.
+        causal: As it was called with.
+
+    Returns:
+        `(B, H, T, T)` in the dtype of `weights`, 0 where nothing is seen. Each
+        row sums to 1.
+    """
+    batch, heads, count, size, _ = ops.shape(weights)
+    blocks = _Blocks(length, size, count, int(not causal))
+    weights = ops.reshape(
+        weights, (batch, heads, count, size, 2 + blocks.ahead, size)
+    )
+    places = ops.cast(blocks.places(), weights.dtype)
+    weights = ops.einsum("bhnpws,nwm->bhnpms", weights, places)
+    weights = ops.reshape(
+        weights,
+        (batch, heads, count * size, (count + 1 + blocks.ahead) * size),
+    )[:, :, :length, size : size + length]
+    total = ops.sum(weights, axis=-1, keepdims=True)
+    even = ops.ones_like(weights) / ops.cast(length, weights.dtype)
+    return ops.where(total > 0, weights, even)
+
+
+def check_restriction(restriction: int | None) -> int | None:
+    """The number itself, or a `ValueError` if it is below 1."""
+    if restriction is not None and restriction < 1:
+        raise ValueError(
+            "`restriction` must be None or at least 1. Received: "
+            f"restriction={restriction}"
+        )
+    return restriction
+
+
+def at_most(size: int | Tensor, limit: int) -> int | Tensor:
+    """The smaller of the two; `size` may be known to the graph alone."""
+    if isinstance(size, int):
+        return min(size, limit)
+    return ops.minimum(size, limit)
+
+
+class _Blocks(NamedTuple):
+    """How T positions are cut into N blocks of P, the last one filled up."""
+
+    length: int | Tensor  # T
+    size: int | Tensor  # P
+    number: int | Tensor  # N
+    ahead: int  # Blocks ahead that a block looks at: 1, or 0 where causal.
+
+    @classmethod
+    def of(
+        cls, length: int | Tensor, restriction: int, causal: bool
+    ) -> "_Blocks":
+        # A shorter sequence is one block, which need not be filled up; one of
+        # no positions, as an empty batch has, is none.
+        size = at_most(length, restriction)
+        size = max(size, 1) if isinstance(size, int) else ops.maximum(size, 1)
+        count = (length + size - 1) // size
+        return cls(length, size, count, int(not causal))
+
+    def cut(self, x: Tensor) -> Tensor:
+        """Cut the queries' axis: `(B, H, T, K)` to `(B, H, N, P, K)`."""
+        return self._padded(x, 0, 0)
+
+    def look(self, x: Tensor) -> Tensor:
+        """What each block looks at: `(B, H, T, K)` to `(B, H, N, C, K)`."""
+        x = self._padded(x, 1, self.ahead)
+        return ops.concatenate(
+            [x[:, :, i : i + self.number] for i in range(2 + self.ahead)],
+            axis=3,
+        )
+
+    def _padded(self, x, behind, ahead):
+        """Add blocks of zeros: to `(B, H, behind + N + ahead, P, K)`."""
+        batch, heads, _, width = ops.shape(x)
+        missing = self.number * self.size - self.length
+        x = ops.pad(
+            x,
+            (
+                (0, 0),
+                (0, 0),
+                (behind * self.size, missing + ahead * self.size),
+                (0, 0),
+            ),
+        )
+        count = behind + self.number + ahead
+        return ops.reshape(x, (batch, heads, count, self.size, width))
+
+    def near(self, restriction: int) -> Tensor:
+        """Which keys are near enough, and there: boolean `(N, P, C)`."""
+        first = (ops.arange(self.number) * self.size)[:, None, None]
+        queries = first + ops.arange(self.size)[:, None]
+        seen = (2 + self.ahead) * self.size
+        keys = first - self.size + ops.arange(seen)
+        last = queries + (restriction - 1) * self.ahead
+        return all_of(
+            keys > queries - restriction,
+            keys <= last,
+            keys >= 0,
+            keys < self.length,
+        )
+
+    def places(self) -> Tensor:
+        """Which of all blocks, one behind the first included, each looks at.
+
+        Boolean `(N, 2 + ahead, 1 + N + ahead)`.
+        """
+        looked_at = ops.arange(self.number)[:, None] + ops.arange(
+            2 + self.ahead
+        )
+        return looked_at[:, :, None] == ops.arange(self.number + 1 + self.ahead)
+
+
+def _mask_by_blocks(mask: Tensor, blocks: _Blocks) -> Tensor:
+    """A mask broadcastable to `(B, H, T, T)`, now to `(B, H, N, P, C)`."""
+    while len(mask.shape) < 4:
+        mask = mask[None]
+    of_queries, of_keys = (size != 1 for size in mask.shape[-2:])
+    if not of_keys:
+        return blocks.cut(mask) if of_queries else mask[..., None]
+    if not of_queries:
+        keys = blocks.look(ops.swapaxes(mask, -1, -2))
+        return ops.swapaxes(keys, -1, -2)
+    # Keys are filled up like queries, then each block picks what it looks at.
+    mask = blocks.cut(mask)  # (B, H, N, P, T)
+    batch, heads, count, size, _ = ops.shape(mask)
+    missing = count * size - blocks.length
+    mask = ops.pad(
+        mask, ((0, 0),) * 4 + ((size, missing + blocks.ahead * size),)
+    )
+    total = count + 1 + blocks.ahead
+    mask = ops.reshape(mask, (batch, heads, count, size, total, size))
+    picked = ops.einsum(
+        "bhnpms,nwm->bhnpws",
+        ops.cast(mask, "float32"),
+        ops.cast(blocks.places(), "float32"),
+    )
+    seen = (2 + blocks.ahead) * size
+    return ops.reshape(picked, (batch, heads, count, size, seen)) > 0

@@ -1,0 +1,287 @@
+"""Restricted self-attention is full attention with a band for a mask."""
+
+import keras
+import numpy as np
+import paper
+import pytest
+import tensorflow as tf
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from small import attention_weights, randomise
+
+from keras_transformer import masks
+from keras_transformer.layers import (
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    MultiHeadAttention,
+    scaled_dot_product_attention,
+)
+from keras_transformer.layers.restricted import (
+    restricted_attention,
+    whole_weights,
+)
+
+# B 2, H 3, K 5, U 7, D 10; inner width 11.
+SIZES = dict(num_heads=3, key_dim=5, value_dim=7)
+MASKS = {
+    "none": None,
+    "keys": (2, 1, 1, "T"),
+    "queries": (2, 1, "T", 1),
+    "pairs": (2, 1, "T", "T"),
+    "pairs of a head": (2, 3, "T", "T"),
+    "pairs of all": ("T", "T"),
+}
+
+
+def band(length, restriction, causal):
+    """Which j a position i sees, loop by loop: `(T, T)`."""
+    return np.array(
+        [
+            [abs(i - j) < restriction and not (causal and j > i)]
+            for i in range(length)
+            for j in range(length)
+        ]
+    ).reshape(length, length)
+
+
+def qkv(random, length):
+    return [
+        random.normal(size=(2, 3, length, width)).astype("float32")
+        for width in (5, 5, 7)
+    ]
+
+
+def by_definition(query, key, value, mask):
+    """Equation 1 head by head; the mean where nothing is to be seen."""
+    context = np.zeros(value.shape)
+    weights = np.zeros((*value.shape[:3], value.shape[2]))
+    mask = np.broadcast_to(mask, weights.shape)
+    for b, h, t in np.ndindex(value.shape[:3]):
+        seen = mask[b, h, t : t + 1]
+        if not seen.any():
+            seen = None
+            query = query.copy()
+            query[b, h, t] = 0  # Even weights.
+        context[b, h, t], weights[b, h, t] = paper.attention(
+            query[b, h, t : t + 1].astype("float64"),
+            key[b, h],
+            value[b, h],
+            seen,
+        )
+    return context, weights
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    length=st.integers(1, 23),
+    restriction=st.integers(1, 29),
+    causal=st.booleans(),
+    kind=st.sampled_from(list(MASKS)),
+    seed=st.integers(0, 1000),
+)
+@example(13, 13, False, "keys", 1)  # One block.
+@example(13, 12, False, "pairs", 1)  # Two, of which one is nearly empty.
+@example(21, 7, True, "keys", 1)  # Three, all full.
+@example(5, 29, True, "none", 1)
+@example(19, 1, False, "pairs of a head", 1)  # Each sees itself.
+def test_it_is_full_attention_behind_a_band(
+    length, restriction, causal, kind, seed
+):
+    random = np.random.default_rng(seed)
+    query, key, value = qkv(random, length)
+    mask, seen = None, band(length, restriction, causal)
+    if MASKS[kind]:
+        shape = [length if size == "T" else size for size in MASKS[kind]]
+        # Some queries are left with nothing.
+        mask = random.random(shape) < 0.5
+        seen = seen & mask
+
+    context, blocks = restricted_attention(
+        query, key, value, restriction, (mask,), causal
+    )
+    weights = whole_weights(blocks, length, causal)
+
+    expected, expected_weights = by_definition(query, key, value, seen)
+    np.testing.assert_allclose(context, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(weights, expected_weights, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "causal, expected",
+    [(False, [1.5, 2, 3, 4, 4.5]), (True, [1, 1.5, 2.5, 3.5, 4.5])],
+)
+def test_equal_scores_average_the_neighbours_and_the_position_itself(
+    causal, expected
+):
+    nothing = np.zeros((1, 1, 5, 1), "float32")
+    value = np.arange(1, 6, dtype="float32").reshape(1, 1, 5, 1)
+    context, _ = restricted_attention(nothing, nothing, value, 2, (), causal)
+    np.testing.assert_allclose(context[0, 0, :, 0], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_are_those_of_full_attention_behind_a_band(causal):
+    length, restriction = 17, 5
+    random = np.random.default_rng(3)
+    inputs = [tf.constant(x) for x in qkv(random, length)]
+    padding = (np.arange(length) < [[17], [11]])[:, None, None]
+    seen = band(length, restriction, causal) & padding
+    # Of queries that are padding themselves nobody asks.
+    asked = random.normal(size=(2, 3, length, 7)) * padding.swapaxes(2, 3)
+    asked = asked.astype("float32")
+
+    def gradients(attend):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            loss = tf.reduce_sum(attend(*inputs) * asked)
+        return tape.gradient(loss, inputs)
+
+    found = gradients(
+        lambda *x: restricted_attention(*x, restriction, (padding,), causal)[0]
+    )
+    expected = gradients(lambda *x: scaled_dot_product_attention(*x, seen)[0])
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+        assert np.abs(other).max() > 0.1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_query_with_nothing_to_see_gets_the_mean_in_half_precision(dtype):
+    random = np.random.default_rng(5)
+    query, key, value = (
+        keras.ops.cast(x, dtype) for x in qkv(random, length=11)
+    )
+    nothing = np.zeros((2, 1, 1, 11), bool)
+
+    context, blocks = restricted_attention(query, key, value, 3, (nothing,))
+
+    assert keras.backend.standardize_dtype(context.dtype) == dtype
+    mean = np.asarray(keras.ops.cast(value, "float32")).mean(2, keepdims=True)
+    found = np.asarray(keras.ops.cast(context, "float32"))
+    np.testing.assert_allclose(found, mean + np.zeros(found.shape), atol=0.02)
+    weights = keras.ops.cast(whole_weights(blocks, 11), "float32")
+    np.testing.assert_allclose(weights, 1 / 11, rtol=0.01)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["graph", "XLA"])
+def test_one_graph_serves_every_length_even_none(compiled):
+    @tf.function(
+        input_signature=[
+            *(tf.TensorSpec([None, 3, None, width]) for width in (5, 5, 7)),
+            tf.TensorSpec([None, 1, 1, None], tf.bool),
+        ],
+        jit_compile=compiled,
+    )
+    def graph(query, key, value, mask):
+        return restricted_attention(query, key, value, 4, (mask,), True)[0]
+
+    random = np.random.default_rng(7)
+    for length in (0, 3, 13):
+        inputs = [*qkv(random, length), random.random((2, 1, 1, length)) < 0.5]
+        expected, _ = restricted_attention(*inputs[:3], 4, inputs[3:], True)
+        np.testing.assert_allclose(graph(*inputs), expected, 1e-5, 1e-6)
+
+
+def test_the_layer_is_the_papers_behind_a_band():
+    layer = MultiHeadAttention(**SIZES, restriction=3)
+    inputs = np.random.default_rng(9).normal(size=(2, 8, 10)).astype("float32")
+    layer.build(inputs.shape)
+    weights = attention_weights(randomise(layer))
+
+    for causal in (False, True):
+        output, scores = layer(
+            inputs,
+            inputs,
+            use_causal_mask=causal,
+            return_attention_scores=True,
+        )
+        for b in range(2):
+            expected, seen = paper.multi_head_attention(
+                inputs[b], inputs[b], weights, band(8, 3, causal)
+            )
+            np.testing.assert_allclose(output[b], expected, 1e-4, 1e-5)
+            np.testing.assert_allclose(scores[b], seen, 1e-4, 1e-6)
+
+
+def alike(restricted, whole, *shapes):
+    """Build both, give both the same random weights."""
+    for layer in (restricted, whole):
+        layer.build(*shapes)
+        randomise(layer)
+    return restricted, whole
+
+
+def test_encoder_and_decoder_are_the_whole_ones_behind_a_band():
+    random = np.random.default_rng(11)
+    memory = random.normal(size=(2, 9, 10)).astype("float32")
+    target = random.normal(size=(2, 8, 10)).astype("float32")
+    padding = (np.arange(9) < [[9], [6]])[:, None, None]
+    sizes = dict(num_layers=2, ffn_dim=11, dropout=0.0, **SIZES)
+
+    near, whole = alike(
+        Encoder(**sizes, restriction=3), Encoder(**sizes), memory.shape
+    )
+    seen = padding & band(9, 3, False)
+    expected, weights = whole.call_with_weights(memory, seen)
+    found = near(memory, attention_mask=padding)
+    # Rows that are padding see what the band leaves, and nobody sees them.
+    np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
+    found, near_weights = near.call_with_weights(memory, padding)
+    np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
+    for one, other in zip(near_weights, weights, strict=True):
+        np.testing.assert_allclose(one, other, 1e-4, 1e-6)
+
+    near, whole = alike(
+        Decoder(**sizes, restriction=3),
+        Decoder(**sizes),
+        target.shape,
+        memory.shape,
+    )
+    seen = band(8, 3, True)
+    expected, own, cross = whole.call_with_weights(
+        target, memory, seen[None, None], padding
+    )
+    causal = masks.causal_mask(8)
+    for found in (
+        near(target, memory, None, padding, use_causal_mask=True),
+        near(target, memory, causal, padding),
+        near.call_with_weights(target, memory, causal, padding)[0],
+    ):
+        np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
+    _, *found = near.call_with_weights(target, memory, causal, padding)
+    for one, other in zip(sum(found, []), own + cross, strict=True):
+        np.testing.assert_allclose(one, other, 1e-4, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        MultiHeadAttention(**SIZES, restriction=2),
+        EncoderLayer(**SIZES, ffn_dim=11, restriction=2),
+        DecoderLayer(**SIZES, ffn_dim=11, restriction=2),
+        Encoder(num_layers=2, **SIZES, ffn_dim=11, restriction=2),
+        Decoder(num_layers=2, **SIZES, ffn_dim=11, restriction=2),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_layers_come_back_from_their_config_as_restricted(layer):
+    again = keras.saving.deserialize_keras_object(
+        keras.saving.serialize_keras_object(layer)
+    )
+    assert again.get_config() == layer.get_config()
+    assert again.get_config()["restriction"] == 2
+    wrong = {**layer.get_config(), "restriction": 0}
+    message = (
+        "`restriction` must be None or at least 1. Received: restriction=0"
+    )
+    with pytest.raises(ValueError, match=message):
+        type(layer)(**wrong)
+
+
+def test_another_sequence_is_refused():
+    layer = MultiHeadAttention(**SIZES, restriction=2)
+    message = "as many keys as queries. Received: 4 queries and 6 keys"
+    with pytest.raises(ValueError, match=message):
+        layer(np.zeros((2, 4, 10)), np.zeros((2, 6, 10)))

@@ -1,0 +1,80 @@
+"""Searches with a small model: with its caches, and with whole prefixes."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.decoding.beam_search import beam_search
+from keras_transformer.decoding.cached_steps import CachedSteps
+from keras_transformer.model import Transformer
+
+VOCAB = 23
+SOURCE = np.array(
+    [
+        [5, 7, 9, 11, 3, 0, 0],
+        [6, 3, 0, 0, 0, 0, 0],
+        [22, 21, 20, 19, 18, 17, 3],
+        [8, 4, 3, 0, 0, 0, 0],
+        [13, 3, 0, 0, 0, 0, 0],
+    ],
+    "int32",
+)
+# Two and more blocks of 16 steps, and sentences that leave before their end.
+LIMITS = np.array([37, 2, 19, 33, 7], "int32")
+
+
+def make_model(restriction=None):
+    keras.utils.set_random_seed(11)
+    model = Transformer(
+        VOCAB,
+        num_layers=2,
+        d_model=10,
+        num_heads=2,
+        key_dim=3,
+        value_dim=7,
+        ffn_dim=13,
+        restriction=restriction,
+    )
+    for weight in model.weights:  # So that words depend on words.
+        weight.assign(weight * 2.0)
+    return model
+
+
+def search_with(model, source, limits, beam_size, **options):
+    steps = CachedSteps(model, source, beam_size)
+    return beam_search(
+        steps.step,
+        steps.state,
+        shared=steps.shared,
+        max_lengths=limits,
+        beam_size=beam_size,
+        **options,
+    )
+
+
+def graph_of(model, beam_size, **options):
+    return tf.function(
+        lambda source, limits: search_with(
+            model, source, limits, beam_size, **options
+        ),
+        input_signature=[
+            tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([None], tf.int32),
+        ],
+    )
+
+
+def simple(model, source, limits, beam_size, **options):
+    """The same search with a state of whole prefixes and no cache at all."""
+    source_of_beams = np.repeat(source, beam_size, axis=0)
+
+    def step(ids, position, prefix):
+        prefix = tf.concat([prefix, ids[:, :, None]], axis=-1)
+        flat = tf.reshape(prefix, [-1, position + 1])
+        logits = model((source_of_beams, flat), training=False)[:, -1]
+        return tf.reshape(logits, [*ids.shape, model.vocab_size]), prefix
+
+    prefix = tf.zeros([len(source), beam_size, 0], tf.int32)
+    return beam_search(
+        step, prefix, max_lengths=limits, beam_size=beam_size, **options
+    )

@@ -1,0 +1,76 @@
+"""A restriction from the command line to an answering SavedModel."""
+
+import json
+
+import numpy as np
+import pytest
+from served import Served
+from toy_training import arguments, run
+
+from keras_transformer.__main__ import main
+from keras_transformer.translation.translator import Translator
+
+pytestmark = pytest.mark.slow
+
+TEXTS = ["one two three four five six seven", "", "nine"]
+
+
+@pytest.fixture(scope="module")
+def trained(corpus, tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("runs") / "restricted"
+    more = ("--restrict", "3", "--steps", "2", "--validation-steps", "2")
+    assert run(*arguments(corpus, run_dir, *more)) == 0
+    return run_dir
+
+
+@pytest.fixture(scope="module")
+def translator(trained):
+    return Translator.from_run(trained)
+
+
+def test_the_run_keeps_it(trained, translator, corpus, capsys):
+    fields = json.loads((trained / "config.json").read_text())
+    assert fields["model"]["restriction"] == 3
+    assert translator.model.model_config.restriction == 3
+    assert run(*arguments(corpus, trained, "--restrict", "5")) == 2
+    assert "restriction = 3, this command says 5" in capsys.readouterr().err
+
+
+def test_what_is_exported_answers_as_the_run_does(
+    trained, translator, tmp_path
+):
+    options = ("--beam-size", "2", "--max-length", "11")
+    argv = ("--run-dir", str(trained), "--output", str(tmp_path), *options)
+    assert main(["export", *argv]) == 0
+    found = Served(tmp_path / "1")("serving_default", text=TEXTS)
+    expected = translator.translate(TEXTS, beam_size=2, max_length=11, n_best=1)
+    assert [text.decode() for text in found["translation"]] == [
+        best.text for (best,) in expected
+    ]
+    np.testing.assert_allclose(
+        found["score"], [best.score for (best,) in expected], atol=1e-4
+    )
+
+
+def test_what_is_explained_lies_within_it(translator):
+    explained = translator.explain(TEXTS[0], beam_size=2, max_length=11)
+    weights = explained.encoder
+    rows, columns = np.ogrid[: weights.shape[2], : weights.shape[3]]
+    near = abs(rows - columns) < 3
+    assert np.all((weights > 0) == near)
+    # A row for what had been written before each token that was weighed.
+    seen = (explained.decoder > 0).sum(axis=-1)
+    assert seen.max() == 3
+    np.testing.assert_allclose(explained.decoder.sum(-1), 1.0, rtol=1e-5)
+
+
+def test_ctranslate2_refuses_it_in_one_sentence(trained, tmp_path, capsys):
+    output = tmp_path / "ctranslate2"
+    argv = ("--run-dir", str(trained), "--output", str(output))
+    assert main(["export", *argv, "--format", "ctranslate2"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == (
+        "error: CTranslate2 has no restricted self-attention, and this model "
+        "was trained with --restrict 3; export it as a SavedModel."
+    )
+    assert not output.exists()
