@@ -48,6 +48,15 @@ class ModelConfig:
         positions: `"sinusoidal"` (section 3.5) or `"learned"` (row E).
         max_positions: Rows of the learned position table; sinusoids have no
             such limit.
+        activation: Of the feed-forward network: `"relu"` (section 3.3), or
+            `"swish"`, which imported weights may ask for.
+        norm_epsilon: Added to the variance by every norm. The paper names
+            none; this is tensor2tensor's.
+        attention_bias: Whether the projections of queries and of the output
+            have a bias, which the paper's have not. One of keys cancels in
+            the softmax, and one of values is a part of the output's.
+        logits_bias: Whether the logits have a bias, which the paper's have
+            not.
     """
 
     vocab_size: int = 37_000
@@ -60,6 +69,16 @@ class ModelConfig:
     dropout: float = 0.1
     positions: str = "sinusoidal"
     max_positions: int = 1024
+    activation: str = "relu"
+    norm_epsilon: float = 1e-6
+    attention_bias: bool = False
+    logits_bias: bool = False
+
+
+# Settings that a run of before there were any has as they are by default.
+LATER_SETTINGS = frozenset(
+    {"activation", "norm_epsilon", "attention_bias", "logits_bias"}
+)
 
 
 @dataclasses.dataclass(frozen=True)

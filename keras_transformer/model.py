@@ -46,6 +46,11 @@ class Transformer(ReplicatedModel):
             the sums of embeddings and positions, in [0, 1).
         positions: `"sinusoidal"` or `"learned"`.
         max_positions: Rows of the learned position table.
+        activation: `"relu"`, or another of Keras's, such as `"swish"`.
+        norm_epsilon: Added to the variance by every norm.
+        attention_bias: Whether the projections of queries and of the output
+            have a bias.
+        logits_bias: Whether the logits have a bias.
         **kwargs: Passed to `keras.Model`, such as `name` and `dtype`.
 
     Call arguments:
@@ -77,6 +82,10 @@ class Transformer(ReplicatedModel):
         dropout: float = 0.1,
         positions: str = "sinusoidal",
         max_positions: int = 1024,
+        activation: str = "relu",
+        norm_epsilon: float = 1e-6,
+        attention_bias: bool = False,
+        logits_bias: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -91,6 +100,10 @@ class Transformer(ReplicatedModel):
             dropout=dropout,
             positions=positions,
             max_positions=max_positions,
+            activation=activation,
+            norm_epsilon=norm_epsilon,
+            attention_bias=attention_bias,
+            logits_bias=logits_bias,
         )
         self.vocab_size = vocab_size
         self._add_layers(self.model_config)
@@ -99,7 +112,11 @@ class Transformer(ReplicatedModel):
     def _add_layers(self, config):
         policy = self.dtype_policy
         self.embedding = layers.TiedEmbedding(
-            config.vocab_size, config.d_model, dtype=policy, name="embedding"
+            config.vocab_size,
+            config.d_model,
+            use_bias=config.logits_bias,
+            dtype=policy,
+            name="embedding",
         )
         stack = dict(
             num_layers=config.num_layers,
@@ -108,6 +125,9 @@ class Transformer(ReplicatedModel):
             value_dim=config.value_dim,
             ffn_dim=config.ffn_dim,
             dropout=config.dropout,
+            activation=config.activation,
+            norm_epsilon=config.norm_epsilon,
+            attention_bias=config.attention_bias,
             dtype=policy,
         )
         self.encoder = layers.Encoder(**stack, name="encoder")

@@ -22,12 +22,13 @@ from keras_transformer.layers.attention_masks import (
 )
 from keras_transformer.layers.dot_product import swap_heads_as_integers
 from keras_transformer.layers.encoder import (
+    NORM_EPSILON,
     attention_layer,
     check_layer_settings,
     check_num_layers,
+    feed_forward_layer,
     residual_parts,
 )
-from keras_transformer.layers.feed_forward import FeedForward
 
 # Keys `(B, H, ., K)` and values `(B, H, ., U)`.
 Cache: TypeAlias = tuple[Tensor, Tensor]
@@ -44,6 +45,9 @@ class DecoderLayer(keras.layers.Layer):
         ffn_dim: Inner width of the feed-forward network, d_ff.
         dropout: Share of units dropped from each sub-layer's output, in
             [0, 1).
+        activation: As in `FeedForward`.
+        norm_epsilon: Added to the variance by every norm.
+        attention_bias: As `use_bias` of `MultiHeadAttention`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -78,11 +82,21 @@ class DecoderLayer(keras.layers.Layer):
         value_dim: int,
         ffn_dim: int,
         dropout: float = 0.1,
+        activation: str = "relu",
+        norm_epsilon: float = NORM_EPSILON,
+        attention_bias: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.settings = check_layer_settings(
-            num_heads, key_dim, value_dim, ffn_dim, dropout
+            num_heads,
+            key_dim,
+            value_dim,
+            ffn_dim,
+            dropout,
+            activation=activation,
+            norm_epsilon=norm_epsilon,
+            attention_bias=attention_bias,
         )
         self.supports_masking = True
 
@@ -91,11 +105,7 @@ class DecoderLayer(keras.layers.Layer):
     ) -> None:
         self.self_attention = attention_layer(self, "self_attention")
         self.cross_attention = attention_layer(self, "cross_attention")
-        self.feed_forward = FeedForward(
-            self.settings["ffn_dim"],
-            dtype=self.dtype_policy,
-            name="feed_forward",
-        )
+        self.feed_forward = feed_forward_layer(self)
         self.self_attention.build(inputs_shape)
         self.cross_attention.build(inputs_shape, memory_shape or inputs_shape)
         self.feed_forward.build(inputs_shape)
@@ -226,6 +236,9 @@ class Decoder(keras.layers.Layer):
         value_dim: Width of a head's values.
         ffn_dim: Inner width of the feed-forward network.
         dropout: Share of units dropped, in [0, 1).
+        activation: As in `FeedForward`.
+        norm_epsilon: Added to the variance by every norm.
+        attention_bias: As `use_bias` of `MultiHeadAttention`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -252,12 +265,22 @@ class Decoder(keras.layers.Layer):
         value_dim: int,
         ffn_dim: int,
         dropout: float = 0.1,
+        activation: str = "relu",
+        norm_epsilon: float = NORM_EPSILON,
+        attention_bias: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.num_layers = check_num_layers(num_layers)
         self.settings = check_layer_settings(
-            num_heads, key_dim, value_dim, ffn_dim, dropout
+            num_heads,
+            key_dim,
+            value_dim,
+            ffn_dim,
+            dropout,
+            activation=activation,
+            norm_epsilon=norm_epsilon,
+            attention_bias=attention_bias,
         )
         self.supports_masking = True
 

@@ -34,6 +34,9 @@ class EncoderLayer(keras.layers.Layer):
         ffn_dim: Inner width of the feed-forward network, d_ff.
         dropout: Share of units dropped from each sub-layer's output, in
             [0, 1).
+        activation: As in `FeedForward`.
+        norm_epsilon: Added to the variance by every norm.
+        attention_bias: As `use_bias` of `MultiHeadAttention`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -62,20 +65,27 @@ class EncoderLayer(keras.layers.Layer):
         value_dim: int,
         ffn_dim: int,
         dropout: float = 0.1,
+        activation: str = "relu",
+        norm_epsilon: float = NORM_EPSILON,
+        attention_bias: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.settings = check_layer_settings(
-            num_heads, key_dim, value_dim, ffn_dim, dropout
+            num_heads,
+            key_dim,
+            value_dim,
+            ffn_dim,
+            dropout,
+            activation=activation,
+            norm_epsilon=norm_epsilon,
+            attention_bias=attention_bias,
         )
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
-        policy = self.dtype_policy
         self.attention = attention_layer(self, "attention")
-        self.feed_forward = FeedForward(
-            self.settings["ffn_dim"], dtype=policy, name="feed_forward"
-        )
+        self.feed_forward = feed_forward_layer(self)
         self.attention_dropout, self.attention_norm = residual_parts(
             self, "attention"
         )
@@ -139,6 +149,9 @@ class Encoder(keras.layers.Layer):
         value_dim: Width of a head's values.
         ffn_dim: Inner width of the feed-forward network.
         dropout: Share of units dropped, in [0, 1).
+        activation: As in `FeedForward`.
+        norm_epsilon: Added to the variance by every norm.
+        attention_bias: As `use_bias` of `MultiHeadAttention`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -162,12 +175,22 @@ class Encoder(keras.layers.Layer):
         value_dim: int,
         ffn_dim: int,
         dropout: float = 0.1,
+        activation: str = "relu",
+        norm_epsilon: float = NORM_EPSILON,
+        attention_bias: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.num_layers = check_num_layers(num_layers)
         self.settings = check_layer_settings(
-            num_heads, key_dim, value_dim, ffn_dim, dropout
+            num_heads,
+            key_dim,
+            value_dim,
+            ffn_dim,
+            dropout,
+            activation=activation,
+            norm_epsilon=norm_epsilon,
+            attention_bias=attention_bias,
         )
         self.supports_masking = True
 
@@ -224,7 +247,22 @@ def attention_layer(owner: keras.layers.Layer, name: str) -> MultiHeadAttention:
         size: owner.settings[size]
         for size in ("num_heads", "key_dim", "value_dim")
     }
-    return MultiHeadAttention(**sizes, dtype=owner.dtype_policy, name=name)
+    return MultiHeadAttention(
+        **sizes,
+        use_bias=owner.settings["attention_bias"],
+        dtype=owner.dtype_policy,
+        name=name,
+    )
+
+
+def feed_forward_layer(owner: keras.layers.Layer) -> FeedForward:
+    """A `FeedForward` of the width, activation and dtype of `owner`."""
+    return FeedForward(
+        owner.settings["ffn_dim"],
+        owner.settings["activation"],
+        dtype=owner.dtype_policy,
+        name="feed_forward",
+    )
 
 
 def residual_parts(
@@ -237,13 +275,20 @@ def residual_parts(
         name=f"{name}_dropout",
     )
     norm = LayerNormalization(
-        epsilon=NORM_EPSILON, dtype=owner.dtype_policy, name=f"{name}_norm"
+        epsilon=owner.settings["norm_epsilon"],
+        dtype=owner.dtype_policy,
+        name=f"{name}_norm",
     )
     return dropout, norm
 
 
 def check_layer_settings(
-    num_heads: int, key_dim: int, value_dim: int, ffn_dim: int, dropout: float
+    num_heads: int,
+    key_dim: int,
+    value_dim: int,
+    ffn_dim: int,
+    dropout: float,
+    **others: Any,
 ) -> dict[str, Any]:
     """The settings as a dictionary, or a `ValueError` that names the wrong."""
     settings = dict(
@@ -261,7 +306,7 @@ def check_layer_settings(
         raise ValueError(
             f"`dropout` must be in [0, 1). Received: dropout={dropout}"
         )
-    return {**settings, "dropout": dropout}
+    return {**settings, "dropout": dropout, **others}
 
 
 def check_num_layers(num_layers: int) -> int:

@@ -8,6 +8,7 @@ from keras_transformer.config import (
 )
 
 POSITIONS = ("sinusoidal", "learned")
+ACTIVATIONS = ("relu", "swish")
 _POSITIVE = (
     "steps",
     "batch_tokens",
@@ -28,6 +29,7 @@ _SIZES = (
     "value_dim",
     "ffn_dim",
     "max_positions",
+    "norm_epsilon",
 )
 
 
@@ -70,6 +72,12 @@ def check_settings(model: ModelConfig, training: TrainingConfig) -> None:
             model.positions,
             model.positions in POSITIONS,
             f"one of {', '.join(POSITIONS)}",
+        ),
+        (
+            "activation",
+            model.activation,
+            model.activation in ACTIVATIONS,
+            f"one of {', '.join(ACTIVATIONS)}",
         ),
         (
             "label-smoothing",
