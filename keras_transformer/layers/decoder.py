@@ -27,6 +27,9 @@ from keras_transformer.layers.encoder import (
     check_layer_settings,
     check_num_layers,
     feed_forward_layer,
+    norm_after,
+    norm_before,
+    norm_layer,
     residual_parts,
 )
 
@@ -48,6 +51,7 @@ class DecoderLayer(keras.layers.Layer):
         activation: As in `FeedForward`.
         norm_epsilon: Added to the variance by every norm.
         attention_bias: As `use_bias` of `MultiHeadAttention`.
+        norm_first: As in `EncoderLayer`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -85,6 +89,7 @@ class DecoderLayer(keras.layers.Layer):
         activation: str = "relu",
         norm_epsilon: float = NORM_EPSILON,
         attention_bias: bool = False,
+        norm_first: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -97,6 +102,7 @@ class DecoderLayer(keras.layers.Layer):
             activation=activation,
             norm_epsilon=norm_epsilon,
             attention_bias=attention_bias,
+            norm_first=norm_first,
         )
         self.supports_masking = True
 
@@ -161,18 +167,19 @@ class DecoderLayer(keras.layers.Layer):
 
         Masks are of rank 4, `(B, H, T, T)` and `(B, H, T, S)`, or `None`.
         """
-        keys_values = self.self_attention.keys_values(inputs)
-        update, own = self.self_attention.attend(
-            inputs, *keys_values, self_mask
-        )
-        x = self._residual(0, inputs, update, training)
+        x = norm_before(self, self.norms[0], inputs)
+        keys_values = self.self_attention.keys_values(x)
+        update, own = self.self_attention.attend(x, *keys_values, self_mask)
+        sums = self._residual(0, inputs, update, training)
+        x = norm_before(self, self.norms[1], sums)
         keys_values = self.cross_attention.keys_values(memory)
         update, cross = self.cross_attention.attend(
             x, *keys_values, memory_mask
         )
-        x = self._residual(1, x, update, training)
-        x = self._residual(2, x, self.feed_forward(x), training)
-        return x, own, cross
+        sums = self._residual(1, sums, update, training)
+        x = norm_before(self, self.norms[2], sums)
+        sums = self._residual(2, sums, self.feed_forward(x), training)
+        return sums, own, cross
 
     def step(
         self,
@@ -199,22 +206,29 @@ class DecoderLayer(keras.layers.Layer):
         Returns:
             The output `(B, W, D)` and the cache with this position written.
         """
-        new = self.self_attention.keys_values(inputs)
+        x = norm_before(self, self.norms[0], inputs)
+        new = self.self_attention.keys_values(x)
         cache = tuple(map(write, cache, new))
         update, _ = self.self_attention.attend(
-            inputs, *cache, self_mask, swap_heads_as_integers
+            x, *cache, self_mask, swap_heads_as_integers
         )
-        x = self._residual(0, inputs, update)
+        sums = self._residual(0, inputs, update)
+        x = norm_before(self, self.norms[1], sums)
         # The beams of a sentence are queries to the same memory.
         update, _ = self.cross_attention.attend(
             x, *cross, memory_mask, swap_heads_as_integers
         )
-        x = self._residual(1, x, update)
-        return self._residual(2, x, self.feed_forward(x)), cache
+        sums = self._residual(1, sums, update)
+        x = norm_before(self, self.norms[2], sums)
+        return self._residual(2, sums, self.feed_forward(x)), cache
 
     def _residual(self, i, x, update, training=False):
-        """`LayerNorm(x + Dropout(update))` with the i-th dropout and norm."""
-        return self.norms[i](x + self.dropouts[i](update, training=training))
+        """`LayerNorm(x + Dropout(update))` with the i-th dropout and norm.
+
+        Or the sum alone where norms come first.
+        """
+        update = self.dropouts[i](update, training=training)
+        return norm_after(self, self.norms[i], x + update)
 
     def compute_output_shape(
         self, inputs_shape: Shape, memory_shape: Shape | None = None
@@ -229,6 +243,8 @@ class DecoderLayer(keras.layers.Layer):
 class Decoder(keras.layers.Layer):
     """A stack of decoder layers; no further norm at its end.
 
+    With `norm_first`, whose last layer leaves a sum, there is one.
+
     Args:
         num_layers: Layers, N. At least 1.
         num_heads: As in `DecoderLayer`, like all that follow.
@@ -239,6 +255,7 @@ class Decoder(keras.layers.Layer):
         activation: As in `FeedForward`.
         norm_epsilon: Added to the variance by every norm.
         attention_bias: As `use_bias` of `MultiHeadAttention`.
+        norm_first: As in `EncoderLayer`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -268,6 +285,7 @@ class Decoder(keras.layers.Layer):
         activation: str = "relu",
         norm_epsilon: float = NORM_EPSILON,
         attention_bias: bool = False,
+        norm_first: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -281,6 +299,7 @@ class Decoder(keras.layers.Layer):
             activation=activation,
             norm_epsilon=norm_epsilon,
             attention_bias=attention_bias,
+            norm_first=norm_first,
         )
         self.supports_masking = True
 
@@ -295,6 +314,9 @@ class Decoder(keras.layers.Layer):
         ]
         for layer in self.layers:
             layer.build(inputs_shape, memory_shape)
+        if self.settings["norm_first"]:
+            self.norm = norm_layer(self, "norm")
+            self.norm.build(inputs_shape)
 
     def call(
         self,
@@ -316,7 +338,7 @@ class Decoder(keras.layers.Layer):
                 inputs_mask=inputs_mask,
                 use_causal_mask=use_causal_mask,
             )
-        return inputs
+        return self._ended(inputs)
 
     def call_with_weights(
         self,
@@ -333,7 +355,7 @@ class Decoder(keras.layers.Layer):
             )
             own.append(own_of_layer)
             cross.append(cross_of_layer)
-        return inputs, own, cross
+        return self._ended(inputs), own, cross
 
     def step(
         self,
@@ -353,7 +375,11 @@ class Decoder(keras.layers.Layer):
                 inputs, cache, cross, self_mask, memory_mask, write
             )
             new_caches.append(cache)
-        return inputs, new_caches
+        return self._ended(inputs), new_caches
+
+    def _ended(self, x):
+        """What the last layer hands on, normed where that is a sum."""
+        return self.norm(x) if self.settings["norm_first"] else x
 
     def compute_output_shape(
         self, inputs_shape: Shape, memory_shape: Shape | None = None

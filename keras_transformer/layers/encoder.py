@@ -25,7 +25,8 @@ NORM_EPSILON = 1e-6
 class EncoderLayer(keras.layers.Layer):
     """Self-attention, then a feed-forward network, each post-normed.
 
-    Every sub-layer is `LayerNorm(x + Dropout(Sublayer(x)))`.
+    Every sub-layer is `LayerNorm(x + Dropout(Sublayer(x)))`, or with
+    `norm_first` `x + Dropout(Sublayer(LayerNorm(x)))`.
 
     Args:
         num_heads: Attention heads, h.
@@ -37,6 +38,7 @@ class EncoderLayer(keras.layers.Layer):
         activation: As in `FeedForward`.
         norm_epsilon: Added to the variance by every norm.
         attention_bias: As `use_bias` of `MultiHeadAttention`.
+        norm_first: Whether a sub-layer's input is normed, not the sum.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -68,6 +70,7 @@ class EncoderLayer(keras.layers.Layer):
         activation: str = "relu",
         norm_epsilon: float = NORM_EPSILON,
         attention_bias: bool = False,
+        norm_first: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -80,6 +83,7 @@ class EncoderLayer(keras.layers.Layer):
             activation=activation,
             norm_epsilon=norm_epsilon,
             attention_bias=attention_bias,
+            norm_first=norm_first,
         )
         self.supports_masking = True
 
@@ -120,16 +124,17 @@ class EncoderLayer(keras.layers.Layer):
         training: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """A call without Keras's masks, and the weights `(B, H, S, S)`."""
-        keys, values = self.attention.keys_values(inputs)
-        update, weights = self.attention.attend(
-            inputs, keys, values, attention_mask
-        )
+        x = norm_before(self, self.attention_norm, inputs)
+        keys, values = self.attention.keys_values(x)
+        update, weights = self.attention.attend(x, keys, values, attention_mask)
         update = self.attention_dropout(update, training=training)
-        x = self.attention_norm(inputs + update)
+        sums = norm_after(self, self.attention_norm, inputs + update)
+        x = norm_before(self, self.feed_forward_norm, sums)
         update = self.feed_forward_dropout(
             self.feed_forward(x), training=training
         )
-        return self.feed_forward_norm(x + update), weights
+        sums = norm_after(self, self.feed_forward_norm, sums + update)
+        return sums, weights
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
@@ -142,6 +147,8 @@ class EncoderLayer(keras.layers.Layer):
 class Encoder(keras.layers.Layer):
     """A stack of encoder layers; no further norm at its end.
 
+    With `norm_first`, whose last layer leaves a sum, there is one.
+
     Args:
         num_layers: Layers, N. At least 1.
         num_heads: As in `EncoderLayer`, like all that follow.
@@ -152,6 +159,7 @@ class Encoder(keras.layers.Layer):
         activation: As in `FeedForward`.
         norm_epsilon: Added to the variance by every norm.
         attention_bias: As `use_bias` of `MultiHeadAttention`.
+        norm_first: Whether a sub-layer's input is normed, not the sum.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -178,6 +186,7 @@ class Encoder(keras.layers.Layer):
         activation: str = "relu",
         norm_epsilon: float = NORM_EPSILON,
         attention_bias: bool = False,
+        norm_first: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -191,6 +200,7 @@ class Encoder(keras.layers.Layer):
             activation=activation,
             norm_epsilon=norm_epsilon,
             attention_bias=attention_bias,
+            norm_first=norm_first,
         )
         self.supports_masking = True
 
@@ -203,6 +213,9 @@ class Encoder(keras.layers.Layer):
         ]
         for layer in self.layers:
             layer.build(input_shape)
+        if self.settings["norm_first"]:
+            self.norm = norm_layer(self, "norm")
+            self.norm.build(input_shape)
 
     def call(
         self,
@@ -218,7 +231,7 @@ class Encoder(keras.layers.Layer):
                 training=training,
                 mask=mask,
             )
-        return inputs
+        return self._ended(inputs)
 
     def call_with_weights(
         self, inputs: Tensor, attention_mask: Tensor | None = None
@@ -228,7 +241,11 @@ class Encoder(keras.layers.Layer):
         for layer in self.layers:
             inputs, of_layer = layer.call_with_weights(inputs, attention_mask)
             weights.append(of_layer)
-        return inputs, weights
+        return self._ended(inputs), weights
+
+    def _ended(self, x):
+        """What the last layer hands on, normed where that is a sum."""
+        return self.norm(x) if self.settings["norm_first"] else x
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
@@ -268,18 +285,36 @@ def feed_forward_layer(owner: keras.layers.Layer) -> FeedForward:
 def residual_parts(
     owner: keras.layers.Layer, name: str
 ) -> tuple[keras.layers.Dropout, LayerNormalization]:
-    """Dropout and norm of `LayerNorm(x + Dropout(Sublayer(x)))`."""
+    """Dropout and norm of a sub-layer."""
     dropout = keras.layers.Dropout(
         owner.settings["dropout"],
         dtype=owner.dtype_policy,
         name=f"{name}_dropout",
     )
-    norm = LayerNormalization(
+    return dropout, norm_layer(owner, f"{name}_norm")
+
+
+def norm_layer(owner: keras.layers.Layer, name: str) -> LayerNormalization:
+    """A `LayerNormalization` of the epsilon and dtype of `owner`."""
+    return LayerNormalization(
         epsilon=owner.settings["norm_epsilon"],
         dtype=owner.dtype_policy,
-        name=f"{name}_norm",
+        name=name,
     )
-    return dropout, norm
+
+
+def norm_before(
+    owner: keras.layers.Layer, norm: LayerNormalization, x: Tensor
+) -> Tensor:
+    """`x`, normed if norms come first: what a sub-layer reads."""
+    return norm(x) if owner.settings["norm_first"] else x
+
+
+def norm_after(
+    owner: keras.layers.Layer, norm: LayerNormalization, x: Tensor
+) -> Tensor:
+    """`x`, normed unless norms come first: what a sub-layer hands on."""
+    return x if owner.settings["norm_first"] else norm(x)
 
 
 def check_layer_settings(

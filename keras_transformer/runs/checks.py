@@ -7,7 +7,7 @@ from keras_transformer.config import (
     UserError,
 )
 
-POSITIONS = ("sinusoidal", "learned")
+POSITIONS = ("sinusoidal", "learned", "tensor2tensor")
 ACTIVATIONS = ("relu", "swish")
 _POSITIVE = (
     "steps",
@@ -72,6 +72,12 @@ def check_settings(model: ModelConfig, training: TrainingConfig) -> None:
             model.positions,
             model.positions in POSITIONS,
             f"one of {', '.join(POSITIONS)}",
+        ),
+        (
+            "first-position",
+            model.first_position,
+            model.first_position >= 0,
+            "of at least 0",
         ),
         (
             "activation",

@@ -20,8 +20,8 @@ def parameters(model: ModelConfig) -> int:
     """Count the trainable numbers of a model (section 3).
 
     One tied matrix, no bias in the attention's projections and on the logits
-    unless the model asks for them, biases in the feed-forward network, gain and
-    bias in every norm.
+    and no norm behind the stacks unless the model asks for them, biases in the
+    feed-forward network, gain and bias in every norm.
     """
     query, keys_values, output = _projections(model)
     attention = query + keys_values + output
@@ -33,9 +33,12 @@ def parameters(model: ModelConfig) -> int:
     decoder_layer = 2 * attention + feed_forward + 3 * norm
     # Learned positions have a table for each side.
     learned = 2 * model.max_positions if model.positions == "learned" else 0
-    embedding = (model.vocab_size + learned) * model.d_model
+    matrices = 1 if model.tied_embeddings else 3
+    embedding = (matrices * model.vocab_size + learned) * model.d_model
     if model.logits_bias:
         embedding += model.vocab_size
+    if model.norm_first:
+        embedding += 2 * norm
     return embedding + model.num_layers * (encoder_layer + decoder_layer)
 
 
