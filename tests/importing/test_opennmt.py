@@ -1,0 +1,135 @@
+"""Against what OpenNMT-tf itself computed; `make_opennmt.py` says how."""
+
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
+from keras_transformer.decoding.options import SearchOptions
+from keras_transformer.exporting import saved_model
+from keras_transformer.importing import formats, opennmt_settings
+from keras_transformer.importing.run_directory import import_run
+from keras_transformer.run import Run
+
+MODELS = pathlib.Path(__file__).parent / "opennmt"
+# Model, checkpoint, and whether one matrix does all.
+KINDS = {
+    "shared": ("shared/avg", "shared.vocab", "shared.vocab", True),
+    "separate": ("separate", "en.vocab", "de.vocab", False),
+}
+
+
+class Case:
+    """An imported model, and what the original has found."""
+
+    def __init__(self, name, folder):
+        checkpoint, source, target, self.is_shared = KINDS[name]
+        self.run_dir = import_run(
+            MODELS / checkpoint, folder / name, "en", "de"
+        )
+        self.translator = Run(self.run_dir).translator()
+        self.model = self.translator.model
+        self.expected = np.load(MODELS / name / "expected.npz")
+        self.texts = self.expected["texts"].tolist()
+        self.source = self.ours(MODELS / name / source)
+        self.target = self.ours(MODELS / name / target)
+
+    def ours(self, path):
+        """Our ids in the order of theirs, the unknown's last."""
+        tokenizer = self.translator.tokenizer
+        pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+        names = path.read_text().splitlines()[3:]
+        ids = [pieces.index(name) for name in names]
+        return np.array([PAD_ID, BOS_ID, EOS_ID, *ids, UNK_ID])
+
+    def source_ids(self):
+        """The oracle's source by our ids, ended as ours are."""
+        ids = self.source[self.expected["source"]]
+        ids = np.pad(ids, [[0, 0], [0, 1]])
+        for row, length in zip(
+            ids, self.expected["source_length"], strict=True
+        ):
+            row[length - (not self.is_shared)] = EOS_ID
+        return ids if self.is_shared else ids[:, :-1]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def case(request, tmp_path_factory):
+    return Case(request.param, tmp_path_factory.mktemp("runs"))
+
+
+def test_texts_become_the_originals_ids(case):
+    ids = case.translator.tokenizer.tokenize(case.texts).to_tensor()
+    np.testing.assert_array_equal(ids, case.source_ids())
+    # Or the oracle would not ask for the unknown piece.
+    assert UNK_ID in ids.numpy()
+
+
+def test_memory_and_logits_are_the_originals(case):
+    memory, source_mask = case.model.encode(case.source_ids())
+    lengths = case.expected["source_length"]
+    for row, expected, length in zip(
+        memory.numpy(), case.expected["memory"], lengths, strict=True
+    ):
+        np.testing.assert_allclose(row[:length], expected[:length], atol=1e-4)
+    target_in = case.target[case.expected["target_in"]]
+    logits = case.model.decode(target_in, memory, source_mask).numpy()
+    for row, expected, length in zip(
+        logits,
+        case.expected["logits"],
+        case.expected["target_length"],
+        strict=True,
+    ):
+        np.testing.assert_allclose(
+            row[:length, case.target], expected[:length], atol=1e-4
+        )
+
+
+def test_what_a_side_lacks_is_read_as_unknown_and_never_written(case):
+    of_source, of_target = set(case.source), set(case.target)
+    everything = set(range(case.model.vocab_size))
+    # Pieces of another side alone, where there are two vocabularies.
+    assert bool(everything - of_source) == (not case.is_shared)
+    assert bool(everything - of_target) == (not case.is_shared)
+    for foreign in everything - of_source:
+        rows = case.model.encode(np.array([[foreign, UNK_ID, EOS_ID]]))[0]
+        again = case.model.encode(np.array([[UNK_ID, UNK_ID, EOS_ID]]))[0]
+        np.testing.assert_array_equal(rows, again)
+    if not case.is_shared:
+        memory, mask = case.model.encode(case.source_ids()[:1])
+        logits = case.model.decode(np.array([[BOS_ID]]), memory, mask)
+        log_probs = tf.nn.log_softmax(logits)[0, 0].numpy()
+        assert max(log_probs[list(everything - of_target)]) < -90
+
+
+@pytest.mark.parametrize("beam_size, alpha", [(1, 0.0), (3, 0.0), (3, 0.6)])
+def test_searches_find_what_the_original_finds(case, beam_size, alpha):
+    found = case.translator.translate(
+        case.texts,
+        beam_size=beam_size,
+        length_penalty=alpha,
+        n_best=beam_size,
+    )
+    name = f"beam_{beam_size}_{alpha}"
+    expected = case.expected[f"{name}_texts"]
+    log_probs = case.expected[f"{name}_log_probs"]
+    for row, texts, of_texts in zip(found, expected, log_probs, strict=True):
+        # The original ends a search with the first `beam_size` that ended.
+        assert row[0].text == texts[0]
+        if alpha == 0:
+            assert row[0].score == pytest.approx(of_texts[0], abs=1e-3)
+
+
+@pytest.mark.slow
+def test_the_exported_model_answers_as_the_run_does(case, tmp_path):
+    path = saved_model.export(
+        case.translator, tmp_path / "exported", options=SearchOptions()
+    )
+    served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    answer = served(text=tf.constant(case.texts))["translation"].numpy()
+    assert [text.decode() for text in answer] == case.translator.translate(
+        case.texts
+    )
