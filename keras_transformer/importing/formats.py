@@ -4,10 +4,11 @@ import os
 import pathlib
 
 from keras_transformer.config import UserError
+from keras_transformer.importing import hugging_face
 from keras_transformer.importing.imported import Imported
 
 # Modules of this folder with `is_here(folder)` and `read(folder)`.
-_READERS: tuple = ()
+_READERS = (hugging_face,)
 
 
 def read(directory: str | os.PathLike) -> Imported:

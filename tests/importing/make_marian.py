@@ -320,7 +320,9 @@ def main(path):
                 if member.is_file():
                     file.add(member, member.relative_to(root))
     for name in ("greedy", "beam"):
-        print(*zip(result[name]["texts"], map(len, result[name]["ids"])), sep="\n")
+        print(
+            *zip(result[name]["texts"], map(len, result[name]["ids"])), sep="\n"
+        )
 
 
 if __name__ == "__main__":
