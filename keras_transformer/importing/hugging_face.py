@@ -6,9 +6,9 @@
 Axes: D model width, V pieces.
 """
 
+import dataclasses
 import json
 import pathlib
-import re
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,15 @@ import numpy as np
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import marian_model
-from keras_transformer.importing.imported import Imported
+from keras_transformer.importing.files_of_model import languages, read_bytes
+from keras_transformer.importing.imported import Imported, interleaved
 from keras_transformer.importing.marian_model import Linear, Norm, Sublayer
 from keras_transformer.importing.settings import require, same
 from keras_transformer.importing.tensor_files import (
     read_pickle,
     read_safetensors,
 )
+from keras_transformer.layers import positional_encoding
 
 CONFIG, VOCABULARY = "config.json", "vocab.json"
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
@@ -72,15 +74,13 @@ def read(folder: pathlib.Path) -> Imported:
             f"Expected the weights of a MarianMTModel in {folder}, found no "
             f"{error.args[0]}; download them again."
         ) from None
-    languages = _languages(folder)
-    spm = [_read_bytes(folder / f"{side}.spm") for side in ("source", "target")]
+    source = read_bytes(folder / "source.spm")
+    target = read_bytes(folder / "target.spm")
     return Imported(
-        ModelConfig(
-            **{**vars(model), "vocab_size": len(pieces)},
-        ),
+        dataclasses.replace(model, vocab_size=len(pieces)),
         weights,
-        PairedTokenizer(pack(*spm, pieces)),
-        *languages,
+        PairedTokenizer(pack(source, target, pieces)),
+        *_languages(folder),
     )
 
 
@@ -131,6 +131,8 @@ def _weights(
     if name not in tensors:  # One of the names of the tied matrix is enough.
         name = "encoder.embed_tokens.weight"
     table = tensors[name]
+    marian_model.check_rows(ids, table, VOCABULARY)
+    _check_positions(tensors, model.d_model)
     found = marian_model.embedding(
         table,
         tensors["final_logits_bias"].reshape(-1),
@@ -177,32 +179,33 @@ def _weights(
     return found
 
 
+def _check_positions(tensors: dict[str, np.ndarray], d_model: int) -> None:
+    """Refuse positions that are no sinusoids; old files hold their table."""
+    for side in ("encoder", "decoder"):
+        table = tensors.get(f"{side}.embed_positions.weight")
+        if table is None:
+            continue
+        ours = np.asarray(positional_encoding(len(table), d_model))
+        if not np.allclose(table[:, interleaved(d_model)], ours, atol=1e-4):
+            raise UserError(
+                "The model cannot be imported exactly: its "
+                f"{side}.embed_positions are no sinusoids."
+            )
+
+
 def _languages(folder: pathlib.Path) -> tuple[str | None, str | None]:
     """As the tokenizer says, or else the name of the folder."""
     path = folder / _TOKENIZER_CONFIG
     said = _read_json(path) if path.exists() else {}
-    languages = said.get("source_lang"), said.get("target_lang")
-    if all(languages):
-        return languages
-    named = re.search(r"opus-mt-([a-z]+)-([a-z]+)$", folder.resolve().name)
-    return (named[1], named[2]) if named else (None, None)
+    source, target = said.get("source_lang"), said.get("target_lang")
+    return (source, target) if source and target else languages(folder)
 
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(_read_bytes(path)))
+        return dict(json.loads(read_bytes(path)))
     except (ValueError, TypeError):
         raise UserError(
             f"Expected an object of JSON in {path}, found something else; "
             "download it again."
-        ) from None
-
-
-def _read_bytes(path: pathlib.Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise UserError(
-            f"Expected the file {path}, found none; download it into the "
-            "folder of the model."
         ) from None

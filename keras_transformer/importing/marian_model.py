@@ -78,6 +78,20 @@ def vocabulary(ids: Mapping[str, int], what: str) -> list[str]:
     return [*special, *others]
 
 
+def check_rows(ids: Mapping[str, int], table: np.ndarray, what: str) -> None:
+    """Refuse a tied matrix whose rows are not those of the pieces.
+
+    Raises:
+        UserError: If a piece has no row or a row no piece.
+    """
+    if sorted(ids.values()) != list(range(len(table))):
+        raise UserError(
+            f"Expected a piece for each of the {len(table)} rows of the "
+            f"embedding, found {len(ids)} pieces in {what}, or two of one id; "
+            "download the files of one model."
+        )
+
+
 def embedding(
     table: np.ndarray,
     bias: np.ndarray,
@@ -117,9 +131,11 @@ def layer(
     order = interleaved(feed_forward.norm.gain.shape[0])
     found: dict[str, np.ndarray] = {}
     for kind, sublayer in attentions.items():
-        *inward, output = sublayer.linears
+        query, key, value, output = sublayer.linears
         weights = attention(
-            *(Linear(linear.kernel[order], linear.bias) for linear in inward),
+            Linear(query.kernel[order], query.bias),
+            Linear(key.kernel[order], key.bias),
+            Linear(value.kernel[order], value.bias),
             Linear(output.kernel[:, order], output.bias[order]),
         )
         found |= {f"{kind}/{which}": a for which, a in weights.items()}
