@@ -71,7 +71,6 @@ def pre_norm_logits(model, row):
     return final_norm(sums, model.decoder) @ w["embedding"].T, crosses
 
 
-# The third source is its end token alone, which leaves nothing to see.
 @pytest.mark.parametrize("row", [0, 1, 2])
 def test_logits_and_attention_are_those_of_pre_norm(model, row):
     source = SOURCE.copy()

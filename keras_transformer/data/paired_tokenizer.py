@@ -119,6 +119,7 @@ class PairedTokenizer(Tokenizer):
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         tags, rest = _split_tags(tf.convert_to_tensor(text, tf.string))
         pieces, starts, ends = self._run("tokenize_with_offsets", rest)
+        starts, ends = (tf.cast(place, tf.int32) for place in (starts, ends))
         # In bytes, (B, 0 or 1) and (B,).
         lengths = tf.ragged.map_flat_values(tf.strings.length, tags)
         before = tf.reduce_sum(lengths, axis=1)

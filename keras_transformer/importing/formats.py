@@ -4,11 +4,11 @@ import os
 import pathlib
 
 from keras_transformer.config import UserError
-from keras_transformer.importing import opennmt
+from keras_transformer.importing import hugging_face, marian_npz, opennmt
 from keras_transformer.importing.imported import Imported
 
 # Modules of this folder with `is_here(folder)` and `read(folder)`.
-_READERS = (opennmt,)
+_READERS = (hugging_face, marian_npz, opennmt)
 
 
 def read(directory: str | os.PathLike) -> Imported:
@@ -30,4 +30,8 @@ def read(directory: str | os.PathLike) -> Imported:
     for reader in _READERS:
         if reader.is_here(folder):
             return reader.read(folder)
-    raise UserError(f"Expected a model in {folder}, found none.")
+    raise UserError(
+        f"Expected a model in {folder}, found neither config.json with "
+        "model.safetensors or pytorch_model.bin (Hugging Face) nor an .npz "
+        "(Marian); give the folder that holds these files."
+    )

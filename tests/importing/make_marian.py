@@ -5,7 +5,7 @@
 
 It holds
 
-    hf/       a folder as Hugging Face has it, weights in both of their files
+    hf/       a folder as Hugging Face has it, weights in all of their files
     npz/      the same model as Marian writes it
     expected.json  what `MarianMTModel` and `MarianTokenizer` make of hf/
 
@@ -242,7 +242,14 @@ def make_tokenizer(vocab, folder):
 
 def write_hugging_face(model, folder):
     model.save_pretrained(folder)
-    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    state = model.state_dict()
+    torch.save(state, folder / "pytorch_model.bin")
+    # As PyTorch below 1.6 wrote it, and so most of OPUS-MT.
+    torch.save(
+        state,
+        folder / "legacy.bin",
+        _use_new_zipfile_serialization=False,
+    )
     (folder / "tokenizer_config.json").write_text(
         json.dumps({"source_lang": "en", "target_lang": "de"})
     )
@@ -320,7 +327,9 @@ def main(path):
                 if member.is_file():
                     file.add(member, member.relative_to(root))
     for name in ("greedy", "beam"):
-        print(*zip(result[name]["texts"], map(len, result[name]["ids"])), sep="\n")
+        print(
+            *zip(result[name]["texts"], map(len, result[name]["ids"])), sep="\n"
+        )
 
 
 if __name__ == "__main__":
