@@ -87,9 +87,7 @@ def test_logits_and_attention_are_those_of_pre_norm(model, row):
 
 
 def test_training_without_dropout_gives_the_same_logits(model):
-    close(
-        model((SOURCE, TARGET_IN), training=True), model((SOURCE, TARGET_IN))
-    )
+    close(model((SOURCE, TARGET_IN), training=True), model((SOURCE, TARGET_IN)))
 
 
 def test_cached_steps_give_what_the_whole_target_gives(model):

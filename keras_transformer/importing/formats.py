@@ -8,7 +8,7 @@ from keras_transformer.importing import hugging_face, marian_npz, opennmt
 from keras_transformer.importing.imported import Imported
 
 # Modules of this folder with `is_here(folder)` and `read(folder)`.
-_READERS = (hugging_face, marian_npz, opennmt)
+_READERS = (opennmt, hugging_face, marian_npz)
 
 
 def read(directory: str | os.PathLike) -> Imported:

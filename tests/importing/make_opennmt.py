@@ -71,8 +71,8 @@ def pairs():
 
 def make_text(folder):
     """Write `en`, `de` and a sentencepiece model without NFKC's tables."""
-    sides = list(zip(*pairs()))
-    for name, side in zip(("en", "de"), sides):
+    sides = list(zip(*pairs(), strict=True))
+    for name, side in zip(("en", "de"), sides, strict=True):
         (folder / name).write_text("\n".join(side) + "\n", encoding="utf-8")
     sentencepiece.SentencePieceTrainer.Train(
         input=[str(folder / "en"), str(folder / "de")],

@@ -65,9 +65,7 @@ def test_positions_may_be_counted_from_another_than_0(positions):
         layer.build(INPUTS.shape)
     if positions == "learned":
         layers[1].table.assign(layers[0].table)
-    np.testing.assert_array_equal(
-        layers[1](INPUTS), layers[0](INPUTS, start=2)
-    )
+    np.testing.assert_array_equal(layers[1](INPUTS), layers[0](INPUTS, start=2))
 
 
 def test_layer_refuses_a_first_position_below_0():
