@@ -41,9 +41,9 @@ from keras_transformer.layers import (
     FeedForward,
     MultiHeadAttention,
     PositionalEncoding,
-    positional_encoding,
 )
 from keras_transformer.layers.normalization import LayerNormalization
+from keras_transformer.layers.positional_encoding import SINUSOIDS
 from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.translation.translator import Translator
 
@@ -135,7 +135,7 @@ def _spec(translator: Translator) -> "TransformerSpec":
     shape = dict(
         num_layers=config.num_layers,
         num_heads=config.num_heads,
-        pre_norm=False,
+        pre_norm=config.norm_first,
         activation=specs.Activation.RELU,
         head_dim=max(config.key_dim, config.value_dim),
     )
@@ -146,6 +146,9 @@ def _spec(translator: Translator) -> "TransformerSpec":
     table = _array(model.embedding.table)
     spec.encoder.embeddings[0].weight = table
     spec.decoder.embeddings.weight = table
+    if not config.tied_embeddings:
+        spec.encoder.embeddings[0].weight = _array(model.source_embedding.table)
+        spec.decoder.embeddings.weight = _array(model.target_embedding.table)
     spec.decoder.projection.weight = table
     spec.encoder.position_encodings.encodings = _positions(
         model.source_positions
@@ -166,6 +169,9 @@ def _spec(translator: Translator) -> "TransformerSpec":
             to.attention, layer.cross_attention, layer.norms[1]
         )
         _set_feed_forward(to.ffn, layer.feed_forward, layer.norms[2])
+    if config.norm_first:
+        _set_norm(spec.encoder.layer_norm, model.encoder.norm)
+        _set_norm(spec.decoder.layer_norm, model.decoder.norm)
 
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     spec.register_source_vocabulary(pieces)
@@ -174,7 +180,7 @@ def _spec(translator: Translator) -> "TransformerSpec":
     spec.config.bos_token = pieces[BOS_ID]
     spec.config.eos_token = pieces[EOS_ID]
     spec.config.decoder_start_token = pieces[BOS_ID]
-    spec.config.add_source_eos = True
+    spec.config.add_source_eos = config.source_end
     spec.config.layer_norm_epsilon = layer.norms[0].epsilon
     return spec
 
@@ -260,11 +266,13 @@ def _set_norm(to: "LayerNormSpec", norm: LayerNormalization) -> None:
 
 def _positions(layer: PositionalEncoding) -> np.ndarray:
     """The table of a `PositionalEncoding`, at least `(POSITIONS, D)`."""
-    if layer.positions == "sinusoidal":
-        return np.array(positional_encoding(POSITIONS, layer.d_model))
+    first = layer.first_position
+    if layer.positions in SINUSOIDS:
+        encode = SINUSOIDS[layer.positions]
+        return np.array(encode(POSITIONS, layer.d_model, first))
     # Later positions share the last row.
-    missing = max(0, POSITIONS - layer.max_positions)
-    return np.pad(_array(layer.table), [(0, missing), (0, 0)], mode="edge")
+    rows = np.arange(max(POSITIONS, layer.max_positions)) + first
+    return _array(layer.table)[np.minimum(rows, layer.max_positions - 1)]
 
 
 def _array(variable: keras.Variable) -> np.ndarray:

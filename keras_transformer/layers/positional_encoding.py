@@ -70,7 +70,8 @@ def tensor2tensor_encoding(
     return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
 
 
-_SINUSOIDS = {
+# Kinds of positions that are computed rather than learned.
+SINUSOIDS = {
     "sinusoidal": positional_encoding,
     "tensor2tensor": tensor2tensor_encoding,
 }
@@ -112,7 +113,7 @@ class PositionalEncoding(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if positions not in (*_SINUSOIDS, "learned"):
+        if positions not in (*SINUSOIDS, "learned"):
             raise ValueError(
                 '`positions` must be "sinusoidal", "learned" or '
                 f'"tensor2tensor". Received: positions={positions!r}'
@@ -134,7 +135,7 @@ class PositionalEncoding(keras.layers.Layer):
 
     def build(self, input_shape: Shape) -> None:
         self.d_model = int(input_shape[-1] or 0)
-        if self.positions in _SINUSOIDS:
+        if self.positions in SINUSOIDS:
             _check_pairs(self.d_model)
         else:
             self.table = self.add_weight(
@@ -153,7 +154,7 @@ class PositionalEncoding(keras.layers.Layer):
             )
             encoding = ops.take(self.table, rows, axis=0)
         else:
-            encoding = _SINUSOIDS[self.positions](
+            encoding = SINUSOIDS[self.positions](
                 length, inputs.shape[-1], start
             )
         return inputs + ops.cast(encoding, self.compute_dtype)
