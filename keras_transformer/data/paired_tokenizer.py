@@ -16,6 +16,7 @@ Axes: B batch, L length.
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -99,8 +100,11 @@ class PairedTokenizer(Tokenizer):
         return self._target
 
     def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
+        # A SavedModel that is loaded finds its sentencepiece models by the
+        # names of operators: two of one name would be one model.
+        name = f"{self.name}_{zlib.crc32(self._spm):08x}"
         return tensorflow_text.SentencepieceTokenizer(
-            model=self._spm, out_type=tf.string
+            model=self._spm, out_type=tf.string, name=name
         )
 
     def tokenize(self, text: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
