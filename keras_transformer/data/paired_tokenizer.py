@@ -99,6 +99,12 @@ class PairedTokenizer(Tokenizer):
     def target(self) -> Tokenizer:
         return self._target
 
+    def sentencepiece_models(self) -> dict[str, bytes]:
+        """Both sentencepiece models, by the names of their files."""
+        with zipfile.ZipFile(io.BytesIO(self.model)) as file:
+            names = (f"{side}.spm" for side in (SOURCE, TARGET))
+            return {name: file.read(name) for name in names}
+
     def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
         # A SavedModel that is loaded finds its sentencepiece models by the
         # names of operators: two of one name would be one model.
