@@ -16,6 +16,7 @@ Axes: B batch, L length.
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -98,9 +99,18 @@ class PairedTokenizer(Tokenizer):
     def target(self) -> Tokenizer:
         return self._target
 
+    def sentencepiece_models(self) -> dict[str, bytes]:
+        """Both sentencepiece models, by the names of their files."""
+        with zipfile.ZipFile(io.BytesIO(self.model)) as file:
+            names = (f"{side}.spm" for side in (SOURCE, TARGET))
+            return {name: file.read(name) for name in names}
+
     def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
+        # A SavedModel that is loaded finds its sentencepiece models by the
+        # names of operators: two of one name would be one model.
+        name = f"{self.name}_{zlib.crc32(self._spm):08x}"
         return tensorflow_text.SentencepieceTokenizer(
-            model=self._spm, out_type=tf.string
+            model=self._spm, out_type=tf.string, name=name
         )
 
     def tokenize(self, text: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:

@@ -11,6 +11,10 @@ packages ctranslate2 and sentencepiece alone it translates text:
     results = model.translate_batch(pieces, beam_size=4, length_penalty=0.6)
     print([text.decode(result.hypotheses[0]) for result in results])
 
+Of an imported model with two sentencepiece models the folder has `source.spm`
+and `target.spm` in place of `tokenizer.model`: pieces of the one go in, those
+of the other come out, and a tag such as `>>deu<<` is a piece by itself.
+
 sentencepiece normalises as training did, and CTranslate2 adds the start and
 end tokens. Its search differs from ours in these points:
 
@@ -37,6 +41,8 @@ from keras import ops
 
 from keras_transformer import exhaustion, extras, files
 from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID, JobError, UserError
+from keras_transformer.data.paired_tokenizer import PairedTokenizer
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.layers import (
     FeedForward,
     MultiHeadAttention,
@@ -116,7 +122,8 @@ def export(
         with files.whole(output) as partial:
             partial.mkdir()
             spec.save(str(partial))
-            (partial / TOKENIZER_FILE).write_bytes(translator.tokenizer.model)
+            for name, content in _sentencepiece(translator.tokenizer).items():
+                (partial / name).write_bytes(content)
     except OSError as error:
         kind = JobError if exhaustion.full_disk(error) else UserError
         raise kind(
@@ -124,6 +131,13 @@ def export(
             "space or choose a folder that can be written."
         ) from error
     return output
+
+
+def _sentencepiece(tokenizer: Tokenizer) -> dict[str, bytes]:
+    """The files of the vocabulary, by their names."""
+    if isinstance(tokenizer, PairedTokenizer):
+        return tokenizer.sentencepiece_models()
+    return {TOKENIZER_FILE: tokenizer.model}
 
 
 def _spec(translator: Translator) -> "TransformerSpec":
@@ -136,7 +150,7 @@ def _spec(translator: Translator) -> "TransformerSpec":
         num_layers=config.num_layers,
         num_heads=config.num_heads,
         pre_norm=config.norm_first,
-        activation=specs.Activation.RELU,
+        activation=specs.Activation[config.activation.upper()],
         head_dim=max(config.key_dim, config.value_dim),
     )
     spec = specs.TransformerSpec(
@@ -150,6 +164,8 @@ def _spec(translator: Translator) -> "TransformerSpec":
         spec.encoder.embeddings[0].weight = _array(model.source_embedding.table)
         spec.decoder.embeddings.weight = _array(model.target_embedding.table)
     spec.decoder.projection.weight = table
+    if config.logits_bias:
+        spec.decoder.projection.bias = _array(model.embedding.bias)
     spec.encoder.position_encodings.encodings = _positions(
         model.source_positions
     )
@@ -193,6 +209,11 @@ def _set_self_attention(
     query, key, value, output = _projections(attention)
     to.linear[0].weight = np.concatenate([query, key, value])
     to.linear[1].weight = output
+    if attention.use_bias:
+        bias = _query_bias(attention)
+        # Keys and values have none.
+        to.linear[0].bias = np.pad(bias, (0, 2 * len(bias)))
+        to.linear[1].bias = _array(attention.output_bias)
     _set_attention(to, attention, norm)
 
 
@@ -205,6 +226,11 @@ def _set_cross_attention(
     to.linear[0].weight = query
     to.linear[1].weight = np.concatenate([key, value])
     to.linear[2].weight = output
+    if attention.use_bias:
+        bias = _query_bias(attention)
+        to.linear[0].bias = bias
+        to.linear[1].bias = np.zeros(2 * len(bias), "float32")
+        to.linear[2].bias = _array(attention.output_bias)
     _set_attention(to, attention, norm)
 
 
@@ -243,6 +269,13 @@ def _projections(
     )
     output = fill(_array(attention.output_kernel).T).T
     return query, key, value, np.ascontiguousarray(output)
+
+
+def _query_bias(attention: MultiHeadAttention) -> np.ndarray:
+    """The bias of queries, `(H * width,)` as in `_projections`."""
+    missing = max(0, attention.value_dim - attention.key_dim)
+    bias = _array(attention.query_bias).reshape(attention.num_heads, -1)
+    return np.pad(bias, [(0, 0), (0, missing)]).reshape(-1)
 
 
 def _set_feed_forward(

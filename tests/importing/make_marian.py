@@ -118,7 +118,7 @@ def new_model(vocab_size):
 
 def train(model, tokenizer, steps=600):
     """Some seconds, so that translations differ and end."""
-    sources, targets = zip(*sentences())
+    sources, targets = zip(*sentences(), strict=True)
     batch = tokenizer(
         list(sources),
         text_target=list(targets),
@@ -169,7 +169,9 @@ def marian_weights(model):
         for i in range(LAYERS):
             to, name = f"{side}_l{i + 1}", f"{side}.layers.{i}"
             for kind, attention in kinds.items():
-                for letter, of in zip("qkvo", ("q", "k", "v", "out")):
+                for letter, of in zip(
+                    "qkvo", ("q", "k", "v", "out"), strict=True
+                ):
                     linear(
                         f"{to}_{kind}", letter, f"{name}.{attention}.{of}_proj"
                     )
@@ -216,7 +218,7 @@ def write_npz(model, vocab, folder):
         **{"special:model.yml": np.frombuffer(settings, "int8")},
     )
     lines = [
-        f"{json.dumps(piece)}: {i}\n"
+        f"{json.dumps(piece, ensure_ascii=False)}: {i}\n"
         for piece, i in vocab.items()
         if piece != "<pad>"
     ]
@@ -262,7 +264,9 @@ def expected(model, tokenizer):
         "texts": TEXTS,
         "source_ids": [
             row[mask.bool()].tolist()
-            for row, mask in zip(batch.input_ids, batch.attention_mask)
+            for row, mask in zip(
+                batch.input_ids, batch.attention_mask, strict=True
+            )
         ],
         "targets": TARGETS,
         "target_ids": targets,
@@ -308,7 +312,7 @@ def main(path):
         hf, npz = root / "hf", root / "npz"
         for folder in (hf, npz):
             folder.mkdir()
-        sources, targets = zip(*sentences())
+        sources, targets = zip(*sentences(), strict=True)
         pieces = train_sentencepiece(
             sources, 89, "nmt_nfkc", hf / "source.spm"
         ) + train_sentencepiece(targets, 113, "identity", hf / "target.spm")
@@ -328,7 +332,12 @@ def main(path):
                     file.add(member, member.relative_to(root))
     for name in ("greedy", "beam"):
         print(
-            *zip(result[name]["texts"], map(len, result[name]["ids"])), sep="\n"
+            *zip(
+                result[name]["texts"],
+                map(len, result[name]["ids"]),
+                strict=True,
+            ),
+            sep="\n",
         )
 
 

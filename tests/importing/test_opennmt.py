@@ -3,11 +3,14 @@
 import pathlib
 import shutil
 
+import ctranslate2
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
+from keras_transformer.exporting import ctranslate2 as ctranslate2_export
 from keras_transformer.exporting import saved_model
 from keras_transformer.importing import formats, opennmt_settings
 from keras_transformer.importing.run_directory import import_run
@@ -132,6 +135,28 @@ def test_the_exported_model_answers_as_the_run_does(case, tmp_path):
     answer = served(text=tf.constant(case.texts))["translation"].numpy()
     assert [text.decode() for text in answer] == case.translator.translate(
         case.texts
+    )
+
+
+def test_ctranslate2_translates_likewise(case, tmp_path):
+    tokenizer = case.translator.tokenizer
+    folder = ctranslate2_export.export(case.translator, tmp_path / "model")
+    sources = [
+        tokenizer.pieces(ids[:-1])  # It adds the end token, if there is one.
+        for ids in tokenizer.tokenize(case.texts).numpy()
+    ]
+    results = ctranslate2.Translator(str(folder)).translate_batch(
+        sources, beam_size=1, length_penalty=0, return_scores=True
+    )
+    decode = sentencepiece.SentencePieceProcessor(
+        model_file=str(folder / "target.spm")
+    ).decode
+    texts = [decode(result.hypotheses[0]) for result in results]
+    assert texts == case.expected["beam_1_0.0_texts"][:, 0].tolist()
+    np.testing.assert_allclose(
+        [result.scores[0] for result in results],
+        case.expected["beam_1_0.0_log_probs"][:, 0],
+        atol=1e-3,
     )
 
 
