@@ -126,10 +126,10 @@ def test_searches_find_what_the_original_finds(case, beam_size, alpha):
             assert row[0].score == pytest.approx(of_texts[0], abs=1e-3)
 
 
+# One of the two is enough, for it takes long.
 @pytest.mark.slow
+@pytest.mark.parametrize("case", ["separate"], indirect=True)
 def test_the_exported_model_answers_as_the_run_does(case, tmp_path):
-    if case.is_shared:
-        return  # Once is enough, and it takes long.
     path = saved_model.export(case.translator, tmp_path / "exported")
     served = tf.saved_model.load(str(path)).signatures["serving_default"]
     answer = served(text=tf.constant(case.texts))["translation"].numpy()

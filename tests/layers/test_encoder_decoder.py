@@ -22,7 +22,9 @@ MEMORY_MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0]], bool)[:, None, None]
 LENGTHS = (4, 3)
 CAUSAL = masks.causal_mask(6)
 # What only imported weights ask for.
-FOREIGN = dict(activation="swish", norm_epsilon=0.25, attention_bias=True)
+FOREIGN = dict(
+    activation="swish", norm_epsilon=0.25, attention_bias=True, norm_first=True
+)
 LAYERS = [
     EncoderLayer(**SIZES, dropout=0.3, **FOREIGN),
     DecoderLayer(**SIZES, dropout=0.3, **FOREIGN),
