@@ -25,6 +25,9 @@ if TYPE_CHECKING:  # The same names once more, for type checkers.
         SearchOptions as SearchOptions,
     )
     from keras_transformer.exporting.saved_model import export as export
+    from keras_transformer.importing.run_directory import (
+        import_run as import_run,
+    )
     from keras_transformer.layers import (
         positional_encoding as positional_encoding,
     )
@@ -67,6 +70,7 @@ _HOMES = {
     "Attention": "translation.alignment",
     "Adam": "training.optimizers",
     "export": "exporting.saved_model",
+    "import_run": "importing.run_directory",
     "train": "run",
     "Run": "run",
 }

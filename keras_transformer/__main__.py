@@ -8,6 +8,7 @@ Examples:
     keras-transformer view --run-dir runs/demo "TEXT" --output page.html
     keras-transformer export --run-dir runs/demo --output exported/demo
     keras-transformer serve exported/demo
+    keras-transformer import --from opus-mt-en-de --run-dir runs/en-de
 
 `python -m keras_transformer` is the same.
 """
@@ -22,6 +23,7 @@ from keras_transformer.commands import (
     command_line,
     evaluate,
     export,
+    import_run,
     score,
     serve,
     train,
@@ -57,6 +59,11 @@ _VERBS = {
         export.add_flags,
         export.export,
         "a SavedModel that takes and returns text",
+    ),
+    "import": (
+        import_run.add_flags,
+        import_run.import_run,
+        "a model of another system in, a run directory out",
     ),
     "serve": (
         serve.add_flags,

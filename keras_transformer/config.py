@@ -45,11 +45,29 @@ class ModelConfig:
         value_dim: Width of a head's values: d_v.
         ffn_dim: Inner width of the feed-forward network: d_ff.
         dropout: Share of units dropped: P_drop, in [0, 1).
-        positions: `"sinusoidal"` (section 3.5) or `"learned"` (row E).
+        positions: `"sinusoidal"` (section 3.5), `"learned"` (row E), or
+            `"tensor2tensor"`, which imported weights may ask for.
         max_positions: Rows of the learned position table; sinusoids have no
             such limit.
         restriction: None, or r of restricted self-attention (section 4): each
             position sees those less than r from it, in the decoder the last r.
+        activation: Of the feed-forward network: `"relu"` (section 3.3), or
+            `"swish"`, which imported weights may ask for.
+        norm_epsilon: Added to the variance by every norm. The paper names
+            none; this is tensor2tensor's.
+        attention_bias: Whether the projections of queries and of the output
+            have a bias, which the paper's have not. One of keys cancels in
+            the softmax, and one of values is a part of the output's.
+        logits_bias: Whether the logits have a bias, which the paper's have
+            not.
+        norm_first: Whether a sub-layer's input is normed instead of its sum
+            with the output, and both stacks end with a norm (pre-norm). The
+            paper norms the sum.
+        first_position: Number of the first position. The paper's is 0.
+        tied_embeddings: Whether source, target and logits share one matrix
+            (section 3.4), or each has its own.
+        source_end: Whether the end token of a source may be attended to.
+            Where it may not, the source is read as if it had none.
     """
 
     vocab_size: int = 37_000
@@ -63,6 +81,30 @@ class ModelConfig:
     positions: str = "sinusoidal"
     max_positions: int = 1024
     restriction: int | None = None
+    activation: str = "relu"
+    norm_epsilon: float = 1e-6
+    attention_bias: bool = False
+    logits_bias: bool = False
+    norm_first: bool = False
+    first_position: int = 0
+    tied_embeddings: bool = True
+    source_end: bool = True
+
+
+# Settings that a run of before there were any has as they are by default.
+LATER_SETTINGS = frozenset(
+    {
+        "bpe_dropout",
+        "activation",
+        "norm_epsilon",
+        "attention_bias",
+        "logits_bias",
+        "norm_first",
+        "first_position",
+        "tied_embeddings",
+        "source_end",
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ import keras
 from keras import ops
 
 from keras_transformer import layers, masks
-from keras_transformer.config import PRESETS, ModelConfig
+from keras_transformer.config import EOS_ID, PAD_ID, PRESETS, ModelConfig
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.layers.restricted import at_most
 from keras_transformer.replicas import ReplicatedModel
@@ -46,13 +46,23 @@ class Transformer(ReplicatedModel):
         ffn_dim: Inner width of the feed-forward network: d_ff.
         dropout: Share of units dropped from every sub-layer's output and from
             the sums of embeddings and positions, in [0, 1).
-        positions: `"sinusoidal"` or `"learned"`.
+        positions: `"sinusoidal"`, `"learned"` or `"tensor2tensor"`.
         max_positions: Rows of the learned position table.
         restriction: None, or r of restricted self-attention (section 4): each
             position of the encoder sees those less than r from it, one of the
             decoder the last r, itself among them. Time and memory of
             self-attention grow with r in place of S and T; attention to the
             source stays whole.
+        activation: `"relu"`, or another of Keras's, such as `"swish"`.
+        norm_epsilon: Added to the variance by every norm.
+        attention_bias: Whether the projections of queries and of the output
+            have a bias.
+        logits_bias: Whether the logits have a bias.
+        norm_first: Whether a sub-layer's input is normed instead of its sum
+            with the output, and both stacks end with a norm.
+        first_position: Number of the first position.
+        tied_embeddings: Whether source, target and logits share one matrix.
+        source_end: Whether the source's end token may be attended to.
         **kwargs: Passed to `keras.Model`, such as `name` and `dtype`.
 
     Call arguments:
@@ -85,6 +95,14 @@ class Transformer(ReplicatedModel):
         positions: str = "sinusoidal",
         max_positions: int = 1024,
         restriction: int | None = None,
+        activation: str = "relu",
+        norm_epsilon: float = 1e-6,
+        attention_bias: bool = False,
+        logits_bias: bool = False,
+        norm_first: bool = False,
+        first_position: int = 0,
+        tied_embeddings: bool = True,
+        source_end: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -100,6 +118,14 @@ class Transformer(ReplicatedModel):
             positions=positions,
             max_positions=max_positions,
             restriction=restriction,
+            activation=activation,
+            norm_epsilon=norm_epsilon,
+            attention_bias=attention_bias,
+            logits_bias=logits_bias,
+            norm_first=norm_first,
+            first_position=first_position,
+            tied_embeddings=tied_embeddings,
+            source_end=source_end,
         )
         self.vocab_size = vocab_size
         self._add_layers(self.model_config)
@@ -108,8 +134,22 @@ class Transformer(ReplicatedModel):
     def _add_layers(self, config):
         policy = self.dtype_policy
         self.embedding = layers.TiedEmbedding(
-            config.vocab_size, config.d_model, dtype=policy, name="embedding"
+            config.vocab_size,
+            config.d_model,
+            use_bias=config.logits_bias,
+            dtype=policy,
+            name="embedding",
         )
+        if not config.tied_embeddings:
+            self.source_embedding, self.target_embedding = (
+                layers.TiedEmbedding(
+                    config.vocab_size,
+                    config.d_model,
+                    dtype=policy,
+                    name=f"{side}_embedding",
+                )
+                for side in ("source", "target")
+            )
         stack = dict(
             num_layers=config.num_layers,
             num_heads=config.num_heads,
@@ -118,6 +158,10 @@ class Transformer(ReplicatedModel):
             ffn_dim=config.ffn_dim,
             dropout=config.dropout,
             restriction=config.restriction,
+            activation=config.activation,
+            norm_epsilon=config.norm_epsilon,
+            attention_bias=config.attention_bias,
+            norm_first=config.norm_first,
             dtype=policy,
         )
         self.encoder = layers.Encoder(**stack, name="encoder")
@@ -127,6 +171,7 @@ class Transformer(ReplicatedModel):
             layers.PositionalEncoding(
                 config.positions,
                 config.max_positions,
+                config.first_position,
                 dtype=policy,
                 name=f"{side}_positions",
             )
@@ -165,6 +210,9 @@ class Transformer(ReplicatedModel):
     def build(self, input_shape: Any = None) -> None:
         embedded = (None, None, self.model_config.d_model)
         self.embedding.build((None, None))
+        if not self.model_config.tied_embeddings:
+            self.source_embedding.build((None, None))
+            self.target_embedding.build((None, None))
         self.source_positions.build(embedded)
         self.target_positions.build(embedded)
         self.encoder.build(embedded)
@@ -204,7 +252,7 @@ class Transformer(ReplicatedModel):
         Returns:
             The memory `(B, S, D)` and the source mask `(B, 1, 1, S)`.
         """
-        source_mask = masks.padding_mask(source)
+        source_mask = self._source_mask(source)
         x = self._embed_source(source, training)
         return self.encoder(
             x, attention_mask=source_mask, training=training
@@ -277,7 +325,7 @@ class Transformer(ReplicatedModel):
             The memory `(B, S, D)`, the source mask `(B, 1, 1, S)`, and for
             each layer its self-attention `(B, H, S, S)`.
         """
-        source_mask = masks.padding_mask(source)
+        source_mask = self._source_mask(source)
         memory, weights = self.encoder.call_with_weights(
             self._embed_source(source), source_mask
         )
@@ -431,12 +479,21 @@ class Transformer(ReplicatedModel):
         )
         return self.embedding.logits(x, output_kernel), cache
 
+    def _source_mask(self, source):
+        if not self.model_config.source_end:
+            source = ops.where(ops.equal(source, EOS_ID), PAD_ID, source)
+        return masks.padding_mask(source)
+
     def _embed_source(self, source, training=False):
-        x = self.source_positions(self.embedding(source))
+        tied = self.model_config.tied_embeddings
+        embedding = self.embedding if tied else self.source_embedding
+        x = self.source_positions(embedding(source))
         return self.source_dropout(x, training=training)
 
     def _embed_target(self, target_in, start=0, training=False):
-        x = self.target_positions(self.embedding(target_in), start=start)
+        tied = self.model_config.tied_embeddings
+        embedding = self.embedding if tied else self.target_embedding
+        x = self.target_positions(embedding(target_in), start=start)
         return self.target_dropout(x, training=training)
 
     def compute_output_spec(

@@ -33,7 +33,7 @@ FLOORS = [
     {"model", "metrics"},
     {"decoding", "runs", "viewing"},
     {"translation"},
-    {"training", "exporting", "serving"},
+    {"training", "exporting", "importing", "serving"},
     {"run"},
     {"commands"},
     {"__main__"},
@@ -61,6 +61,7 @@ TENSORFLOW = {
     "translation",
     "training",
     "exporting",
+    "importing",
     "serving",
     "commands",
 }

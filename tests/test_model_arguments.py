@@ -41,7 +41,10 @@ def test_a_width_that_heads_cannot_share_is_refused(value_dim):
 BELOW_1 = "`{name}` must be at least 1. Received: {name}={value}"
 OUTSIDE = r"`{name}` must be in \[0, 1\). Received: {name}={value}"
 PAIRS = "`d_model` must be even and at least 2.* Received: d_model={value}"
-KIND = '`positions` must be "sinusoidal" or "learned". Received: .*={value!r}'
+KIND = (
+    '`positions` must be "sinusoidal", "learned" or "tensor2tensor". '
+    "Received: .*={value!r}"
+)
 
 
 @pytest.mark.parametrize(

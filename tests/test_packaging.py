@@ -36,7 +36,7 @@ def read(name):
 def test_make_installs_what_the_package_and_its_extras_ask_for():
     asked = PROJECT["dependencies"] + [x for e in OF_MAKE for x in EXTRAS[e]]
     assert read("requirements.txt") == parsed(asked)
-    for extra in ("beam", "ctranslate2"):
+    for extra in ("beam", "ctranslate2", "import"):
         assert parsed(EXTRAS[extra]) < read("requirements-test.txt")
 
 

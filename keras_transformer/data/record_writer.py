@@ -176,8 +176,10 @@ def _append(
     written: Written,
     max_length: int | None,
 ) -> None:
+    sources, targets = zip(*chunk, strict=True)
     sides = [
-        tokenizer.tokenize_many(texts) for texts in zip(*chunk, strict=True)
+        tokenizer.tokenize_many(sources),
+        tokenizer.target.tokenize_many(targets),
     ]
     lengths = np.stack([of_side for _, of_side in sides])
     keep = np.ones(len(chunk), bool)

@@ -81,6 +81,11 @@ class Tokenizer(tf.Module):
         self.model = model
         self.processor = self._make_processor()
 
+    @property
+    def target(self) -> "Tokenizer":
+        """What turns target texts into ids: one vocabulary serves both."""
+        return self
+
     def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
         return tensorflow_text.SentencepieceTokenizer(
             model=self.model, out_type=tf.int32, add_bos=False, add_eos=True
@@ -244,10 +249,14 @@ class Tokenizer(tf.Module):
         # (N, L), also where N or L is 0.
         rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
         ended = tf.cumsum(tf.cast(rows == config.EOS_ID, tf.int32), axis=1) > 0
-        text = self._run("detokenize", tf.ragged.boolean_mask(rows, ~ended))
+        text = self._join(tf.ragged.boolean_mask(rows, ~ended))
         text = tf.reshape(text, shape[:-1])
         text.set_shape(ids.shape[:-1])
         return text
+
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Texts `(N,)` of ids that have no `EOS_ID`, ragged `(N, None)`."""
+        return self._run("detokenize", ids)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Name the piece of each id, "▁" for a space, as attention plots do."""

@@ -11,6 +11,10 @@ packages ctranslate2 and sentencepiece alone it translates text:
     results = model.translate_batch(pieces, beam_size=4, length_penalty=0.6)
     print([text.decode(result.hypotheses[0]) for result in results])
 
+Of an imported model with two sentencepiece models the folder has `source.spm`
+and `target.spm` in place of `tokenizer.model`: pieces of the one go in, those
+of the other come out, and a tag such as `>>deu<<` is a piece by itself.
+
 sentencepiece normalises as training did, and CTranslate2 adds the start and
 end tokens. Its search differs from ours in these points:
 
@@ -37,13 +41,15 @@ from keras import ops
 
 from keras_transformer import exhaustion, extras, files
 from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID, JobError, UserError
+from keras_transformer.data.paired_tokenizer import PairedTokenizer
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.layers import (
     FeedForward,
     MultiHeadAttention,
     PositionalEncoding,
-    positional_encoding,
 )
 from keras_transformer.layers.normalization import LayerNormalization
+from keras_transformer.layers.positional_encoding import SINUSOIDS
 from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.translation.translator import Translator
 
@@ -124,7 +130,8 @@ def export(
         with files.whole(output) as partial:
             partial.mkdir()
             spec.save(str(partial))
-            (partial / TOKENIZER_FILE).write_bytes(translator.tokenizer.model)
+            for name, content in _sentencepiece(translator.tokenizer).items():
+                (partial / name).write_bytes(content)
     except OSError as error:
         kind = JobError if exhaustion.full_disk(error) else UserError
         raise kind(
@@ -132,6 +139,13 @@ def export(
             "space or choose a folder that can be written."
         ) from error
     return output
+
+
+def _sentencepiece(tokenizer: Tokenizer) -> dict[str, bytes]:
+    """The files of the vocabulary, by their names."""
+    if isinstance(tokenizer, PairedTokenizer):
+        return tokenizer.sentencepiece_models()
+    return {TOKENIZER_FILE: tokenizer.model}
 
 
 def _spec(translator: Translator) -> "TransformerSpec":
@@ -143,8 +157,8 @@ def _spec(translator: Translator) -> "TransformerSpec":
     shape = dict(
         num_layers=config.num_layers,
         num_heads=config.num_heads,
-        pre_norm=False,
-        activation=specs.Activation.RELU,
+        pre_norm=config.norm_first,
+        activation=specs.Activation[config.activation.upper()],
         head_dim=max(config.key_dim, config.value_dim),
     )
     spec = specs.TransformerSpec(
@@ -154,7 +168,12 @@ def _spec(translator: Translator) -> "TransformerSpec":
     table = _array(model.embedding.table)
     spec.encoder.embeddings[0].weight = table
     spec.decoder.embeddings.weight = table
+    if not config.tied_embeddings:
+        spec.encoder.embeddings[0].weight = _array(model.source_embedding.table)
+        spec.decoder.embeddings.weight = _array(model.target_embedding.table)
     spec.decoder.projection.weight = table
+    if config.logits_bias:
+        spec.decoder.projection.bias = _array(model.embedding.bias)
     spec.encoder.position_encodings.encodings = _positions(
         model.source_positions
     )
@@ -174,6 +193,9 @@ def _spec(translator: Translator) -> "TransformerSpec":
             to.attention, layer.cross_attention, layer.norms[1]
         )
         _set_feed_forward(to.ffn, layer.feed_forward, layer.norms[2])
+    if config.norm_first:
+        _set_norm(spec.encoder.layer_norm, model.encoder.norm)
+        _set_norm(spec.decoder.layer_norm, model.decoder.norm)
 
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     spec.register_source_vocabulary(pieces)
@@ -182,7 +204,7 @@ def _spec(translator: Translator) -> "TransformerSpec":
     spec.config.bos_token = pieces[BOS_ID]
     spec.config.eos_token = pieces[EOS_ID]
     spec.config.decoder_start_token = pieces[BOS_ID]
-    spec.config.add_source_eos = True
+    spec.config.add_source_eos = config.source_end
     spec.config.layer_norm_epsilon = layer.norms[0].epsilon
     return spec
 
@@ -195,6 +217,11 @@ def _set_self_attention(
     query, key, value, output = _projections(attention)
     to.linear[0].weight = np.concatenate([query, key, value])
     to.linear[1].weight = output
+    if attention.use_bias:
+        bias = _query_bias(attention)
+        # Keys and values have none.
+        to.linear[0].bias = np.pad(bias, (0, 2 * len(bias)))
+        to.linear[1].bias = _array(attention.output_bias)
     _set_attention(to, attention, norm)
 
 
@@ -207,6 +234,11 @@ def _set_cross_attention(
     to.linear[0].weight = query
     to.linear[1].weight = np.concatenate([key, value])
     to.linear[2].weight = output
+    if attention.use_bias:
+        bias = _query_bias(attention)
+        to.linear[0].bias = bias
+        to.linear[1].bias = np.zeros(2 * len(bias), "float32")
+        to.linear[2].bias = _array(attention.output_bias)
     _set_attention(to, attention, norm)
 
 
@@ -247,6 +279,13 @@ def _projections(
     return query, key, value, np.ascontiguousarray(output)
 
 
+def _query_bias(attention: MultiHeadAttention) -> np.ndarray:
+    """The bias of queries, `(H * width,)` as in `_projections`."""
+    missing = max(0, attention.value_dim - attention.key_dim)
+    bias = _array(attention.query_bias).reshape(attention.num_heads, -1)
+    return np.pad(bias, [(0, 0), (0, missing)]).reshape(-1)
+
+
 def _set_feed_forward(
     to: "FeedForwardSpec",
     feed_forward: FeedForward,
@@ -268,11 +307,13 @@ def _set_norm(to: "LayerNormSpec", norm: LayerNormalization) -> None:
 
 def _positions(layer: PositionalEncoding) -> np.ndarray:
     """The table of a `PositionalEncoding`, at least `(POSITIONS, D)`."""
-    if layer.positions == "sinusoidal":
-        return np.array(positional_encoding(POSITIONS, layer.d_model))
+    first = layer.first_position
+    if layer.positions in SINUSOIDS:
+        encode = SINUSOIDS[layer.positions]
+        return np.array(encode(POSITIONS, layer.d_model, first))
     # Later positions share the last row.
-    missing = max(0, POSITIONS - layer.max_positions)
-    return np.pad(_array(layer.table), [(0, missing), (0, 0)], mode="edge")
+    rows = np.arange(max(POSITIONS, layer.max_positions)) + first
+    return _array(layer.table)[np.minimum(rows, layer.max_positions - 1)]
 
 
 def _array(variable: keras.Variable) -> np.ndarray:

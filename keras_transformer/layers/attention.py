@@ -36,7 +36,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Projects queries and keys to `key_dim` and values to `value_dim` in each
     head, attends, and projects the concatenated heads back to the width of
-    the query. No projection has a bias.
+    the query. No projection has a bias, unless `use_bias` asks for those that
+    matter.
 
     The projections are three matrices: one wide matrix is no faster, and
     slower with its gradient.
@@ -54,6 +55,10 @@ class MultiHeadAttention(keras.layers.Layer):
         restriction: None, or r of restricted self-attention (section 4):
             position i sees position j where |i - j| < r, at a cost of r for
             each position. At least 1. For as many keys as queries.
+        use_bias: Whether the projections of queries and of the output have a
+            bias. One of keys would add the same to every score of a query,
+            which the softmax takes out; one of values would add a constant to
+            the output.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -89,6 +94,7 @@ class MultiHeadAttention(keras.layers.Layer):
         key_dim: int,
         value_dim: int | None = None,
         restriction: int | None = None,
+        use_bias: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -96,6 +102,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.key_dim = key_dim
         self.value_dim = key_dim if value_dim is None else value_dim
         self.restriction = check_restriction(restriction)
+        self.use_bias = use_bias
         for name in ("num_heads", "key_dim", "value_dim"):
             if getattr(self, name) < 1:
                 raise ValueError(
@@ -122,6 +129,13 @@ class MultiHeadAttention(keras.layers.Layer):
         self.key_kernel = self._kernel("key", key_shape[-1], keys)
         self.value_kernel = self._kernel("value", value_shape[-1], values)
         self.output_kernel = self._kernel("output", values, d_model)
+        self.query_bias = self.output_bias = None
+        if self.use_bias:
+            self.query_bias = self._bias("query_bias", keys)
+            self.output_bias = self._bias("output_bias", d_model)
+
+    def _bias(self, name, columns):
+        return self.add_weight(name=name, shape=(columns,), initializer="zeros")
 
     def _kernel(self, name, rows, columns):
         return self.add_weight(
@@ -235,7 +249,9 @@ class MultiHeadAttention(keras.layers.Layer):
         Returns:
             The output `(B, T, D)` and the weights `(B, H, T, S)`.
         """
-        queries = self._heads(query, self.query_kernel, self.key_dim, swap)
+        queries = self._heads(
+            query, self.query_kernel, self.key_dim, swap, self.query_bias
+        )
         context, weights = scaled_dot_product_attention(
             queries, keys, values, attention_mask
         )
@@ -285,11 +301,15 @@ class MultiHeadAttention(keras.layers.Layer):
         )
         kernel = ops.cast(self.output_kernel, self.compute_dtype)
         output = ops.matmul(context, kernel)
+        if self.output_bias is not None:
+            output = output + ops.cast(self.output_bias, self.compute_dtype)
         return ops.reshape(output, (*leading_axes(query), query.shape[-1]))
 
-    def _heads(self, inputs, kernel, width, swap=swap_heads):
+    def _heads(self, inputs, kernel, width, swap=swap_heads, bias=None):
         """Project and split: `(B, T, D)` to `(B, H, T, width)`."""
         projected = _project(inputs, ops.cast(kernel, self.compute_dtype))
+        if bias is not None:
+            projected = projected + ops.cast(bias, self.compute_dtype)
         shape = (*leading_axes(inputs), self.num_heads, width)
         return swap(ops.reshape(projected, shape))
 
@@ -324,6 +344,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "key_dim": self.key_dim,
             "value_dim": self.value_dim,
             "restriction": self.restriction,
+            "use_bias": self.use_bias,
         }
 
 

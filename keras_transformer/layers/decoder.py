@@ -21,12 +21,16 @@ from keras_transformer.layers.attention_masks import (
 )
 from keras_transformer.layers.dot_product import swap_heads_as_integers
 from keras_transformer.layers.encoder import (
+    NORM_EPSILON,
     attention_layer,
     check_layer_settings,
     check_num_layers,
+    feed_forward_layer,
+    norm_after,
+    norm_before,
+    norm_layer,
     residual_parts,
 )
-from keras_transformer.layers.feed_forward import FeedForward
 
 # Keys `(B, H, ., K)` and values `(B, H, ., U)`.
 Cache: TypeAlias = tuple[Tensor, Tensor]
@@ -47,6 +51,10 @@ class DecoderLayer(keras.layers.Layer):
             position sees those less than r from it; behind a causal mask, or
             with `use_causal_mask`, the last r. Attention to the memory stays
             whole.
+        activation: As in `FeedForward`.
+        norm_epsilon: Added to the variance by every norm.
+        attention_bias: As `use_bias` of `MultiHeadAttention`.
+        norm_first: As in `EncoderLayer`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -84,11 +92,24 @@ class DecoderLayer(keras.layers.Layer):
         ffn_dim: int,
         dropout: float = 0.1,
         restriction: int | None = None,
+        activation: str = "relu",
+        norm_epsilon: float = NORM_EPSILON,
+        attention_bias: bool = False,
+        norm_first: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.settings = check_layer_settings(
-            num_heads, key_dim, value_dim, ffn_dim, dropout, restriction
+            num_heads,
+            key_dim,
+            value_dim,
+            ffn_dim,
+            dropout,
+            restriction=restriction,
+            activation=activation,
+            norm_epsilon=norm_epsilon,
+            attention_bias=attention_bias,
+            norm_first=norm_first,
         )
         self.supports_masking = True
 
@@ -99,11 +120,7 @@ class DecoderLayer(keras.layers.Layer):
             self, "self_attention", self.settings["restriction"]
         )
         self.cross_attention = attention_layer(self, "cross_attention")
-        self.feed_forward = FeedForward(
-            self.settings["ffn_dim"],
-            dtype=self.dtype_policy,
-            name="feed_forward",
-        )
+        self.feed_forward = feed_forward_layer(self)
         self.self_attention.build(inputs_shape)
         self.cross_attention.build(inputs_shape, memory_shape or inputs_shape)
         self.feed_forward.build(inputs_shape)
@@ -164,18 +181,21 @@ class DecoderLayer(keras.layers.Layer):
         self, inputs, memory, self_masks, memory_mask, training, causal=False
     ):
         """The output and the weights, its own as `attend_sequence` gives."""
-        keys_values = self.self_attention.keys_values(inputs)
+        x = norm_before(self, self.norms[0], inputs)
+        keys_values = self.self_attention.keys_values(x)
         update, own = self.self_attention.attend_sequence(
-            inputs, *keys_values, self_masks, causal
+            x, *keys_values, self_masks, causal
         )
-        x = self._residual(0, inputs, update, training)
+        sums = self._residual(0, inputs, update, training)
+        x = norm_before(self, self.norms[1], sums)
         keys_values = self.cross_attention.keys_values(memory)
         update, cross = self.cross_attention.attend(
             x, *keys_values, memory_mask
         )
-        x = self._residual(1, x, update, training)
-        x = self._residual(2, x, self.feed_forward(x), training)
-        return x, own, cross
+        sums = self._residual(1, sums, update, training)
+        x = norm_before(self, self.norms[2], sums)
+        sums = self._residual(2, sums, self.feed_forward(x), training)
+        return sums, own, cross
 
     def step(
         self,
@@ -203,22 +223,29 @@ class DecoderLayer(keras.layers.Layer):
         Returns:
             The output `(B, W, D)` and the cache with this position written.
         """
-        new = self.self_attention.keys_values(inputs)
+        x = norm_before(self, self.norms[0], inputs)
+        new = self.self_attention.keys_values(x)
         cache = tuple(map(write, cache, new))
         update, _ = self.self_attention.attend(
-            inputs, *cache, self_mask, swap_heads_as_integers
+            x, *cache, self_mask, swap_heads_as_integers
         )
-        x = self._residual(0, inputs, update)
+        sums = self._residual(0, inputs, update)
+        x = norm_before(self, self.norms[1], sums)
         # The beams of a sentence are queries to the same memory.
         update, _ = self.cross_attention.attend(
             x, *cross, memory_mask, swap_heads_as_integers
         )
-        x = self._residual(1, x, update)
-        return self._residual(2, x, self.feed_forward(x)), cache
+        sums = self._residual(1, sums, update)
+        x = norm_before(self, self.norms[2], sums)
+        return self._residual(2, sums, self.feed_forward(x)), cache
 
     def _residual(self, i, x, update, training=False):
-        """`LayerNorm(x + Dropout(update))` with the i-th dropout and norm."""
-        return self.norms[i](x + self.dropouts[i](update, training=training))
+        """`LayerNorm(x + Dropout(update))` with the i-th dropout and norm.
+
+        Or the sum alone where norms come first.
+        """
+        update = self.dropouts[i](update, training=training)
+        return norm_after(self, self.norms[i], x + update)
 
     def compute_output_shape(
         self, inputs_shape: Shape, memory_shape: Shape | None = None
@@ -233,6 +260,8 @@ class DecoderLayer(keras.layers.Layer):
 class Decoder(keras.layers.Layer):
     """A stack of decoder layers; no further norm at its end.
 
+    With `norm_first`, whose last layer leaves a sum, there is one.
+
     Args:
         num_layers: Layers, N. At least 1.
         num_heads: As in `DecoderLayer`, like all that follow.
@@ -241,6 +270,10 @@ class Decoder(keras.layers.Layer):
         ffn_dim: Inner width of the feed-forward network.
         dropout: Share of units dropped, in [0, 1).
         restriction: None, or r of restricted self-attention.
+        activation: As in `FeedForward`.
+        norm_epsilon: Added to the variance by every norm.
+        attention_bias: As `use_bias` of `MultiHeadAttention`.
+        norm_first: As in `EncoderLayer`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -269,12 +302,25 @@ class Decoder(keras.layers.Layer):
         ffn_dim: int,
         dropout: float = 0.1,
         restriction: int | None = None,
+        activation: str = "relu",
+        norm_epsilon: float = NORM_EPSILON,
+        attention_bias: bool = False,
+        norm_first: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.num_layers = check_num_layers(num_layers)
         self.settings = check_layer_settings(
-            num_heads, key_dim, value_dim, ffn_dim, dropout, restriction
+            num_heads,
+            key_dim,
+            value_dim,
+            ffn_dim,
+            dropout,
+            restriction=restriction,
+            activation=activation,
+            norm_epsilon=norm_epsilon,
+            attention_bias=attention_bias,
+            norm_first=norm_first,
         )
         self.supports_masking = True
 
@@ -289,6 +335,9 @@ class Decoder(keras.layers.Layer):
         ]
         for layer in self.layers:
             layer.build(inputs_shape, memory_shape)
+        if self.settings["norm_first"]:
+            self.norm = norm_layer(self, "norm")
+            self.norm.build(inputs_shape)
 
     def call(
         self,
@@ -310,7 +359,7 @@ class Decoder(keras.layers.Layer):
                 inputs_mask=inputs_mask,
                 use_causal_mask=use_causal_mask,
             )
-        return inputs
+        return self._ended(inputs)
 
     def call_with_weights(
         self,
@@ -327,7 +376,7 @@ class Decoder(keras.layers.Layer):
             )
             own.append(own_of_layer)
             cross.append(cross_of_layer)
-        return inputs, own, cross
+        return self._ended(inputs), own, cross
 
     def step(
         self,
@@ -347,7 +396,11 @@ class Decoder(keras.layers.Layer):
                 inputs, cache, cross, self_mask, memory_mask, write
             )
             new_caches.append(cache)
-        return inputs, new_caches
+        return self._ended(inputs), new_caches
+
+    def _ended(self, x):
+        """What the last layer hands on, normed where that is a sum."""
+        return self.norm(x) if self.settings["norm_first"] else x
 
     def compute_output_shape(
         self, inputs_shape: Shape, memory_shape: Shape | None = None

@@ -26,6 +26,7 @@ class TiedEmbedding(keras.layers.Layer):
         mask_zero: Whether to attach a mask to the output that hides padding
             (id 0) from the layers behind, as `keras.layers.Embedding` does. A
             `Transformer` passes masks by name and needs none.
+        use_bias: Whether the logits have a bias, which the paper's have not.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -48,6 +49,7 @@ class TiedEmbedding(keras.layers.Layer):
         vocab_size: int,
         d_model: int,
         mask_zero: bool = False,
+        use_bias: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -59,6 +61,7 @@ class TiedEmbedding(keras.layers.Layer):
         self.vocab_size = vocab_size
         self.d_model = d_model
         self.mask_zero = mask_zero
+        self.use_bias = use_bias
         self.supports_masking = True
 
     def build(self, input_shape: Shape | None = None) -> None:
@@ -70,6 +73,10 @@ class TiedEmbedding(keras.layers.Layer):
                 stddev=self.d_model**-0.5
             ),
         )
+        if self.use_bias:
+            self.bias = self.add_weight(
+                name="bias", shape=(self.vocab_size,), initializer="zeros"
+            )
 
     def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         if reverse:
@@ -98,8 +105,32 @@ class TiedEmbedding(keras.layers.Layer):
         kernel = self.output_kernel() if kernel is None else kernel
         flat = ops.reshape(inputs, (-1, self.d_model))
         logits = ops.matmul(flat, kernel)
+        logits = ops.cast(logits, "float32")
+        if self.use_bias:
+            logits = logits + ops.cast(self.bias, "float32")
         shape = (*ops.shape(inputs)[:-1], self.vocab_size)
-        return ops.reshape(ops.cast(logits, "float32"), shape)
+        return ops.reshape(logits, shape)
+
+    def factors(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Two factors whose product is the logits, bias included.
+
+        Args:
+            inputs: Float tensor `(..., D)`.
+
+        Returns:
+            The inputs and the matrix `(V, D)`; with a bias both have one
+            column more, the inputs one of ones, the matrix the bias.
+        """
+        if not self.use_bias:
+            return inputs, self.table
+        ones = ops.ones_like(inputs[..., :1])
+        bias = ops.reshape(self.bias, (-1, 1))
+        return (
+            ops.concatenate([inputs, ones], axis=-1),
+            ops.concatenate(
+                [ops.reshape(self.table, (-1, self.d_model)), bias], axis=-1
+            ),
+        )
 
     def compute_mask(
         self, inputs: Tensor, previous_mask: Tensor | None = None
@@ -131,6 +162,7 @@ class TiedEmbedding(keras.layers.Layer):
             "vocab_size": self.vocab_size,
             "d_model": self.d_model,
             "mask_zero": self.mask_zero,
+            "use_bias": self.use_bias,
         }
 
 

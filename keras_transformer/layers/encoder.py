@@ -26,7 +26,8 @@ NORM_EPSILON = 1e-6
 class EncoderLayer(keras.layers.Layer):
     """Self-attention, then a feed-forward network, each post-normed.
 
-    Every sub-layer is `LayerNorm(x + Dropout(Sublayer(x)))`.
+    Every sub-layer is `LayerNorm(x + Dropout(Sublayer(x)))`, or with
+    `norm_first` `x + Dropout(Sublayer(LayerNorm(x)))`.
 
     Args:
         num_heads: Attention heads, h.
@@ -37,6 +38,10 @@ class EncoderLayer(keras.layers.Layer):
             [0, 1).
         restriction: None, or r of restricted self-attention (section 4): each
             position sees those less than r from it.
+        activation: As in `FeedForward`.
+        norm_epsilon: Added to the variance by every norm.
+        attention_bias: As `use_bias` of `MultiHeadAttention`.
+        norm_first: Whether a sub-layer's input is normed, not the sum.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -67,22 +72,32 @@ class EncoderLayer(keras.layers.Layer):
         ffn_dim: int,
         dropout: float = 0.1,
         restriction: int | None = None,
+        activation: str = "relu",
+        norm_epsilon: float = NORM_EPSILON,
+        attention_bias: bool = False,
+        norm_first: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.settings = check_layer_settings(
-            num_heads, key_dim, value_dim, ffn_dim, dropout, restriction
+            num_heads,
+            key_dim,
+            value_dim,
+            ffn_dim,
+            dropout,
+            restriction=restriction,
+            activation=activation,
+            norm_epsilon=norm_epsilon,
+            attention_bias=attention_bias,
+            norm_first=norm_first,
         )
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
-        policy = self.dtype_policy
         self.attention = attention_layer(
             self, "attention", self.settings["restriction"]
         )
-        self.feed_forward = FeedForward(
-            self.settings["ffn_dim"], dtype=policy, name="feed_forward"
-        )
+        self.feed_forward = feed_forward_layer(self)
         self.attention_dropout, self.attention_norm = residual_parts(
             self, "attention"
         )
@@ -122,16 +137,19 @@ class EncoderLayer(keras.layers.Layer):
 
     def _run(self, inputs, attention_mask, training):
         """The output, and the weights as `attend_sequence` gives them."""
-        keys, values = self.attention.keys_values(inputs)
+        x = norm_before(self, self.attention_norm, inputs)
+        keys, values = self.attention.keys_values(x)
         update, weights = self.attention.attend_sequence(
-            inputs, keys, values, (attention_mask,)
+            x, keys, values, (attention_mask,)
         )
         update = self.attention_dropout(update, training=training)
-        x = self.attention_norm(inputs + update)
+        sums = norm_after(self, self.attention_norm, inputs + update)
+        x = norm_before(self, self.feed_forward_norm, sums)
         update = self.feed_forward_dropout(
             self.feed_forward(x), training=training
         )
-        return self.feed_forward_norm(x + update), weights
+        sums = norm_after(self, self.feed_forward_norm, sums + update)
+        return sums, weights
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
@@ -144,6 +162,8 @@ class EncoderLayer(keras.layers.Layer):
 class Encoder(keras.layers.Layer):
     """A stack of encoder layers; no further norm at its end.
 
+    With `norm_first`, whose last layer leaves a sum, there is one.
+
     Args:
         num_layers: Layers, N. At least 1.
         num_heads: As in `EncoderLayer`, like all that follow.
@@ -152,6 +172,10 @@ class Encoder(keras.layers.Layer):
         ffn_dim: Inner width of the feed-forward network.
         dropout: Share of units dropped, in [0, 1).
         restriction: None, or r of restricted self-attention.
+        activation: As in `FeedForward`.
+        norm_epsilon: Added to the variance by every norm.
+        attention_bias: As `use_bias` of `MultiHeadAttention`.
+        norm_first: Whether a sub-layer's input is normed, not the sum.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -177,12 +201,25 @@ class Encoder(keras.layers.Layer):
         ffn_dim: int,
         dropout: float = 0.1,
         restriction: int | None = None,
+        activation: str = "relu",
+        norm_epsilon: float = NORM_EPSILON,
+        attention_bias: bool = False,
+        norm_first: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.num_layers = check_num_layers(num_layers)
         self.settings = check_layer_settings(
-            num_heads, key_dim, value_dim, ffn_dim, dropout, restriction
+            num_heads,
+            key_dim,
+            value_dim,
+            ffn_dim,
+            dropout,
+            restriction=restriction,
+            activation=activation,
+            norm_epsilon=norm_epsilon,
+            attention_bias=attention_bias,
+            norm_first=norm_first,
         )
         self.supports_masking = True
 
@@ -195,6 +232,9 @@ class Encoder(keras.layers.Layer):
         ]
         for layer in self.layers:
             layer.build(input_shape)
+        if self.settings["norm_first"]:
+            self.norm = norm_layer(self, "norm")
+            self.norm.build(input_shape)
 
     def call(
         self,
@@ -210,7 +250,7 @@ class Encoder(keras.layers.Layer):
                 training=training,
                 mask=mask,
             )
-        return inputs
+        return self._ended(inputs)
 
     def call_with_weights(
         self, inputs: Tensor, attention_mask: Tensor | None = None
@@ -220,7 +260,11 @@ class Encoder(keras.layers.Layer):
         for layer in self.layers:
             inputs, of_layer = layer.call_with_weights(inputs, attention_mask)
             weights.append(of_layer)
-        return inputs, weights
+        return self._ended(inputs), weights
+
+    def _ended(self, x):
+        """What the last layer hands on, normed where that is a sum."""
+        return self.norm(x) if self.settings["norm_first"] else x
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
@@ -242,23 +286,57 @@ def attention_layer(
         for size in ("num_heads", "key_dim", "value_dim")
     }
     return MultiHeadAttention(
-        **sizes, restriction=restriction, dtype=owner.dtype_policy, name=name
+        **sizes,
+        restriction=restriction,
+        use_bias=owner.settings["attention_bias"],
+        dtype=owner.dtype_policy,
+        name=name,
+    )
+
+
+def feed_forward_layer(owner: keras.layers.Layer) -> FeedForward:
+    """A `FeedForward` of the width, activation and dtype of `owner`."""
+    return FeedForward(
+        owner.settings["ffn_dim"],
+        owner.settings["activation"],
+        dtype=owner.dtype_policy,
+        name="feed_forward",
     )
 
 
 def residual_parts(
     owner: keras.layers.Layer, name: str
 ) -> tuple[keras.layers.Dropout, LayerNormalization]:
-    """Dropout and norm of `LayerNorm(x + Dropout(Sublayer(x)))`."""
+    """Dropout and norm of a sub-layer."""
     dropout = keras.layers.Dropout(
         owner.settings["dropout"],
         dtype=owner.dtype_policy,
         name=f"{name}_dropout",
     )
-    norm = LayerNormalization(
-        epsilon=NORM_EPSILON, dtype=owner.dtype_policy, name=f"{name}_norm"
+    return dropout, norm_layer(owner, f"{name}_norm")
+
+
+def norm_layer(owner: keras.layers.Layer, name: str) -> LayerNormalization:
+    """A `LayerNormalization` of the epsilon and dtype of `owner`."""
+    return LayerNormalization(
+        epsilon=owner.settings["norm_epsilon"],
+        dtype=owner.dtype_policy,
+        name=name,
     )
-    return dropout, norm
+
+
+def norm_before(
+    owner: keras.layers.Layer, norm: LayerNormalization, x: Tensor
+) -> Tensor:
+    """`x`, normed if norms come first: what a sub-layer reads."""
+    return norm(x) if owner.settings["norm_first"] else x
+
+
+def norm_after(
+    owner: keras.layers.Layer, norm: LayerNormalization, x: Tensor
+) -> Tensor:
+    """`x`, normed unless norms come first: what a sub-layer hands on."""
+    return x if owner.settings["norm_first"] else norm(x)
 
 
 def check_layer_settings(
@@ -268,6 +346,7 @@ def check_layer_settings(
     ffn_dim: int,
     dropout: float,
     restriction: int | None,
+    **others: Any,
 ) -> dict[str, Any]:
     """The settings as a dictionary, or a `ValueError` that names the wrong."""
     settings = dict(
@@ -289,6 +368,7 @@ def check_layer_settings(
         **settings,
         "dropout": dropout,
         "restriction": check_restriction(restriction),
+        **others,
     }
 
 

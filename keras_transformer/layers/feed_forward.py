@@ -22,6 +22,8 @@ class FeedForward(keras.layers.Layer):
 
     Args:
         ffn_dim: Inner width, the paper's d_ff. At least 1.
+        activation: Of the wide layer: `"relu"`, or another of Keras's, such
+            as `"swish"`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -37,19 +39,22 @@ class FeedForward(keras.layers.Layer):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.3.
     """
 
-    def __init__(self, ffn_dim: int, **kwargs: Any) -> None:
+    def __init__(
+        self, ffn_dim: int, activation: str = "relu", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         if ffn_dim < 1:
             raise ValueError(
                 f"`ffn_dim` must be at least 1. Received: ffn_dim={ffn_dim}"
             )
         self.ffn_dim = ffn_dim
+        self.activation = activation
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
         self.widen = keras.layers.Dense(
             self.ffn_dim,
-            activation="relu",
+            activation=self.activation,
             dtype=self.dtype_policy,
             name="widen",
         )
@@ -70,4 +75,8 @@ class FeedForward(keras.layers.Layer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "ffn_dim": self.ffn_dim}
+        return {
+            **super().get_config(),
+            "ffn_dim": self.ffn_dim,
+            "activation": self.activation,
+        }

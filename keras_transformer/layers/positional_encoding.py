@@ -1,5 +1,7 @@
 """Positions, as sinusoids (section 3.5) or learned (table 3, row E).
 
+And as the sinusoids of tensor2tensor, for weights that were trained with them.
+
 Axes: B batch, T length, D model width.
 """
 
@@ -40,6 +42,41 @@ def positional_encoding(
     return ops.reshape(pairs, (-1, d_model))
 
 
+def tensor2tensor_encoding(
+    length: int | Tensor, d_model: int, start: int | Tensor = 0
+) -> Tensor:
+    """Sinusoids as tensor2tensor has them, always in float32.
+
+    Sines fill the first half and cosines the second. The wavelengths are those
+    that the paper gives in words, from 2π to 10,000 · 2π, both ends included;
+    those of its formula, `positional_encoding`, end before.
+
+    Args:
+        length: Number of positions, an integer or a scalar tensor.
+        d_model: Width, even.
+        start: First position, an integer or a scalar tensor.
+
+    Returns:
+        Float32 tensor `(length, d_model)`.
+
+    Raises:
+        ValueError: If `d_model` is odd or below 2.
+    """
+    _check_pairs(d_model)
+    last = max(d_model // 2 - 1, 1)
+    rates = 10_000.0 ** (-np.arange(d_model // 2) / last)  # float64
+    positions = ops.cast(ops.arange(length) + start, "float32")
+    angles = positions[:, None] * rates.astype("float32")  # (length, D / 2)
+    return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
+
+
+# Kinds of positions that are computed rather than learned.
+SINUSOIDS = {
+    "sinusoidal": positional_encoding,
+    "tensor2tensor": tensor2tensor_encoding,
+}
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class PositionalEncoding(keras.layers.Layer):
     """Adds to every position a vector that tells where it is.
@@ -47,21 +84,22 @@ class PositionalEncoding(keras.layers.Layer):
     Masking: Keras's mask passes through unchanged.
 
     Args:
-        positions: `"sinusoidal"` or `"learned"`.
+        positions: `"sinusoidal"`, `"learned"` or `"tensor2tensor"`.
         max_positions: Rows of the learned table; later positions share its
             last row. Sinusoids have no limit.
+        first_position: Number of the first position, at least 0.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         inputs: Float tensor `(B, T, D)`, scaled embeddings.
-        start: Position of the first column; the decoding step passes its own.
+        start: Columns before the first; the decoding step passes its own.
 
     Returns:
         Float tensor `(B, T, D)` in the layer's compute dtype.
 
     Raises:
-        ValueError: If `positions` is neither of the two, or `max_positions`
-            is below 1.
+        ValueError: If `positions` is none of the three, `max_positions` is
+            below 1 or `first_position` below 0.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5.
@@ -71,26 +109,33 @@ class PositionalEncoding(keras.layers.Layer):
         self,
         positions: str = "sinusoidal",
         max_positions: int = 1024,
+        first_position: int = 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if positions not in ("sinusoidal", "learned"):
+        if positions not in (*SINUSOIDS, "learned"):
             raise ValueError(
-                '`positions` must be "sinusoidal" or "learned". Received: '
-                f"positions={positions!r}"
+                '`positions` must be "sinusoidal", "learned" or '
+                f'"tensor2tensor". Received: positions={positions!r}'
             )
         if max_positions < 1:
             raise ValueError(
                 "`max_positions` must be at least 1. Received: "
                 f"max_positions={max_positions}"
             )
+        if first_position < 0:
+            raise ValueError(
+                "`first_position` must be at least 0. Received: "
+                f"first_position={first_position}"
+            )
         self.supports_masking = True
         self.positions = positions
         self.max_positions = max_positions
+        self.first_position = first_position
 
     def build(self, input_shape: Shape) -> None:
         self.d_model = int(input_shape[-1] or 0)
-        if self.positions == "sinusoidal":
+        if self.positions in SINUSOIDS:
             _check_pairs(self.d_model)
         else:
             self.table = self.add_weight(
@@ -102,13 +147,16 @@ class PositionalEncoding(keras.layers.Layer):
 
     def call(self, inputs: Tensor, start: int | Tensor = 0) -> Tensor:
         length = ops.shape(inputs)[1]
+        start = start + self.first_position
         if self.positions == "learned":
             rows = ops.minimum(
                 ops.arange(length) + start, self.max_positions - 1
             )
             encoding = ops.take(self.table, rows, axis=0)
         else:
-            encoding = positional_encoding(length, inputs.shape[-1], start)
+            encoding = SINUSOIDS[self.positions](
+                length, inputs.shape[-1], start
+            )
         return inputs + ops.cast(encoding, self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
@@ -119,6 +167,7 @@ class PositionalEncoding(keras.layers.Layer):
             **super().get_config(),
             "positions": self.positions,
             "max_positions": self.max_positions,
+            "first_position": self.first_position,
         }
 
 

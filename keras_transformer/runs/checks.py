@@ -7,7 +7,8 @@ from keras_transformer.config import (
     UserError,
 )
 
-POSITIONS = ("sinusoidal", "learned")
+POSITIONS = ("sinusoidal", "learned", "tensor2tensor")
+ACTIVATIONS = ("relu", "swish")
 _POSITIVE = (
     "steps",
     "batch_tokens",
@@ -28,6 +29,7 @@ _SIZES = (
     "value_dim",
     "ffn_dim",
     "max_positions",
+    "norm_epsilon",
 )
 
 
@@ -76,6 +78,18 @@ def check_settings(model: ModelConfig, training: TrainingConfig) -> None:
             model.restriction,
             model.restriction is None or model.restriction > 0,
             "above 0",
+        ),
+        (
+            "first-position",
+            model.first_position,
+            model.first_position >= 0,
+            "of at least 0",
+        ),
+        (
+            "activation",
+            model.activation,
+            model.activation in ACTIVATIONS,
+            f"one of {', '.join(ACTIVATIONS)}",
         ),
         (
             "label-smoothing",

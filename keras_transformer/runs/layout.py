@@ -1,7 +1,8 @@
 """The names of what a run directory holds.
 
     config.json           what was trained, on what, and how
-    tokenizer.model       the vocabulary
+    tokenizer.model       the vocabulary; of an imported run perhaps a zip of
+                          two, as in `data.paired_tokenizer`
     averaged.weights.h5   the weights that the training ended with
     result.json           which those are, and what validation said of them
     curve.png             the learning curve

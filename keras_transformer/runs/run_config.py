@@ -305,14 +305,14 @@ def _with_all_fields(kind: type[Part], values: Mapping[str, Any]) -> Part:
     """Build `kind`; a `ValueError` where a default would have to stand in.
 
     What is None by default is something that a run need not have, and that
-    the file of an older version may lack.
+    the file of an older version may lack, like what came later.
     """
     needed = {
         field.name
         for field in dataclasses.fields(kind)
         if field.default is not None
     }
-    missing = needed - set(values)
+    missing = needed - config.LATER_SETTINGS - set(values)
     if missing:
         raise ValueError(f"it lacks {', '.join(sorted(missing))}")
     return kind(**values)

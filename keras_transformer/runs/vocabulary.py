@@ -6,6 +6,7 @@ import zlib
 
 from keras_transformer.config import UserError
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.data.vocabularies import load_tokenizer
 from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.runs.run_config import RunConfig
 
@@ -19,7 +20,7 @@ def load_vocabulary(run_dir: str | os.PathLike) -> Tokenizer:
     """
     path = pathlib.Path(run_dir) / TOKENIZER_FILE
     known = RunConfig.load(run_dir).vocabulary
-    tokenizer = Tokenizer.load(path)
+    tokenizer = load_tokenizer(path)
     if known not in (None, checksum_of(tokenizer)):
         raise UserError(
             f"{path} is not the vocabulary that this run was trained with; "

@@ -19,20 +19,27 @@ from keras_transformer.config import ModelConfig
 def parameters(model: ModelConfig) -> int:
     """Count the trainable numbers of a model (section 3).
 
-    One tied matrix, no bias in the attention's projections, biases in the
+    One tied matrix, no bias in the attention's projections and on the logits
+    and no norm behind the stacks unless the model asks for them, biases in the
     feed-forward network, gain and bias in every norm.
     """
     query, keys_values, output = _projections(model)
     attention = query + keys_values + output
+    if model.attention_bias:
+        attention += model.num_heads * model.key_dim + model.d_model
     feed_forward = _feed_forward(model) + model.ffn_dim + model.d_model
     norm = 2 * model.d_model
     encoder_layer = attention + feed_forward + 2 * norm
     decoder_layer = 2 * attention + feed_forward + 3 * norm
     # Learned positions have a table for each side.
     learned = 2 * model.max_positions if model.positions == "learned" else 0
-    return (model.vocab_size + learned) * model.d_model + model.num_layers * (
-        encoder_layer + decoder_layer
-    )
+    matrices = 1 if model.tied_embeddings else 3
+    embedding = (matrices * model.vocab_size + learned) * model.d_model
+    if model.logits_bias:
+        embedding += model.vocab_size
+    if model.norm_first:
+        embedding += 2 * norm
+    return embedding + model.num_layers * (encoder_layer + decoder_layer)
 
 
 def forward_flops(

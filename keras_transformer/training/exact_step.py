@@ -217,10 +217,10 @@ class ExactTransformer(Transformer):
     def _gradients(self, source, target_in, target, divisor):
         """Sums of both cross-entropies `(2,)`, and the loss's gradients."""
         with tf.GradientTape() as tape:
+            features = self.features((source, target_in), training=True)
             smoothed, plain = tied_cross_entropies(
                 target,
-                self.features((source, target_in), training=True),
-                self.embedding.table,
+                *self.embedding.factors(features),
                 self.loss.label_smoothing,
             )
             weights = token_weights(target)

@@ -14,6 +14,7 @@ from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.data.vocabularies import load_tokenizer
 from keras_transformer.heartbeat import heartbeat
 from keras_transformer.runs import layout
 from keras_transformer.runs.checkpoints import list_checkpoints
@@ -95,7 +96,7 @@ def take_vocabulary(
     if tokenizer is None:
         return run, None
     if not isinstance(tokenizer, Tokenizer):
-        tokenizer = Tokenizer.load(tokenizer)
+        tokenizer = load_tokenizer(tokenizer)
     size = tokenizer.vocab_size
     return dataclasses.replace(run, requested_vocab_size=size), tokenizer
 

@@ -159,7 +159,7 @@ def evaluate(
         progress=progress,
     )
     seconds = time.perf_counter() - start
-    tokens = translator.tokenizer.tokenize(translations)
+    tokens = translator.tokenizer.target.tokenize(translations)
     return Evaluation(
         bleu=bleu(translations, *streams),
         chrf=chrf(translations, *streams),

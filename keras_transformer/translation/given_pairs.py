@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.translation.alignment import (
     Attention,
     align_words,
@@ -152,14 +153,19 @@ class GivenPairs:
                 of_target,
             )
             for attention, of_source, of_target in zip(
-                found, self._words(sources), self._words(targets), strict=True
+                found,
+                self._words(self.tokenizer, sources),
+                self._words(self.tokenizer.target, targets),
+                strict=True,
             )
         ]
 
-    def _words(self, texts: Sequence[str]) -> list[list[int]]:
+    def _words(
+        self, tokenizer: Tokenizer, texts: Sequence[str]
+    ) -> list[list[int]]:
         """For each text the word of each of its pieces but the end token."""
         encoded = as_bytes("texts", texts)
-        _, starts, ends = self.tokenizer.tokenize_with_offsets(encoded)
+        _, starts, ends = tokenizer.tokenize_with_offsets(encoded)
         return [
             words_of_pieces(text, begins[:-1], stops[:-1])
             for text, begins, stops in zip(
@@ -177,7 +183,9 @@ class GivenPairs:
         """Batches of pairs: their rows, source and target ids, padded."""
         check_pairs(sources=sources, targets=targets)
         source_ids = self.tokenizer.tokenize(as_bytes("sources", sources))
-        target_ids = self.tokenizer.tokenize(as_bytes("targets", targets))
+        target_ids = self.tokenizer.target.tokenize(
+            as_bytes("targets", targets)
+        )
         ids = cut(source_ids, max_source_length)[0], target_ids
         longest = np.maximum(*(side.row_lengths().numpy() for side in ids))
         everyone = np.arange(len(sources))

@@ -202,7 +202,7 @@ class TextModel:
         No search looks at more, where `longest` is what a translation may
         have.
         """
-        return self.tokenizer.tokenize(prefix)[:, :-1][:, :longest]
+        return self.tokenizer.target.tokenize(prefix)[:, :-1][:, :longest]
 
     def seeds(
         self, text: tf.Tensor, options: SearchOptions
@@ -244,7 +244,7 @@ class TextModel:
             self.tokenizer.tokenize(source), options.max_source_length
         )
         target, _ = cut(
-            self.tokenizer.tokenize(target), longest_target(options)
+            self.tokenizer.target.tokenize(target), longest_target(options)
         )
         return self.score_ids(
             source.to_tensor(PAD_ID),

@@ -21,11 +21,15 @@ TARGET = RANDOM.normal(size=(2, 6, 10)).astype("float32")
 MEMORY_MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0]], bool)[:, None, None]
 LENGTHS = (4, 3)
 CAUSAL = masks.causal_mask(6)
+# What only imported weights ask for.
+FOREIGN = dict(
+    activation="swish", norm_epsilon=0.25, attention_bias=True, norm_first=True
+)
 LAYERS = [
-    EncoderLayer(**SIZES, dropout=0.3),
-    DecoderLayer(**SIZES, dropout=0.3),
-    Encoder(num_layers=2, **SIZES, dropout=0.3),
-    Decoder(num_layers=2, **SIZES, dropout=0.3),
+    EncoderLayer(**SIZES, dropout=0.3, **FOREIGN),
+    DecoderLayer(**SIZES, dropout=0.3, **FOREIGN),
+    Encoder(num_layers=2, **SIZES, dropout=0.3, **FOREIGN),
+    Decoder(num_layers=2, **SIZES, dropout=0.3, **FOREIGN),
 ]
 
 
@@ -204,7 +208,12 @@ def test_layers_come_back_from_their_config(layer):
     )
     assert type(again) is type(layer)
     assert again.get_config() == layer.get_config()
-    assert again.settings == {**SIZES, "dropout": 0.3, "restriction": None}
+    assert again.settings == {
+        **SIZES,
+        "dropout": 0.3,
+        "restriction": None,
+        **FOREIGN,
+    }
 
 
 def test_layers_work_in_a_functional_model_that_is_saved(tmp_path):

@@ -1,3 +1,5 @@
+import math
+
 import keras
 import numpy as np
 import paper
@@ -36,6 +38,40 @@ def test_large_positions_lose_only_what_float32_angles_lose(position):
     exact = np.stack([np.sin(position * rates), np.cos(position * rates)], -1)
     tolerance = 2e-7 * position + 1e-6
     np.testing.assert_allclose(row, exact.ravel(), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("d_model", [4, 14, 512])
+def test_tensor2tensors_wavelengths_reach_ten_thousand_turns(d_model):
+    # `get_timing_signal_1d` of tensor2tensor, in float64.
+    half = d_model // 2
+    table = np.zeros((11, d_model))
+    for pos in range(11):
+        for i in range(half):
+            angle = (pos + 3) * math.exp(-i * math.log(10_000) / (half - 1))
+            table[pos, i] = math.sin(angle)
+            table[pos, half + i] = math.cos(angle)
+    layer = PositionalEncoding("tensor2tensor", first_position=1)
+    output = layer(np.zeros((1, 11, d_model), "float32"), start=2)
+    np.testing.assert_allclose(output[0], table, atol=2e-6)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_positions_may_be_counted_from_another_than_0(positions):
+    layers = [
+        PositionalEncoding(positions, max_positions=7, first_position=first)
+        for first in (0, 2)
+    ]
+    for layer in layers:
+        layer.build(INPUTS.shape)
+    if positions == "learned":
+        layers[1].table.assign(layers[0].table)
+    np.testing.assert_array_equal(layers[1](INPUTS), layers[0](INPUTS, start=2))
+
+
+def test_layer_refuses_a_first_position_below_0():
+    message = "`first_position` must be at least 0. Received: first_position=-1"
+    with pytest.raises(ValueError, match=message):
+        PositionalEncoding(first_position=-1)
 
 
 def test_start_shifts_the_window():
@@ -137,8 +173,8 @@ def test_layer_comes_back_from_its_config(positions):
 
 def test_layer_refuses_another_kind_of_positions():
     message = (
-        '`positions` must be "sinusoidal" or "learned". Received: '
-        "positions='rotary'"
+        '`positions` must be "sinusoidal", "learned" or "tensor2tensor". '
+        "Received: positions='rotary'"
     )
     with pytest.raises(ValueError, match=message):
         PositionalEncoding("rotary")

@@ -1,0 +1,47 @@
+"""`keras-transformer import`."""
+
+import argparse
+import pathlib
+
+from keras_transformer.commands import command_line
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb alone has."""
+    add = parser.add_argument
+    add(
+        "--from",
+        required=True,
+        type=pathlib.Path,
+        dest="directory",
+        metavar="DIR",
+        help="folder of the model that another system has trained",
+    )
+    add(
+        "--run-dir",
+        required=True,
+        type=pathlib.Path,
+        help="the run directory to be; must not exist, or be empty",
+    )
+    add("--source-lang", help="default: what the files say")
+    add("--target-lang", help="default: what the files say")
+    parser.set_defaults(average=None)
+
+
+def import_run(args: argparse.Namespace) -> None:
+    """Make a run directory of a model that another system has trained.
+
+    Example:
+        keras-transformer import --from opus-mt-en-de --run-dir runs/en-de
+
+    The other verbs take it like any other: translate, evaluate, score, view,
+    export, and train --init-from.
+    """
+    command_line.quiet_tensorflow()
+    from keras_transformer.importing import run_directory
+
+    print(
+        run_directory.import_run(
+            args.directory, args.run_dir, args.source_lang, args.target_lang
+        )
+    )

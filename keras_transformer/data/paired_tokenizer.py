@@ -1,0 +1,183 @@
+"""Two sentencepiece models over one table of ids, as Marian's models have them.
+
+The model file of such a vocabulary is a zip of `source.spm`, `target.spm` and
+`pieces.json`, the list of all pieces in the order of our ids. What a
+sentencepiece model calls a piece is looked up there by its name, the text of a
+run of characters that it does not know likewise. What is not in the list is
+`UNK_ID`.
+
+A text may begin with a tag such as `>>deu<<`, by which a model with several
+target languages is told which one to write: up to the first "<<" it is one
+piece.
+
+Axes: B batch, L length.
+"""
+
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import sentencepiece
+import tensorflow as tf
+import tensorflow_text
+
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from keras_transformer.data.tokenizer import Tokenizer
+
+SOURCE, TARGET = "source", "target"
+_PIECES = "pieces.json"
+# The tag, and the text after it.
+_TAG = "(?s)(>>.*?<<)(.*)"
+
+
+def pack(source: bytes, target: bytes, pieces: Sequence[str]) -> bytes:
+    """The model file of a vocabulary; the same arguments give the same bytes.
+
+    Args:
+        source: Serialised sentencepiece model of the source side.
+        target: That of the target side.
+        pieces: The pieces in the order of our ids: padding, unknown, begin and
+            end first.
+    """
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in (
+            (f"{SOURCE}.spm", source),
+            (f"{TARGET}.spm", target),
+            (_PIECES, json.dumps(list(pieces)).encode()),
+        ):
+            # Without a date, which would be that of the packing.
+            info = zipfile.ZipInfo(name)
+            file.writestr(info, content, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+class PairedTokenizer(Tokenizer):
+    """A `Tokenizer` whose source and target texts differ in their pieces.
+
+    Args:
+        model: What `pack` makes.
+        side: Which texts this one turns into ids, `"source"` or `"target"`.
+
+    Attributes:
+        vocab_size: Number of pieces.
+        model: As given.
+
+    Raises:
+        ValueError: If `model` is no such file.
+    """
+
+    _words = None  # A word is not segmented by itself.
+
+    def __init__(self, model: bytes, side: str = SOURCE) -> None:
+        tf.Module.__init__(self, name=f"{side}_tokenizer")
+        self.model = model
+        try:
+            with zipfile.ZipFile(io.BytesIO(model)) as file:
+                self._spm = file.read(f"{side}.spm")
+                self._names: list[str] = json.loads(file.read(_PIECES))
+            sentencepiece.SentencePieceProcessor(model_proto=self._spm)
+        except (zipfile.BadZipFile, KeyError, ValueError, RuntimeError):
+            raise ValueError(
+                "`model` must hold two sentencepiece models and their pieces. "
+                f"Received: {len(model)} bytes of something else"
+            ) from None
+        self.vocab_size = len(self._names)
+        self.processor = self._make_processor()
+        ids = tf.range(self.vocab_size, dtype=tf.int64)
+        self._table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(self._names, ids), UNK_ID
+        )
+        self._target = (
+            PairedTokenizer(model, TARGET) if side == SOURCE else self
+        )
+
+    @property
+    def target(self) -> Tokenizer:
+        return self._target
+
+    def sentencepiece_models(self) -> dict[str, bytes]:
+        """Both sentencepiece models, by the names of their files."""
+        with zipfile.ZipFile(io.BytesIO(self.model)) as file:
+            names = (f"{side}.spm" for side in (SOURCE, TARGET))
+            return {name: file.read(name) for name in names}
+
+    def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
+        # A SavedModel that is loaded finds its sentencepiece models by the
+        # names of operators: two of one name would be one model.
+        name = f"{self.name}_{zlib.crc32(self._spm):08x}"
+        return tensorflow_text.SentencepieceTokenizer(
+            model=self._spm, out_type=tf.string, name=name
+        )
+
+    def tokenize(self, text: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
+        tags, rest = _split_tags(tf.convert_to_tensor(text, tf.string))
+        tags, pieces = self._ids(tags), self._ids(self._run("tokenize", rest))
+        return tf.concat([tags, pieces, _for_each(rest, EOS_ID)], axis=1)
+
+    def tokenize_many(
+        self, texts: Sequence[str]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        ragged = self.tokenize(texts)
+        return ragged.values.numpy(), ragged.row_lengths().numpy()
+
+    def tokenize_with_offsets(
+        self, text: tf.Tensor | Sequence[str]
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        tags, rest = _split_tags(tf.convert_to_tensor(text, tf.string))
+        pieces, starts, ends = self._run("tokenize_with_offsets", rest)
+        starts, ends = (tf.cast(place, tf.int32) for place in (starts, ends))
+        # In bytes, (B, 0 or 1) and (B,).
+        lengths = tf.ragged.map_flat_values(tf.strings.length, tags)
+        before = tf.reduce_sum(lengths, axis=1)
+        end = _for_each(rest, EOS_ID)
+        nothing = tf.zeros_like(end)
+        return (
+            tf.concat([self._ids(tags), self._ids(pieces), end], axis=1),
+            tf.concat(
+                [tf.zeros_like(lengths), starts + before[:, None], nothing],
+                axis=1,
+            ),
+            tf.concat([lengths, ends + before[:, None], nothing], axis=1),
+        )
+
+    def _ids(self, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
+        """The id of each piece, int32."""
+        return tf.ragged.map_flat_values(
+            lambda names: tf.cast(self._table.lookup(names), tf.int32), pieces
+        )
+
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        # Pieces of the other side come out as they are called.
+        if self._target is not self:
+            return self._target._join(ids)
+        silent = (ids == PAD_ID) | (ids == BOS_ID)
+        names = tf.gather(
+            tf.constant(self._names), tf.ragged.boolean_mask(ids, ~silent)
+        )
+        text = self._run("detokenize", names)
+        return tf.strings.strip(tf.strings.regex_replace(text, "▁", " "))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self._names[int(piece_id)] for piece_id in ids]
+
+
+def _split_tags(text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """The tag of each text, `(B, 0 or 1)`, and the text after it, `(B,)`."""
+    has_tag = tf.strings.regex_full_match(text, _TAG)
+    tags = tf.strings.regex_replace(text, _TAG, r"\1")
+    rest = tf.strings.regex_replace(text, _TAG, r"\2")
+    return (
+        tf.RaggedTensor.from_row_lengths(
+            tf.boolean_mask(tags, has_tag), tf.cast(has_tag, tf.int64)
+        ),
+        tf.where(has_tag, rest, text),
+    )
+
+
+def _for_each(text: tf.Tensor, value: int) -> tf.RaggedTensor:
+    """One int32 for each text, ragged `(B, 1)`."""
+    return tf.RaggedTensor.from_tensor(tf.fill([tf.size(text), 1], value))

@@ -1,0 +1,1 @@
+"""Models that other systems have trained, as run directories of ours."""

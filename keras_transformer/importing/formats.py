@@ -1,0 +1,37 @@
+"""Which formats can be read, and which of them a folder holds."""
+
+import os
+import pathlib
+
+from keras_transformer.config import UserError
+from keras_transformer.importing import hugging_face, marian_npz, opennmt
+from keras_transformer.importing.imported import Imported
+
+# Modules of this folder with `is_here(folder)` and `read(folder)`.
+_READERS = (opennmt, hugging_face, marian_npz)
+
+
+def read(directory: str | os.PathLike) -> Imported:
+    """Read a model that another system has trained.
+
+    Args:
+        directory: Folder of its files.
+
+    Raises:
+        UserError: If there is no such folder, or no model in it that can be
+            read and taken over exactly; it names what is in the way.
+    """
+    folder = pathlib.Path(directory)
+    if not folder.is_dir():
+        raise UserError(
+            f"Expected the folder of a model at {folder}, found none; give "
+            "the one that its files were downloaded to."
+        )
+    for reader in _READERS:
+        if reader.is_here(folder):
+            return reader.read(folder)
+    raise UserError(
+        f"Expected a model in {folder}, found neither config.json with "
+        "model.safetensors or pytorch_model.bin (Hugging Face) nor an .npz "
+        "(Marian); give the folder that holds these files."
+    )

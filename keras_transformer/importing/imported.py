@@ -1,0 +1,77 @@
+"""What a reader of a foreign format has to find, and how weights are folded.
+
+Axes: D model width, H heads, K key width, U value width, V vocabulary.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from keras_transformer.config import ModelConfig
+from keras_transformer.data.tokenizer import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Imported:
+    """A model from elsewhere, by our names.
+
+    Attributes:
+        model: The model's arguments.
+        weights: Float32 arrays by the names of `Transformer`'s weights, such
+            as `encoder/layer_0/attention/query`; all of them.
+        tokenizer: The vocabulary, with our ids.
+        source_lang: Language code of the source side; None where the files do
+            not tell.
+        target_lang: Language code of the target side; likewise.
+    """
+
+    model: ModelConfig
+    weights: Mapping[str, np.ndarray]
+    tokenizer: Tokenizer
+    source_lang: str | None = None
+    target_lang: str | None = None
+
+
+def attention(
+    query: tuple[np.ndarray, np.ndarray],
+    key: tuple[np.ndarray, np.ndarray],
+    value: tuple[np.ndarray, np.ndarray],
+    output: tuple[np.ndarray, np.ndarray],
+) -> dict[str, np.ndarray]:
+    """The weights of a `MultiHeadAttention` with `use_bias`.
+
+    A bias of keys adds the same to every score of a query, which the softmax
+    takes out: it is dropped. The weights of a query sum to 1, so that a bias of
+    values reaches the output as it is: it becomes a part of the output's.
+
+    Args:
+        query: Kernel `(D, H * K)` and bias `(H * K,)`.
+        key: Likewise.
+        value: Kernel `(D, H * U)` and bias `(H * U,)`.
+        output: Kernel `(H * U, D)` and bias `(D,)`.
+
+    Returns:
+        Float32 arrays by the names of the layer's weights.
+    """
+    return {
+        "query": query[0],
+        "key": key[0],
+        "value": value[0],
+        "output": output[0],
+        "query_bias": query[1],
+        "output_bias": output[1] + value[1] @ output[0],
+    }
+
+
+def interleaved(d_model: int) -> np.ndarray:
+    """Where each column comes from if sines and cosines were in two halves.
+
+    Other systems put the sines of all rates before the cosines, ours takes
+    turns. All else in a model is blind to the order of its `d_model` columns,
+    as long as it is the same everywhere.
+
+    Returns:
+        Integers `(D,)`: our columns are `theirs[..., interleaved(d_model)]`.
+    """
+    return np.arange(d_model).reshape(2, -1).T.reshape(-1)

@@ -1,0 +1,219 @@
+"""Marian models as Marian writes them, such as the archives of OPUS-MT.
+
+    decoder.yml            names the two that follow
+    opus.spm32k.npz        weights and settings
+    opus.spm32k.vocab.yml  the id of every piece
+    source.spm, target.spm
+
+Positions are those that CTranslate2 and Hugging Face give such models, of rates
+10000^(-2i/D). Marian's own are 10000^(-i/(D/2-1)), which for D = 512 is nearly
+the same.
+
+Axes: D model width, V pieces.
+"""
+
+import pathlib
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from keras_transformer import extras
+from keras_transformer.config import ModelConfig, UserError
+from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
+from keras_transformer.importing import marian_model
+from keras_transformer.importing.files_of_model import languages, read_bytes
+from keras_transformer.importing.imported import Imported
+from keras_transformer.importing.marian_model import Linear, Norm, Sublayer
+from keras_transformer.importing.settings import require, same
+
+DECODER = "decoder.yml"
+_SETTINGS = "special:model.yml"
+# As in Marian's `transformer.h`.
+_EPSILON = 1e-6
+# The values that we can follow, the default of Marian first.
+_FOLLOWED = {
+    "type": ("transformer",),
+    "tied-embeddings-all": (True,),
+    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-preprocess": ("",),
+    "transformer-postprocess": ("dan",),
+    "transformer-postprocess-emb": ("d", ""),
+    "transformer-postprocess-top": ("",),
+    "transformer-ffn-depth": (2,),
+    "transformer-no-projection": (False,),
+    "transformer-train-position-embeddings": (False,),
+    "transformer-tied-layers": ([],),
+    "factors-combine": ("sum",),
+    "lemma-dim-emb": (0,),
+}
+
+
+def is_here(folder: pathlib.Path) -> bool:
+    """Whether the folder has weights of Marian."""
+    return any(folder.glob("*.npz"))
+
+
+def read(folder: pathlib.Path) -> Imported:
+    """Read a model with its two sentencepiece models.
+
+    Raises:
+        UserError: If a file is missing or damaged, or the model cannot be
+            taken over exactly; it names the setting.
+    """
+    weights_path, vocabulary_path = _paths(folder)
+    arrays = _arrays(weights_path)
+    settings = _yaml(bytes(arrays.pop(_SETTINGS)).rstrip(b"\0"), weights_path)
+    ids = _vocabulary(vocabulary_path)
+    pieces = marian_model.vocabulary(ids, str(vocabulary_path))
+    model = _model_config(settings, str(weights_path), len(pieces))
+    try:
+        marian_model.check_rows(ids, arrays["Wemb"], vocabulary_path.name)
+        weights = _weights(arrays, model, [ids.get(piece) for piece in pieces])
+    except KeyError as error:
+        raise UserError(
+            f"Expected the weights of a Marian transformer in {weights_path}, "
+            f"found no {error.args[0]}; download it again."
+        ) from None
+    source = read_bytes(folder / "source.spm")
+    target = read_bytes(folder / "target.spm")
+    tokenizer = PairedTokenizer(pack(source, target, pieces))
+    return Imported(model, weights, tokenizer, *languages(folder))
+
+
+def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    """Weights and vocabulary, as `decoder.yml` names them."""
+    path = folder / DECODER
+    said = _yaml(read_bytes(path), path)
+    models, vocabularies = said.get("models", []), said.get("vocabs", [])
+    if len(models) != 1:
+        raise UserError(
+            f"{path} cannot be imported exactly: its setting models names "
+            f"{len(models)} models, expected one."
+        )
+    if not vocabularies or len(set(vocabularies)) != 1:
+        raise UserError(
+            f"{path} cannot be imported exactly: its setting vocabs is "
+            f"{vocabularies}, expected one vocabulary for both sides."
+        )
+    # Paths are those of whoever trained, the files lie beside.
+    weights, vocabulary = (
+        folder / pathlib.PurePath(name).name
+        for name in (models[0], vocabularies[0])
+    )
+    return weights, vocabulary
+
+
+def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+    read_bytes(path)  # That it is there.
+    try:
+        with np.load(path) as file:
+            arrays = dict(file)
+        arrays[_SETTINGS]
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        raise UserError(
+            f"{path} is not a file of weights that Marian has written; "
+            "download it again."
+        ) from None
+    return arrays
+
+
+def _yaml(content: bytes, path: pathlib.Path) -> dict[str, Any]:
+    yaml = extras.needs("yaml", "import")
+    try:
+        return dict(yaml.safe_load(content))
+    except (yaml.YAMLError, TypeError, ValueError):
+        raise UserError(
+            f"Expected settings as YAML in {path}, found something else; "
+            "download it again."
+        ) from None
+
+
+def _vocabulary(path: pathlib.Path) -> dict[str, int]:
+    yaml = extras.needs("yaml", "import")
+    content = read_bytes(path)
+    # A loader to which the piece "no" is no truth value and "1" no number; in
+    # C, since there are tens of thousands.
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        return {
+            piece: int(i) for piece, i in yaml.load(content, loader).items()
+        }
+    except (yaml.YAMLError, AttributeError, TypeError, ValueError):
+        raise UserError(
+            f"Expected the ids of pieces as YAML in {path}, found something "
+            "else; download it again."
+        ) from None
+
+
+def _model_config(
+    settings: dict[str, Any], what: str, vocab_size: int
+) -> ModelConfig:
+    for name, values in _FOLLOWED.items():
+        require(settings, name, values, what, values[0])
+    activation = require(
+        settings, "transformer-ffn-activation", ("swish", "relu"), what
+    )
+    require(settings, "tied-embeddings-all", (True,), what)
+    d_model = same(settings, "dim-emb", "dim-emb", what)
+    heads = same(settings, "transformer-heads", "transformer-heads", what)
+    ffn = "transformer-dim-ffn"
+    return ModelConfig(
+        vocab_size=vocab_size,
+        num_layers=same(settings, "enc-depth", "dec-depth", what),
+        d_model=d_model,
+        num_heads=heads,
+        key_dim=d_model // heads,
+        value_dim=d_model // heads,
+        ffn_dim=same(settings, ffn, ffn, what),
+        activation=activation,
+        norm_epsilon=_EPSILON,
+        attention_bias=True,
+        logits_bias=True,
+    )
+
+
+def _weights(
+    arrays: dict[str, np.ndarray], model: ModelConfig, rows: list[int | None]
+) -> dict[str, np.ndarray]:
+    table = arrays["Wemb"]
+    found = marian_model.embedding(
+        table,
+        arrays["decoder_ff_logit_out_b"].reshape(-1),
+        rows,
+        np.zeros(model.d_model),
+    )
+
+    def sublayer(path: str, letters: str, norm: str) -> Sublayer:
+        return Sublayer(
+            [
+                Linear(
+                    arrays[f"{path}_W{letter}"],
+                    arrays[f"{path}_b{letter}"].reshape(-1),
+                )
+                for letter in letters
+            ],
+            Norm(
+                arrays[f"{path}_{norm}_ln_scale"].reshape(-1),
+                arrays[f"{path}_{norm}_ln_bias"].reshape(-1),
+            ),
+        )
+
+    for side, kinds in (
+        ("encoder", {"attention": "self"}),
+        (
+            "decoder",
+            {"self_attention": "self", "cross_attention": "context"},
+        ),
+    ):
+        for i in range(model.num_layers):
+            path = f"{side}_l{i + 1}"
+            found |= marian_model.layer(
+                f"{side}/layer_{i}",
+                {
+                    ours: sublayer(f"{path}_{theirs}", "qkvo", "Wo")
+                    for ours, theirs in kinds.items()
+                },
+                sublayer(f"{path}_ffn", "12", "ffn"),
+            )
+    return found

@@ -1,0 +1,234 @@
+"""What stands beside an OpenNMT-tf checkpoint: the model's source and data.yml.
+
+`model_description.py` is Python that OpenNMT-tf imports. Here it is read and
+never run: what is needed of it is a name of its catalogue, or the literal
+arguments of `opennmt.models.Transformer`.
+"""
+
+import ast
+import dataclasses
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from keras_transformer import extras
+from keras_transformer.config import UserError
+
+DESCRIPTION = "model_description.py"
+# The catalogue's names whose architecture is ours, and their heads.
+_HEADS = {
+    "Transformer": 8,
+    "TransformerBase": 8,
+    "TransformerBaseSharedEmbeddings": 8,
+    "TransformerBig": 16,
+    "TransformerBigSharedEmbeddings": 16,
+    "TransformerTiny": 2,
+    "ScalingNmtEnDe": 16,
+}
+# Of `opennmt.models.Transformer`: weights tell all else that matters.
+_EXPECTED = {
+    "ffn_activation": ("tf.nn.relu",),
+    "position_encoder_class": (
+        "opennmt.layers.SinusoidalPositionEncoder",
+        "SinusoidalPositionEncoder",
+    ),
+}
+_NO_EFFECT = {"nbest_size", "alpha", "sp_nbest_size", "sp_alpha"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """One language of the model.
+
+    Attributes:
+        vocabulary: The lines of the vocabulary, by OpenNMT-tf's ids; the id of
+            the unknown follows the last.
+        sentencepiece: Serialised model that makes its pieces.
+    """
+
+    vocabulary: tuple[str, ...]
+    sentencepiece: bytes
+
+
+def read_heads(folder: pathlib.Path) -> int:
+    """The number of attention heads, which no shape of a weight tells.
+
+    Raises:
+        UserError: If the description is missing, or of another model.
+    """
+    path = folder / DESCRIPTION
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError) as error:
+        raise UserError(
+            f"Expected the source of the model at {path}, cannot read it "
+            f"({error}); copy the {DESCRIPTION} that OpenNMT-tf wrote into its "
+            "model directory."
+        ) from None
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    for call in calls:
+        name = ast.unparse(call.func).split(".")[-1]
+        if name == "get_model_from_catalog":
+            return _catalogued(call, path)
+    models = [
+        call
+        for call in calls
+        if ast.unparse(call.func).split(".")[-1] == "Transformer"
+        or ast.unparse(call.func) == "super().__init__"
+    ]
+    if len(models) != 1:
+        raise UserError(
+            f"{path} cannot be imported: expected a name of OpenNMT-tf's "
+            "catalogue or one opennmt.models.Transformer, found "
+            f"{len(models)}."
+        )
+    given = {word.arg: ast.unparse(word.value) for word in models[0].keywords}
+    for setting, allowed in _EXPECTED.items():
+        if given.get(setting, allowed[0]) not in allowed:
+            raise UserError(
+                f"{path} cannot be imported exactly: its setting {setting} is "
+                f"{given[setting]}, expected {allowed[0]}."
+            )
+    heads = given.get("num_heads", "8")
+    if not heads.isdigit():
+        raise UserError(
+            f"Expected a number for the setting num_heads in {path}, received "
+            f"{heads}; write the number there."
+        )
+    return int(heads)
+
+
+def _catalogued(call: ast.Call, path: pathlib.Path) -> int:
+    name = getattr(call.args[0], "value", None) if call.args else None
+    if name not in _HEADS:
+        raise UserError(
+            f"{path} cannot be imported: its model is {name}, expected one of "
+            f"{', '.join(_HEADS)}."
+        )
+    return _HEADS[name]
+
+
+def read_data(folder: pathlib.Path) -> Mapping[str, Any]:
+    """The part `data` of the configuration that the model was trained with.
+
+    Raises:
+        UserError: If there is not one, or not one alone.
+    """
+    yaml = extras.needs("yaml", "import")
+    found = {}
+    for path in sorted(folder.glob("*.yml")) + sorted(folder.glob("*.yaml")):
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise UserError(
+                f"Expected YAML in {path}, cannot read it ({error}); mend the "
+                "file."
+            ) from None
+        data = content.get("data") if isinstance(content, dict) else None
+        if isinstance(data, dict) and "source_vocabulary" in data:
+            found[path] = data
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found) or "none"
+        raise UserError(
+            f"Expected in {folder} one .yml file with data: and in it "
+            f"source_vocabulary, found {names}; copy the configuration of the "
+            "training there, and its vocabularies."
+        )
+    return next(iter(found.values()))
+
+
+def read_side(data: Mapping[str, Any], side: str, folder: pathlib.Path) -> Side:
+    """The vocabulary and the tokenization of `"source"` or `"target"`.
+
+    Raises:
+        UserError: If they are missing or cannot be followed.
+    """
+    name = f"{side}_vocabulary"
+    path = _find(folder, data.get(name), name)
+    # As TensorFlow reads lines, not as Python does: U+2028 ends none.
+    text = path.read_bytes().decode("utf-8", "replace")
+    lines = text.removesuffix("\n").split("\n")
+    vocabulary = tuple(line.removesuffix("\r") for line in lines)
+    if vocabulary[:3] != ("<blank>", "<s>", "</s>"):
+        raise UserError(
+            f"Expected <blank>, <s> and </s> as the first lines of {path}, "
+            f"received {', '.join(vocabulary[:3])}; give the vocabulary that "
+            "the model was trained with."
+        )
+    if len(set(vocabulary)) < len(vocabulary):
+        raise UserError(
+            f"{path} has a piece twice; give the vocabulary that the model was "
+            "trained with."
+        )
+    return Side(vocabulary, _sentencepiece(data, side, folder))
+
+
+def read_source_end(data: Mapping[str, Any]) -> bool:
+    """Whether sources end with an end token, which they do not by default.
+
+    Raises:
+        UserError: If sources begin with a token, or targets lack theirs.
+    """
+    for side, wanted in (("source", False), ("target", True)):
+        name = f"{side}_sequence_controls"
+        controls = data.get(name) or {}
+        # Where they are said, a mark that is not is off.
+        start = controls.get("start", wanted and not controls)
+        end = controls.get("end", wanted and not controls)
+        if bool(start) != wanted or (wanted and not end):
+            raise UserError(
+                f"The model cannot be imported exactly: its setting {name} is "
+                f"{controls}, expected start: {str(wanted).lower()}"
+                f"{' and end: true' if wanted else ''}."
+            )
+    return bool((data.get("source_sequence_controls") or {}).get("end"))
+
+
+def _sentencepiece(
+    data: Mapping[str, Any], side: str, folder: pathlib.Path
+) -> bytes:
+    """The model that `data` names."""
+    name = f"{side}_tokenization"
+    config = data.get(name)
+    if isinstance(config, str):
+        config = _referred(config, folder, name)
+    if not isinstance(config, dict):
+        config = {"type": config}
+    kind = config.get("type", "OpenNMTTokenizer")
+    params = dict((config.get("params") if "type" in config else config) or {})
+    model = None
+    if kind == "SentencePieceTokenizer":
+        model = params.pop("model", None)
+    elif kind == "OpenNMTTokenizer" and params.pop("mode", None) == "none":
+        model = params.pop("sp_model_path", None)
+    other = sorted(set(params) - _NO_EFFECT)
+    if model is None or other:
+        raise UserError(
+            f"Expected in the data's {name} a type: SentencePieceTokenizer "
+            "with params: and in it model: FILE, received "
+            f"{config if data.get(name) else 'none'}; only pieces of "
+            "sentencepiece can be made from text here."
+        )
+    return _find(folder, model, name).read_bytes()
+
+
+def _referred(config: str, folder: pathlib.Path, name: str) -> Any:
+    """A tokenization that stands in a file of its own, or is JSON."""
+    try:
+        return json.loads(config)
+    except ValueError:
+        text = _find(folder, config, name).read_text(encoding="utf-8")
+        return extras.needs("yaml", "import").safe_load(text)
+
+
+def _find(folder: pathlib.Path, name: Any, setting: str) -> pathlib.Path:
+    """A file by its path, or by its name in the folder."""
+    if isinstance(name, str):
+        for path in (folder / name, folder / pathlib.Path(name).name):
+            if path.is_file():
+                return path
+    raise UserError(
+        f"Expected the file that {setting} names in {folder}, found no "
+        f"{name}; copy it there."
+    )

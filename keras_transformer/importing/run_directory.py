@@ -1,0 +1,122 @@
+"""A run directory made of a model from elsewhere.
+
+It holds what is left of a finished run: `config.json`, `tokenizer.model` and
+`averaged.weights.h5`. That is all that the other verbs need.
+"""
+
+import dataclasses
+import logging
+import os
+import pathlib
+
+import numpy as np
+
+from keras_transformer import files
+from keras_transformer.config import UserError
+from keras_transformer.importing import formats
+from keras_transformer.importing.imported import Imported
+from keras_transformer.model import Transformer
+from keras_transformer.runs import layout
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.vocabulary import checksum_of
+
+logger = logging.getLogger("keras_transformer")
+
+
+def import_run(
+    directory: str | os.PathLike,
+    run_dir: str | os.PathLike,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+) -> pathlib.Path:
+    """Make a run directory of a model that another system has trained.
+
+    Args:
+        directory: Folder of its files, in a format of `formats`.
+        run_dir: The run directory, written whole; must not exist, or be empty.
+        source_lang: Language code of the source side; None for what the files
+            say.
+        target_lang: Language code of the target side; likewise.
+
+    Returns:
+        The path of the run directory.
+
+    Raises:
+        UserError: If the model cannot be read or taken over exactly, a language
+            is not known, or `run_dir` holds something.
+    """
+    path = check_run_dir(run_dir)
+    directory = pathlib.Path(directory)
+    imported = formats.read(directory)
+    run = _config(
+        imported,
+        directory.resolve().name,
+        source_lang or imported.source_lang,
+        target_lang or imported.target_lang,
+    )
+    model = build(imported)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with files.whole(path) as partial:
+        partial.mkdir()
+        model.save_weights(partial / layout.AVERAGED_FILE)
+        imported.tokenizer.save(partial / layout.TOKENIZER_FILE)
+        run.save(partial)
+    logger.info("Imported %s into %s.", directory, path)
+    return path
+
+
+def check_run_dir(run_dir: str | os.PathLike) -> pathlib.Path:
+    """Refuse a place that holds something, before anything is read.
+
+    Raises:
+        UserError: If it does.
+    """
+    path = pathlib.Path(run_dir)
+    if os.path.lexists(path) and not (
+        path.is_dir() and not any(path.iterdir())
+    ):
+        raise UserError(
+            f"{path} exists already and is left as it is; choose another "
+            "--run-dir or remove it."
+        )
+    return path
+
+
+def build(imported: Imported) -> Transformer:
+    """Build the model and give it the weights.
+
+    Raises:
+        KeyError: If a weight is missing.
+        ValueError: If one is left over or of another shape.
+    """
+    model = Transformer(**dataclasses.asdict(imported.model))
+    weights = dict(imported.weights)
+    for variable in model.weights:
+        # Without the name of the model, which Keras counts.
+        array = weights.pop(variable.path.partition("/")[2])
+        variable.assign(np.asarray(array, "float32"))
+    if weights:
+        raise ValueError(f"There is no place for {', '.join(weights)}")
+    return model
+
+
+def _config(
+    imported: Imported,
+    name: str,
+    source_lang: str | None,
+    target_lang: str | None,
+) -> RunConfig:
+    """What `config.json` says; the recipe is there for a fine-tuning."""
+    if source_lang is None or target_lang is None:
+        raise UserError(
+            f"Expected the languages of {name}, whose files do not tell them; "
+            "give --source-lang and --target-lang."
+        )
+    run = RunConfig.from_preset(
+        "base",
+        corpus=name,
+        source_lang=source_lang,
+        target_lang=target_lang,
+        **dataclasses.asdict(imported.model),
+    )
+    return dataclasses.replace(run, vocabulary=checksum_of(imported.tokenizer))

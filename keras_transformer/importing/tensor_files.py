@@ -1,0 +1,166 @@
+"""The weights in PyTorch's files, read without PyTorch.
+
+`model.safetensors` is a header of JSON and the bytes of all tensors.
+`pytorch_model.bin` is a pickle, which may run any code when it is loaded; here
+it makes tensors and dictionaries, and nothing else.
+"""
+
+import collections
+import json
+import pathlib
+import pickle
+import zipfile
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from keras_transformer.config import UserError
+
+# By the names of either file; bfloat16 is the upper half of a float32.
+_DTYPES = {
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I64": "int64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+}
+
+
+def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
+    """Read a file of the format safetensors.
+
+    Raises:
+        UserError: If it is none.
+    """
+    try:
+        content = path.read_bytes()
+        end = 8 + int.from_bytes(content[:8], "little")
+        header = json.loads(content[8:end])
+        header.pop("__metadata__", None)
+        tensors = {}
+        for name, entry in header.items():
+            first, last = (end + offset for offset in entry["data_offsets"])
+            values = _values(content[first:last], _DTYPES[entry["dtype"]])
+            tensors[name] = values.reshape(entry["shape"])
+        return tensors
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(path, error) from None
+
+
+def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
+    """Read what `torch.save` made of a `state_dict`, of any version.
+
+    Raises:
+        UserError: If it is none, or holds anything but tensors.
+    """
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as file:
+                state = _read_zip(file)
+        else:
+            with open(path, "rb") as stream:
+                state = _read_stream(stream)
+        return {name: np.asarray(tensor) for name, tensor in state.items()}
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        IndexError,
+        EOFError,
+        zipfile.BadZipFile,
+        pickle.UnpicklingError,
+    ) as error:
+        raise _damaged(path, error) from None
+
+
+def _read_zip(file: zipfile.ZipFile) -> Mapping[str, np.ndarray]:
+    """Since PyTorch 1.6: a pickle, and a file for each storage."""
+    (name,) = (n for n in file.namelist() if n.endswith("/data.pkl"))
+    folder = name.removesuffix("data.pkl")
+
+    def storage(kind: str, key: str, size: int) -> np.ndarray:
+        return _values(file.read(f"{folder}data/{key}"), kind)
+
+    with file.open(name) as stream:
+        return _Unpickler(stream, storage).load()
+
+
+def _read_stream(stream: BinaryIO) -> Mapping[str, np.ndarray]:
+    """Before: pickles, the names of the storages, and their numbers."""
+    storages: dict[str, np.ndarray] = {}
+
+    def storage(kind: str, key: str, size: int) -> np.ndarray:
+        room = np.zeros(size * np.dtype(kind).itemsize, "uint8")
+        return storages.setdefault(key, room).view(kind)
+
+    for _ in range(3):  # Magic number, version, machine.
+        _Unpickler(stream, storage).load()
+    state = _Unpickler(stream, storage).load()
+    for key in _Unpickler(stream, storage).load():
+        stream.read(8)  # How many.
+        room = storages[key]
+        room[:] = np.frombuffer(stream.read(room.size), "uint8")
+    return state
+
+
+class _Unpickler(pickle.Unpickler):
+    """Knows what a `state_dict` of tensors is made of.
+
+    Args:
+        file: To read from.
+        storage: Called with the dtype, the key and the number of values of a
+            storage; returns its values.
+    """
+
+    def __init__(
+        self, file: Any, storage: Callable[[str, str, int], np.ndarray]
+    ) -> None:
+        super().__init__(file, encoding="utf-8")
+        self._storage = storage
+
+    def persistent_load(self, pid: Any) -> np.ndarray:
+        _, kind, key, _, size, *_ = pid
+        return self._storage(kind, str(key), size)
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return collections.OrderedDict
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return _tensor
+        if (module, name) == ("torch._utils", "_rebuild_parameter"):
+            return lambda tensor, *_: tensor
+        if module in ("torch", "torch.storage") and name in _DTYPES:
+            return _DTYPES[name]
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+
+
+def _tensor(
+    storage: np.ndarray, offset: int, shape: tuple, strides: tuple, *_: Any
+) -> np.ndarray:
+    """A view of a storage; its numbers may come later."""
+    width = storage.itemsize
+    last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    if min((*shape, 1)) > 0 and not 0 <= offset + last < storage.size:
+        raise ValueError("a tensor reaches beyond its storage")
+    return np.lib.stride_tricks.as_strided(
+        storage[offset:], shape, [s * width for s in strides], writeable=False
+    )
+
+
+def _values(content: bytes, dtype: str) -> np.ndarray:
+    if dtype != "bfloat16":
+        return np.frombuffer(content, dtype)
+    halves = np.frombuffer(content, "uint16").astype("uint32")
+    return (halves << 16).view("float32")
+
+
+def _damaged(path: pathlib.Path, error: Exception) -> UserError:
+    return UserError(
+        f"{path} is not a file of weights that can be read ({error}); download "
+        "it again, or give the model.safetensors of the same model."
+    )

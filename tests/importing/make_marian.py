@@ -1,0 +1,345 @@
+"""Makes `marian.tar.xz`: a small model in both of Marian's formats.
+
+    pip install torch==2.13.0 transformers==5.23.0 sentencepiece==0.2.3
+    python tests/importing/make_marian.py
+
+It holds
+
+    hf/       a folder as Hugging Face has it, weights in all of their files
+    npz/      the same model as Marian writes it
+    expected.json  what `MarianMTModel` and `MarianTokenizer` make of hf/
+
+The weights are multiples of 1/256, which compress well. Widths are distinct
+primes, but for d_model, which is two heads of 11.
+"""
+
+import io
+import itertools
+import json
+import pathlib
+import shutil
+import sys
+import tarfile
+import tempfile
+
+import numpy as np
+import sentencepiece
+import torch
+import yaml
+from transformers import MarianConfig, MarianMTModel, MarianTokenizer
+
+HEADS, KEY_DIM, FFN_DIM, LAYERS = 2, 11, 13, 3
+D_MODEL = HEADS * KEY_DIM
+HERE = pathlib.Path(__file__).parent
+
+ADJECTIVES = {"small": "kleine", "big": "große", "young": "junge"}
+NOUNS = {"dog": "Hund", "cat": "Katze", "mouse": "Maus", "bird": "Vogel"}
+VERBS = {"sees": "sieht", "likes": "mag", "hears": "hört", "finds": "findet"}
+TEXTS = [
+    "the small dog sees the big cat.",
+    ">>deu<< the young bird likes a mouse",
+    ">>nld<<a cat hears, the dog hears!",
+    ">>xyz<< an unknown language",
+    "the mouse >>deu<< finds the bird",
+    "der große Hund: ß ☃☃ 漢字",
+    "  two   spaces　and ﬁne ligatures ",
+    ">> no tag",
+    "bird",
+]
+TARGETS = [
+    "der kleine Hund sieht die große Katze.",
+    "der junge Vogel mag eine Maus",
+    "een kat hört, Hund",
+    "☃ cat",
+]
+
+
+def sentences():
+    """Some hundred pairs, of which the vocabularies are learnt."""
+    for (a, b), (c, d), (e, f) in itertools.product(
+        ADJECTIVES.items(), NOUNS.items(), VERBS.items()
+    ):
+        yield f"the {a} {c} {e} the bird.", f"der {b} {d} {f} die Katze."
+        yield f"a {c}, {e} a cat!", f"ein {d}, {f} ein Vogel!"
+
+
+def train_sentencepiece(lines, size, rule, path):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=size,
+        hard_vocab_limit=False,
+        character_coverage=1.0,
+        normalization_rule_name=rule,
+        minloglevel=3,
+    )
+    path.write_bytes(model.getvalue())
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    return [pieces.IdToPiece(i) for i in range(3, pieces.GetPieceSize())]
+
+
+def new_model(vocab_size):
+    """Every weight random, norms and biases too: zeros would hide mistakes."""
+    config = MarianConfig(
+        vocab_size=vocab_size,
+        d_model=D_MODEL,
+        encoder_layers=LAYERS,
+        decoder_layers=LAYERS,
+        encoder_attention_heads=HEADS,
+        decoder_attention_heads=HEADS,
+        encoder_ffn_dim=FFN_DIM,
+        decoder_ffn_dim=FFN_DIM,
+        activation_function="swish",
+        scale_embedding=True,
+        max_position_embeddings=64,
+        pad_token_id=vocab_size - 1,
+        decoder_start_token_id=vocab_size - 1,
+        eos_token_id=0,
+        forced_eos_token_id=0,
+        bad_words_ids=[[vocab_size - 1]],
+        num_beams=4,
+        dropout=0.0,
+    )
+    model = MarianMTModel(config)
+    draw = np.random.default_rng(7)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "embed_positions" in name:
+                continue
+            mean = 1.0 if "layer_norm.weight" in name else 0.0
+            drawn = draw.normal(mean, 0.25, parameter.shape)
+            parameter.copy_(torch.tensor(drawn))
+        bias = draw.normal(0.0, 0.5, vocab_size)
+        bias[-1] = 0.0
+        model.final_logits_bias.copy_(torch.tensor(bias)[None])
+    return model
+
+
+def train(model, tokenizer, steps=600):
+    """Some seconds, so that translations differ and end."""
+    sources, targets = zip(*sentences(), strict=True)
+    batch = tokenizer(
+        list(sources),
+        text_target=list(targets),
+        return_tensors="pt",
+        padding=True,
+    )
+    batch["labels"][batch["labels"] == tokenizer.pad_token_id] = -100
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(steps):
+        # As converted models have it: the row that decoders start from.
+        model.model.shared.weight.data[-1] = 0.0
+        loss = model(**batch).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print("loss", loss.item())
+    with torch.no_grad():
+        for tensor in (*model.parameters(), model.final_logits_bias):
+            if tensor.requires_grad or tensor is model.final_logits_bias:
+                tensor.copy_(torch.round(tensor * 256) / 256)
+        model.model.shared.weight[-1] = 0.0
+    return model.eval()
+
+
+def marian_weights(model):
+    """The weights by Marian's names, which knows no padding."""
+    state = {
+        name.removeprefix("model."): tensor.numpy()
+        for name, tensor in model.state_dict().items()
+    }
+    found = {
+        "Wemb": state["shared.weight"][:-1],
+        "decoder_ff_logit_out_b": state["final_logits_bias"][:, :-1],
+    }
+
+    def linear(to, letter, name):
+        found[f"{to}_W{letter}"] = state[f"{name}.weight"].T
+        found[f"{to}_b{letter}"] = state[f"{name}.bias"][None]
+
+    def norm(to, name):
+        found[f"{to}_ln_scale"] = state[f"{name}.weight"][None]
+        found[f"{to}_ln_bias"] = state[f"{name}.bias"][None]
+
+    for side, kinds in (
+        ("encoder", {"self": "self_attn"}),
+        ("decoder", {"self": "self_attn", "context": "encoder_attn"}),
+    ):
+        for i in range(LAYERS):
+            to, name = f"{side}_l{i + 1}", f"{side}.layers.{i}"
+            for kind, attention in kinds.items():
+                for letter, of in zip(
+                    "qkvo", ("q", "k", "v", "out"), strict=True
+                ):
+                    linear(
+                        f"{to}_{kind}", letter, f"{name}.{attention}.{of}_proj"
+                    )
+                norm(f"{to}_{kind}_Wo", f"{name}.{attention}_layer_norm")
+            linear(f"{to}_ffn", "1", f"{name}.fc1")
+            linear(f"{to}_ffn", "2", f"{name}.fc2")
+            norm(f"{to}_ffn_ffn", f"{name}.final_layer_norm")
+    return {name: np.ascontiguousarray(a) for name, a in found.items()}
+
+
+def marian_settings(vocab_size):
+    """As in a model of OPUS-MT, but for the sizes."""
+    return {
+        "type": "transformer",
+        "dim-emb": D_MODEL,
+        "dim-vocabs": [vocab_size - 1, vocab_size - 1],
+        "enc-depth": LAYERS,
+        "dec-depth": LAYERS,
+        "tied-embeddings": False,
+        "tied-embeddings-all": True,
+        "tied-embeddings-src": False,
+        "transformer-aan-activation": "swish",
+        "transformer-decoder-autoreg": "self-attention",
+        "transformer-dim-ffn": FFN_DIM,
+        "transformer-ffn-activation": "swish",
+        "transformer-ffn-depth": 2,
+        "transformer-guided-alignment-layer": "last",
+        "transformer-heads": HEADS,
+        "transformer-no-projection": False,
+        "transformer-postprocess": "dan",
+        "transformer-postprocess-emb": "d",
+        "transformer-preprocess": "",
+        "transformer-tied-layers": [],
+        "transformer-train-position-embeddings": False,
+        "version": "v1.7.6",
+    }
+
+
+def write_npz(model, vocab, folder):
+    settings = yaml.safe_dump(marian_settings(len(vocab))).encode() + b"\0"
+    np.savez(
+        folder / "opus.npz",
+        **marian_weights(model),
+        **{"special:model.yml": np.frombuffer(settings, "int8")},
+    )
+    lines = [
+        f"{json.dumps(piece, ensure_ascii=False)}: {i}\n"
+        for piece, i in vocab.items()
+        if piece != "<pad>"
+    ]
+    (folder / "opus.vocab.yml").write_text("".join(lines), "utf-8")
+    decoder = {
+        "relative-paths": True,
+        "models": ["opus.npz"],
+        "vocabs": ["opus.vocab.yml", "opus.vocab.yml"],
+        "beam-size": 6,
+        "normalize": 1,
+    }
+    (folder / "decoder.yml").write_text(yaml.safe_dump(decoder))
+
+
+def make_tokenizer(vocab, folder):
+    (folder / "vocab.json").write_text(json.dumps(vocab, indent=2), "utf-8")
+    return MarianTokenizer(
+        *(str(folder / f) for f in ("source.spm", "target.spm", "vocab.json")),
+        source_lang="en",
+        target_lang="de",
+    )
+
+
+def write_hugging_face(model, folder):
+    model.save_pretrained(folder)
+    state = model.state_dict()
+    torch.save(state, folder / "pytorch_model.bin")
+    # As PyTorch below 1.6 wrote it, and so most of OPUS-MT.
+    torch.save(
+        state,
+        folder / "legacy.bin",
+        _use_new_zipfile_serialization=False,
+    )
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"source_lang": "en", "target_lang": "de"})
+    )
+
+
+def expected(model, tokenizer):
+    batch = tokenizer(TEXTS, return_tensors="pt", padding=True)
+    targets = tokenizer(text_target=TARGETS).input_ids
+    found = {
+        "texts": TEXTS,
+        "source_ids": [
+            row[mask.bool()].tolist()
+            for row, mask in zip(
+                batch.input_ids, batch.attention_mask, strict=True
+            )
+        ],
+        "targets": TARGETS,
+        "target_ids": targets,
+    }
+    start = torch.tensor([[model.config.decoder_start_token_id] + targets[0]])
+    with torch.no_grad():
+        found["logits"] = (
+            model(
+                input_ids=batch.input_ids[:1],
+                attention_mask=batch.attention_mask[:1],
+                decoder_input_ids=start[:, :-1],
+            )
+            .logits[0]
+            .tolist()
+        )
+        for name, beams in (("greedy", 1), ("beam", 4)):
+            result = model.generate(
+                **batch,
+                num_beams=beams,
+                max_new_tokens=40,
+                # Sums of log-probabilities, as ours with alpha 0.
+                length_penalty=0.0,
+                output_scores=True,
+                return_dict_in_generate=True,
+            )
+            found[name] = {
+                "ids": [
+                    [i for i in row.tolist()[1:] if i != len(tokenizer) - 1]
+                    for row in result.sequences
+                ],
+                "texts": tokenizer.batch_decode(
+                    result.sequences, skip_special_tokens=True
+                ),
+            }
+            if beams > 1:
+                found[name]["scores"] = result.sequences_scores.tolist()
+    return found
+
+
+def main(path):
+    with tempfile.TemporaryDirectory() as temporary:
+        root = pathlib.Path(temporary)
+        hf, npz = root / "hf", root / "npz"
+        for folder in (hf, npz):
+            folder.mkdir()
+        sources, targets = zip(*sentences(), strict=True)
+        pieces = train_sentencepiece(
+            sources, 89, "nmt_nfkc", hf / "source.spm"
+        ) + train_sentencepiece(targets, 113, "identity", hf / "target.spm")
+        for name in ("source.spm", "target.spm"):
+            shutil.copy(hf / name, npz / name)
+        names = ["</s>", "<unk>", ">>deu<<", ">>nld<<", *sorted(set(pieces))]
+        vocab = {piece: i for i, piece in enumerate([*names, "<pad>"])}
+        tokenizer = make_tokenizer(vocab, hf)
+        model = train(new_model(len(vocab)), tokenizer)
+        write_hugging_face(model, hf)
+        write_npz(model, vocab, npz)
+        result = expected(model, tokenizer)
+        (root / "expected.json").write_text(json.dumps(result))
+        with tarfile.open(path, "w:xz") as file:
+            for member in sorted(root.rglob("*")):
+                if member.is_file():
+                    file.add(member, member.relative_to(root))
+    for name in ("greedy", "beam"):
+        print(
+            *zip(
+                result[name]["texts"],
+                map(len, result[name]["ids"]),
+                strict=True,
+            ),
+            sep="\n",
+        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if sys.argv[1:] else HERE / "marian.tar.xz")

@@ -1,0 +1,365 @@
+"""Marian models in both of their formats, against what made or reads them.
+
+`make_marian.py` has recorded what `MarianMTModel` and `MarianTokenizer` make of
+the model; CTranslate2's own converter reads Marian's file here and now.
+"""
+
+import json
+import pathlib
+import pickle
+import shutil
+import tarfile
+
+import ctranslate2
+import numpy as np
+import pytest
+import sentencepiece
+import tensorflow as tf
+import yaml
+
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UserError
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.importing import formats
+from keras_transformer.importing.run_directory import import_run
+from keras_transformer.importing.tensor_files import (
+    read_pickle,
+    read_safetensors,
+)
+from keras_transformer.translation.translator import Translator
+
+ARCHIVE = pathlib.Path(__file__).with_name("marian.tar.xz")
+LANGUAGES = dict(source_lang="en", target_lang="de")
+LONGEST = 40  # Tokens, as in make_marian.py.
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("marian")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(files):
+    return json.loads((files / "expected.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def run_dir(files):
+    return import_run(files / "hf", files / "run")
+
+
+@pytest.fixture(scope="module")
+def translator(run_dir):
+    return Translator.from_run(run_dir)
+
+
+@pytest.fixture(scope="module")
+def of_npz(files):
+    run_dir = import_run(files / "npz", files / "run-npz", **LANGUAGES)
+    return Translator.from_run(run_dir)
+
+
+@pytest.fixture(scope="module")
+def ours(files, translator):
+    """Our id for each of theirs."""
+    vocab = json.loads((files / "hf" / "vocab.json").read_text())
+    names = translator.tokenizer.pieces(range(translator.tokenizer.vocab_size))
+    return {vocab[name]: i for i, name in enumerate(names) if name in vocab}
+
+
+def test_texts_become_the_ids_of_the_marian_tokenizer(
+    translator, expected, ours
+):
+    for side, tokenizer, texts in (
+        ("source", translator.tokenizer, expected["texts"]),
+        ("target", translator.tokenizer.target, expected["targets"]),
+    ):
+        wanted = [[ours[i] for i in ids] for ids in expected[f"{side}_ids"]]
+        assert tokenizer.tokenize(texts).to_list() == wanted
+        ids, lengths = tokenizer.tokenize_many(texts)
+        assert np.split(ids, np.cumsum(lengths)[:-1])[1].tolist() == wanted[1]
+
+
+def test_offsets_count_the_bytes_of_the_tag(translator):
+    ids, starts, ends = translator.tokenizer.tokenize_with_offsets(
+        [">>deu<<bird ß", "a bird"]
+    )
+    assert translator.tokenizer.pieces(ids[0].numpy()) == (
+        [">>deu<<", "▁bird", "▁", "ß", "</s>"]
+    )
+    assert starts[0].numpy().tolist() == [0, 7, 11, 12, 0]
+    assert ends[0].numpy().tolist() == [7, 11, 12, 14, 0]
+    assert starts[1].numpy().tolist() == [0, 1, 1, 0] or len(ids[1]) == 4
+
+
+def test_logits_are_those_of_the_marian_model(translator, expected, ours):
+    source = [[ours[i] for i in expected["source_ids"][0]]]
+    target = [ours[i] for i in expected["target_ids"][0]]
+    logits = translator.model(
+        (np.array(source), np.array([[BOS_ID, *target[:-1]]]))
+    )[0].numpy()
+    theirs = np.array(expected["logits"])
+    for their_id, our_id in ours.items():
+        np.testing.assert_allclose(
+            logits[:, our_id], theirs[:, their_id], atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("search, beams", [("greedy", 1), ("beam", 4)])
+def test_searches_find_what_the_marian_model_generates(
+    translator, expected, ours, search, beams
+):
+    found = translator.translate(
+        expected["texts"],
+        n_best=1,
+        beam_size=beams,
+        length_penalty=0.0,
+        max_length=LONGEST,
+    )
+    compared = 0
+    for i, (best,) in enumerate(found):
+        if len(expected[search]["ids"][i]) == LONGEST:
+            continue  # It was cut there.
+        compared += 1
+        assert best.text == expected[search]["texts"][i]
+        if beams > 1:
+            # Its end was not written by chance: the score is that of all.
+            np.testing.assert_allclose(
+                best.score, expected[search]["scores"][i], atol=1e-3
+            )
+    assert compared >= 8
+
+
+def test_what_is_never_written_takes_no_share(of_npz):
+    tokenizer = of_npz.tokenizer
+    source = tokenizer.tokenize(["the bird"]).to_tensor().numpy()
+    logits = of_npz.model((source, np.array([[BOS_ID]])))
+    shares = tf.nn.softmax(logits)[0, 0].numpy()
+    assert shares[PAD_ID] == shares[BOS_ID] == 0
+    assert shares[EOS_ID] > 0
+
+
+def ctranslate2_of(files):
+    """As CTranslate2 reads Marian's own files."""
+    npz = files / "npz"
+    output = files / "ctranslate2"
+    if not output.exists():
+        vocabulary = str(npz / "opus.vocab.yml")
+        ctranslate2.converters.MarianConverter(
+            str(npz / "opus.npz"), [vocabulary, vocabulary]
+        ).convert(str(output))
+    return ctranslate2.Translator(str(output), inter_threads=1)
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_translations_are_those_of_ctranslate2(files, of_npz, expected, beams):
+    spm = sentencepiece.SentencePieceProcessor(
+        model_file=str(files / "npz" / "source.spm")
+    )
+    texts = [text for text in expected["texts"] if ">>" not in text]
+    theirs = ctranslate2_of(files).translate_batch(
+        [spm.encode(text, out_type=str) for text in texts],
+        beam_size=beams,
+        length_penalty=0,
+        max_decoding_length=LONGEST,
+        return_scores=True,
+    )
+    mine = of_npz.translate(
+        texts,
+        n_best=1,
+        beam_size=beams,
+        length_penalty=0.0,
+        max_length=LONGEST,
+    )
+    compared = 0
+    for result, (best,) in zip(theirs, mine, strict=True):
+        pieces = result.hypotheses[0]
+        if len(pieces) >= LONGEST - 1 or "<unk>" in pieces:
+            continue
+        compared += 1
+        assert best.text == "".join(pieces).replace("▁", " ").strip()
+        np.testing.assert_allclose(best.score, result.scores[0], atol=1e-3)
+    assert compared >= 3
+
+
+def test_every_file_of_weights_holds_the_same(files):
+    tensors = read_safetensors(files / "hf" / "model.safetensors")
+    assert len(tensors) > 100
+    for name in ("pytorch_model.bin", "legacy.bin"):
+        again = read_pickle(files / "hf" / name)
+        assert set(tensors) <= set(again)
+        for key, array in tensors.items():
+            np.testing.assert_array_equal(array, again[key])
+
+
+class Harmful:
+    def __reduce__(self):
+        return print, ("run",)
+
+
+def test_a_pickle_runs_no_code(tmp_path, capsys):
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(pickle.dumps(Harmful()))
+    with pytest.raises(UserError, match="it asks for builtins.print"):
+        read_pickle(path)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "pytorch_model.bin", "opus.npz"]
+)
+def test_a_damaged_file_is_named(files, tmp_path, name):
+    of = "npz" if name == "opus.npz" else "hf"
+    shutil.copytree(files / of, tmp_path / of)
+    path = tmp_path / of / name
+    if name == "pytorch_model.bin":
+        (tmp_path / of / "model.safetensors").unlink()
+    path.write_bytes(path.read_bytes()[:5_000])
+    with pytest.raises(UserError, match=f"{name} is not a file of weights"):
+        formats.read(tmp_path / of)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("activation_function", "gelu"),
+        ("scale_embedding", False),
+        ("normalize_before", True),
+        ("share_encoder_decoder_embeddings", False),
+        ("model_type", "bart"),
+        ("decoder_layers", 2),
+    ],
+)
+def test_another_setting_of_hugging_face_is_refused(
+    files, tmp_path, name, value
+):
+    shutil.copytree(files / "hf", tmp_path / "hf")
+    path = tmp_path / "hf" / "config.json"
+    settings = {**json.loads(path.read_text()), name: value}
+    path.write_text(json.dumps(settings))
+    with pytest.raises(UserError, match=rf"exactly: its settings? .*{name}"):
+        formats.read(tmp_path / "hf")
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("type", "s2s"),
+        ("tied-embeddings-all", False),
+        ("transformer-decoder-autoreg", "rnn"),
+        ("transformer-ffn-activation", "gelu"),
+        ("transformer-preprocess", "n"),
+        ("transformer-postprocess", "da"),
+        ("dec-depth", 2),
+    ],
+)
+def test_another_setting_of_marian_is_refused(files, tmp_path, name, value):
+    shutil.copytree(files / "npz", tmp_path / "npz")
+    path = tmp_path / "npz" / "opus.npz"
+    with np.load(path) as file:
+        arrays = dict(file)
+    key = "special:model.yml"
+    settings = yaml.safe_load(bytes(arrays[key]).rstrip(b"\0"))
+    text = yaml.safe_dump({**settings, name: value}).encode() + b"\0"
+    np.savez(path, **{**arrays, key: np.frombuffer(text, "int8")})
+    with pytest.raises(UserError, match=rf"exactly: its settings? .*{name}"):
+        formats.read(tmp_path / "npz")
+
+
+def test_two_vocabularies_are_refused(files, tmp_path):
+    shutil.copytree(files / "npz", tmp_path / "npz")
+    path = tmp_path / "npz" / "decoder.yml"
+    path.write_text("models: [opus.npz]\nvocabs: [src.yml, trg.yml]\n")
+    with pytest.raises(UserError, match="its setting vocabs is"):
+        formats.read(tmp_path / "npz")
+
+
+def test_other_folders_are_refused(files, tmp_path):
+    with pytest.raises(UserError, match="Expected the folder of a model"):
+        formats.read(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="found neither config.json"):
+        formats.read(tmp_path)
+    with pytest.raises(UserError, match="languages of npz"):
+        import_run(files / "npz", tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="exists already"):
+        import_run(files / "npz", tmp_path / "run", **LANGUAGES)
+
+
+def test_a_plain_vocabulary_serves_both_sides(translator):
+    assert translator.tokenizer.target is not translator.tokenizer
+    plain = Tokenizer.__new__(Tokenizer)
+    assert plain.target is plain
+
+
+@pytest.mark.slow  # Seconds to trace a SavedModel and to load it.
+def test_the_saved_model_takes_and_returns_the_same_text(
+    files, run_dir, translator, expected
+):
+    from keras_transformer.decoding.options import SearchOptions
+    from keras_transformer.run import Run
+
+    path = Run(run_dir).export(
+        files / "exported", options=SearchOptions(length_penalty=0.0)
+    )
+    texts = expected["texts"][:8]
+    wanted = expected["beam"]["texts"][:8]
+    signatures = tf.saved_model.load(str(path)).signatures
+    answer = signatures["serving_default"](text=tf.constant(texts))
+    assert [text.decode() for text in answer["translation"].numpy()] == wanted
+    # The target side has its own pieces.
+    scores = signatures["score"](
+        source=tf.constant(texts), target=tf.constant(wanted)
+    )
+    np.testing.assert_allclose(
+        scores["score"],
+        translator.score(texts, wanted, length_penalty=0.0),
+        atol=1e-4,
+    )
+
+
+@pytest.mark.slow  # A training, of two updates.
+def test_a_training_goes_on_from_it(files, run_dir, expected):
+    from keras_transformer.run import train
+
+    pairs = [("the small dog", "der kleine Hund"), ("a cat", "eine Katze")] * 9
+    run = train(
+        files / "tuned",
+        corpus={"train": pairs, "val": pairs[:2]},
+        init_from=run_dir,
+        steps=2,
+        batch_tokens=64,
+        average=1,
+        **LANGUAGES,
+    )
+    assert run.config.model.logits_bias
+    first = run.history()[0]
+    assert np.isfinite(first["loss"]) and first["loss"] < 8
+    assert run.translator().translate(["the small dog"])
+
+
+def test_ctranslate2_gets_what_was_imported(files, of_npz):
+    from keras_transformer.exporting import ctranslate2 as exporting
+
+    folder = exporting.export(of_npz, files / "exported-ctranslate2")
+    source, target = (
+        sentencepiece.SentencePieceProcessor(
+            model_file=str(folder / f"{side}.spm")
+        )
+        for side in ("source", "target")
+    )
+    text = "the small dog sees the big cat."
+    (result,) = ctranslate2.Translator(str(folder)).translate_batch(
+        [source.encode(text, out_type=str)],
+        beam_size=1,
+        length_penalty=0,
+        return_scores=True,
+    )
+    ((best,),) = of_npz.translate(
+        [text], n_best=1, beam_size=1, length_penalty=0.0
+    )
+    assert target.decode(result.hypotheses[0]) == best.text
+    np.testing.assert_allclose(result.scores[0], best.score, atol=1e-4)

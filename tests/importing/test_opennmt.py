@@ -1,0 +1,270 @@
+"""Against what OpenNMT-tf itself computed; `make_opennmt.py` says how."""
+
+import pathlib
+import shutil
+
+import ctranslate2
+import numpy as np
+import pytest
+import sentencepiece
+import tensorflow as tf
+
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
+from keras_transformer.exporting import ctranslate2 as ctranslate2_export
+from keras_transformer.exporting import saved_model
+from keras_transformer.importing import formats, opennmt_settings
+from keras_transformer.importing.run_directory import import_run
+from keras_transformer.run import Run
+
+MODELS = pathlib.Path(__file__).parent / "opennmt"
+# Model, checkpoint, and whether one matrix does all.
+KINDS = {
+    "shared": ("shared/avg", "shared.vocab", "shared.vocab", True),
+    "separate": ("separate", "en.vocab", "de.vocab", False),
+}
+
+
+class Case:
+    """An imported model, and what the original has found."""
+
+    def __init__(self, name, folder):
+        checkpoint, source, target, self.is_shared = KINDS[name]
+        self.run_dir = import_run(
+            MODELS / checkpoint, folder / name, "en", "de"
+        )
+        self.translator = Run(self.run_dir).translator()
+        self.model = self.translator.model
+        self.expected = np.load(MODELS / name / "expected.npz")
+        self.texts = self.expected["texts"].tolist()
+        self.source = self.ours(MODELS / name / source)
+        self.target = self.ours(MODELS / name / target)
+
+    def ours(self, path):
+        """Our ids in the order of theirs, the unknown's last."""
+        tokenizer = self.translator.tokenizer
+        pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+        names = path.read_text().splitlines()[3:]
+        ids = [pieces.index(name) for name in names]
+        return np.array([PAD_ID, BOS_ID, EOS_ID, *ids, UNK_ID])
+
+    def source_ids(self):
+        """The oracle's source by our ids, ended as ours are."""
+        ids = self.source[self.expected["source"]]
+        ids = np.pad(ids, [[0, 0], [0, 1]])
+        for row, length in zip(
+            ids, self.expected["source_length"], strict=True
+        ):
+            row[length - (not self.is_shared)] = EOS_ID
+        return ids if self.is_shared else ids[:, :-1]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def case(request, tmp_path_factory):
+    return Case(request.param, tmp_path_factory.mktemp("runs"))
+
+
+def test_texts_become_the_originals_ids(case):
+    ids = case.translator.tokenizer.tokenize(case.texts).to_tensor().numpy()
+    # A piece of the target alone has an id, which reads as the unknown.
+    known = np.where(np.isin(ids, case.source), ids, UNK_ID)
+    np.testing.assert_array_equal(known, case.source_ids())
+    assert UNK_ID in known
+
+
+def test_memory_and_logits_are_the_originals(case):
+    memory, source_mask = case.model.encode(case.source_ids())
+    lengths = case.expected["source_length"]
+    for row, expected, length in zip(
+        memory.numpy(), case.expected["memory"], lengths, strict=True
+    ):
+        np.testing.assert_allclose(row[:length], expected[:length], atol=1e-4)
+    target_in = case.target[case.expected["target_in"]]
+    logits = case.model.decode(target_in, memory, source_mask).numpy()
+    for row, expected, length in zip(
+        logits,
+        case.expected["logits"],
+        case.expected["target_length"],
+        strict=True,
+    ):
+        np.testing.assert_allclose(
+            row[:length, case.target], expected[:length], atol=1e-4
+        )
+
+
+def test_what_a_side_lacks_is_read_as_unknown_and_never_written(case):
+    of_source, of_target = set(case.source), set(case.target)
+    everything = set(range(case.model.vocab_size))
+    # Pieces of another side alone, where there are two vocabularies.
+    assert bool(everything - of_source) == (not case.is_shared)
+    assert bool(everything - of_target) == (not case.is_shared)
+    for foreign in everything - of_source:
+        rows = case.model.encode(np.array([[foreign, UNK_ID, EOS_ID]]))[0]
+        again = case.model.encode(np.array([[UNK_ID, UNK_ID, EOS_ID]]))[0]
+        np.testing.assert_array_equal(rows, again)
+    if not case.is_shared:
+        memory, mask = case.model.encode(case.source_ids()[:1])
+        logits = case.model.decode(np.array([[BOS_ID]]), memory, mask)
+        log_probs = tf.nn.log_softmax(logits)[0, 0].numpy()
+        assert max(log_probs[list(everything - of_target)]) < -90
+
+
+@pytest.mark.parametrize("beam_size, alpha", [(1, 0.0), (3, 0.0), (3, 0.6)])
+def test_searches_find_what_the_original_finds(case, beam_size, alpha):
+    found = case.translator.translate(
+        case.texts,
+        beam_size=beam_size,
+        length_penalty=alpha,
+        n_best=beam_size,
+    )
+    name = f"beam_{beam_size}_{alpha}"
+    expected = case.expected[f"{name}_texts"]
+    log_probs = case.expected[f"{name}_log_probs"]
+    for row, texts, of_texts in zip(found, expected, log_probs, strict=True):
+        # The original ends a search with the first `beam_size` that ended.
+        assert row[0].text == texts[0]
+        if alpha == 0:
+            assert row[0].score == pytest.approx(of_texts[0], abs=1e-3)
+
+
+# One of the two is enough, for it takes long.
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["separate"], indirect=True)
+def test_the_exported_model_answers_as_the_run_does(case, tmp_path):
+    path = saved_model.export(case.translator, tmp_path / "exported")
+    served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    answer = served(text=tf.constant(case.texts))["translation"].numpy()
+    assert [text.decode() for text in answer] == case.translator.translate(
+        case.texts
+    )
+
+
+def test_ctranslate2_translates_likewise(case, tmp_path):
+    tokenizer = case.translator.tokenizer
+    folder = ctranslate2_export.export(case.translator, tmp_path / "model")
+    sources = [
+        tokenizer.pieces(ids[:-1])  # It adds the end token, if there is one.
+        for ids in tokenizer.tokenize(case.texts).numpy()
+    ]
+    results = ctranslate2.Translator(str(folder)).translate_batch(
+        sources, beam_size=1, length_penalty=0, return_scores=True
+    )
+    decode = sentencepiece.SentencePieceProcessor(
+        model_file=str(folder / "target.spm")
+    ).decode
+    texts = [decode(result.hypotheses[0]) for result in results]
+    assert texts == case.expected["beam_1_0.0_texts"][:, 0].tolist()
+    np.testing.assert_allclose(
+        [result.scores[0] for result in results],
+        case.expected["beam_1_0.0_log_probs"][:, 0],
+        atol=1e-3,
+    )
+
+
+def test_a_folder_without_its_files_is_refused(tmp_path):
+    folder = shutil.copytree(MODELS / "separate", tmp_path / "model")
+    refusals = [
+        ("de.vocab", "the file that target_vocabulary names"),
+        ("sp.model", "the file that source_tokenization names"),
+        ("ckpt-600.index", "the files that .*checkpoint names"),
+        ("data.yml", "one .yml file with data: .* found none"),
+        ("model_description.py", "the source of the model at"),
+    ]
+    for name, message in refusals:
+        kept = (folder / name).read_bytes()
+        (folder / name).unlink()
+        with pytest.raises(UserError, match=message):
+            formats.read(folder)
+        (folder / name).write_bytes(kept)
+    assert formats.read(folder).model.num_heads == 3
+
+
+def test_a_vocabulary_of_another_model_is_refused(tmp_path):
+    folder = shutil.copytree(MODELS / "separate", tmp_path / "model")
+    with open(folder / "de.vocab", "a") as file:
+        file.write("more\n")
+    message = "a target_vocabulary of 26 lines, .* received 27"
+    with pytest.raises(UserError, match=message):
+        formats.read(folder)
+
+
+CATALOG = "from opennmt import models\nmodel = lambda: "
+CATALOG += 'models.get_model_from_catalog("{}")'
+ARGUMENTS = "import opennmt\nclass Mine(opennmt.models.Transformer):\n"
+ARGUMENTS += "  def __init__(self):\n    super().__init__({})\nmodel = Mine"
+
+
+@pytest.mark.parametrize(
+    "source, heads",
+    [
+        (CATALOG.format("TransformerBase"), 8),
+        (CATALOG.format("TransformerBaseSharedEmbeddings"), 8),
+        (CATALOG.format("TransformerBig"), 16),
+        (CATALOG.format("TransformerBigSharedEmbeddings"), 16),
+        (ARGUMENTS.format("num_layers=3"), 8),
+        (ARGUMENTS.format("ffn_activation=tf.nn.relu, num_heads=5"), 5),
+    ],
+)
+def test_the_heads_are_those_of_the_description(tmp_path, source, heads):
+    (tmp_path / "model_description.py").write_text(source)
+    assert opennmt_settings.read_heads(tmp_path) == heads
+
+
+@pytest.mark.parametrize(
+    "source, message",
+    [
+        (CATALOG.format("TransformerBaseRelative"), "its model is .*Relative"),
+        (CATALOG.format("NMTMediumV1"), "its model is NMTMediumV1"),
+        (ARGUMENTS.format("ffn_activation=tf.nn.gelu"), "ffn_activation is"),
+        (
+            ARGUMENTS.format("position_encoder_class=None"),
+            "its setting position_encoder_class is None",
+        ),
+        (ARGUMENTS.format("num_heads=HEADS"), "a number for .* num_heads"),
+        ("model = 3", "one opennmt.models.Transformer, found 0"),
+        ("def model(:", "cannot read it"),
+    ],
+)
+def test_another_model_is_refused_by_its_setting(tmp_path, source, message):
+    (tmp_path / "model_description.py").write_text(source)
+    with pytest.raises(UserError, match=message):
+        opennmt_settings.read_heads(tmp_path)
+
+
+def test_the_end_of_a_source_is_what_the_data_says():
+    read = opennmt_settings.read_source_end
+    assert not read({})
+    assert not read({"source_sequence_controls": {"end": False}})
+    assert read({"source_sequence_controls": {"end": True}})
+    for name, controls in (
+        ("source_sequence_controls", {"start": True}),
+        ("target_sequence_controls", {"start": True, "end": False}),
+    ):
+        with pytest.raises(UserError, match=f"its setting {name} is"):
+            read({name: controls})
+
+
+@pytest.mark.parametrize(
+    "tokenization",
+    [
+        None,
+        {"type": "SpaceTokenizer"},
+        {"mode": "aggressive", "bpe_model_path": "bpe"},
+        {"mode": "none", "sp_model_path": "sp.model", "joiner_annotate": True},
+    ],
+)
+def test_a_tokenization_without_sentencepiece_is_refused(tokenization):
+    data = {
+        "source_vocabulary": "shared.vocab",
+        "source_tokenization": tokenization,
+    }
+    with pytest.raises(UserError, match="in the data's source_tokenization"):
+        opennmt_settings.read_side(data, "source", MODELS / "shared")
+
+
+def test_opennmts_own_tokenizer_may_hold_the_sentencepiece_model():
+    data = {
+        "source_vocabulary": "shared.vocab",
+        "source_tokenization": {"mode": "none", "sp_model_path": "sp.model"},
+    }
+    side = opennmt_settings.read_side(data, "source", MODELS / "shared")
+    assert side.sentencepiece == (MODELS / "shared/sp.model").read_bytes()
