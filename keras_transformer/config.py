@@ -94,6 +94,8 @@ class TrainingConfig:
         warmup_steps: Updates of linear warm-up (equation 3).
         learning_rate_scale: Factor on equation 3; the paper's is 1.
         label_smoothing: Epsilon of section 5.4, in [0, 1).
+        bpe_dropout: Probability of leaving out a merge where training text is
+            cut into pieces (Provilkov et al., 2020), in [0, 1); 0 for none.
         average: Checkpoints averaged at the end (section 6.1).
         checkpoint_minutes: Minutes between checkpoints.
         checkpoint_steps: Updates between checkpoints; overrules the minutes.
@@ -117,6 +119,7 @@ class TrainingConfig:
     warmup_steps: int = 4_000
     learning_rate_scale: float = 1.0
     label_smoothing: float = 0.1
+    bpe_dropout: float = 0.0
     average: int = 5
     checkpoint_minutes: float = 10.0
     checkpoint_steps: int | None = None

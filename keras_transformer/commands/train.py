@@ -103,6 +103,12 @@ def _add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     add("--warmup-steps", type=int, help="updates of linear warm-up")
     add("--learning-rate-scale", type=float, help="factor on equation 3")
     add("--label-smoothing", type=float, help="in [0, 1)")
+    add(
+        "--bpe-dropout",
+        type=float,
+        help="probability of leaving out a merge where training text is cut "
+        "into pieces, in [0, 1); 0.1 pays where pairs are few",
+    )
     add("--average", type=int, help="checkpoints averaged at the end")
     add("--checkpoint-minutes", type=float, help="minutes between checkpoints")
     add("--checkpoint-steps", type=int, help="updates between checkpoints")

@@ -161,9 +161,7 @@ class BatchPlan:
         positions = sum(
             b * (s + t) for b, s, t in (cut.shape for cut in self._cuts)
         )
-        tokens = self.corpus.source_lengths.sum(dtype=np.int64)
-        tokens += self.corpus.target_lengths.sum(dtype=np.int64)
-        return float(1 - tokens / positions)
+        return 1 - self.corpus.num_tokens / positions
 
     def _order(self, epoch: int) -> np.ndarray:
         """The order of the cuts in an epoch."""

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from keras_transformer import config
 from keras_transformer.data.batch_plan import Batch, BatchPlan, Epoch
+from keras_transformer.data.bpe_dropout import ResegmentedCorpus
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 
@@ -25,6 +26,7 @@ def batches(
     batch_tokens: int = 4_096,
     *,
     max_length: int | None = 256,
+    bpe_dropout: float = 0.0,
     seed: int = 1,
     shuffle: bool = True,
 ) -> tf.data.Dataset:
@@ -37,7 +39,10 @@ def batches(
             a batch, padding included.
         max_length: Pairs with a longer side, in tokens with the end token, or
             with an empty side, are dropped; None keeps all, as for validation.
-        seed: Fixes the order, which is another one in every epoch.
+        bpe_dropout: Probability of leaving out a merge where words are cut
+            into pieces, in [0, 1); every epoch has other pieces.
+        seed: Fixes the order, which is another one in every epoch, and what
+            is left out.
         shuffle: Whether to shuffle; without it batches come shortest first.
 
     Returns:
@@ -45,13 +50,19 @@ def batches(
         int32, as from `stream`; its `len` is the steps of an epoch.
 
     Raises:
-        UserError: If no pair is left.
-        ValueError: If `batch_tokens` is below 1.
+        UserError: If no pair is left, or the vocabulary is not one of
+            byte-pair encoding where `bpe_dropout` is given.
+        ValueError: If `batch_tokens` is below 1, or `bpe_dropout` outside
+            [0, 1).
     """
     with tempfile.TemporaryDirectory() as folder:
         records = TokenisedCorpus.build(
             pairs, tokenizer, os.path.join(folder, "records"), max_length
         ).in_memory()
+    if bpe_dropout:
+        records = ResegmentedCorpus(
+            records, tokenizer, bpe_dropout, seed, max_length
+        )
     plan = BatchPlan(records, batch_tokens, seed, shuffle)
     completed = 0
     numbered = _planned_ahead(plan)
@@ -138,7 +149,7 @@ def _dataset(
     def assemble(number: tf.Tensor) -> tuple:
         # Not `from_generator`, which complains when Python exits before it.
         source, target_in, target_out = tf.numpy_function(
-            lambda number: _assemble(corpus, batch(int(number))),
+            lambda number: _assemble(corpus, batch(int(number)), int(number)),
             [number],
             [tf.int32] * 3,
         )
@@ -159,10 +170,9 @@ def _dataset(
 
 
 def _assemble(
-    corpus: TokenisedCorpus, batch: Batch
+    corpus: TokenisedCorpus, batch: Batch, number: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    source = corpus.source.padded(batch.rows, batch.source_length)
-    target_out = corpus.target.padded(batch.rows, batch.target_length)
+    source, target_out = corpus.gather(*batch, number)
     target_in = np.full_like(target_out, config.PAD_ID)
     target_in[batch.rows >= 0, 0] = config.BOS_ID
     target_in[:, 1:] = target_out[:, :-1]

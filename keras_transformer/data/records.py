@@ -114,6 +114,37 @@ class TokenisedCorpus:
     def target_lengths(self) -> np.ndarray:
         return self.target.lengths
 
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of both sides, end tokens included."""
+        return sum(
+            int(lengths.sum(dtype=np.int64))
+            for lengths in (self.source_lengths, self.target_lengths)
+        )
+
+    def gather(
+        self,
+        rows: np.ndarray,
+        source_length: int,
+        target_length: int,
+        number: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The two sides of a batch.
+
+        Args:
+            rows: Integer array `(B,)` of pairs, -1 for a row of padding.
+            source_length: S.
+            target_length: T.
+            number: Of the batch, over all epochs.
+
+        Returns:
+            int32 arrays `(B, S)` and `(B, T)`, PAD after each sentence.
+        """
+        return (
+            self.source.padded(rows, source_length),
+            self.target.padded(rows, target_length),
+        )
+
     @classmethod
     def build(
         cls,

@@ -27,7 +27,11 @@ BPE, USER_DEFINED = 2, 4  # A model's type, a piece's.
 # What is read of sentencepiece_model.proto: number, type and default of each
 # field. Its own classes need a newer protobuf than TensorFlow may have.
 _FIELDS: dict[str, dict[str, tuple[int, str, str | None]]] = {
-    "Piece": {"piece": (1, "STRING", ""), "type": (3, "INT32", "1")},
+    "Piece": {
+        "piece": (1, "STRING", ""),
+        "score": (2, "FLOAT", "0"),
+        "type": (3, "INT32", "1"),
+    },
     "Trainer": {
         "model_type": (3, "INT32", "1"),
         "treat_whitespace_as_suffix": (24, "BOOL", "false"),
@@ -67,6 +71,11 @@ def are_independent(model: bytes) -> bool:
             for piece in proto.pieces
         )
     )
+
+
+def is_bpe(model: bytes) -> bool:
+    """Whether a sentencepiece model is one of byte-pair encoding."""
+    return bool(parse_model(model).trainer_spec.model_type == BPE)
 
 
 def parse_model(model: bytes) -> Any:

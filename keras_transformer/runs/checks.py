@@ -86,6 +86,12 @@ def check_settings(model: ModelConfig, training: TrainingConfig) -> None:
             "in [0, 1)",
         ),
         (
+            "bpe-dropout",
+            training.bpe_dropout,
+            0 <= training.bpe_dropout < 1,
+            "in [0, 1)",
+        ),
+        (
             "ema",
             training.ema,
             training.ema is None or 0 < training.ema < 1,

@@ -20,6 +20,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import averaging, history, layout, lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.training import workers
 from keras_transformer.training.building import local_copy, restore_model
 from keras_transformer.training.cluster import count_workers
@@ -221,7 +222,7 @@ def _train_beside_chief(
     records = batching.TokenisedCorpus.load(
         run_dir / layout.RECORDS / run.train_split
     )
-    plan = plan_batches(records, run.training)
+    plan = plan_batches(records, run.training, load_vocabulary(run_dir))
     model, average, start = restore_model(run, run_dir, session, strategy)
     if _is_finished(run, run_dir, session, start):
         return None

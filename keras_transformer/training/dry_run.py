@@ -141,7 +141,7 @@ def make_plan(
         )
         records = TokenisedCorpus(source, target)
     logger.info("Planning the batches.")
-    return plan_batches(records, run.training), whole
+    return plan_batches(records, run.training, tokenizer), whole
 
 
 def count(

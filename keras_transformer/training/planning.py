@@ -11,7 +11,9 @@ from keras_transformer.data.batch_plan import (
     XLA_LENGTH_GROWTH,
     BatchPlan,
 )
+from keras_transformer.data.bpe_dropout import ResegmentedCorpus
 from keras_transformer.data.records import TokenisedCorpus
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs.layout import CONFIG_FILE
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.session import XLA
@@ -53,8 +55,28 @@ def choose_lengths(
     return dataclasses.replace(run, training=recipe)
 
 
-def plan_batches(corpus: TokenisedCorpus, recipe: TrainingConfig) -> BatchPlan:
-    """The training batches of a recipe."""
+def plan_batches(
+    corpus: TokenisedCorpus, recipe: TrainingConfig, tokenizer: Tokenizer
+) -> BatchPlan:
+    """The training batches of a recipe.
+
+    Args:
+        corpus: The records.
+        recipe: The recipe.
+        tokenizer: Their vocabulary.
+
+    Raises:
+        UserError: If BPE-dropout is asked for of a vocabulary that is not of
+            byte-pair encoding.
+    """
+    if recipe.bpe_dropout:
+        corpus = ResegmentedCorpus(
+            corpus,
+            tokenizer,
+            recipe.bpe_dropout,
+            recipe.seed,
+            recipe.max_length,
+        )
     return BatchPlan(
         corpus,
         recipe.batch_tokens,

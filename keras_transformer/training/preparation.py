@@ -225,7 +225,7 @@ def prepare_data(
     run, train, validation = prepare_records(run, run_dir, corpus, tokenizer)
     recipe = run.training
     with heartbeat("Planning the batches"):
-        plan = plan_batches(train, recipe)
+        plan = plan_batches(train, recipe, tokenizer)
     _describe(run, plan)
     batches = validation_batches(
         validation,

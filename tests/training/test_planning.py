@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import pytest
+import toy
 from natural_corpus import natural_corpus
 from run_config import make_run
 from toy_training import arguments, run
@@ -53,7 +54,7 @@ def test_the_plan_is_that_of_the_recipe(growth, ladder):
     recipe = dataclasses.replace(
         PRESETS["tiny"].training, batch_tokens=509, length_growth=growth
     )
-    plan = plan_batches(corpus, recipe)
+    plan = plan_batches(corpus, recipe, toy.tokenizer())
     expected = BatchPlan(corpus, 509, recipe.seed, length_growth=ladder)
     assert plan.shapes() == expected.shapes()
     for one, other in zip(plan.epoch(1), expected.epoch(1), strict=True):

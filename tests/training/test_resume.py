@@ -25,7 +25,7 @@ WAYS = {
     "two replicas": {
         "replicas": 2,
         "argv": ["--strategy", "mirrored", "--accumulate", "2"]
-        + ["--ema", "0.9"],
+        + ["--ema", "0.9", "--bpe-dropout", "0.3"],
     },
 }
 

@@ -1,0 +1,228 @@
+"""BPE-dropout: every epoch cuts words into other pieces.
+
+In training alone, each merge of byte-pair encoding is left out with some
+probability (Provilkov et al., 2020). The pieces of a batch are a pure function
+of the seed and the batch's number, so that a resumed training sees what it
+would have seen.
+
+The plan of the batches reserves room for longer segmentations, once for all
+epochs. Where that is not enough for a sentence, some of its words, drawn by
+chance, stay as they are.
+
+Axes: B rows of a batch, L length of a side, N pairs, W words. Lengths count
+tokens, the end token included.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_transformer import config
+from keras_transformer.data import words
+from keras_transformer.data.merges import Merges
+from keras_transformer.data.records import Side, TokenisedCorpus
+from keras_transformer.data.tokenizer import Tokenizer
+
+# Pairs on which the growth of segmentations is measured.
+MEASURED_PAIRS = 2_000
+# Standard deviations above the mean length for which there is room. Nine tenths
+# of the pieces that dropout would add find it (`benchmarks/multi30k.md`).
+DEVIATIONS = 0.5
+
+
+class Growth(NamedTuple):
+    """How lengths grow: by a factor, with a deviation like the square root's.
+
+    Attributes:
+        factor: Mean quotient of the lengths, end tokens not counted.
+        deviation: Of a length from its mean, over the root of the length.
+    """
+
+    factor: float
+    deviation: float
+
+    def room(self, lengths: np.ndarray, longest: int | None) -> np.ndarray:
+        """The length to reserve for each pair, int32 `(N,)`."""
+        rooms = self.factor * (lengths - 1) + 1
+        rooms += DEVIATIONS * self.deviation * np.sqrt(lengths)
+        rooms = np.ceil(rooms).astype(np.int32)
+        return np.maximum(lengths, np.minimum(rooms, longest or rooms))
+
+    def num_tokens(self, side: Side) -> int:
+        """Mean number of tokens of a side."""
+        ends = len(side.lengths)
+        pieces = int(side.lengths.sum(dtype=np.int64)) - ends
+        return round(self.factor * pieces) + ends
+
+
+class ResegmentedCorpus(TokenisedCorpus):
+    """A corpus with BPE-dropout.
+
+    Its lengths are those that a plan is to reserve.
+
+    Args:
+        corpus: The records, segmented as the tokenizer does it.
+        tokenizer: Their vocabulary.
+        dropout: Probability of leaving out a merge, in (0, 1).
+        seed: Fixes the segmentations.
+        max_length: Length that none is to exceed; None for any.
+
+    Raises:
+        UserError: If the vocabulary is not one of byte-pair encoding.
+        ValueError: If `dropout` is out of range.
+
+    Reference:
+        [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267).
+    """
+
+    def __init__(
+        self,
+        corpus: TokenisedCorpus,
+        tokenizer: Tokenizer,
+        dropout: float,
+        seed: int,
+        max_length: int | None,
+    ) -> None:
+        if not 0 < dropout < 1:
+            raise ValueError(
+                f"`dropout` must be in (0, 1). Received: dropout={dropout}"
+            )
+        if not words.is_bpe(tokenizer.model):
+            raise config.UserError(
+                "Expected a vocabulary of byte-pair encoding for "
+                "--bpe-dropout, received one of another kind; train without "
+                "it, or with another --tokenizer."
+            )
+        super().__init__(
+            corpus.source, corpus.target, corpus.dropped, corpus.empty
+        )
+        self._merges = Merges(tokenizer.model)
+        self._dropout = dropout
+        self._seed = seed
+        self._growths = [self._measure(self.source), self._measure(self.target)]
+        self._max_length = max_length
+
+    @property
+    def source_lengths(self) -> np.ndarray:
+        return self._growths[0].room(self.source.lengths, self._max_length)
+
+    @property
+    def target_lengths(self) -> np.ndarray:
+        return self._growths[1].room(self.target.lengths, self._max_length)
+
+    @property
+    def num_tokens(self) -> int:
+        """Mean number of tokens of an epoch, if all segmentations fit."""
+        source, target = self._growths
+        return source.num_tokens(self.source) + target.num_tokens(self.target)
+
+    def gather(
+        self,
+        rows: np.ndarray,
+        source_length: int,
+        target_length: int,
+        number: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        plain = super().gather(rows, source_length, target_length, number)
+        source, target = (
+            self._resegment(ids, np.random.default_rng([self._seed, number, i]))
+            for i, ids in enumerate(plain)
+        )
+        return source, target
+
+    def _measure(self, side: Side) -> Growth:
+        """Measure growth on pairs from all over a corpus."""
+        count = min(MEASURED_PAIRS, len(side.lengths))
+        chosen = np.linspace(0, len(side.lengths) - 1, count).astype(int)
+        lengths = side.lengths[chosen]
+        plain = lengths - 1  # Without end tokens.
+        ids = side.padded(chosen, int(lengths.max()))
+        pieces, row_of = _pieces(ids)
+        word_of = _words(pieces, row_of, self._merges.begins_word)
+        _, new_word_of = self._merges.segment(
+            pieces, word_of, self._dropout, np.random.default_rng(self._seed)
+        )
+        # Words ascend with their rows.
+        row_of_word = row_of[np.unique(word_of, return_index=True)[1]]
+        longer = np.bincount(row_of_word[new_word_of], minlength=count)
+        factor = longer.sum() / max(plain.sum(), 1)
+        excess = (longer - factor * plain) / np.sqrt(lengths)
+        return Growth(float(factor), float(np.sqrt(np.mean(excess**2))))
+
+    def _resegment(
+        self, ids: np.ndarray, random: np.random.Generator
+    ) -> np.ndarray:
+        """Cut the words of rows into other pieces, as far as they fit.
+
+        Args:
+            ids: int32 `(B, L)`, each row with its end token or empty.
+            random: Decides what is left out, and which words give way.
+
+        Returns:
+            int32 `(B, L)`.
+        """
+        old, row_of = _pieces(ids)
+        old_word_of = _words(old, row_of, self._merges.begins_word)
+        new, new_word_of = self._merges.segment(
+            old, old_word_of, self._dropout, random
+        )
+        old_sizes, new_sizes = (
+            np.bincount(old_word_of),
+            np.bincount(new_word_of),
+        )
+        row_of_word = row_of[np.cumsum(old_sizes) - old_sizes]
+        free = (ids == config.PAD_ID).sum(axis=1)
+        fits = _fitting(new_sizes - old_sizes, row_of_word, free, random)
+        # In the order of words again.
+        of_new, of_old = fits[new_word_of], ~fits[old_word_of]
+        pieces = np.concatenate([new[of_new], old[of_old]])
+        word_of = np.concatenate([new_word_of[of_new], old_word_of[of_old]])
+        order = np.argsort(word_of, kind="stable")
+        sizes = np.bincount(row_of_word[word_of], minlength=len(ids))
+        result = np.full_like(ids, config.PAD_ID)
+        result[np.arange(ids.shape[1]) < sizes[:, None]] = pieces[order]
+        real = np.flatnonzero(ids[:, 0] != config.PAD_ID)
+        result[real, sizes[real]] = config.EOS_ID
+        return result
+
+
+def _pieces(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All pieces of rows `(B, L)` but PAD and EOS, and the row of each."""
+    row_of, _ = places = np.nonzero(
+        (ids != config.PAD_ID) & (ids != config.EOS_ID)
+    )
+    return ids[places], row_of
+
+
+def _words(
+    pieces: np.ndarray, row_of: np.ndarray, begins_word: np.ndarray
+) -> np.ndarray:
+    """The word of each piece, counted through all rows."""
+    begins = begins_word[pieces] | (np.diff(row_of, prepend=-1) != 0)
+    return np.cumsum(begins) - 1
+
+
+def _fitting(
+    extra: np.ndarray,
+    row_of: np.ndarray,
+    free: np.ndarray,
+    random: np.random.Generator,
+) -> np.ndarray:
+    """Choose words by chance, as long as what they add fits their row.
+
+    Args:
+        extra: Integer array `(W,)`, pieces that each would add.
+        row_of: Integer array `(W,)`, the row of each, ascending.
+        free: Integer array `(B,)`, places left in each row.
+        random: Draws the order.
+
+    Returns:
+        Boolean array `(W,)`.
+    """
+    order = np.lexsort((random.random(len(extra)), row_of))
+    total = np.cumsum(np.maximum(extra, 0)[order])
+    before = np.concatenate([[0], total])
+    first = np.searchsorted(row_of, row_of)  # Each word's row begins there.
+    fits = np.empty(len(extra), bool)
+    fits[order] = total - before[first] <= free[row_of]
+    return fits
