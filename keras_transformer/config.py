@@ -77,7 +77,13 @@ class ModelConfig:
 
 # Settings that a run of before there were any has as they are by default.
 LATER_SETTINGS = frozenset(
-    {"activation", "norm_epsilon", "attention_bias", "logits_bias"}
+    {
+        "activation",
+        "attention_bias",
+        "bpe_dropout",
+        "logits_bias",
+        "norm_epsilon",
+    }
 )
 
 

@@ -18,6 +18,7 @@ import tensorflow as tf
 import yaml
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UserError
+from keras_transformer.data.batching import batches
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.importing import formats, marian_model
 from keras_transformer.importing.run_directory import import_run
@@ -338,6 +339,16 @@ def test_the_saved_model_takes_and_returns_the_same_text(
         translator.score(texts, wanted, length_penalty=0.0),
         atol=1e-4,
     )
+
+
+def test_bpe_dropout_needs_a_vocabulary_of_byte_pairs(translator):
+    with pytest.raises(UserError, match="for --bpe-dropout, received one of"):
+        batches(
+            [("a cat", "eine Katze")] * 3,
+            translator.tokenizer,
+            batch_tokens=64,
+            bpe_dropout=0.1,
+        )
 
 
 @pytest.mark.slow  # A training, of two updates.
