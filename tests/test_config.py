@@ -124,7 +124,8 @@ def test_a_run_of_an_older_version_is_read(tmp_path):
     del fields["fingerprints"], fields["initial"]
     del fields["model"]["restriction"]
     for name in LATER_SETTINGS:
-        del fields["model" if name in fields["model"] else "training"][name]
+        part = "model" if name in fields["model"] else "training"
+        del fields[part][name]
     (tmp_path / "config.json").write_text(json.dumps(fields))
     assert RunConfig.load(tmp_path) == run
     assert run.training.ema is None

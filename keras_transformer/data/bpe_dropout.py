@@ -87,7 +87,8 @@ class ResegmentedCorpus(TokenisedCorpus):
             raise ValueError(
                 f"`dropout` must be in (0, 1). Received: dropout={dropout}"
             )
-        if not words.is_bpe(tokenizer.model):
+        is_paired = tokenizer.target is not tokenizer
+        if is_paired or not words.is_bpe(tokenizer.model):
             raise config.UserError(
                 "Expected a vocabulary of byte-pair encoding for "
                 "--bpe-dropout, received one of another kind; train without "

@@ -18,8 +18,9 @@ import tensorflow as tf
 import yaml
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UserError
+from keras_transformer.data.batching import batches
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.importing import formats
+from keras_transformer.importing import formats, marian_model
 from keras_transformer.importing.run_directory import import_run
 from keras_transformer.importing.tensor_files import (
     read_pickle,
@@ -30,6 +31,21 @@ from keras_transformer.translation.translator import Translator
 ARCHIVE = pathlib.Path(__file__).with_name("marian.tar.xz")
 LANGUAGES = dict(source_lang="en", target_lang="de")
 LONGEST = 40  # Tokens, as in make_marian.py.
+
+
+def test_rows_of_the_tied_matrix_are_in_our_order():
+    table = np.array([[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]])
+    found = marian_model.embedding(
+        table, np.array([13, 14, 15]), [2, 1, None, 0, None], table[1]
+    )
+    # First and second half take turns, by hand.
+    np.testing.assert_array_equal(
+        found["embedding/table"],
+        [[9, 11, 10, 12], [5, 7, 6, 8], [5, 7, 6, 8], [1, 3, 2, 4], [0] * 4],
+    )
+    np.testing.assert_array_equal(
+        found["embedding/bias"], [15, 14, -100, 13, -100]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +107,9 @@ def test_offsets_count_the_bytes_of_the_tag(translator):
     )
     assert starts[0].numpy().tolist() == [0, 7, 11, 12, 0]
     assert ends[0].numpy().tolist() == [7, 11, 12, 14, 0]
-    assert starts[1].numpy().tolist() == [0, 1, 1, 0] or len(ids[1]) == 4
+    # "▁", which stands before every text, has no byte; "a"; " bird".
+    assert starts[1].numpy().tolist() == [0, 0, 1, 0]
+    assert ends[1].numpy().tolist() == [0, 1, 6, 0]
 
 
 def test_logits_are_those_of_the_marian_model(translator, expected, ours):
@@ -107,6 +125,7 @@ def test_logits_are_those_of_the_marian_model(translator, expected, ours):
         )
 
 
+@pytest.mark.slow  # Seconds to trace two searches.
 @pytest.mark.parametrize("search, beams", [("greedy", 1), ("beam", 4)])
 def test_searches_find_what_the_marian_model_generates(
     translator, expected, ours, search, beams
@@ -153,6 +172,7 @@ def ctranslate2_of(files):
     return ctranslate2.Translator(str(output), inter_threads=1)
 
 
+@pytest.mark.slow  # Seconds to trace two searches.
 @pytest.mark.parametrize("beams", [1, 4])
 def test_translations_are_those_of_ctranslate2(files, of_npz, expected, beams):
     spm = sentencepiece.SentencePieceProcessor(
@@ -319,6 +339,16 @@ def test_the_saved_model_takes_and_returns_the_same_text(
         translator.score(texts, wanted, length_penalty=0.0),
         atol=1e-4,
     )
+
+
+def test_bpe_dropout_needs_a_vocabulary_of_byte_pairs(translator):
+    with pytest.raises(UserError, match="for --bpe-dropout, received one of"):
+        batches(
+            [("a cat", "eine Katze")] * 3,
+            translator.tokenizer,
+            batch_tokens=64,
+            bpe_dropout=0.1,
+        )
 
 
 @pytest.mark.slow  # A training, of two updates.
