@@ -19,6 +19,7 @@ a checkpoint, `model_description.py`, the vocabularies and `data.yml`.
 encoder output, logits, and what its searches find.
 """
 
+import io
 import os
 import pathlib
 import shutil
@@ -74,12 +75,21 @@ def make_text(folder):
     sides = list(zip(*pairs(), strict=True))
     for name, side in zip(("en", "de"), sides, strict=True):
         (folder / name).write_text("\n".join(side) + "\n", encoding="utf-8")
+    model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.Train(
-        input=[str(folder / "en"), str(folder / "de")],
-        model_prefix=str(folder / "sp"),
+        # Not `input`, which would put the path into the model.
+        sentence_iterator=iter(sides[0] + sides[1]),
+        model_writer=model,
         vocab_size=43,
         normalization_rule_name="identity",
         minloglevel=2,
+    )
+    (folder / "sp.model").write_bytes(model.getvalue())
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    (folder / "sp.vocab").write_text(
+        "".join(
+            f"{pieces.IdToPiece(i)}\t{pieces.GetScore(i)}\n" for i in range(43)
+        )
     )
 
 
