@@ -111,11 +111,30 @@ class TrainingConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class SearchConfig:
+    """How a run's model is searched where nobody says otherwise (section 6.1).
+
+    Attributes:
+        beam_size: Live hypotheses per sentence; 1 is greedy.
+        length_penalty: The exponent alpha, at least 0.
+        max_extra_length: Most tokens of a translation beyond its source's.
+    """
+
+    beam_size: int = 4
+    length_penalty: float = 0.6
+    max_extra_length: int = 50
+
+
+PAPER_SEARCH = SearchConfig()
+
+
+@dataclasses.dataclass(frozen=True)
 class Preset:
-    """A named shape and its recipe."""
+    """A named shape, its recipe and its search."""
 
     model: ModelConfig
     training: TrainingConfig
+    search: SearchConfig = PAPER_SEARCH
 
 
 def _row(training: Mapping[str, Any] | None = None, **model: Any) -> Preset:

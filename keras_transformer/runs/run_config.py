@@ -11,14 +11,20 @@ from typing import Any, TypeVar
 
 from keras_transformer import config, files
 from keras_transformer.config import (
+    PAPER_SEARCH,
     ModelConfig,
+    SearchConfig,
     TrainingConfig,
     UserError,
 )
-from keras_transformer.runs.checks import check_settings, check_sides
+from keras_transformer.runs.checks import (
+    check_search,
+    check_settings,
+    check_sides,
+)
 from keras_transformer.runs.layout import CONFIG_FILE
 
-Part = TypeVar("Part", ModelConfig, TrainingConfig)
+Part = TypeVar("Part", ModelConfig, TrainingConfig, SearchConfig)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +42,8 @@ class RunConfig:
             size that the corpus could fill.
         model: The model's arguments.
         training: The recipe.
+        search: How later verbs search where nobody says otherwise; that of
+            the paper's translations in a run of before it was written down.
         fingerprints: Of the text of each split, by its role `"train"` or
             `"validation"`; None in a run of before there were any.
         initial: Where the first weights came from, if from another run: its
@@ -54,6 +62,7 @@ class RunConfig:
     requested_vocab_size: int
     model: ModelConfig
     training: TrainingConfig
+    search: SearchConfig = PAPER_SEARCH
     fingerprints: Mapping[str, str] | None = None
     initial: Mapping[str, Any] | None = None
     vocabulary: str | None = None
@@ -86,9 +95,10 @@ class RunConfig:
                 taken over, and so its shape.
             begun: The configuration of the run where it has begun already:
                 `init_from` may have gone since.
-            **settings: Fields of `ModelConfig` and `TrainingConfig`; None for
-                the preset's. Where `d_model` or `num_heads` is given, a width
-                of the heads that is not is `d_model / num_heads`.
+            **settings: Fields of `ModelConfig`, `TrainingConfig` and
+                `SearchConfig`; None for the preset's. Where `d_model` or
+                `num_heads` is given, a width of the heads that is not is
+                `d_model / num_heads`.
 
         Returns:
             A configuration that makes sense.
@@ -117,10 +127,11 @@ class RunConfig:
         _add_head_widths(settings, row.model)
         model = _take_own(settings, row.model)
         training = _take_own(settings, row.training)
+        search = _take_own(settings, row.search)
         if settings:
             known = [
                 field.name
-                for part in (model, training)
+                for part in (model, training, search)
                 for field in dataclasses.fields(part)
             ]
             raise TypeError(
@@ -137,6 +148,7 @@ class RunConfig:
             requested_vocab_size=model.vocab_size,
             model=model,
             training=training,
+            search=search,
             initial=initial,
         )
         run.check()
@@ -147,6 +159,7 @@ class RunConfig:
         languages = (self.source_lang, self.target_lang)
         check_sides(languages, self.train_split, self.validation_split)
         check_settings(self.model, self.training)
+        check_search(self.search)
 
     def resume(
         self,
@@ -156,7 +169,8 @@ class RunConfig:
     ) -> "RunConfig":
         """Take over what may change; refuse what may not.
 
-        The corpus may lie elsewhere: what must agree is its text.
+        The corpus may lie elsewhere: what must agree is its text. The search
+        changes nothing of a training.
 
         Args:
             saved: The configuration of the run directory.
@@ -164,13 +178,15 @@ class RunConfig:
             run_dir: Named in the error.
 
         Returns:
-            The saved configuration with this one's changeable fields.
+            The saved configuration with this one's changeable fields and
+            search.
 
         Raises:
             UserError: If any other field differs; it names the field.
         """
         found = {"vocab_size", "fingerprints", "initial", "vocabulary"}
-        free = {"corpus", *found, *changeable}
+        search = dataclasses.asdict(self.search)
+        free = {"corpus", *found, *changeable, *search}
         new, old = (_flat(run) for run in (self, saved))
         # The preset first: it explains all others.
         for name in sorted(new, key=lambda name: (name != "preset", name)):
@@ -185,6 +201,7 @@ class RunConfig:
             saved,
             corpus=self.corpus,
             training=dataclasses.replace(saved.training, **recipe),
+            search=self.search,
         )
 
     def with_fingerprints(
@@ -236,6 +253,7 @@ class RunConfig:
                     "training": _with_all_fields(
                         TrainingConfig, fields["training"]
                     ),
+                    "search": SearchConfig(**fields.get("search", {})),
                 }
             )
         except (FileNotFoundError, NotADirectoryError):
@@ -295,7 +313,7 @@ def _add_head_widths(settings: dict[str, Any], preset: ModelConfig) -> None:
 def _flat(run: RunConfig) -> dict[str, Any]:
     """All fields, those of the model and the recipe among them."""
     fields = dataclasses.asdict(run)
-    for part in ("model", "training"):
+    for part in ("model", "training", "search"):
         fields.update(fields.pop(part))
     return fields
 

@@ -231,6 +231,7 @@ def prepare_data(
         min(recipe.batch_tokens, VALIDATION_TOKENS),
         longest_source(recipe.max_length),
         run.validation_split,
+        run.search.max_extra_length,
     )
     pairs = list(corpus.pairs(run.validation_split))
     random.Random(recipe.seed).shuffle(pairs)
