@@ -341,6 +341,7 @@ def train(
     train_split: str = "train",
     validation_split: str = "val",
     tokenizer: Tokenizer | str | os.PathLike | None = None,
+    symbols: str | os.PathLike | Sequence[str] | None = None,
     init_from: str | os.PathLike | None = None,
     minutes: float | None = None,
     strategy: str = "auto",
@@ -365,6 +366,8 @@ def train(
         validation_split: Split to validate on.
         tokenizer: A vocabulary made elsewhere, or its file; learnt from the
             corpus if not given.
+        symbols: Strings that stay one piece in a vocabulary that is learnt,
+            such as tags and brackets, or a file with one a line.
         init_from: Directory of another run whose weights and vocabulary this
             one starts with.
         minutes: Minutes of training in all; None for no limit.
@@ -397,6 +400,7 @@ def train(
         train_split=train_split,
         validation_split=validation_split,
         tokenizer=tokenizer,
+        symbols=symbols,
         init_from=init_from,
         run_dir=run_dir,
         **settings,

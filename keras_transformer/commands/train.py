@@ -66,6 +66,12 @@ def _add_corpus_flags(parser: argparse.ArgumentParser) -> None:
         help="a sentencepiece model made elsewhere, in place of a new one",
     )
     add(
+        "--symbols",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="strings, one a line, that stay one piece in a new vocabulary",
+    )
+    add(
         "--init-from",
         type=pathlib.Path,
         metavar="RUN",

@@ -51,6 +51,8 @@ class RunConfig:
             and the checksum `"weights"` of what was taken.
         vocabulary: Checksum of `tokenizer.model`; None in a run of before
             there was one.
+        symbols: Strings that stay one piece in the vocabulary; None where
+            nobody asked for any.
     """
 
     preset: str
@@ -66,6 +68,7 @@ class RunConfig:
     fingerprints: Mapping[str, str] | None = None
     initial: Mapping[str, Any] | None = None
     vocabulary: str | None = None
+    symbols: tuple[str, ...] | None = None
 
     @classmethod
     def from_preset(
@@ -79,6 +82,7 @@ class RunConfig:
         validation_split: str = "val",
         init_from: str | os.PathLike | None = None,
         begun: "RunConfig | None" = None,
+        symbols: tuple[str, ...] | None = None,
         **settings: Any,
     ) -> "RunConfig":
         """A preset, with what is said otherwise.
@@ -95,6 +99,7 @@ class RunConfig:
                 taken over, and so its shape.
             begun: The configuration of the run where it has begun already:
                 `init_from` may have gone since.
+            symbols: Strings that stay one piece in the vocabulary.
             **settings: Fields of `ModelConfig`, `TrainingConfig` and
                 `SearchConfig`; None for the preset's. Where `d_model` or
                 `num_heads` is given, a width of the heads that is not is
@@ -150,6 +155,7 @@ class RunConfig:
             training=training,
             search=search,
             initial=initial,
+            symbols=symbols,
         )
         run.check()
         return run
@@ -186,7 +192,7 @@ class RunConfig:
         """
         found = {"vocab_size", "fingerprints", "initial", "vocabulary"}
         search = dataclasses.asdict(self.search)
-        free = {"corpus", *found, *changeable, *search}
+        free = {"corpus", "symbols", *found, *changeable, *search}
         new, old = (_flat(run) for run in (self, saved))
         # The preset first: it explains all others.
         for name in sorted(new, key=lambda name: (name != "preset", name)):
@@ -196,6 +202,11 @@ class RunConfig:
                     f"command says {new[name]}; give the same, or another "
                     "--run-dir."
                 )
+        if self.symbols != saved.symbols:
+            raise UserError(
+                f"{run_dir} was trained with other --symbols than this command "
+                "gives; give the same, or another --run-dir."
+            )
         recipe = {name: getattr(self.training, name) for name in changeable}
         return dataclasses.replace(
             saved,
@@ -254,6 +265,7 @@ class RunConfig:
                         TrainingConfig, fields["training"]
                     ),
                     "search": SearchConfig(**fields.get("search", {})),
+                    "symbols": _tuple_of(fields.get("symbols")),
                 }
             )
         except (FileNotFoundError, NotADirectoryError):
@@ -308,6 +320,11 @@ def _add_head_widths(settings: dict[str, Any], preset: ModelConfig) -> None:
                 "and --value-dim."
             )
         settings[name] = d_model // num_heads
+
+
+def _tuple_of(values: Iterable[str] | None) -> tuple[str, ...] | None:
+    """What JSON calls a list."""
+    return None if values is None else tuple(values)
 
 
 def _flat(run: RunConfig) -> dict[str, Any]:

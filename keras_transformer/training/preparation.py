@@ -155,17 +155,19 @@ def _learn_vocabulary(
     remembered = Remembered(run_dir)
     with heartbeat(f"Reading the text of {run.train_split}"):
         fingerprint = remembered.fingerprint(corpus, run.train_split, None)
+    symbols = run.symbols or ()
+    made_of = " ".join([fingerprint, *symbols])
     if path.exists():
         tokenizer = Tokenizer.load(path)
-        if remembered.has_vocabulary(tokenizer, size, fingerprint):
+        if remembered.has_vocabulary(tokenizer, size, made_of):
             logger.info("Taking the vocabulary that is there already.")
             return tokenizer
     logger.info("Training a vocabulary of %d pieces.", size)
     with heartbeat("Training the vocabulary"):
         tokenizer = Tokenizer.train(
-            corpus.sentences(run.train_split), size, path
+            corpus.sentences(run.train_split), size, path, symbols
         )
-    remembered.note_vocabulary(tokenizer, size, fingerprint)
+    remembered.note_vocabulary(tokenizer, size, made_of)
     remembered.save()
     return tokenizer
 
