@@ -12,12 +12,7 @@ from small_run import write_run
 
 from keras_transformer import __main__
 from keras_transformer.commands import search_flags
-from keras_transformer.config import (
-    PRESETS,
-    ModelConfig,
-    SearchConfig,
-    UserError,
-)
+from keras_transformer.config import ModelConfig, SearchConfig, UserError
 from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
@@ -54,12 +49,6 @@ def test_a_run_of_before_searches_as_the_paper_translates(tmp_path):
     search = RunConfig.load(tmp_path).search
     # Section 6.1.
     assert dataclasses.astuple(search) == (4, 0.6, 50)
-
-
-def test_every_preset_of_the_paper_translates_as_section_6_1_says():
-    for name, preset in PRESETS.items():
-        if not name.startswith("parsing"):
-            assert dataclasses.astuple(preset.search) == (4, 0.6, 50)
 
 
 def test_the_search_comes_back_as_it_was_saved(tmp_path):
