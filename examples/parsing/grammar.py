@@ -8,7 +8,7 @@ clause of their tense. `that`, `to`, `up` and the present tense of a verb have
 two tags each. Clauses, phrases and infinitives nest.
 
 Example:
-    python examples/parsing/grammar.py treebank --train 20000
+    python examples/parsing/grammar.py runs/grammar-treebank
 """
 
 import argparse
@@ -206,8 +206,10 @@ VBP.say -> say think
 VBD.say -> said thought
 """
 
-# Steps from the root after which a category takes its first choice.
+# Steps from the root after which a category takes its first choice, and how
+# often it does so before.
 DEPTH = 15
+FIRST = 0.25
 
 Grammar = dict[str, list[list[str]]]
 
@@ -246,7 +248,8 @@ def draw(
     if category in words:
         return Tree(label, [chance.choice(words[category])])
     choices = rules[category]
-    chosen = choices[0] if depth > DEPTH else chance.choice(choices)
+    is_first = depth > DEPTH or chance.random() < FIRST
+    chosen = choices[0] if is_first else chance.choice(choices)
     children = [draw(c, rules, words, chance, depth + 1) for c in chosen]
     if len(children) == 1 and children[0].label() == label:
         return children[0]
@@ -274,7 +277,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     add = parser.add_argument
     add("folder", type=pathlib.Path, help="gets train.mrg, val.mrg, test.mrg")
-    add("--train", type=int, default=20_000, help="default: %(default)s")
+    add("--train", type=int, default=40_000, help="default: %(default)s")
     add("--val", type=int, default=500, help="default: %(default)s")
     add("--test", type=int, default=1_000, help="default: %(default)s")
     add("--seed", type=int, default=1, help="default: %(default)s")
