@@ -137,7 +137,8 @@ def f1_by_length(
     axes.set_xticks(places, labels, rotation=45)
     axes.set_xlabel("words of the sentence (below a point: sentences)")
     axes.set_ylabel("labelled F1")
-    axes.margins(y=0.25)
+    least = min(group.f1 for group in groups.values())
+    axes.set_ylim(least - 12, 104)  # Room for the numbers below.
     axes.grid(alpha=0.3)
     return figure
 
