@@ -95,8 +95,9 @@ class Run:
         corpus: Source | None = None,
         *,
         average: int | None = None,
-        beam_size: int = 4,
-        length_penalty: float = 0.6,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        max_extra_length: int | None = None,
         lowercase: bool = False,
         json_file: str | os.PathLike | None = None,
         progress: Callable[[int, int], None] | None = None,
@@ -114,8 +115,10 @@ class Run:
             split: Which split.
             corpus: Of another corpus than the run's; as for `open_corpus`.
             average: As in `translator`.
-            beam_size: Live hypotheses per sentence.
+            beam_size: Live hypotheses per sentence; the run's if not given,
+                like the next two.
             length_penalty: The exponent alpha.
+            max_extra_length: Most tokens of a translation beyond its source's.
             lowercase: Whether to score lower-cased text too.
             json_file: Gets the figures too.
             progress: Called with the numbers of sentences done and of all.
@@ -127,6 +130,13 @@ class Run:
             UserError: If there is no such split, or no weights.
         """
         run = self.config
+        given = dict(
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+            max_extra_length=max_extra_length,
+        )
+        search = dataclasses.asdict(run.search)
+        search.update({n: v for n, v in given.items() if v is not None})
         source = run.corpus if corpus is None else corpus
         opened = open_corpus(source, run.source_lang, run.target_lang)
         pairs = list(opened.pairs(split, "--split"))
@@ -151,8 +161,7 @@ class Run:
                 self.translator(average),
                 pairs,
                 run.target_lang,
-                beam_size=beam_size,
-                length_penalty=length_penalty,
+                **search,
                 max_source_length=evaluation.longest_source(
                     run.training.max_length
                 ),
@@ -165,8 +174,7 @@ class Run:
                 "split": split,
                 "source_lang": run.source_lang,
                 "target_lang": run.target_lang,
-                "beam_size": beam_size,
-                "length_penalty": length_penalty,
+                **search,
                 "ema": self._ema(average),
                 "checkpoints": names,
                 **result.report(),
@@ -195,7 +203,7 @@ class Run:
         Args:
             output: Folder of all versions.
             version: Number of this version.
-            options: How its signatures search.
+            options: How its signatures search; by default as the run says.
             average: As in `translator`.
             kit: The files for TensorFlow Serving.
             quantization: How the weights are stored.
@@ -333,6 +341,7 @@ def train(
     train_split: str = "train",
     validation_split: str = "val",
     tokenizer: Tokenizer | str | os.PathLike | None = None,
+    symbols: str | os.PathLike | Sequence[str] | None = None,
     init_from: str | os.PathLike | None = None,
     minutes: float | None = None,
     strategy: str = "auto",
@@ -357,6 +366,8 @@ def train(
         validation_split: Split to validate on.
         tokenizer: A vocabulary made elsewhere, or its file; learnt from the
             corpus if not given.
+        symbols: Strings that stay one piece in a vocabulary that is learnt,
+            such as tags and brackets, or a file with one a line.
         init_from: Directory of another run whose weights and vocabulary this
             one starts with.
         minutes: Minutes of training in all; None for no limit.
@@ -364,9 +375,9 @@ def train(
         accumulate: Micro-batches of a batch, at least 1.
         xla: `auto`, `on` or `off`.
         callbacks: Keras callbacks; a training is one epoch.
-        **settings: Fields of `ModelConfig` and `TrainingConfig` in
-            `keras_transformer.config`, such as `dropout=0.2`; what is not
-            given, or None, comes from the preset.
+        **settings: Fields of `ModelConfig`, `TrainingConfig` and
+            `SearchConfig` in `keras_transformer.config`, such as
+            `dropout=0.2`; what is not given, or None, comes from the preset.
 
     Returns:
         The run.
@@ -389,6 +400,7 @@ def train(
         train_split=train_split,
         validation_split=validation_split,
         tokenizer=tokenizer,
+        symbols=symbols,
         init_from=init_from,
         run_dir=run_dir,
         **settings,

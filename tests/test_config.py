@@ -236,6 +236,16 @@ def test_resuming_keeps_the_vocabulary_that_the_corpus_could_fill():
     assert now.resume(saved, ["steps"], "runs/a") == saved
 
 
+@pytest.mark.parametrize("symbols", [None, ("(S",), (")S", "(S")])
+def test_a_run_keeps_its_symbols(tmp_path, symbols):
+    saved = run_of(symbols=("(S", ")S"))
+    saved.save(tmp_path)
+    assert RunConfig.load(tmp_path) == saved
+    assert saved.resume(saved, [], "runs/a") == saved
+    with pytest.raises(UserError, match="runs/a was trained with other --sym"):
+        run_of(symbols=symbols).resume(saved, [], "runs/a")
+
+
 @pytest.mark.parametrize(
     "part, name, old, new",
     [

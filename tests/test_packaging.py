@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 # What the package itself has no use for: an example's.
-OF_EXAMPLES = {"beam"}
+OF_EXAMPLES = {"beam", "parsing"}
 # What the README's two commands need.
 OF_MAKE = ("demo", "plot", "sentences", "serve", "serving", "tfds")
 
@@ -36,7 +36,7 @@ def read(name):
 def test_make_installs_what_the_package_and_its_extras_ask_for():
     asked = PROJECT["dependencies"] + [x for e in OF_MAKE for x in EXTRAS[e]]
     assert read("requirements.txt") == parsed(asked)
-    for extra in ("beam", "ctranslate2", "import"):
+    for extra in ("beam", "ctranslate2", "import", "parsing"):
         assert parsed(EXTRAS[extra]) < read("requirements-test.txt")
 
 

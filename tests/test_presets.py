@@ -32,13 +32,21 @@ TABLE_3 = {
     "E-learned": (6, 512, 2048, 8, 64, 64, 0.1, 0.1, 100, None),
     "big": (6, 1024, 4096, 16, 64, 64, 0.3, 0.1, 300, 213),
 }
-# Not in the table, but in section 5 and in Wu et al., 2021.
+# Not in the table, but in sections 5 and 6.3 and in Wu et al., 2021.
 BEYOND = {
     "big-en-fr": (6, 1024, 4096, 16, 64, 64, 0.1, 0.1, 300, None),
+    "parsing": (4, 1024, 2048, 8, 128, 128, 0.1, 0.1, 100, None),
+    "parsing-semi": (4, 1024, 2048, 8, 128, 128, 0.1, 0.1, 100, None),
     "tiny": (4, 128, 256, 4, 32, 32, 0.3, 0.1, None, None),
     "demo": (2, 128, 256, 4, 32, 32, 0.1, 0.1, None, None),
 }
-VOCABULARY = {"big-en-fr": 32_000, "tiny": 8_000, "demo": 600}
+VOCABULARY = {
+    "big-en-fr": 32_000,
+    "parsing": 16_000,
+    "parsing-semi": 32_000,
+    "tiny": 8_000,
+    "demo": 600,
+}
 
 
 @pytest.fixture
@@ -88,6 +96,18 @@ def test_a_preset_has_the_papers_shape_and_recipe(preset):
         assert training.learning_rate_scale == 1.0
         assert training.checkpoint_minutes == 10
         assert training.average == (20 if preset.startswith("big") else 5)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_searches_as_the_paper_says(preset):
+    search = PRESETS[preset].search
+    # Section 6.3, and section 6.1.
+    parses = preset.startswith("parsing")
+    expected = (21, 0.3, 300) if parses else (4, 0.6, 50)
+    found = search.beam_size, search.length_penalty, search.max_extra_length
+    assert found == expected
+    # Room for the longest output of 300 tokens of sentence.
+    assert PRESETS[preset].training.max_length == (600 if parses else 256)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

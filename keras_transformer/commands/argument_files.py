@@ -41,7 +41,9 @@ def recipes() -> dict[str, str]:
     folder = importlib.resources.files("keras_transformer") / "recipes"
     return {
         file.name.removesuffix(SUFFIX): file.read_text(encoding="utf-8")
-        for file in sorted(folder.iterdir(), key=lambda file: file.name)
+        for file in sorted(
+            folder.iterdir(), key=lambda file: file.name.split(".")
+        )
         if file.name.endswith(SUFFIX)
     }
 

@@ -5,7 +5,6 @@ import pathlib
 
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.commands.display import SentenceDisplay
-from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.runs.run_config import RunConfig
 
 
@@ -34,9 +33,8 @@ def evaluate(args: argparse.Namespace) -> None:
     The translations go to RUN/evaluation/SPLIT.LANG.txt and all figures to
     RUN/evaluation/SPLIT.json, in place of those of an earlier evaluation.
     """
-    with search_flags.refusals():
-        SearchOptions(args.beam_size, args.length_penalty)
-    RunConfig.load(args.run_dir)  # That it is one.
+    search = RunConfig.load(args.run_dir).search
+    chosen = search_flags.search_from(args, search)
     command_line.quiet_tensorflow()
     from keras_transformer.run import Run
 
@@ -45,8 +43,7 @@ def evaluate(args: argparse.Namespace) -> None:
             args.split,
             args.corpus,
             average=args.average,
-            beam_size=args.beam_size,
-            length_penalty=args.length_penalty,
+            **chosen,
             lowercase=args.lowercase,
             json_file=args.json,
             progress=display.of_all,

@@ -4,7 +4,6 @@ import argparse
 import pathlib
 
 from keras_transformer.commands import command_line, search_flags
-from keras_transformer.runs.run_config import RunConfig
 
 _OF_EVERY_FORMAT = (
     "verb",
@@ -67,8 +66,7 @@ def export(args: argparse.Namespace) -> None:
     `--format ctranslate2` writes a CTranslate2 model instead.
     """
     check_format(args)
-    options = search_flags.options_from(args)
-    RunConfig.load(args.run_dir)  # That it is one.
+    options = search_flags.options_of_run(args)
     # Takes seconds, which a misspelt argument need not wait for.
     command_line.quiet_tensorflow()
     if args.format == "ctranslate2":

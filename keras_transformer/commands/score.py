@@ -33,9 +33,11 @@ def score(args: argparse.Namespace) -> None:
     It is the length-normalised log-probability in nats, as `translate
     --n-best` prints it, of a source that is never cut.
     """
+    penalty = run_config.RunConfig.load(args.run_dir).search.length_penalty
+    if args.length_penalty is not None:
+        penalty = args.length_penalty
     with search_flags.refusals():
-        SearchOptions(length_penalty=args.length_penalty)
-    run_config.RunConfig.load(args.run_dir)  # That it is one.
+        SearchOptions(length_penalty=penalty)
     with contextlib.ExitStack() as stack:
         pairs, total = lines.open_pairs(
             *(args.source, "--source", args.target, "--target"), stack
@@ -52,7 +54,7 @@ def score(args: argparse.Namespace) -> None:
         )
         for chunk in lines.chunks(pairs):
             scores = translator.score(
-                *zip(*chunk, strict=True), length_penalty=args.length_penalty
+                *zip(*chunk, strict=True), length_penalty=penalty
             )
             output.writelines(b"%.4f\n" % number for number in scores)
             output.flush()

@@ -2,17 +2,22 @@
 
 import argparse
 import contextlib
+import dataclasses
 import pathlib
 import re
 from collections.abc import Iterator
+from typing import Any
 
-from keras_transformer.config import UserError
+from keras_transformer.config import PAPER_SEARCH, SearchConfig, UserError
 from keras_transformer.decoding.options import (
     MAX_SOURCE_LENGTH,
     Sampling,
     SearchOptions,
 )
+from keras_transformer.runs.run_config import RunConfig
 
+# What a run says where no flag does.
+_OF_THE_RUN = tuple(field.name for field in dataclasses.fields(SearchConfig))
 _SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
@@ -34,20 +39,25 @@ def add_penalty_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--length-penalty",
         type=float,
-        default=SearchOptions.length_penalty,
-        help="alpha of ((5 + length) / 6)^alpha; default: %(default)s",
+        help="alpha of ((5 + length) / 6)^alpha; "
+        + _default(SearchConfig.length_penalty),
     )
 
 
 def add_beam_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what a plain search has: the beam size and the length penalty."""
+    """Add what a run has its own defaults of."""
     parser.add_argument(
         "--beam-size",
         type=int,
-        default=SearchOptions.beam_size,
-        help="1 is greedy; default: %(default)s",
+        help=f"1 is greedy; {_default(SearchConfig.beam_size)}",
     )
     add_penalty_flag(parser)
+    parser.add_argument(
+        "--max-extra-length",
+        type=int,
+        help="most tokens of a translation beyond its source's; "
+        + _default(SearchConfig.max_extra_length),
+    )
 
 
 def add_search_flags(
@@ -84,7 +94,8 @@ def add_search_flags(
     add(
         "--max-length",
         type=int,
-        help="most tokens of a translation; default: source length + 50",
+        help="most tokens of a translation; default: those of the "
+        "source and --max-extra-length",
     )
     add(
         "--no-unknown",
@@ -131,8 +142,42 @@ def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def options_from(args: argparse.Namespace) -> SearchOptions:
+def search_from(
+    args: argparse.Namespace, search: SearchConfig
+) -> dict[str, Any]:
+    """What `add_beam_flags` gives, or else `search`, by name.
+
+    Raises:
+        UserError: If a number is out of range.
+    """
+    found = {
+        name: getattr(search, name)
+        if getattr(args, name) is None
+        else getattr(args, name)
+        for name in _OF_THE_RUN
+    }
+    with refusals():
+        SearchOptions(**found)
+    return found
+
+
+def options_of_run(args: argparse.Namespace) -> SearchOptions:
+    """As `options_from`, with the search of the run `--run-dir`.
+
+    Raises:
+        UserError: If that is no run, or as `options_from`.
+    """
+    return options_from(args, RunConfig.load(args.run_dir).search)
+
+
+def options_from(
+    args: argparse.Namespace, search: SearchConfig = PAPER_SEARCH
+) -> SearchOptions:
     """The options that the flags above give.
+
+    Args:
+        args: The flags.
+        search: What they say where they were not given.
 
     Raises:
         UserError: If a number is out of range, or a flag of `--sample` comes
@@ -151,13 +196,13 @@ def options_from(args: argparse.Namespace) -> SearchOptions:
             f"Expected --sample beside --{flag}, received --{flag} alone; add "
             "--sample or leave it out."
         )
+    of_run = search_from(args, search)
     n_best = args.n_best
     if n_best is None:
-        n_best = 4 if is_sampling else min(4, max(args.beam_size, 1))
+        n_best = 4 if is_sampling else min(4, of_run["beam_size"])
     with refusals():
         return SearchOptions(
-            beam_size=args.beam_size,
-            length_penalty=args.length_penalty,
+            **of_run,
             n_best=n_best,
             min_length=args.min_length,
             max_length=args.max_length,
@@ -191,6 +236,11 @@ def _of_flags(message: str) -> str:
     received = re.sub(r"(\w+)=", lambda name: f"{_flag(name[1])} ", received)
     wanted = wanted.replace(" must be ", " to be ")
     return f"Expected {wanted}, received {received}."
+
+
+def _default(value: float) -> str:
+    """The end of a help text, with what most runs say."""
+    return f"default: the run's, which is {value} but for its preset"
 
 
 def _flag(name: str) -> str:

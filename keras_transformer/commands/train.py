@@ -26,6 +26,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     _add_corpus_flags(parser)
     _add_shape_flags(parser)
     _add_recipe_flags(parser)
+    _add_search_flags(parser)
     add("--minutes", type=float, help="minutes of training in all")
     add(
         "--strategy",
@@ -63,6 +64,12 @@ def _add_corpus_flags(parser: argparse.ArgumentParser) -> None:
         type=pathlib.Path,
         metavar="FILE",
         help="a sentencepiece model made elsewhere, in place of a new one",
+    )
+    add(
+        "--symbols",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="strings, one a line, that stay one piece in a new vocabulary",
     )
     add(
         "--init-from",
@@ -130,6 +137,18 @@ def _add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     add("--ema", type=float, help="moving average of the weights, in (0, 1)")
     add("--precision", help="float32, mixed_bfloat16 or mixed_float16")
     add("--seed", type=int, help="fixes weights, data order and dropout")
+
+
+def _add_search_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what later verbs, and a validation's limit, are told by the run."""
+    add = parser.add_argument
+    add("--beam-size", type=int, help="of later searches")
+    add("--length-penalty", type=float, help="alpha of later searches")
+    add(
+        "--max-extra-length",
+        type=int,
+        help="tokens of a translation beyond its source's in any search",
+    )
 
 
 def train(args: argparse.Namespace) -> None:

@@ -77,7 +77,7 @@ def translate(args: argparse.Namespace) -> None:
     or with --n-best as a fourth column. Lines that are cut after
     --max-source-length tokens are named on standard error.
     """
-    options = search_flags.options_from(args)
+    options = search_flags.options_of_run(args)
     check_combination(args)
     run = run_config.RunConfig.load(args.run_dir)
     with contextlib.ExitStack() as stack:

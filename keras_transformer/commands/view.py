@@ -7,7 +7,6 @@ import pathlib
 
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.data import lines
-from keras_transformer.runs import run_config
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +30,7 @@ def view(args: argparse.Namespace) -> None:
     step and the beam as a tree. It needs no network and no other file: any
     browser opens it. Several texts have a view each, one below the other.
     """
-    options = search_flags.options_from(args)
-    run_config.RunConfig.load(args.run_dir)  # That it is one.
+    options = search_flags.options_of_run(args)
     with contextlib.ExitStack() as stack:
         # Before the work, so that a place that cannot be written shows.
         output = lines.open_output(args.output, stack)

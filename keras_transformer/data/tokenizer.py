@@ -21,6 +21,7 @@ import pathlib
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -109,6 +110,7 @@ class Tokenizer(tf.Module):
         sentences: Iterable[str],
         vocab_size: int,
         path: str | os.PathLike,
+        symbols: Sequence[str] = (),
     ) -> "Tokenizer":
         """Learn a vocabulary and write it to `path`, whole or not at all.
 
@@ -122,16 +124,20 @@ class Tokenizer(tf.Module):
                 characters, gives way to the nearest possible one, with a
                 logged warning.
             path: File to write; its folder must exist.
+            symbols: Strings that stay one piece each, as from
+                `symbols.read_symbols`; `pieces` has them after the four ids.
 
         Raises:
-            UserError: If `vocab_size` is 260 or less, or no sentence holds
-                any text.
+            UserError: If `vocab_size` is 260 or less without the symbols, or
+                no sentence holds any text.
         """
-        if vocab_size <= RESERVED_PIECES:
+        reserved = RESERVED_PIECES + len(symbols)
+        if vocab_size <= reserved:
+            also = f", {len(symbols)} symbols" if symbols else ""
             raise config.UserError(
-                f"Expected a vocabulary size above {RESERVED_PIECES} (four "
-                "special ids and 256 bytes come first), received "
-                f"{vocab_size}; ask for more, such as 8000."
+                f"Expected a vocabulary size above {reserved} (four special "
+                f"ids{also} and 256 bytes come first), received {vocab_size}; "
+                "ask for more, such as 8000."
             )
         path = pathlib.Path(path)
         # In a file, since a size that does not fit takes a second pass.
@@ -140,7 +146,7 @@ class Tokenizer(tf.Module):
         ) as folder:
             text = Sample(os.path.join(folder, "sentences.txt"))
             text.write(sentences, MAX_TRAINING_SENTENCES)
-            model = _train_model(text, vocab_size)
+            model = _train_model(text, vocab_size, symbols)
         tokenizer = cls(model)
         if tokenizer.vocab_size != vocab_size:
             logger.warning(
@@ -263,7 +269,9 @@ class Tokenizer(tf.Module):
         return [self._pieces.IdToPiece(int(piece_id)) for piece_id in ids]
 
 
-def _train_model(text: Sample, vocab_size: int) -> bytes:
+def _train_model(
+    text: Sample, vocab_size: int, symbols: Sequence[str]
+) -> bytes:
     """Train on some lines; a size too small for their characters grows.
 
     Returns:
@@ -273,6 +281,10 @@ def _train_model(text: Sample, vocab_size: int) -> bytes:
         UserError: If no line holds any text.
     """
     model = io.BytesIO()
+    # Not said where there are none, as the model holds what it was told.
+    extra: dict[str, Any] = {}
+    if symbols:
+        extra["user_defined_symbols"] = list(symbols)
     # It shuffles the lines.
     sentencepiece.set_random_generator_seed(1)
     try:
@@ -296,6 +308,7 @@ def _train_model(text: Sample, vocab_size: int) -> bytes:
                 shuffle_input_sentence=True,
                 max_sentence_length=MAX_SENTENCE_BYTES,
                 minloglevel=3,
+                **extra,
             )
     except RuntimeError as error:
         too_small = re.search(r"required_chars\. \d+ vs (\d+)", str(error))
@@ -304,5 +317,5 @@ def _train_model(text: Sample, vocab_size: int) -> bytes:
                 "Expected sentences to learn a vocabulary from, received none "
                 "that sentencepiece can use; check the corpus."
             ) from error
-        return _train_model(text, int(too_small[1]))
+        return _train_model(text, int(too_small[1]), symbols)
     return model.getvalue()

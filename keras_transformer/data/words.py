@@ -14,12 +14,12 @@ import sentencepiece
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from keras_transformer import config
+from keras_transformer.data.symbols import SPACE
 
 # Words remembered, about 100 MB of them, and characters in one.
 MOST_WORDS = 500_000
 LONGEST_WORD = 64
 
-SPACE = "▁"  # As pieces spell it.
 # Stands for the end of a text, between spaces.
 _END = "\n"
 

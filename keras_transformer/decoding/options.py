@@ -6,6 +6,8 @@ Without TensorFlow, so that a mistake shows before it is loaded.
 import dataclasses
 import math
 
+from keras_transformer.config import SearchConfig
+
 # Tokens after which a source is cut wherever nobody says otherwise.
 MAX_SOURCE_LENGTH = 256
 
@@ -67,7 +69,9 @@ class SearchOptions:
             as many independent draws.
         min_length: Fewest tokens of a translation, its end token included.
         max_length: Most tokens of a translation, its end token included;
-            source length + 50 where not given.
+            source length + `max_extra_length` where not given.
+        max_extra_length: Most tokens of a translation beyond its source's, at
+            least 0. Without meaning where `max_length` is given.
         max_source_length: Tokens, end token included, after which a source is
             cut; never where not given. At least 2.
         no_unknown: Whether the unknown piece is never written.
@@ -79,11 +83,12 @@ class SearchOptions:
         ValueError: If an option is out of range.
     """
 
-    beam_size: int = 4
-    length_penalty: float = 0.6
+    beam_size: int = SearchConfig.beam_size
+    length_penalty: float = SearchConfig.length_penalty
     n_best: int = 1
     min_length: int = 0
     max_length: int | None = None
+    max_extra_length: int = SearchConfig.max_extra_length
     max_source_length: int | None = None
     no_unknown: bool = False
     no_repeat_ngram: int = 0
@@ -105,6 +110,7 @@ class SearchOptions:
             )
         _check_at_least("min_length", self.min_length, 0)
         _check_at_least("max_length", self.max_length, 1)
+        _check_at_least("max_extra_length", self.max_extra_length, 0)
         _check_at_least("max_source_length", self.max_source_length, 2)
         _check_at_least("no_repeat_ngram", self.no_repeat_ngram, 0)
         if self.max_length is not None and self.max_length < self.min_length:

@@ -24,8 +24,9 @@ end tokens. Its search differs from ours in these points:
 - An end token counts only among the `beam_size` best continuations of a step,
   ours among twice as many. That may lose the best hypothesis, but for a beam
   of one.
-- It ends at `max_decoding_length` (256) tokens, ours at source length + 50; it
-  cuts a source after `max_input_length` (1,024), and it writes at least
+- It ends at `max_decoding_length` (256) tokens, ours at source length +
+  `max_extra_length` (50, or what the run's `config.json` says); it cuts a
+  source after `max_input_length` (1,024), and it writes at least
   `min_decoding_length` (1) tokens before the end token, ours none.
 
 Axes: H heads, K key width, U value width, D model width.

@@ -11,12 +11,13 @@ Five signatures, as TensorFlow Serving calls them:
 
 Whatever a client sends, a row costs no more than the limits of the export
 allow: `max_source_length` tokens of a source, and `max_length` tokens of a
-translation, or `max_source_length` + 50 where that is not given.
+translation, or `max_source_length` + `max_extra_length` (50, or what the run
+says) where that is not given.
 
 - A source is cut there, its end token kept; `truncated` says so.
 - A prefix counts towards the limit of its row, which is the source's own
-  length + 50 without `max_length`, as in `Translator`: a longer one is cut
-  there and is then the whole translation.
+  length + `max_extra_length` without `max_length`, as in `Translator`: a longer
+  one is cut there and is then the whole translation.
 - A target to score is cut where a translation of the longest source would end,
   its end token kept; `score` and `num_tokens` are those of the cut text.
   (`Translator.score`, which has no limits, cuts nothing.)
@@ -94,7 +95,8 @@ def export(
         output: Folder of all versions, made if it does not exist.
         version: Number of this version.
         options: How `serving_default`, which returns the best hypothesis, and
-            `n_best` search. By default 4 hypotheses from 4 beams. Sources are
+            `n_best` search. By default as the translator does, with 4
+            hypotheses, or as many as beams where those are fewer. Sources are
             always cut: where no length is given, after 256 tokens.
         kit: The files for TensorFlow Serving, by default those of
             `ServingKit.plan(output)`.
@@ -120,7 +122,9 @@ def export(
         )
     path = version_path(output, version)
     kit = kit or ServingKit.plan(output)
-    options = options or SearchOptions(n_best=4)
+    options = options or translator.options(
+        n_best=min(4, translator.search.beam_size)
+    )
     if options.max_source_length is None:
         # Clients shall not choose how much memory the server needs.
         options = dataclasses.replace(

@@ -1,8 +1,11 @@
 """Which settings of a run make sense, and what to say of those that do not."""
 
+import math
+
 from keras_transformer.config import (
     PRECISIONS,
     ModelConfig,
+    SearchConfig,
     TrainingConfig,
     UserError,
 )
@@ -131,6 +134,31 @@ def check_settings(model: ModelConfig, training: TrainingConfig) -> None:
             f"Expected --keep-checkpoints of at least {training.average}, the "
             f"--average at the end, received {training.keep_checkpoints}."
         )
+
+
+def check_search(search: SearchConfig) -> None:
+    """Refuse a search that makes no sense.
+
+    Raises:
+        UserError: For the first wrong number, by the name of its flag.
+    """
+    for name, value, good, wanted in (
+        ("beam-size", search.beam_size, search.beam_size >= 1, "at least 1"),
+        (
+            "length-penalty",
+            search.length_penalty,
+            0 <= search.length_penalty < math.inf,
+            "at least 0 and finite",
+        ),
+        (
+            "max-extra-length",
+            search.max_extra_length,
+            search.max_extra_length >= 0,
+            "at least 0",
+        ),
+    ):
+        if not good:
+            raise UserError(f"Expected --{name} {wanted}, received {value}.")
 
 
 def _check_positive(model: ModelConfig, training: TrainingConfig) -> None:

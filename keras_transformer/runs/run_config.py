@@ -11,14 +11,20 @@ from typing import Any, TypeVar
 
 from keras_transformer import config, files
 from keras_transformer.config import (
+    PAPER_SEARCH,
     ModelConfig,
+    SearchConfig,
     TrainingConfig,
     UserError,
 )
-from keras_transformer.runs.checks import check_settings, check_sides
+from keras_transformer.runs.checks import (
+    check_search,
+    check_settings,
+    check_sides,
+)
 from keras_transformer.runs.layout import CONFIG_FILE
 
-Part = TypeVar("Part", ModelConfig, TrainingConfig)
+Part = TypeVar("Part", ModelConfig, TrainingConfig, SearchConfig)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +42,8 @@ class RunConfig:
             size that the corpus could fill.
         model: The model's arguments.
         training: The recipe.
+        search: How later verbs search where nobody says otherwise; that of
+            the paper's translations in a run of before it was written down.
         fingerprints: Of the text of each split, by its role `"train"` or
             `"validation"`; None in a run of before there were any.
         initial: Where the first weights came from, if from another run: its
@@ -43,6 +51,8 @@ class RunConfig:
             and the checksum `"weights"` of what was taken.
         vocabulary: Checksum of `tokenizer.model`; None in a run of before
             there was one.
+        symbols: Strings that stay one piece in the vocabulary; None where
+            nobody asked for any.
     """
 
     preset: str
@@ -54,9 +64,11 @@ class RunConfig:
     requested_vocab_size: int
     model: ModelConfig
     training: TrainingConfig
+    search: SearchConfig = PAPER_SEARCH
     fingerprints: Mapping[str, str] | None = None
     initial: Mapping[str, Any] | None = None
     vocabulary: str | None = None
+    symbols: tuple[str, ...] | None = None
 
     @classmethod
     def from_preset(
@@ -70,6 +82,7 @@ class RunConfig:
         validation_split: str = "val",
         init_from: str | os.PathLike | None = None,
         begun: "RunConfig | None" = None,
+        symbols: tuple[str, ...] | None = None,
         **settings: Any,
     ) -> "RunConfig":
         """A preset, with what is said otherwise.
@@ -86,9 +99,11 @@ class RunConfig:
                 taken over, and so its shape.
             begun: The configuration of the run where it has begun already:
                 `init_from` may have gone since.
-            **settings: Fields of `ModelConfig` and `TrainingConfig`; None for
-                the preset's. Where `d_model` or `num_heads` is given, a width
-                of the heads that is not is `d_model / num_heads`.
+            symbols: Strings that stay one piece in the vocabulary.
+            **settings: Fields of `ModelConfig`, `TrainingConfig` and
+                `SearchConfig`; None for the preset's. Where `d_model` or
+                `num_heads` is given, a width of the heads that is not is
+                `d_model / num_heads`.
 
         Returns:
             A configuration that makes sense.
@@ -117,10 +132,11 @@ class RunConfig:
         _add_head_widths(settings, row.model)
         model = _take_own(settings, row.model)
         training = _take_own(settings, row.training)
+        search = _take_own(settings, row.search)
         if settings:
             known = [
                 field.name
-                for part in (model, training)
+                for part in (model, training, search)
                 for field in dataclasses.fields(part)
             ]
             raise TypeError(
@@ -137,7 +153,9 @@ class RunConfig:
             requested_vocab_size=model.vocab_size,
             model=model,
             training=training,
+            search=search,
             initial=initial,
+            symbols=symbols,
         )
         run.check()
         return run
@@ -147,6 +165,7 @@ class RunConfig:
         languages = (self.source_lang, self.target_lang)
         check_sides(languages, self.train_split, self.validation_split)
         check_settings(self.model, self.training)
+        check_search(self.search)
 
     def resume(
         self,
@@ -156,7 +175,8 @@ class RunConfig:
     ) -> "RunConfig":
         """Take over what may change; refuse what may not.
 
-        The corpus may lie elsewhere: what must agree is its text.
+        The corpus may lie elsewhere: what must agree is its text. The search
+        changes nothing of a training.
 
         Args:
             saved: The configuration of the run directory.
@@ -164,13 +184,15 @@ class RunConfig:
             run_dir: Named in the error.
 
         Returns:
-            The saved configuration with this one's changeable fields.
+            The saved configuration with this one's changeable fields and
+            search.
 
         Raises:
             UserError: If any other field differs; it names the field.
         """
         found = {"vocab_size", "fingerprints", "initial", "vocabulary"}
-        free = {"corpus", *found, *changeable}
+        search = dataclasses.asdict(self.search)
+        free = {"corpus", "symbols", *found, *changeable, *search}
         new, old = (_flat(run) for run in (self, saved))
         # The preset first: it explains all others.
         for name in sorted(new, key=lambda name: (name != "preset", name)):
@@ -180,11 +202,17 @@ class RunConfig:
                     f"command says {new[name]}; give the same, or another "
                     "--run-dir."
                 )
+        if self.symbols != saved.symbols:
+            raise UserError(
+                f"{run_dir} was trained with other --symbols than this command "
+                "gives; give the same, or another --run-dir."
+            )
         recipe = {name: getattr(self.training, name) for name in changeable}
         return dataclasses.replace(
             saved,
             corpus=self.corpus,
             training=dataclasses.replace(saved.training, **recipe),
+            search=self.search,
         )
 
     def with_fingerprints(
@@ -236,6 +264,8 @@ class RunConfig:
                     "training": _with_all_fields(
                         TrainingConfig, fields["training"]
                     ),
+                    "search": SearchConfig(**fields.get("search", {})),
+                    "symbols": _tuple_of(fields.get("symbols")),
                 }
             )
         except (FileNotFoundError, NotADirectoryError):
@@ -293,10 +323,15 @@ def _add_head_widths(settings: dict[str, Any], preset: ModelConfig) -> None:
         settings[name] = d_model // num_heads
 
 
+def _tuple_of(values: Iterable[str] | None) -> tuple[str, ...] | None:
+    """What JSON calls a list."""
+    return None if values is None else tuple(values)
+
+
 def _flat(run: RunConfig) -> dict[str, Any]:
     """All fields, those of the model and the recipe among them."""
     fields = dataclasses.asdict(run)
-    for part in ("model", "training"):
+    for part in ("model", "training", "search"):
         fields.update(fields.pop(part))
     return fields
 

@@ -116,7 +116,12 @@ def _train(
     )
     judged = local_copy(run) if workers.are_several(strategy) else model
     validator = Validator(
-        judged, tokenizer, batches, sample, run.training.max_length
+        judged,
+        tokenizer,
+        batches,
+        sample,
+        run.training.max_length,
+        run.search.max_extra_length,
     )
     if _is_finished(run, run_dir, session, start):
         logger.info(

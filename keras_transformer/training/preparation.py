@@ -156,17 +156,19 @@ def _learn_vocabulary(
     remembered = Remembered(run_dir)
     with heartbeat(f"Reading the text of {run.train_split}"):
         fingerprint = remembered.fingerprint(corpus, run.train_split, None)
+    symbols = run.symbols or ()
+    made_of = " ".join([fingerprint, *symbols])
     if path.exists():
         tokenizer = Tokenizer.load(path)
-        if remembered.has_vocabulary(tokenizer, size, fingerprint):
+        if remembered.has_vocabulary(tokenizer, size, made_of):
             logger.info("Taking the vocabulary that is there already.")
             return tokenizer
     logger.info("Training a vocabulary of %d pieces.", size)
     with heartbeat("Training the vocabulary"):
         tokenizer = Tokenizer.train(
-            corpus.sentences(run.train_split), size, path
+            corpus.sentences(run.train_split), size, path, symbols
         )
-    remembered.note_vocabulary(tokenizer, size, fingerprint)
+    remembered.note_vocabulary(tokenizer, size, made_of)
     remembered.save()
     return tokenizer
 
@@ -232,6 +234,7 @@ def prepare_data(
         min(recipe.batch_tokens, VALIDATION_TOKENS),
         longest_source(recipe.max_length),
         run.validation_split,
+        run.search.max_extra_length,
     )
     pairs = list(corpus.pairs(run.validation_split))
     random.Random(recipe.seed).shuffle(pairs)

@@ -46,24 +46,24 @@ class Remembered:
         return fingerprint
 
     def has_vocabulary(
-        self, tokenizer: Tokenizer, size: int, fingerprint: str
+        self, tokenizer: Tokenizer, size: int, made_of: str
     ) -> bool:
         """Whether a vocabulary is what `note_vocabulary` was told of."""
-        expected = [size, fingerprint, checksum_of(tokenizer)]
+        expected = [size, made_of, checksum_of(tokenizer)]
         return self.notes.get("vocabulary") == expected
 
     def note_vocabulary(
-        self, tokenizer: Tokenizer, size: int, fingerprint: str
+        self, tokenizer: Tokenizer, size: int, made_of: str
     ) -> None:
         """Note what a vocabulary was trained for.
 
         Args:
             tokenizer: The vocabulary.
             size: The size asked for.
-            fingerprint: Of the text.
+            made_of: Fingerprint of the text, and the symbols if there are any.
         """
         checksum = checksum_of(tokenizer)
-        self.notes["vocabulary"] = [size, fingerprint, checksum]
+        self.notes["vocabulary"] = [size, made_of, checksum]
 
     def save(self) -> None:
         """Write the notes, where there are new ones."""

@@ -5,11 +5,13 @@ Without TensorFlow, so that a mistake shows before it is loaded.
 
 import os
 import pathlib
+from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 from keras_transformer.config import UserError
 from keras_transformer.data.corpora import Source, absolute_name, open_corpus
 from keras_transformer.data.corpus import MEMORY, Corpus
+from keras_transformer.data.symbols import read_symbols
 from keras_transformer.runs.layout import CONFIG_FILE
 from keras_transformer.runs.run_config import RunConfig
 
@@ -36,6 +38,7 @@ def configure(
     corpus: Source,
     *,
     tokenizer: Any = None,
+    symbols: str | os.PathLike | Sequence[str] | None = None,
     init_from: str | os.PathLike | None = None,
     run_dir: str | os.PathLike | None = None,
     **settings: Any,
@@ -45,6 +48,7 @@ def configure(
     Args:
         corpus: As for `open_corpus`.
         tokenizer: Whatever stands for a vocabulary made elsewhere, or None.
+        symbols: Strings that stay one piece in the vocabulary, or their file.
         init_from: Directory of the run to start from, or None.
         run_dir: Where the run goes, or has begun, if that is known.
         **settings: As for `RunConfig.from_preset`.
@@ -57,6 +61,12 @@ def configure(
             "Expected --tokenizer or --init-from, which brings its own "
             "vocabulary, received both; leave one out."
         )
+    for flag, other in ("tokenizer", tokenizer), ("init-from", init_from):
+        if symbols is not None and other is not None:
+            raise UserError(
+                f"Expected --symbols or --{flag}, which brings its own "
+                "vocabulary, received both; leave one out."
+            )
     name: str | os.PathLike = MEMORY
     if isinstance(corpus, Corpus):
         name = corpus.name
@@ -69,6 +79,7 @@ def configure(
         corpus=absolute_name(name),
         init_from=init_from,
         begun=begun,
+        symbols=None if symbols is None else read_symbols(symbols),
         **settings,
     )
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from keras_transformer.config import SearchConfig
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.model import Transformer
@@ -49,6 +50,7 @@ class Validator:
         sample: Pairs of source and target text, decoded for BLEU.
         max_length: Most tokens of a training pair's side; what is longer is
             cut as `evaluation.longest_source` says.
+        max_extra_length: Most tokens of a translation beyond its source's.
 
     Attributes:
         latest: What was measured last; None before, and where it failed.
@@ -61,6 +63,7 @@ class Validator:
         batches: tf.data.Dataset,
         sample: Sequence[tuple[str, str]],
         max_length: int,
+        max_extra_length: int = SearchConfig.max_extra_length,
     ) -> None:
         self.model = model
         self.batches = batches
@@ -70,6 +73,7 @@ class Validator:
         self.options = SearchOptions(
             beam_size=1,
             max_source_length=evaluation.longest_source(max_length),
+            max_extra_length=max_extra_length,
         )
         self.latest: Figures | None = None
 

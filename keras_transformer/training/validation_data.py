@@ -11,10 +11,9 @@ import logging
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import EOS_ID, PAD_ID
+from keras_transformer.config import EOS_ID, PAD_ID, SearchConfig
 from keras_transformer.data import batching
 from keras_transformer.translation.text_batches import numbered
-from keras_transformer.translation.text_model import EXTRA_TOKENS
 
 logger = logging.getLogger("keras_transformer")
 
@@ -24,6 +23,7 @@ def validation_batches(
     batch_tokens: int,
     longest_source: int,
     split: str,
+    max_extra_length: int = SearchConfig.max_extra_length,
 ) -> tf.data.Dataset:
     """Stream every pair once, and say on the log which are cut.
 
@@ -34,12 +34,13 @@ def validation_batches(
             cut. A target is cut where a translation of the longest source has
             to end.
         split: What the log calls the pairs.
+        max_extra_length: Most tokens of a translation beyond its source's.
 
     Returns:
         Dataset in the form of `evaluation_batches`, S at most `longest_source`
-        and T at most 50 more wherever a pair has to be cut.
+        and T at most `max_extra_length` more wherever a pair has to be cut.
     """
-    longest_target = longest_source + EXTRA_TOKENS
+    longest_target = longest_source + max_extra_length
     batches = batching.evaluation_batches(corpus, batch_tokens)
     is_long = (np.asarray(corpus.source_lengths) > longest_source) | (
         np.asarray(corpus.target_lengths) > longest_target

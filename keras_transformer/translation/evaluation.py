@@ -116,12 +116,11 @@ def evaluate(
     pairs: Iterable[tuple[str, str]],
     target_lang: str,
     *,
-    beam_size: int = 4,
-    length_penalty: float = 0.6,
     max_source_length: int = MAX_SOURCE_LENGTH,
     references: Sequence[Sequence[str]] | None = None,
     lowercase: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    **options: Any,
 ) -> Evaluation:
     """Translate every source, leaving none out, and score the result.
 
@@ -129,14 +128,13 @@ def evaluate(
         translator: The translator.
         pairs: Source and reference texts, not tokenised.
         target_lang: Language code; `de` also gets the paper's BLEU.
-        beam_size: Live hypotheses per sentence.
-        length_penalty: The exponent alpha.
         max_source_length: Tokens, end token included, after which a source is
             cut; the log names those that are. Its reference is whole.
         references: All references of each source, of one number, in place of
             the one that its pair has.
         lowercase: Whether to score lower-cased text too.
         progress: Called with the numbers of sentences done and of all.
+        **options: Of the search, as for `Translator.translate`.
 
     Returns:
         The scores and the translations.
@@ -153,10 +151,9 @@ def evaluate(
     start = time.perf_counter()
     translations = translator.translate(
         sources,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
         max_source_length=max_source_length,
         progress=progress,
+        **options,
     )
     seconds = time.perf_counter() - start
     tokens = translator.tokenizer.target.tokenize(translations)

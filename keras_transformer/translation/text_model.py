@@ -27,8 +27,6 @@ from keras_transformer.model import Transformer
 from keras_transformer.translation.alignment import mean_attention
 from keras_transformer.translation.text_batches import cut, token_counts
 
-# A translation is at most this much longer than its source (section 6.1).
-EXTRA_TOKENS = 50
 _MAX_SEED = 2**31 - 1
 # Target tokens whose logits `(., V)` exist at a time when a text is scored.
 _SCORED_AT_ONCE = 256
@@ -57,7 +55,7 @@ def longest_target(options: SearchOptions) -> int | None:
     None where neither sources nor translations are limited.
     """
     if options.max_length is None and options.max_source_length is not None:
-        return options.max_source_length + EXTRA_TOKENS
+        return options.max_source_length + options.max_extra_length
     return options.max_length
 
 
@@ -179,7 +177,7 @@ class TextModel:
         """What a search and a draw are told of the translations to write."""
         lengths = token_counts(source)
         limits = (
-            lengths + EXTRA_TOKENS
+            lengths + options.max_extra_length
             if options.max_length is None
             else tf.fill(tf.shape(lengths), options.max_length)
         )

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer import devices
-from keras_transformer.config import UserError
+from keras_transformer.config import PAPER_SEARCH, SearchConfig, UserError
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.options import (
@@ -20,6 +20,7 @@ from keras_transformer.decoding.options import (
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging
 from keras_transformer.runs.layout import TOKENIZER_FILE
+from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.translation.alignment import Attention
 from keras_transformer.translation.explaining import Explainer
@@ -32,7 +33,7 @@ from keras_transformer.translation.text_batches import (
     dense,
     numbered,
 )
-from keras_transformer.translation.text_model import EXTRA_TOKENS, TextModel
+from keras_transformer.translation.text_model import TextModel
 from keras_transformer.viewing.explanation import Explanation
 
 logger = logging.getLogger("keras_transformer")
@@ -57,16 +58,24 @@ class Translator:
     Args:
         model: The model; its vocabulary is the tokenizer's.
         tokenizer: The tokenizer.
+        search: How to search where nobody says otherwise.
 
     Attributes:
         text_model: The same inside a graph, of which exports are made.
+        search: As the argument.
 
     Raises:
         ValueError: If the two differ in vocabulary size.
     """
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        search: SearchConfig = PAPER_SEARCH,
+    ) -> None:
         self.text_model = TextModel(model, tokenizer)
+        self.search = search
         self._pairs = GivenPairs(self.text_model)
         self._explainer = Explainer(self.text_model)
         # One graph for each set of options, for batches of any shape. Ids
@@ -88,7 +97,7 @@ class Translator:
     def from_run(
         cls, run_dir: str | os.PathLike, average: int | None = None
     ) -> "Translator":
-        """Load what train.py wrote.
+        """Load what train.py wrote, to search as the run's recipe says.
 
         Args:
             run_dir: The run directory.
@@ -103,13 +112,21 @@ class Translator:
         model = averaging.load_model(run_dir, average)
         tokenizer = load_vocabulary(run_dir)
         try:
-            return cls(model, tokenizer)
+            return cls(model, tokenizer, RunConfig.load(run_dir).search)
         except ValueError:
             raise UserError(
                 f"Expected {model.vocab_size} pieces in {run_dir}/"
                 f"{TOKENIZER_FILE} as in the model, found "
                 f"{tokenizer.vocab_size}; restore the file of this run."
             ) from None
+
+    def options(self, **given: Any) -> SearchOptions:
+        """The options of a search: those given, or else of `search`.
+
+        Raises:
+            ValueError: If an option is out of range.
+        """
+        return SearchOptions(**{**dataclasses.asdict(self.search), **given})
 
     @overload
     def translate(
@@ -154,7 +171,7 @@ class Translator:
             batch_tokens: Budget of a batch.
             progress: Called with the numbers of texts done and of all texts.
             **options: The other fields of `SearchOptions`, such as
-                `beam_size=4`.
+                `beam_size=4`; what is not given is as in `search`.
 
         Returns:
             One translation for each text, in order; with `n_best` a list of
@@ -163,9 +180,7 @@ class Translator:
         Raises:
             ValueError: If an option is out of range, or as from `n_best`.
         """
-        search = SearchOptions(
-            n_best=1 if n_best is None else n_best, **options
-        )
+        search = self.options(n_best=1 if n_best is None else n_best, **options)
         found, truncated = self.n_best(
             texts,
             search,
@@ -220,7 +235,7 @@ class Translator:
             self.tokenizer.tokenize(encoded), options.max_source_length
         )
         lengths = sources.row_lengths().numpy()
-        limits = options.max_length or lengths + EXTRA_TOKENS
+        limits = options.max_length or lengths + options.max_extra_length
         inputs = {"source": sources}
         if prefixes is not None:
             check_pairs(texts=texts, prefixes=prefixes)
@@ -281,8 +296,8 @@ class Translator:
         """
         options.setdefault("max_source_length", MAX_SOURCE_LENGTH)
         if n_best is None:
-            n_best = min(4, options.get("beam_size", SearchOptions.beam_size))
-        search = SearchOptions(n_best=n_best, **options)
+            n_best = min(4, options.get("beam_size", self.search.beam_size))
+        search = self.options(n_best=n_best, **options)
         explanation = self._explainer.explain(text, search, prefix)
         if explanation.truncated:
             logger.warning(
@@ -295,10 +310,15 @@ class Translator:
         sources: Sequence[str],
         targets: Sequence[str],
         *,
-        length_penalty: float = 0.6,
+        length_penalty: float | None = None,
         batch_tokens: int = 2_048,
     ) -> list[float]:
-        """Score given translations; as `GivenPairs.score`."""
+        """Score given translations; as `GivenPairs.score`.
+
+        The length penalty is that of `search` where it is not given.
+        """
+        if length_penalty is None:
+            length_penalty = self.search.length_penalty
         return self._pairs.score(
             sources,
             targets,

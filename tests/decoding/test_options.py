@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import toy
+from run_config import make_run
 from served import Served
 from small_run import OPTIONS, WORDS
 
@@ -36,6 +37,7 @@ SAMPLING = Sampling(temperature=0.9, top_k=23, top_p=0.8, seed=3)
         (dict(n_best=5), "Received: n_best=5, beam_size=4"),
         (dict(n_best=0, sampling=Sampling()), "`n_best` must be at least 1."),
         (dict(length_penalty=-0.1), "must be at least 0 and finite."),
+        (dict(max_extra_length=-1), "`max_extra_length` must be at least 0."),
         (dict(length_penalty=np.nan), "Received: length_penalty=nan"),
         (dict(min_length=-1), "`min_length` must be at least 0."),
         (dict(max_length=0), "`max_length` must be at least 1."),
@@ -92,6 +94,7 @@ def test_every_option_has_a_flag():
         n_best=5,
         min_length=2,
         max_length=11,
+        max_extra_length=29,
         max_source_length=13,
         no_repeat_ngram=3,
     )
@@ -122,14 +125,17 @@ from keras_transformer import __main__
 for verb in ("translate", "evaluate"):
     __main__.parse_args([verb, "--run-dir", "r"])
 __main__.parse_args(["export", "--run-dir", "r", "--output", "o"])
-code = __main__.main(["translate", "--run-dir", "r", "--beam-size", "0"])
+code = __main__.main(
+    ["translate", "--run-dir", sys.argv[1], "--beam-size", "0"]
+)
 print(json.dumps([code, *sys.modules]))
 """
 
 
-def test_a_mistake_in_the_flags_shows_before_tensorflow_is_loaded():
+def test_a_mistake_in_the_flags_shows_before_tensorflow_is_loaded(tmp_path):
+    make_run(config.ModelConfig()).save(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", PROGRAM, tmp_path],
         check=True,
         capture_output=True,
         cwd=ROOT,

@@ -14,6 +14,7 @@ from small import make_model
 
 from keras_transformer.__main__ import main
 from keras_transformer.config import UserError
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.exporting import ctranslate2 as ctranslate2_export
 from keras_transformer.translation.translator import Translator
 
@@ -133,6 +134,27 @@ def test_every_shape_of_heads_scores_alike(tmp_path, positions, widths):
     np.testing.assert_allclose(
         [sum(result.log_probs) for result in results], expected, rtol=1e-4
     )
+
+
+def test_symbols_stay_one_piece(tmp_path):
+    trees = ["(S (NP the dog )NP )S", "(S (NP the cat )NP sees )S"] * 3
+    symbols = ["▁(S", "▁)S", "▁(NP", ")NP"]
+    tokenizer = Tokenizer.train(trees, 293, tmp_path / "vocabulary", symbols)
+    model = make_model(vocab_size=tokenizer.vocab_size)
+    model.embedding.table.assign(0.2 * model.embedding.table)
+    translator = Translator(model, tokenizer)
+    folder = ctranslate2_export.export(translator, tmp_path / "model")
+    pieces = load_pieces(folder)
+    sources = pieces.encode(["the dog"], out_type=str)
+    targets = pieces.encode(["(S (NP the )NP )S"], out_type=str)
+    assert targets == [["▁(S", "▁(NP", "▁the", "▁", ")NP", "▁)S"]]
+    (result,) = ctranslate2.Translator(str(folder)).score_batch(
+        sources, targets
+    )
+    (expected,) = translator.score(
+        ["the dog"], ["(S (NP the )NP )S"], length_penalty=0.0
+    )
+    np.testing.assert_allclose(sum(result.log_probs), expected, rtol=1e-4)
 
 
 def test_the_folder_holds_all_that_text_needs(exported):

@@ -68,9 +68,9 @@ def opened(monkeypatch):
     return names
 
 
-def prepare(folder, run_dir, model=MODEL):
+def prepare(folder, run_dir, model=MODEL, symbols=None):
     """What a training does before it has a model."""
-    run = make_run(model, TrainingConfig(), corpus=str(folder))
+    run = make_run(model, TrainingConfig(), corpus=str(folder), symbols=symbols)
     corpus = open_corpus(folder, "en", "de")
     preparation.check_beginning(run, run_dir, corpus)
     run, tokenizer = preparation.prepare_tokenizer(run, run_dir, corpus)
@@ -177,9 +177,9 @@ def trained(monkeypatch):
     sizes = []
     train = Tokenizer.train.__func__
 
-    def note(cls, sentences, vocab_size, path):
+    def note(cls, sentences, vocab_size, path, symbols):
         sizes.append(vocab_size)
-        return train(cls, sentences, vocab_size, path)
+        return train(cls, sentences, vocab_size, path, symbols)
 
     monkeypatch.setattr(Tokenizer, "train", classmethod(note))
     return sizes
@@ -196,23 +196,25 @@ def test_a_vocabulary_that_is_done_is_not_trained_again(
     assert (run_dir / "tokenizer.model").read_bytes() == vocabulary
 
 
-@pytest.mark.parametrize("change", ["text", "size", "file"])
+@pytest.mark.parametrize("change", ["text", "size", "symbols", "file"])
 def test_a_vocabulary_made_for_something_else_is_trained_again(
     folder, run_dir, monkeypatch, change
 ):
     killed_while_tokenising(monkeypatch, folder, run_dir)
-    model = MODEL
+    model, symbols = MODEL, None
     if change == "text":
         shutil.rmtree(folder)
         write_corpus(folder, size=101)
     elif change == "size":
         model = ModelConfig(**{**vars(MODEL), "vocab_size": 283})
+    elif change == "symbols":
+        symbols = ("<2fr>",)
     else:
         other = run_dir.with_name("other.model")
         Tokenizer.train(["one two", "drei vier"] * 5, 271, other)
         shutil.copyfile(other, run_dir / "tokenizer.model")
     sizes = trained(monkeypatch)
-    prepare(folder, run_dir, model)
+    prepare(folder, run_dir, model, symbols=symbols)
     assert sizes == [model.vocab_size]
     saved = RunConfig.load(run_dir)
     tokenizer = Tokenizer.load(run_dir / "tokenizer.model")

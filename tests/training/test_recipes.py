@@ -12,6 +12,7 @@ import pytest
 
 from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.train import arguments_of
+from keras_transformer.config import PRESETS
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.training import estimates
@@ -27,6 +28,7 @@ PAPER = {
     "wmt14-en-fr-base": (6, 512, 2048, 8, 64, 32_000, 0.1, 100_000, 5),
     "wmt14-en-fr-big": (6, 1024, 4096, 16, 64, 32_000, 0.1, 300_000, 20),
 }
+PARSERS = {"parsing": 16_000, "parsing-semi": 32_000}
 BLEU = dict(zip(PAPER, (27.3, 28.4, 38.1, 41.8), strict=True))
 
 
@@ -81,7 +83,27 @@ def plan(corpus):
 
 
 def test_there_is_a_recipe_for_each_training_of_the_paper():
-    assert {path.stem for path in RECIPES.glob("*.args")} == set(PAPER)
+    found = {path.stem for path in RECIPES.glob("*.args")}
+    assert found == {*PAPER, *PARSERS}
+
+
+@pytest.mark.parametrize("recipe", PARSERS)
+def test_a_recipe_of_a_parser_is_its_preset(recipe, tmp_path, monkeypatch):
+    text = tmp_path / ("treebank" + recipe.removeprefix("parsing"))
+    text.mkdir()
+    (text / "symbols.txt").write_text("▁(S\n▁)S\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    run, args = run_of(recipe)
+
+    preset = PRESETS[recipe]
+    assert run.model == preset.model
+    assert run.model.vocab_size == PARSERS[recipe]
+    assert (run.training, run.search) == (preset.training, preset.search)
+    assert (run.source_lang, run.target_lang) == ("sentence", "tree")
+    assert run.corpus == str(text)
+    assert run.symbols == ("▁(S", "▁)S")
+    assert args.run_dir == pathlib.Path("runs", recipe)
 
 
 @pytest.mark.parametrize("recipe", PAPER)

@@ -40,11 +40,9 @@ class Phrasebook:
         self.book = book
         self.asked = []
 
-    def translate(
-        self, texts, *, beam_size, length_penalty, max_source_length, progress
-    ):
+    def translate(self, texts, *, max_source_length, progress, **options):
         self.asked += texts
-        self.options = beam_size, length_penalty, max_source_length
+        self.options = {"max_source_length": max_source_length, **options}
         if progress:
             progress(len(texts), len(texts))
         return [self.book[text] for text in texts]
@@ -254,11 +252,17 @@ def test_search_options_and_progress_reach_the_translator():
         "de",
         beam_size=7,
         length_penalty=0.3,
+        max_extra_length=13,
         max_source_length=11,
         progress=lambda done, total: shown.append((done, total)),
     )
 
-    assert translator.options == (7, 0.3, 11)
+    assert translator.options == dict(
+        beam_size=7,
+        length_penalty=0.3,
+        max_extra_length=13,
+        max_source_length=11,
+    )
     assert shown == [(1, 1)]
 
 

@@ -1,0 +1,87 @@
+"""Strings that stay one piece in the vocabulary: brackets, tags, placeholders.
+
+A file has one a line. A symbol is a piece wherever it stands, also inside a
+word, and no normalisation touches it; a word of its own is the piece "▁" for
+the space and the symbol. One that is written with a first "▁" takes that space
+into its piece, and is a symbol only where a word begins.
+
+Without TensorFlow, so that a mistake shows before it is loaded.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+from collections.abc import Sequence
+
+from keras_transformer.config import UserError
+from keras_transformer.data import lines
+
+SPACE = "▁"  # As pieces spell it.
+# The names of the four ids and of the bytes in a vocabulary.
+_SPECIAL = re.compile(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>|▁")
+
+
+def read_symbols(given: str | os.PathLike | Sequence[str]) -> tuple[str, ...]:
+    """Read a file of symbols, or take a list of them.
+
+    Args:
+        given: The path of a file in UTF-8, or the symbols.
+
+    Returns:
+        The symbols, in order.
+
+    Raises:
+        UserError: If there is no such file, or no symbol, or one that cannot
+            be.
+    """
+    if isinstance(given, str | os.PathLike):
+        path = pathlib.Path(given)
+        with contextlib.ExitStack() as stack:
+            file, name, _ = lines.open_input(path, stack, "--symbols")
+            symbols = tuple(lines.read_lines(file, name))
+    else:
+        name, symbols = "symbols", tuple(given)
+    _check(symbols, name)
+    return symbols
+
+
+def _check(symbols: tuple[str, ...], name: str) -> None:
+    if not symbols:
+        raise UserError(
+            f"Expected symbols in {name}, one a line, found none; write some "
+            "or leave out --symbols."
+        )
+    import sentencepiece  # Slow, and of no use to most commands.
+
+    normalizer = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc")
+    first: dict[str, int] = {}
+    for number, symbol in enumerate(symbols, start=1):
+        where = f"line {number} of {name}"
+        if not symbol:
+            raise UserError(
+                f"Expected a symbol in {where}, found none; remove the line."
+            )
+        if not symbol.isprintable() or " " in symbol or SPACE in symbol[1:]:
+            raise UserError(
+                "Expected a symbol without spaces and invisible characters in "
+                f"{where}, found {symbol!r}; change it, or write {SPACE} in "
+                "its first place for the space before it."
+            )
+        if _SPECIAL.fullmatch(symbol):
+            raise UserError(
+                f"Expected symbols that the vocabulary has not anyway, found "
+                f"{symbol} in {where}; choose another one."
+            )
+        if symbol in first:
+            raise UserError(
+                f"Expected each symbol once, found {symbol} in line "
+                f"{first[symbol]} and again in {where}; remove one."
+            )
+        # Such a symbol is looked for in text that is normalised already.
+        if symbol[0] == SPACE and normalizer.normalize(symbol) != symbol:
+            raise UserError(
+                f"Expected a symbol that stays as it is under NFKC after the "
+                f"{SPACE} in {where}, found {symbol}; leave out the {SPACE}."
+            )
+        first[symbol] = number

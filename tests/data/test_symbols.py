@@ -1,0 +1,143 @@
+"""Strings that stay one piece, from their file to the vocabulary."""
+
+import unicodedata
+
+import pytest
+import sentencepiece
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_transformer.config import UserError
+from keras_transformer.data.symbols import read_symbols
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.training.request import configure
+
+SYMBOLS = ("<2fr>", "▁(NP", "▁)NP", "▁(S", "▁)S", ",", '"x,y"', "ﬁ¼")
+SENTENCES = [
+    "(S (NP the dog )NP sees (NP the fish )NP )S",
+    "<2fr> the dog, the cat",
+    "<2fr>the cat sees ﬁ¼ fish",
+] * 3
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("symbols") / "tokenizer.model"
+    Tokenizer.train(SENTENCES, 307, path, SYMBOLS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokenizer(path):
+    return Tokenizer.load(path)
+
+
+def pieces(tokenizer, text):
+    (ids,) = tokenizer.tokenize([text]).to_list()
+    return tokenizer.pieces(ids[:-1])
+
+
+def test_symbols_follow_the_four_ids(tokenizer):
+    assert tuple(tokenizer.pieces(range(4, 4 + len(SYMBOLS)))) == SYMBOLS
+
+
+def test_a_symbol_is_one_piece_wherever_it_stands(tokenizer):
+    assert pieces(tokenizer, "<2fr> the") == ["▁", "<2fr>", "▁the"]
+    assert pieces(tokenizer, "the<2fr><2fr>,") == [
+        *("▁the", "<2fr>", "<2fr>", ",")
+    ]
+
+
+def test_a_symbol_may_have_the_space_before_it_in_its_piece(tokenizer):
+    assert pieces(tokenizer, "(S (NP the )NP )S") == [
+        *("▁(S", "▁(NP", "▁the", "▁)NP", "▁)S")
+    ]
+    # And then it is one only where a word begins.
+    assert "▁(S" not in pieces(tokenizer, "the(S")
+
+
+def test_no_normalisation_touches_a_symbol(tokenizer):
+    # NFKC would make "fi1⁄4" of it.
+    assert "ﬁ¼" in pieces(tokenizer, "the ﬁ¼")
+    assert "ﬁ" not in "".join(pieces(tokenizer, "ﬁsh"))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.sampled_from([*SYMBOLS[:1], "(NP", ")NP", *SYMBOLS[5:], "the", "q"]),
+        max_size=9,
+    ),
+    st.sampled_from(["", " ", "  "]),
+)
+def test_text_with_symbols_survives_in_the_graph_as_in_the_library(
+    tokenizer, path, words, between
+):
+    text = between.join(words)
+    (ids,) = tokenizer.tokenize([text]).to_list()
+    oracle = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    assert ids == [*oracle.encode(text), 3]
+    (back,) = tokenizer.detokenize([ids]).numpy()
+    assert back.decode() == " ".join(text.split())
+
+
+def test_a_vocabulary_without_symbols_is_what_it_was(path, tmp_path):
+    Tokenizer.train(SENTENCES, 301, tmp_path / "none", ())
+    Tokenizer.train(SENTENCES, 301, tmp_path / "not_said")
+    none = (tmp_path / "none").read_bytes()
+    assert none == (tmp_path / "not_said").read_bytes() != path.read_bytes()
+
+
+def test_more_symbols_than_the_vocabulary_has_room_for_are_refused(tmp_path):
+    symbols = [f"<{i}>" for i in range(41)]
+    with pytest.raises(UserError) as error:
+        # 4 special ids, 256 bytes and 41 symbols are 301.
+        Tokenizer.train(SENTENCES, 301, tmp_path / "t", symbols)
+    assert "size above 301 (four special ids, 41 symbols and" in str(
+        error.value
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_has_a_symbol_a_line(tmp_path):
+    path = tmp_path / "symbols.txt"
+    path.write_bytes("▁(S\r\n)S\n日".encode())
+    assert read_symbols(path) == ("▁(S", ")S", "日")
+    assert read_symbols(["▁(S", ")S"]) == ("▁(S", ")S")
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("", "found none; write some or leave out --symbols."),
+        ("(S\n\n)S", "Expected a symbol in line 2 of "),
+        ("(S\na b", "found 'a b'; change it, or write ▁ in its first place"),
+        ("a\tb", r"found 'a\tb'; change it"),
+        ("a\u200bb", "without spaces and invisible characters in line 1 of "),
+        ("a▁b", "found 'a▁b'; change it"),
+        ("(S\n)S\n(S", "found (S in line 1 and again in line 3 of "),
+        ("<s>", "that the vocabulary has not anyway, found <s> in line 1 of "),
+        ("<0x0A>", "found <0x0A> in line 1 of "),
+        ("▁", "found ▁ in line 1 of "),
+        ("▁ﬁ", "stays as it is under NFKC after the ▁ in line 1 of "),
+    ],
+)
+def test_symbols_that_cannot_be_are_named(tmp_path, content, message):
+    assert unicodedata.normalize("NFKC", "ﬁ") == "fi"
+    path = tmp_path / "symbols.txt"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        read_symbols(path)
+    assert message in str(error.value) and str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("other", ["tokenizer", "init_from"])
+def test_symbols_do_not_go_with_a_vocabulary_made_elsewhere(other):
+    with pytest.raises(UserError, match="brings its own vocabulary"):
+        configure("demo", symbols=["(S"], **{other: "somewhere"})
+    assert configure("demo", symbols=["(S"]).symbols == ("(S",)
+
+
+def test_a_missing_file_of_symbols_is_named(tmp_path):
+    with pytest.raises(UserError, match="Expected a file that can be read as"):
+        read_symbols(tmp_path / "nowhere")

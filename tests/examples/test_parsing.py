@@ -1,0 +1,373 @@
+"""Trees to lines and back, EVALB's rules, and a parser from text to export."""
+
+import collections
+import itertools
+import json
+import pathlib
+import sys
+
+import nltk
+import PYEVALB.parser
+import PYEVALB.scorer
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nltk.tree import Tree
+from served import Served
+
+from keras_transformer import __main__
+from keras_transformer.config import UserError
+from keras_transformer.data.symbols import read_symbols
+from keras_transformer.runs.run_config import RunConfig
+
+FOLDER = pathlib.Path(__file__).parents[2] / "examples" / "parsing"
+sys.path.insert(0, str(FOLDER))
+
+import brackets  # noqa: E402
+import draw  # noqa: E402
+import grammar  # noqa: E402
+import prepare  # noqa: E402
+import score  # noqa: E402
+import trees  # noqa: E402
+
+# As the Penn Treebank has it: function tags, an index, a trace, two lines.
+MRG = """
+( (S (NP-SBJ-1 (DT The) (NN dog))
+     (VP (VBZ seems)
+         (S (NP-SBJ (-NONE- *-1)) (VP (TO to) (VP (VB sleep)))))
+     (. .)))
+( (NP (-LRB- -LRB-) (NNS cats) (-RRB- -RRB-)) )
+"""
+GOLD = (
+    "(S (NP (DT The) (NN dog)) (VP (VBZ seems) "
+    "(S (VP (TO to) (VP (VB sleep))))) (. .))"
+)
+LINE = "(S (NP XX XX )NP (VP XX (S (VP XX (VP XX )VP )VP )S )VP XX )S"
+
+
+def tree_over(words, chance, labels, depth=0):
+    """A random tree; no constituent has its label and its words again."""
+    if len(words) == 1 and (depth > 2 or chance.random() < 0.5):
+        return Tree("N", [words[0]])
+    cuts = sorted(
+        chance.sample(range(1, len(words)), chance.randrange(len(words)))
+    )
+    parts = [words[a:b] for a, b in itertools.pairwise([0, *cuts, len(words)])]
+    if len(parts) == 1 and len(words) > 1:
+        parts = [words[:1], words[1:]]
+    label = labels[depth % 2][chance.randrange(2)]
+    return Tree(
+        label, [tree_over(part, chance, labels, depth + 1) for part in parts]
+    )
+
+
+def some_tree(chance, size):
+    return tree_over(
+        [f"w{i}" for i in range(size)], chance, (["S", "NP"], ["VP", "X"])
+    )
+
+
+names = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1).map(
+    lambda text: "".join(c for c in text if c not in "()")
+)
+names = names.filter(bool)
+every_tree = st.recursive(
+    st.builds(lambda tag, word: Tree(tag, [word]), names, names),
+    lambda inner: st.builds(Tree, names, st.lists(inner, min_size=1)),
+    max_leaves=20,
+)
+
+
+@given(every_tree)
+def test_every_tree_comes_back_from_its_line(tree):
+    line = trees.linearise(tree)
+    assert trees.delinearise(line, tree.pos()) == tree
+    # As many words, and two brackets for every constituent.
+    words = len(tree.leaves())
+    constituents = sum(1 for _ in tree.subtrees()) - words
+    assert len(line.split()) == words + 2 * constituents
+
+
+def test_a_line_has_no_words_no_tags_and_both_brackets_labelled():
+    assert trees.linearise(Tree.fromstring(GOLD)) == LINE
+
+
+def test_traces_and_function_tags_go(tmp_path):
+    path = tmp_path / "a.mrg"
+    path.write_text(MRG)
+    first, second = map(trees.clean, trees.read_trees(path))
+    assert trees.on_one_line(first) == GOLD
+    # The tag of a bracket is no label with a function.
+    assert trees.on_one_line(second) == (
+        "(NP (-LRB- -LRB-) (NNS cats) (-RRB- -RRB-))"
+    )
+
+
+def test_trees_may_have_one_line_or_several(tmp_path):
+    path = tmp_path / "a.mrg"
+    path.write_text(MRG)
+    several = list(trees.read_trees(path))
+    path.write_text("".join(trees.on_one_line(x) + "\n" for x in several))
+    assert list(trees.read_trees(path)) == several
+
+
+def test_a_tree_of_traces_alone_is_left_out():
+    assert trees.clean(Tree.fromstring("(S (NP (-NONE- *)))")) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "XX",
+        "(S XX XX XX )S",
+        "(S XX )S",
+        "(S XX XX",
+        "(S XX XX )NP",
+        "(S XX (NP )NP XX )S",
+        "(S XX )S (S XX )S",
+        "(S XX XX )S )S",
+        "XX (S XX )S",
+        "(S XX dog )S",
+        "( XX XX )",
+    ],
+)
+def test_what_is_no_tree_over_two_words_is_malformed(line):
+    gold = Tree.fromstring("(S (NP (NN dogs)) (VP (VBP sleep)))")
+    with pytest.raises(ValueError):
+        trees.delinearise(line, gold.pos())
+    # Counted: its three constituents are missing, and nothing is too much.
+    assert brackets.compare(gold, line) == brackets.Counts(
+        matched=0, gold=3, predicted=0, sentences=1, exact=0, malformed=1
+    )
+
+
+@settings(deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(2, 13))
+def test_brackets_are_those_of_another_implementation(chance, size):
+    gold, other = some_tree(chance, size), some_tree(chance, size)
+    found = brackets.compare(gold, trees.linearise(other))
+
+    theirs = PYEVALB.scorer.Scorer().score_trees(
+        *(
+            PYEVALB.parser.create_from_bracket_string(trees.on_one_line(tree))
+            for tree in (gold, other)
+        )
+    )
+
+    assert found.matched == theirs.matched_brackets
+    assert found.gold == theirs.gold_brackets
+    assert found.predicted == theirs.test_brackets
+    assert not found.malformed
+
+
+# By hand, after the rules of EVALB's parameters COLLINS.prm: right brackets,
+# those there should be, those there are, whether all is right.
+@pytest.mark.parametrize(
+    "gold, line, expected",
+    [
+        # S 0-3, NP 0-1, VP 1-3, NP 2-3 against S, NP, VP 1-2.
+        (
+            "(S (NP (N a)) (VP (V b) (NP (N c))))",
+            "(S (NP XX )NP (VP XX )VP XX )S",
+            (2, 4, 3, 0),
+        ),
+        # A label that is wrong is a miss on both sides.
+        ("(S (NP (N a) (N b)))", "(S (VP XX XX )VP )S", (1, 2, 2, 0)),
+        # The comma and the stop are out of the sentence: S 0-2 is S 0-2.
+        (
+            "(S (S (N a) (, ,) (N b)) (. .))",
+            "(S (S XX XX XX XX )S )S",
+            (2, 2, 2, 1),
+        ),
+        # A constituent of punctuation alone is none.
+        ("(S (NP (: --)) (N a))", "(S XX XX )S", (1, 1, 1, 1)),
+        # TOP is none either, PRT is ADVP.
+        (
+            "(TOP (VP (V a) (PRT (R b))))",
+            "(VP XX (ADVP XX )ADVP )VP",
+            (2, 2, 2, 1),
+        ),
+        # An NP of an NP counts twice, and is found but once.
+        ("(NP (NP (N a)))", "(NP XX )NP", (1, 2, 1, 0)),
+        ("(NP (N a))", "(NP (NP XX )NP )NP", (1, 1, 2, 0)),
+        # Function tags do not count.
+        ("(S (NP-SBJ (N a)))", "(S (NP=2 XX )NP=2 )S", (2, 2, 2, 1)),
+    ],
+)
+def test_brackets_are_counted_by_the_rules_of_evalb(gold, line, expected):
+    found = brackets.compare(Tree.fromstring(gold), line)
+    assert (
+        found.matched,
+        found.gold,
+        found.predicted,
+        found.exact,
+    ) == expected
+
+
+def test_figures_are_of_all_sentences_together():
+    total = brackets.Counts(3, 4, 5, 2, 1, 0) + brackets.Counts(
+        4, 6, 5, 1, 0, 1
+    )
+    assert total == brackets.Counts(7, 10, 10, 3, 1, 1)
+    assert (total.recall, total.precision, total.f1) == pytest.approx((70,) * 3)
+    # The harmonic mean of 3/4 and 3/5 is 2/3.
+    assert brackets.Counts(3, 4, 5).f1 == pytest.approx(200 / 3)
+    assert brackets.Counts().f1 == 0
+
+
+def refined():
+    """The grammar with its refined categories, as nltk reads it."""
+    rules = [
+        nltk.Production(nltk.Nonterminal(left), map(nltk.Nonterminal, right))
+        for left, choices in grammar.read_rules().items()
+        for right in choices
+    ]
+    words = [
+        nltk.Production(nltk.Nonterminal(tag), [word])
+        for tag, choices in grammar.read_words().items()
+        for word in choices
+    ]
+    return nltk.CFG(nltk.Nonterminal("S"), rules + words)
+
+
+def plain(tree):
+    """A tree of refined categories as the treebank has it."""
+    label = tree.label() if tree.label() == "." else tree.label().split(".")[0]
+    if isinstance(tree[0], str):
+        return Tree(label, tree[:])
+    children = [plain(child) for child in tree]
+    if len(children) == 1 and children[0].label() == label:
+        return children[0]
+    return Tree(label, children)
+
+
+def test_a_sentence_of_the_grammar_has_one_tree():
+    parser = nltk.parse.BottomUpLeftCornerChartParser(refined())
+    drawn = list(itertools.islice(grammar.sentences(3), 83))
+    for tree in drawn:
+        if len(tree.leaves()) < 25:
+            found = {str(plain(parse)) for parse in parser.parse(tree.leaves())}
+            assert found == {str(tree)}
+    # And it is no list of sentences by heart: clauses and phrases nest.
+    assert max(tree.height() for tree in drawn) > 12
+
+
+def test_the_same_seed_draws_the_same_sentences_none_twice():
+    def draw_some(seed):
+        return [str(x) for x in itertools.islice(grammar.sentences(seed), 211)]
+
+    assert draw_some(5) == draw_some(5) != draw_some(7)
+    count = collections.Counter(draw_some(5))
+    assert set(count.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"(S (NN dog)", "Expected bracketed trees in UTF-8 in .*a.mrg, found"),
+        (b"(S (NN dog))) ", "Expected bracketed trees in UTF-8"),
+        (b"dog", "Expected bracketed trees in UTF-8"),
+        (b"(S (NN d\xff))", "Expected bracketed trees in UTF-8"),
+        (b"(S the (NN dog))", "Expected a tag for each word, such as"),
+        (b"(S (NP ) (NN dog))", "Expected a tag for each word, such as"),
+        (b"\n", "Expected trees for train, found none; check the files."),
+        (None, "Expected a file of trees, cannot read .*a.mrg .No such file"),
+    ],
+)
+def test_what_is_no_treebank_is_one_sentence(
+    tmp_path, content, message, capsys
+):
+    path = tmp_path / "a.mrg"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        prepare.write_split(tmp_path, "train", prepare.read_all([path]))
+    assert prepare.main([str(tmp_path), "--train", str(path)]) == 2
+    assert capsys.readouterr().err.startswith("error: Expected ")
+
+
+def test_a_split_has_sentences_lines_and_trees(tmp_path):
+    path = tmp_path / "a.mrg"
+    path.write_text(MRG)
+    assert prepare.main([str(tmp_path / "text"), "--train", str(path)]) == 0
+    text = {x.name: x.read_text("utf-8") for x in (tmp_path / "text").iterdir()}
+    assert text == {
+        "train.sentence": "The dog seems to sleep .\n-LRB- cats -RRB-\n",
+        "train.tree": f"{LINE}\n(NP XX XX XX )NP\n",
+        "train.gold": f"{GOLD}\n(NP (-LRB- -LRB-) (NNS cats) (-RRB- -RRB-))\n",
+        "symbols.txt": "▁(NP\n▁(S\n▁(VP\n▁)NP\n▁)S\n▁)VP\n",
+    }
+    read_symbols(tmp_path / "text" / "symbols.txt")
+
+
+def test_given_lines_are_scored(tmp_path, capsys):
+    gold, predicted = tmp_path / "gold", tmp_path / "predicted"
+    gold.write_text(f"{GOLD}\n" * 3)
+    predicted.write_text(f"{LINE}\n{LINE.replace('NP', 'X')}\n(S XX\n")
+    argv = ["--gold", str(gold), "--predicted", str(predicted)]
+
+    code = score.main(
+        [*argv, "--json", str(tmp_path / "json"), "--by-length"]
+        + [str(tmp_path / "f1.png")]
+    )
+
+    assert code == 0
+    # Six constituents a tree, one of them wrong in the second.
+    found = json.loads((tmp_path / "json").read_text())
+    assert (found["matched"], found["gold"], found["predicted"]) == (11, 18, 12)
+    assert found["f1"] == pytest.approx(100 * 22 / 30)
+    assert "73.33  labelled F1\n     1  exact of 3" in capsys.readouterr().out
+    tree = str(tmp_path / "tree.png")
+    assert draw.main([tree, *argv]) == 0
+    for path in "f1.png", "tree.png":
+        assert (tmp_path / path).read_bytes().startswith(b"\x89PNG")
+    assert draw.main([tree, *argv, "--line", "3"]) == 2
+    assert "Expected a tree in line 3 of" in capsys.readouterr().err
+    predicted.write_text(f"{LINE}\n")
+    assert score.main(argv) == 2
+    assert "a line for each of 3 trees, found 1" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_parser_is_trained_scored_and_exported(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sizes = ["--train", "300", "--val", "11", "--test", "13"]
+    assert grammar.main(["runs/treebank", *sizes]) == 0
+    files = [
+        *("--train", "runs/treebank/train.mrg"),
+        *("--val", "runs/treebank/val.mrg"),
+        *("--test", "runs/treebank/test.mrg"),
+    ]
+    assert prepare.main(["runs/grammar-text", *files]) == 0
+    shape = ["--d-model", "12", "--num-heads", "2", "--ffn-dim", "17"]
+    search = ["--beam-size", "2", "--max-extra-length", "37"]
+    argv = ["train", f"@{FOLDER / 'grammar.args'}", *shape, *search]
+    assert __main__.main([*argv, "--steps", "3", "--batch-tokens", "512"]) == 0
+    capsys.readouterr()
+
+    code = score.main(
+        ["--run-dir", "runs/grammar", "--export", "exported/grammar"]
+        + ["--json", "f1.json"]
+    )
+
+    assert code == 0
+    assert capsys.readouterr().out.endswith("\nexported/grammar/1\n")
+    found = json.loads(pathlib.Path("f1.json").read_text())
+    # Nothing is learnt in three steps: what it writes is no tree, and counts.
+    assert found["sentences"] == found["malformed"] == 13
+    assert found["gold"] > 100 and found["recall"] == 0
+    # The export has the symbols, and the run's search.
+    run = RunConfig.load("runs/grammar")
+    assert run.symbols and "▁(SBAR" in run.symbols
+    lines = pathlib.Path("runs/grammar/evaluation/test.predicted")
+    texts = pathlib.Path("runs/grammar-text/test.sentence")
+    served = Served(pathlib.Path("exported/grammar/1"))
+    answers = served(
+        "serving_default", text=texts.read_text("utf-8").splitlines()
+    )["translation"]
+    assert [x.decode() for x in answers] == lines.read_text("utf-8").split(
+        "\n"
+    )[:-1]
+    source = served("score", source=["she sleeps ."], target=["(S XX )S"])
+    assert source["num_tokens"].tolist() == [4]

@@ -1,0 +1,141 @@
+"""What a run says of its search, and who follows it."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from run_config import make_run
+from served import Served
+from small_run import write_run
+
+from keras_transformer import __main__
+from keras_transformer.commands import search_flags
+from keras_transformer.config import ModelConfig, SearchConfig, UserError
+from keras_transformer.decoding.options import SearchOptions
+from keras_transformer.run import Run
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training.preparation import CHANGEABLE
+from keras_transformer.translation.translator import Translator
+
+SEARCH = SearchConfig(beam_size=2, length_penalty=1.7, max_extra_length=3)
+TEXTS = ["ein kleiner Hund", "die Wiese und der Hund laut", "laut"]
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    """A small run with a search of its own."""
+    path = write_run(tmp_path_factory.mktemp("searched"))
+    run = RunConfig.load(path)
+    dataclasses.replace(run, search=SEARCH).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def translator(run_dir):
+    return Translator.from_run(run_dir, 1)
+
+
+def options(verb, run_dir, *flags):
+    argv = [verb, "--run-dir", str(run_dir), *flags]
+    return search_flags.options_of_run(__main__.parse_args(argv))
+
+
+def test_a_run_of_before_searches_as_the_paper_translates(tmp_path):
+    fields = dataclasses.asdict(make_run(ModelConfig()))
+    del fields["search"]
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    search = RunConfig.load(tmp_path).search
+    # Section 6.1.
+    assert dataclasses.astuple(search) == (4, 0.6, 50)
+
+
+def test_the_search_comes_back_as_it_was_saved(tmp_path):
+    run = make_run(ModelConfig(), search=SEARCH)
+    run.save(tmp_path)
+    assert RunConfig.load(tmp_path) == run
+
+
+def test_a_training_is_told_how_later_verbs_search():
+    run = RunConfig.from_preset(
+        "tiny", corpus="demo", beam_size=2, max_extra_length=3
+    )
+    assert dataclasses.astuple(run.search) == (2, 0.6, 3)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"beam_size": 0}, "Expected --beam-size at least 1, received 0."),
+        ({"length_penalty": -0.1}, "Expected --length-penalty at least 0 and"),
+        ({"length_penalty": np.inf}, "finite, received inf."),
+        ({"max_extra_length": -1}, "Expected --max-extra-length at least 0,"),
+    ],
+)
+def test_a_search_that_makes_no_sense_is_refused(settings, message):
+    with pytest.raises(UserError) as error:
+        RunConfig.from_preset("tiny", corpus="demo", **settings)
+    assert message in str(error.value)
+
+
+def test_a_resumed_run_may_search_otherwise():
+    old = make_run(ModelConfig())
+    new = dataclasses.replace(old, search=SEARCH)
+    assert new.resume(old, CHANGEABLE, "run").search == SEARCH
+
+
+def test_flags_that_are_not_given_are_the_runs(run_dir):
+    found = options("translate", run_dir)
+    assert found == SearchOptions(
+        beam_size=2,
+        length_penalty=1.7,
+        max_extra_length=3,
+        max_source_length=256,
+    )
+    # An export has four hypotheses, but no more than beams.
+    assert options("export", run_dir, "--output=o").n_best == 2
+    given = options("translate", run_dir, "--beam-size=5", "--n-best=5")
+    assert (given.beam_size, given.n_best, given.length_penalty) == (5, 5, 1.7)
+    given = options("translate", run_dir, "--max-extra-length=7")
+    assert (given.beam_size, given.max_extra_length) == (2, 7)
+
+
+def test_a_translation_is_at_most_as_much_longer_as_the_run_says(translator):
+    sources = translator.tokenizer.tokenize(TEXTS)
+    # An end far away lets every hypothesis run to the limit.
+    far = translator.options(min_length=1_000)
+
+    found = translator.text_model.search_ids(sources.to_tensor(0), far)
+
+    lengths = tf.math.count_nonzero(found.ids[:, 0], axis=1)
+    np.testing.assert_array_equal(lengths, sources.row_lengths() + 3)
+
+
+@pytest.mark.slow
+def test_python_and_an_export_search_as_the_run_says(
+    run_dir, translator, tmp_path
+):
+    as_said = translator.translate(
+        TEXTS, beam_size=2, length_penalty=1.7, max_extra_length=3, n_best=2
+    )
+    assert translator.translate(TEXTS, n_best=2) == as_said
+    # And the paper's search would have found something else.
+    paper = dataclasses.asdict(SearchConfig())
+    assert translator.translate(TEXTS, n_best=2, **paper) != as_said
+    targets = [hypotheses[0].text for hypotheses in as_said]
+    assert translator.score(TEXTS, targets) == translator.score(
+        TEXTS, targets, length_penalty=1.7
+    )
+
+    served = Served(Run(run_dir).export(tmp_path, average=1))
+
+    found = served("n_best", text=TEXTS)
+    assert [
+        [text.decode() for text in row] for row in found["translations"]
+    ] == [[text for text, _ in row] for row in as_said]
+    np.testing.assert_allclose(
+        found["scores"],
+        [[score for _, score in row] for row in as_said],
+        rtol=1e-4,
+    )
