@@ -295,9 +295,11 @@ def picture(results, path):
                     "o-",
                     base=2,
                     markersize=3,
-                    label=f"{name}: n^{exponent(values):.2f} "
-                    f"(paper: {PAPER[name]})",
+                    label=f"{name}: n^{exponent(values):.2f}"
+                    + (f", paper {PAPER[name]}" if kind == "seconds" else ""),
                 )
+            if kind == "megabytes":  # Below, TensorFlow had it already.
+                axes.set_ylim(bottom=1)
             axes.axvline(WIDTH, color="k", linestyle=":", linewidth=1)
             axes.set_title(f"{kind}, {one}")
             axes.set_xlabel("positions n (dotted: n = d)")
