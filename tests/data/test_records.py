@@ -22,6 +22,10 @@ class WordTokenizer:
     def __init__(self, vocab_size=97):
         self.vocab_size = vocab_size
 
+    @property
+    def target(self):
+        return self
+
     def tokenize_many(self, texts):
         rows = [[*map(int, text.split()), EOS] for text in texts]
         lengths = np.array([len(row) for row in rows])
