@@ -249,9 +249,7 @@ class MultiHeadAttention(keras.layers.Layer):
         Returns:
             The output `(B, T, D)` and the weights `(B, H, T, S)`.
         """
-        queries = self._heads(
-            query, self.query_kernel, self.key_dim, swap, self.query_bias
-        )
+        queries = self._queries(query, swap)
         context, weights = scaled_dot_product_attention(
             queries, keys, values, attention_mask
         )
@@ -280,7 +278,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if self.restriction is None:
             mask = all_of(*masks, causal_mask(query, keys) if causal else None)
             return self.attend(query, keys, values, mask)
-        queries = self._heads(query, self.query_kernel, self.key_dim)
+        queries = self._queries(query, swap_heads)
         context, weights = restricted_attention(
             queries, keys, values, self.restriction, masks, causal
         )
@@ -304,6 +302,12 @@ class MultiHeadAttention(keras.layers.Layer):
         if self.output_bias is not None:
             output = output + ops.cast(self.output_bias, self.compute_dtype)
         return ops.reshape(output, (*leading_axes(query), query.shape[-1]))
+
+    def _queries(self, query, swap):
+        """Project and split: `(B, T, D)` to `(B, H, T, K)`."""
+        return self._heads(
+            query, self.query_kernel, self.key_dim, swap, self.query_bias
+        )
 
     def _heads(self, inputs, kernel, width, swap=swap_heads, bias=None):
         """Project and split: `(B, T, D)` to `(B, H, T, width)`."""

@@ -213,6 +213,31 @@ def alike(restricted, whole, *shapes):
     return restricted, whole
 
 
+@pytest.mark.parametrize("kind", [Encoder, Decoder])
+def test_imported_settings_and_a_restriction_go_together(kind):
+    settings = dict(
+        num_layers=2,
+        ffn_dim=11,
+        dropout=0.0,
+        attention_bias=True,
+        norm_first=True,
+        **SIZES,
+    )
+    x = np.random.default_rng(3).normal(size=(2, 13, 10)).astype("float32")
+    others = {} if kind is Encoder else {"memory": x[:, :7]}
+    near, whole = (kind(**settings, restriction=r) for r in (3, None))
+    for layer in (near, whole):
+        layer.build(x.shape)
+        randomise(layer)
+    mask = "attention_mask" if kind is Encoder else "self_mask"
+    np.testing.assert_allclose(
+        near(x, **others),
+        whole(x, **others, **{mask: band(13, 3, False)[None, None]}),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
 def test_encoder_and_decoder_are_the_whole_ones_behind_a_band():
     random = np.random.default_rng(11)
     memory = random.normal(size=(2, 9, 10)).astype("float32")
