@@ -203,7 +203,9 @@ class Run:
         Args:
             output: Folder of all versions.
             version: Number of this version.
-            options: How its signatures search; by default as the run says.
+            options: How its signatures search; by default as the run says,
+                and `translator().options(max_source_length=512)` says
+                otherwise of that alone.
             average: As in `translator`.
             kit: The files for TensorFlow Serving.
             quantization: How the weights are stored.

@@ -153,7 +153,11 @@ def test_every_other_field_must_be_there(tmp_path, part, name):
     [
         ({"dropout": 1.0}, {}, "--dropout in [0, 1), received 1.0."),
         ({"dropout": -0.1}, {}, "--dropout in [0, 1), received -0.1."),
-        ({"restriction": 0}, {}, "--restrict above 0, received 0."),
+        (
+            {"restriction": 0},
+            {},
+            "--restrict above 0 and below 1,000,000, received 0.",
+        ),
         ({}, {"ema": 1.0}, "--ema in (0, 1), received 1.0."),
         ({}, {"ema": 0.0}, "--ema in (0, 1), received 0.0."),
         (

@@ -76,7 +76,7 @@ def compare(gold: Tree, line: str) -> Counts:
     try:
         found = constituents(trees.delinearise(line, gold.pos()))
         malformed = 0
-    except ValueError:
+    except (ValueError, RecursionError):  # The latter of a thousand brackets.
         found, malformed = collections.Counter(), 1
     return Counts(
         matched=(wanted & found).total(),

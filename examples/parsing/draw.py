@@ -23,6 +23,7 @@ from keras_transformer.config import UserError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+ENDINGS = (".png", ".svg", ".pdf")
 # Words of a sentence that share a bar.
 LENGTHS = 5
 
@@ -49,6 +50,7 @@ def draw(args: argparse.Namespace) -> None:
         UserError: If there is no such line, or it is no tree.
     """
     extras.needs("matplotlib", "plot")
+    check_ending(args.output)
     gold, lines = score.read_gold(args.gold), score.read_lines(args.predicted)
     count = min(len(gold), len(lines))
     if not 1 <= args.line <= count:
@@ -143,10 +145,19 @@ def f1_by_length(
     return figure
 
 
+def check_ending(path: pathlib.Path) -> None:
+    """Refuse a picture of a format that matplotlib does not write."""
+    if path.suffix.lower() not in ENDINGS:
+        raise UserError(
+            f"Expected a picture that ends in {', '.join(ENDINGS)}, received "
+            f"{path}."
+        )
+
+
 def save(figure: "Figure", path: pathlib.Path) -> None:
     """Write a picture whole, in the format of its ending."""
     with files.open_whole(path) as file:
-        ending = path.suffix[1:] or "png"
+        ending = path.suffix[1:].lower()
         figure.savefig(file, format=ending, dpi=80, bbox_inches="tight")
 
 

@@ -63,26 +63,36 @@ def prepare(args: argparse.Namespace) -> None:
         write_split(args.folder, split, read_all(getattr(args, split)))
 
 
-def read_all(paths: Iterable[pathlib.Path]) -> Iterator[Tree]:
-    """The trees of several files."""
+def read_all(paths: Iterable[pathlib.Path]) -> Iterator[Tree | None]:
+    """The trees of several files, clean; None for one without words.
+
+    Raises:
+        UserError: If one has a word without a tag; it names file and tree.
+    """
     for path in paths:
-        yield from trees.read_trees(path)
+        for number, tree in enumerate(trees.read_trees(path), start=1):
+            try:
+                yield trees.clean(tree)
+            except UserError as error:
+                raise UserError(
+                    f"{error} It is tree {number} of {path}."
+                ) from None
 
 
 def write_split(
-    folder: pathlib.Path, split: str, given: Iterable[Tree]
+    folder: pathlib.Path, split: str, given: Iterable[Tree | None]
 ) -> None:
     """Write the files of a split, whole.
 
     Args:
         folder: Where they go.
         split: Its name; with `train` come the symbols.
-        given: Its trees, as a treebank has them.
+        given: Its trees, as from `read_all`.
 
     Raises:
         UserError: If there are none.
     """
-    cleaned = [trees.clean(tree) for tree in given]
+    cleaned = list(given)
     kept = [tree for tree in cleaned if tree is not None]
     if not kept:
         raise UserError(

@@ -54,6 +54,9 @@ def score(args: argparse.Namespace) -> None:
     """Print labelled recall, precision and F1, and what else EVALB prints."""
     if args.by_length:
         extras.needs("matplotlib", "plot")
+        import draw
+
+        draw.check_ending(args.by_length)
     if args.run_dir:
         folder = pathlib.Path(RunConfig.load(args.run_dir).corpus)
         gold = read_gold(folder / f"{args.split}.gold")
@@ -80,8 +83,6 @@ def score(args: argparse.Namespace) -> None:
         }
         files.write_text(args.json, json.dumps(figures, indent=2) + "\n")
     if args.by_length:
-        import draw
-
         lengths = [len(tree.leaves()) for tree in gold]
         draw.save(draw.f1_by_length(lengths, every), args.by_length)
     if args.export:
@@ -127,7 +128,8 @@ def read_lines(path: pathlib.Path) -> list[str]:
         UserError: If it cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8").split("\n")[:-1]
+        text = path.read_text(encoding="utf-8")
+        return text.removesuffix("\n").split("\n") if text else []
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
             f"Expected UTF-8 text, cannot read {path} "

@@ -142,7 +142,7 @@ def _add_recipe_flags(parser: argparse.ArgumentParser) -> None:
 def _add_search_flags(parser: argparse.ArgumentParser) -> None:
     """Add what later verbs, and a validation's limit, are told by the run."""
     add = parser.add_argument
-    add("--beam-size", type=int, help="of later searches")
+    add("--beam-size", type=int, help="of later searches of the run")
     add("--length-penalty", type=float, help="alpha of later searches")
     add(
         "--max-extra-length",

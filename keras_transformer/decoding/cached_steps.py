@@ -107,10 +107,10 @@ class CachedSteps:
 
     def _extend(self, shared: Any, steps: int) -> Any:
         """Caches with room for so many more steps, or for the whole ring."""
-        more = steps * self._beam_size
         if self._ring is not None:
             slots = tf.shape(shared["cache"][0][0])[2]
-            more = tf.minimum(more, self._ring * self._beam_size - slots)
+            steps = tf.minimum(steps, self._ring - slots // self._beam_size)
+        more = steps * self._beam_size
         return {
             **shared,
             "cache": tf.nest.map_structure(

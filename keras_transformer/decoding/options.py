@@ -111,6 +111,11 @@ class SearchOptions:
         _check_at_least("min_length", self.min_length, 0)
         _check_at_least("max_length", self.max_length, 1)
         _check_at_least("max_extra_length", self.max_extra_length, 0)
+        if self.max_extra_length >= 2**30:  # Lengths are int32.
+            raise ValueError(
+                "`max_extra_length` must be below 2^30. Received: "
+                f"max_extra_length={self.max_extra_length}"
+            )
         _check_at_least("max_source_length", self.max_source_length, 2)
         _check_at_least("no_repeat_ngram", self.no_repeat_ngram, 0)
         if self.max_length is not None and self.max_length < self.min_length:

@@ -11,6 +11,8 @@ from keras_transformer.config import (
 )
 
 POSITIONS = ("sinusoidal", "learned", "tensor2tensor")
+# Beyond any text, and far enough from what 32 bits hold.
+MOST_TOKENS = 1_000_000
 ACTIVATIONS = ("relu", "swish")
 _POSITIVE = (
     "steps",
@@ -79,8 +81,8 @@ def check_settings(model: ModelConfig, training: TrainingConfig) -> None:
         (
             "restrict",
             model.restriction,
-            model.restriction is None or model.restriction > 0,
-            "above 0",
+            model.restriction is None or 0 < model.restriction < MOST_TOKENS,
+            f"above 0 and below {MOST_TOKENS:,}",
         ),
         (
             "first-position",
@@ -153,8 +155,8 @@ def check_search(search: SearchConfig) -> None:
         (
             "max-extra-length",
             search.max_extra_length,
-            search.max_extra_length >= 0,
-            "at least 0",
+            0 <= search.max_extra_length < MOST_TOKENS,
+            f"at least 0 and below {MOST_TOKENS:,}",
         ),
     ):
         if not good:

@@ -96,9 +96,11 @@ class RunConfig:
             train_split: Name of the training split.
             validation_split: Name of the validation split.
             init_from: Directory of the run whose weights and vocabulary are
-                taken over, and so its shape.
-            begun: The configuration of the run where it has begun already:
-                `init_from` may have gone since.
+                taken over, and so its shape; its search too, where nothing
+                else is given.
+            begun: The configuration of the run where it has begun already,
+                whose search stays where no other is given: `init_from` may
+                have gone since.
             symbols: Strings that stay one piece in the vocabulary.
             **settings: Fields of `ModelConfig`, `TrainingConfig` and
                 `SearchConfig`; None for the preset's. Where `d_model` or
@@ -114,7 +116,7 @@ class RunConfig:
             TypeError: If there is no such setting.
         """
         settings = {n: v for n, v in settings.items() if v is not None}
-        initial = None
+        initial, source = None, begun
         if init_from is not None:
             source = begun or cls.load(init_from)
             _take_shape(settings, source.model, init_from)
@@ -132,7 +134,7 @@ class RunConfig:
         _add_head_widths(settings, row.model)
         model = _take_own(settings, row.model)
         training = _take_own(settings, row.training)
-        search = _take_own(settings, row.search)
+        search = _take_own(settings, (source or row).search)
         if settings:
             known = [
                 field.name
@@ -176,7 +178,7 @@ class RunConfig:
         """Take over what may change; refuse what may not.
 
         The corpus may lie elsewhere: what must agree is its text. The search
-        changes nothing of a training.
+        changes nothing of a training but where validations cut.
 
         Args:
             saved: The configuration of the run directory.

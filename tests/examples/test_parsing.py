@@ -269,7 +269,7 @@ def test_the_same_seed_draws_the_same_sentences_none_twice():
         (b"(S (NN dog))) ", "Expected bracketed trees in UTF-8"),
         (b"dog", "Expected bracketed trees in UTF-8"),
         (b"(S (NN d\xff))", "Expected bracketed trees in UTF-8"),
-        (b"(S the (NN dog))", "Expected a tag for each word, such as"),
+        (b"(S the (NN dog))", "Expected a tag for each word, such as .* 1 of"),
         (b"(S (NP ) (NN dog))", "Expected a tag for each word, such as"),
         (b"\n", "Expected trees for train, found none; check the files."),
         (None, "Expected a file of trees, cannot read .*a.mrg .No such file"),
@@ -299,6 +299,29 @@ def test_a_split_has_sentences_lines_and_trees(tmp_path):
         "symbols.txt": "▁(NP\n▁(S\n▁(VP\n▁)NP\n▁)S\n▁)VP\n",
     }
     read_symbols(tmp_path / "text" / "symbols.txt")
+
+
+def test_a_last_line_may_lack_its_end(tmp_path):
+    path = tmp_path / "lines"
+    for text, lines in {"a\n\nb": 3, "a\n\nb\n": 3, "\n": 1, "": 0}.items():
+        path.write_text(text)
+        assert len(score.read_lines(path)) == lines
+
+
+def test_brackets_that_never_end_are_malformed():
+    gold = Tree.fromstring("(S (NN dog))")
+    line = f"{'(S ' * 5_003}XX{' )S' * 5_003}"
+    assert brackets.compare(gold, line).malformed == 1
+
+
+def test_a_picture_of_no_known_format_is_refused_before_the_work(
+    tmp_path, capsys
+):
+    argv = ["--gold", "none", "--predicted", "none", "--by-length", "f1.xyz"]
+    assert score.main(argv) == 2
+    assert (
+        "ends in .png, .svg, .pdf, received f1.xyz" in capsys.readouterr().err
+    )
 
 
 def test_given_lines_are_scored(tmp_path, capsys):

@@ -70,7 +70,9 @@ def test_a_training_is_told_how_later_verbs_search():
         ({"beam_size": 0}, "Expected --beam-size at least 1, received 0."),
         ({"length_penalty": -0.1}, "Expected --length-penalty at least 0 and"),
         ({"length_penalty": np.inf}, "finite, received inf."),
-        ({"max_extra_length": -1}, "Expected --max-extra-length at least 0,"),
+        ({"max_extra_length": -1}, "Expected --max-extra-length at least 0 "),
+        ({"max_extra_length": 1_000_000}, "and below 1,000,000, received"),
+        ({"restriction": 1_000_000}, "Expected --restrict above 0 and below"),
     ],
 )
 def test_a_search_that_makes_no_sense_is_refused(settings, message):
@@ -83,6 +85,21 @@ def test_a_resumed_run_may_search_otherwise():
     old = make_run(ModelConfig())
     new = dataclasses.replace(old, search=SEARCH)
     assert new.resume(old, CHANGEABLE, "run").search == SEARCH
+
+
+def test_a_command_that_says_nothing_of_it_leaves_a_runs_search(run_dir):
+    begun = RunConfig.load(run_dir)
+    again, other = (
+        RunConfig.from_preset(begun.preset, corpus="c", begun=begun, **given)
+        for given in ({}, {"beam_size": 5})
+    )
+    assert again.search == SEARCH
+    assert other.search == dataclasses.replace(SEARCH, beam_size=5)
+
+
+def test_a_run_that_begins_with_another_searches_like_it(run_dir):
+    run = RunConfig.from_preset(corpus="c", init_from=run_dir)
+    assert run.search == SEARCH
 
 
 def test_flags_that_are_not_given_are_the_runs(run_dir):

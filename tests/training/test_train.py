@@ -424,7 +424,10 @@ def test_a_budget_below_a_pair_promises_nothing_else(corpus, tmp_path, caplog):
         (["--num-heads", "3"], "--d-model to be a multiple of --num-heads"),
         (["--num-heads", "0"], "multiple of --num-heads|--num-heads above 0"),
         (["--key-dim", "0"], "Expected --key-dim above 0, received 0"),
-        (["--positions", "none"], "one of sinusoidal, learned, tensor2tensor, received none"),
+        (
+            ["--positions", "none"],
+            "one of sinusoidal, learned, tensor2tensor, received none",
+        ),
         (["--init-from", "nowhere"], "Expected a run directory with a config"),
         (["--tokenizer", "nowhere"], "Expected a vocabulary at nowhere"),
     ],
