@@ -16,7 +16,11 @@ import numpy as np
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import marian_model
-from keras_transformer.importing.files_of_model import languages, read_bytes
+from keras_transformer.importing.files_of_model import (
+    languages,
+    read_bytes,
+    read_sentencepiece,
+)
 from keras_transformer.importing.imported import Imported, interleaved
 from keras_transformer.importing.marian_model import Linear, Norm, Sublayer
 from keras_transformer.importing.settings import require, same
@@ -74,8 +78,8 @@ def read(folder: pathlib.Path) -> Imported:
             f"Expected the weights of a MarianMTModel in {folder}, found no "
             f"{error.args[0]}; download them again."
         ) from None
-    source = read_bytes(folder / "source.spm")
-    target = read_bytes(folder / "target.spm")
+    source = read_sentencepiece(folder / "source.spm")
+    target = read_sentencepiece(folder / "target.spm")
     return Imported(
         dataclasses.replace(model, vocab_size=len(pieces)),
         weights,

@@ -22,7 +22,12 @@ from keras_transformer import extras
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import marian_model
-from keras_transformer.importing.files_of_model import languages, read_bytes
+from keras_transformer.importing.files_of_model import (
+    check_file,
+    languages,
+    read_bytes,
+    read_sentencepiece,
+)
 from keras_transformer.importing.imported import Imported
 from keras_transformer.importing.marian_model import Linear, Norm, Sublayer
 from keras_transformer.importing.settings import require, same
@@ -75,8 +80,8 @@ def read(folder: pathlib.Path) -> Imported:
             f"Expected the weights of a Marian transformer in {weights_path}, "
             f"found no {error.args[0]}; download it again."
         ) from None
-    source = read_bytes(folder / "source.spm")
-    target = read_bytes(folder / "target.spm")
+    source = read_sentencepiece(folder / "source.spm")
+    target = read_sentencepiece(folder / "target.spm")
     tokenizer = PairedTokenizer(pack(source, target, pieces))
     return Imported(model, weights, tokenizer, *languages(folder))
 
@@ -105,7 +110,7 @@ def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
 
 
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-    read_bytes(path)  # That it is there.
+    check_file(path)
     try:
         with np.load(path) as file:
             arrays = dict(file)

@@ -201,6 +201,7 @@ ARGUMENTS += "  def __init__(self):\n    super().__init__({})\nmodel = Mine"
         (CATALOG.format("TransformerBig"), 16),
         (CATALOG.format("TransformerBigSharedEmbeddings"), 16),
         (ARGUMENTS.format("num_layers=3"), 8),
+        (ARGUMENTS.format("source, target, num_heads=7"), 7),
         (ARGUMENTS.format("ffn_activation=tf.nn.relu, num_heads=5"), 5),
     ],
 )
@@ -219,6 +220,9 @@ def test_the_heads_are_those_of_the_description(tmp_path, source, heads):
             ARGUMENTS.format("position_encoder_class=None"),
             "its setting position_encoder_class is None",
         ),
+        (ARGUMENTS.format("a, b, 6, 512, 4, 2048"), "then names for all"),
+        (ARGUMENTS.format("*parts"), "then names for all"),
+        (ARGUMENTS.format("**params"), "then names for all"),
         (ARGUMENTS.format("num_heads=HEADS"), "a number for .* num_heads"),
         ("model = 3", "one opennmt.models.Transformer, found 0"),
         ("def model(:", "cannot read it"),
