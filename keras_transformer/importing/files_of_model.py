@@ -6,6 +6,7 @@ import re
 import sentencepiece
 
 from keras_transformer.config import UserError
+from keras_transformer.data.words import parse_model
 
 _POINTER = b"version https://git-lfs"
 
@@ -47,8 +48,9 @@ def read_sentencepiece(path: pathlib.Path) -> bytes:
     """
     model = read_bytes(path)
     try:
-        # It takes an empty model, which makes no pieces.
-        if sentencepiece.SentencePieceProcessor(model_proto=model).vocab_size():
+        sentencepiece.SentencePieceProcessor(model_proto=model)
+        # An empty model and the first half of one pass, but not this.
+        if parse_model(model).HasField("trainer_spec"):
             return model
     except RuntimeError:
         pass

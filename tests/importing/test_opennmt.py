@@ -65,10 +65,26 @@ def case(request, tmp_path_factory):
 
 def test_texts_become_the_originals_ids(case):
     ids = case.translator.tokenizer.tokenize(case.texts).to_tensor().numpy()
-    # A piece of the target alone has an id, which reads as the unknown.
-    known = np.where(np.isin(ids, case.source), ids, UNK_ID)
-    np.testing.assert_array_equal(known, case.source_ids())
-    assert UNK_ID in known
+    np.testing.assert_array_equal(ids, case.source_ids())
+    assert UNK_ID in ids
+
+
+def test_a_piece_of_the_other_side_is_unknown(case):
+    tokenizer = case.translator.tokenizer
+    for side, own in (
+        (tokenizer, case.source),
+        (tokenizer.target, case.target),
+    ):
+        ids = side.tokenize(["der Hund the dog", *case.texts]).values.numpy()
+        assert set(ids) <= {*own, EOS_ID}
+        assert len(set(ids)) > 9
+
+
+def test_a_text_has_no_tags(case):
+    tokenizer = case.translator.tokenizer
+    tagged, plain = tokenizer.tokenize([">> the dog << a", "the dog"]).to_list()
+    words = [i for i in plain if i not in (EOS_ID, UNK_ID)]
+    assert words and set(words) <= set(tagged)
 
 
 def test_memory_and_logits_are_the_originals(case):
