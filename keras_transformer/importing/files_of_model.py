@@ -4,6 +4,7 @@ import pathlib
 import re
 
 import sentencepiece
+from google.protobuf.message import DecodeError
 
 from keras_transformer.config import UserError
 from keras_transformer.data.words import parse_model
@@ -52,7 +53,7 @@ def read_sentencepiece(path: pathlib.Path) -> bytes:
         # An empty model and the first half of one pass, but not this.
         if parse_model(model).HasField("trainer_spec"):
             return model
-    except RuntimeError:
+    except (RuntimeError, DecodeError):
         pass
     raise UserError(
         f"Expected a sentencepiece model in {path}, received {len(model)} "
@@ -66,3 +67,8 @@ def languages(folder: pathlib.Path) -> tuple[str | None, str | None]:
         r"opus-mt-(?:tc-[a-z]+-)?([a-z]+)-([a-z]+)$", folder.resolve().name
     )
     return (named[1], named[2]) if named else (None, None)
+
+
+def is_language(name: object) -> bool:
+    """Whether it can be a language code, and thus a part of a file's name."""
+    return isinstance(name, str) and bool(re.fullmatch(r"[\w+-]+", name))

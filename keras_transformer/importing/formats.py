@@ -69,7 +69,8 @@ def read(directory: str | os.PathLike) -> Imported:
             with refusing(folder):
                 return reader.read(folder)
     raise UserError(
-        f"Expected a model in {folder}, found neither config.json with "
-        "model.safetensors or pytorch_model.bin (Hugging Face) nor an .npz "
-        "(Marian); give the folder that holds these files."
+        f"Expected in {folder} the files of a model, found neither "
+        "model.safetensors or pytorch_model.bin beside a config.json (Hugging "
+        "Face), nor decoder.yml beside an .npz (Marian), nor checkpoint "
+        "(OpenNMT-tf); give the folder that holds them."
     )

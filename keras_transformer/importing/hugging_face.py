@@ -17,6 +17,7 @@ from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import marian_model
 from keras_transformer.importing.files_of_model import (
+    is_language,
     languages,
     read_bytes,
     read_sentencepiece,
@@ -232,7 +233,9 @@ def _languages(folder: pathlib.Path) -> tuple[str | None, str | None]:
     path = folder / _TOKENIZER_CONFIG
     said = _read_json(path) if path.exists() else {}
     source, target = said.get("source_lang"), said.get("target_lang")
-    return (source, target) if source and target else languages(folder)
+    if is_language(source) and is_language(target):
+        return source, target
+    return languages(folder)
 
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:

@@ -65,8 +65,8 @@ _FOLLOWED = {
 
 
 def is_here(folder: pathlib.Path) -> bool:
-    """Whether the folder has weights of Marian."""
-    return any(folder.glob("*.npz"))
+    """Whether the folder has the settings of a decoder of Marian."""
+    return (folder / DECODER).exists()
 
 
 def read(folder: pathlib.Path) -> Imported:

@@ -61,9 +61,10 @@ def read(folder: pathlib.Path) -> Imported:
     Raises:
         UserError: If something is missing, or cannot be taken over exactly.
     """
-    home = folder
-    if not (folder / opennmt_settings.DESCRIPTION).is_file():
-        home = folder.resolve().parent
+    home, above = folder, folder.resolve().parent
+    description = opennmt_settings.DESCRIPTION
+    if not (home / description).is_file() and (above / description).is_file():
+        home = above
     num_heads = opennmt_settings.read_heads(home)
     data = opennmt_settings.read_data(home)
     source_end = opennmt_settings.read_source_end(data)

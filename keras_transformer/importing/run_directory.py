@@ -14,6 +14,7 @@ import numpy as np
 from keras_transformer import files
 from keras_transformer.config import UserError
 from keras_transformer.importing import formats
+from keras_transformer.importing.files_of_model import is_language
 from keras_transformer.importing.imported import Imported
 from keras_transformer.model import Transformer
 from keras_transformer.runs import layout
@@ -126,6 +127,12 @@ def _config(
             f"Expected the languages of {name}, whose files do not tell them; "
             "give --source-lang and --target-lang."
         )
+    for language in (source_lang, target_lang):
+        if not is_language(language):
+            raise UserError(
+                "Expected a language code such as en, which becomes a part of "
+                f"file names, received {language}; give another."
+            )
     run = RunConfig.from_preset(
         "base",
         corpus=name,

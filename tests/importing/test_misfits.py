@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from keras_transformer.config import BOS_ID, PAD_ID, UserError
-from keras_transformer.importing import run_directory, tensor_files
+from keras_transformer.importing import formats, run_directory, tensor_files
 
 HERE = pathlib.Path(__file__).parent
 LANGUAGES = dict(source_lang="en", target_lang="de")
@@ -72,13 +72,14 @@ def test_a_pointer_of_git_lfs_is_named(copy_of, kind, name):
     refuse(folder, f"{name} is a pointer of git-lfs")
 
 
-@pytest.mark.parametrize("length", [0, 500, 503])
+@pytest.mark.parametrize("part", [0, 0.3, 0.9])
 @pytest.mark.parametrize(
     "kind, name", [("hf", "target.spm"), ("opennmt", "sp.model")]
 )
-def test_half_a_sentencepiece_model_is_named(copy_of, kind, name, length):
+def test_a_part_of_a_sentencepiece_model_is_named(copy_of, kind, name, part):
     path = copy_of(kind) / name
-    path.write_bytes(path.read_bytes()[:length])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(part * len(whole))])
     refuse(path.parent, f"Expected a sentencepiece model in .*{name}")
 
 
@@ -226,3 +227,33 @@ def test_ctranslate2_gets_padding_that_is_never_written(originals):
     np.testing.assert_array_equal(bias[3:], kept[3:])
     # Those of the model stay as they are.
     np.testing.assert_array_equal(translator.model.embedding.bias, kept)
+
+
+@pytest.mark.parametrize("languages", [(5, ["x/y"]), ("../x", "de")])
+def test_what_is_no_language_is_not_taken_over(copy_of, tmp_path, languages):
+    folder = copy_of("hf")
+    said = dict(zip(("source_lang", "target_lang"), languages, strict=True))
+    change_json(folder / "tokenizer_config.json", said)
+    with pytest.raises(UserError, match="give --source-lang and --target"):
+        run_directory.import_run(folder, tmp_path / "run")
+
+
+def test_a_language_of_the_command_is_part_of_file_names(copy_of, tmp_path):
+    folder = copy_of("hf")
+    with pytest.raises(UserError, match=r"such as en.*received \.\./x"):
+        run_directory.import_run(folder, tmp_path / "run", "en", "../x")
+
+
+def test_a_folder_that_holds_no_model_is_told_all_formats(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "expected.npz").write_bytes(b"")
+    with pytest.raises(UserError) as raised:
+        formats.read(tmp_path)
+    for name in ("model.safetensors", "decoder.yml", "checkpoint"):
+        assert name in str(raised.value)
+
+
+def test_both_places_of_a_model_description_are_named(copy_of):
+    folder = copy_of("opennmt")
+    (folder / "model_description.py").unlink()
+    refuse(folder, rf"source of the model at {folder}/model_description")
