@@ -229,8 +229,15 @@ def _referred(config: str, folder: pathlib.Path, name: str) -> Any:
     try:
         return json.loads(config)
     except ValueError:
-        text = _find(folder, config, name).read_text(encoding="utf-8")
-        return extras.needs("yaml", "import").safe_load(text)
+        yaml = extras.needs("yaml", "import")
+        path = _find(folder, config, name)
+        try:
+            return yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (ValueError, yaml.YAMLError):
+            raise UserError(
+                f"Expected YAML in {path}, which {name} names, cannot read it; "
+                "mend the file."
+            ) from None
 
 
 def _find(folder: pathlib.Path, name: Any, setting: str) -> pathlib.Path:

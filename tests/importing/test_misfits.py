@@ -1,5 +1,6 @@
 """Models whose files are damaged, of another model, or say odd things."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -11,6 +12,8 @@ import yaml
 
 from keras_transformer.config import BOS_ID, PAD_ID, UserError
 from keras_transformer.importing import formats, run_directory, tensor_files
+from keras_transformer.run import Run
+from keras_transformer.runs.run_config import RunConfig
 
 HERE = pathlib.Path(__file__).parent
 LANGUAGES = dict(source_lang="en", target_lang="de")
@@ -207,6 +210,27 @@ def test_a_damaged_checkpoint_is_refused(copy_of, name, content):
     refuse(folder, "the files that .*checkpoint names")
 
 
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"source_sequence_controls": "x"}, "cannot be imported"),
+        ({"source_tokenization": "broken.yaml2"}, "YAML in .*broken.yaml2"),
+        (
+            {"target_tokenization": {"type": "A", "params": "abc"}},
+            "cannot be imported",
+        ),
+    ],
+)
+def test_odd_data_of_opennmt_is_refused(copy_of, changes, message):
+    folder = copy_of("opennmt")
+    (folder / "broken.yaml2").write_text("a: [")
+    path = folder / "data.yml"
+    data = yaml.safe_load(path.read_text())
+    data["data"].update(changes)
+    path.write_text(yaml.safe_dump(data))
+    refuse(folder, message)
+
+
 def test_an_opennmt_model_of_no_heads_is_refused(copy_of):
     folder = copy_of("opennmt")
     (folder / "model_description.py").write_text(
@@ -227,6 +251,23 @@ def test_ctranslate2_gets_padding_that_is_never_written(originals):
     np.testing.assert_array_equal(bias[3:], kept[3:])
     # Those of the model stay as they are.
     np.testing.assert_array_equal(translator.model.embedding.bias, kept)
+
+
+def test_an_imported_run_says_how_to_go_on(originals, tmp_path):
+    path = run_directory.import_run(originals / "hf", tmp_path / "run")
+    with pytest.raises(UserError, match="has no corpus of its own; give one"):
+        Run(path).evaluate()
+    saved = RunConfig.load(path)
+    asked = RunConfig.from_preset("base", corpus="c", **LANGUAGES)
+    with pytest.raises(UserError, match=f"imported: .* --init-from {path}"):
+        asked.resume(saved, [], path)
+    tuned = dataclasses.replace(
+        saved,
+        initial={"run_dir": "from", "weights": "0"},
+        fingerprints={"train": "1", "validation": "2"},
+    )
+    with pytest.raises(UserError, match="give --init-from from as before"):
+        asked.resume(tuned, [], path)
 
 
 @pytest.mark.parametrize("languages", [(5, ["x/y"]), ("../x", "de")])
