@@ -28,6 +28,8 @@ end tokens. Its search differs from ours in these points:
   `max_extra_length` (50, or what the run's `config.json` says); it cuts a
   source after `max_input_length` (1,024), and it writes at least
   `min_decoding_length` (1) tokens before the end token, ours none.
+- Padding takes no share of a probability. In a model from Hugging Face, which
+  never writes it but counts it, the scores are higher by that share.
 
 Axes: H heads, K key width, U value width, D model width.
 """

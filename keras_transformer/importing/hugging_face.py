@@ -155,6 +155,13 @@ def _weights(
         name = "encoder.embed_tokens.weight"
     table = tensors[name]
     marian_model.check_rows(ids, table, VOCABULARY)
+    start = settings["decoder_start_token_id"]
+    if not isinstance(start, int) or not 0 <= start < len(table):
+        raise UserError(
+            "The model cannot be imported: its setting decoder_start_token_id "
+            f"is {start!r}, expected one of the {len(table)} rows of its "
+            "embedding; download config.json again."
+        )
     _check_copies(tensors, table)
     _check_positions(tensors, model.d_model)
     found = marian_model.embedding(
@@ -162,7 +169,7 @@ def _weights(
         tensors["final_logits_bias"].reshape(-1),
         # Theirs counts padding, as `MarianMTModel` does in its softmax.
         [ids.get(piece) for piece in pieces],
-        table[settings["decoder_start_token_id"]],
+        table[start],
     )
 
     def sublayer(path: str, linears: tuple[str, ...], norm: str) -> Sublayer:

@@ -97,8 +97,9 @@ def test_a_part_of_a_sentencepiece_model_is_named(copy_of, kind, name, part):
         (dict(d_model=24), r"\(56, 24\) for embedding"),
         (dict(dropout=None), "cannot be imported"),
         (dict(dropout="a"), "cannot be imported"),
-        (dict(decoder_start_token_id=99), "cannot be imported"),
-        (dict(decoder_start_token_id=None), "cannot be imported"),
+        (dict(decoder_start_token_id=99), "start_token_id is 99"),
+        (dict(decoder_start_token_id=-1), "start_token_id is -1"),
+        (dict(decoder_start_token_id=None), "start_token_id is None"),
     ],
 )
 def test_settings_of_another_model_are_refused(copy_of, changes, message):
