@@ -137,6 +137,11 @@ class Run:
         )
         search = dataclasses.asdict(run.search)
         search.update({n: v for n, v in given.items() if v is not None})
+        if corpus is None and run.is_imported:
+            raise UserError(
+                f"{self.path} was imported and has no corpus of its own; give "
+                "one with --corpus."
+            )
         source = run.corpus if corpus is None else corpus
         opened = open_corpus(source, run.source_lang, run.target_lang)
         pairs = list(opened.pairs(split, "--split"))

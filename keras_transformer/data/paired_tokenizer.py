@@ -10,6 +10,9 @@ A text may begin with a tag such as `>>deu<<`, by which a model with several
 target languages is told which one to write: up to the first "<<" it is one
 piece.
 
+A fourth file, `rules.json`, is there where one side lacks pieces of the other,
+which it then reads as `UNK_ID`, or where there are no tags.
+
 Axes: B batch, L length.
 """
 
@@ -17,7 +20,8 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -28,12 +32,19 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.data.tokenizer import Tokenizer
 
 SOURCE, TARGET = "source", "target"
-_PIECES = "pieces.json"
+_PIECES, _RULES = "pieces.json", "rules.json"
 # The tag, and the text after it.
 _TAG = "(?s)(>>.*?<<)(.*)"
 
 
-def pack(source: bytes, target: bytes, pieces: Sequence[str]) -> bytes:
+def pack(
+    source: bytes,
+    target: bytes,
+    pieces: Sequence[str],
+    *,
+    lacking: Mapping[str, Sequence[int]] | None = None,
+    has_tags: bool = True,
+) -> bytes:
     """The model file of a vocabulary; the same arguments give the same bytes.
 
     Args:
@@ -41,14 +52,26 @@ def pack(source: bytes, target: bytes, pieces: Sequence[str]) -> bytes:
         target: That of the target side.
         pieces: The pieces in the order of our ids: padding, unknown, begin and
             end first.
+        lacking: By side, the ids of pieces that its texts never become.
+        has_tags: Whether a text may begin with a tag.
     """
+    contents = {
+        f"{SOURCE}.spm": source,
+        f"{TARGET}.spm": target,
+        _PIECES: json.dumps(list(pieces)).encode(),
+    }
+    if lacking or not has_tags:
+        rules = dict(
+            has_tags=has_tags,
+            lacking={
+                side: sorted(map(int, ids))
+                for side, ids in (lacking or {}).items()
+            },
+        )
+        contents[_RULES] = json.dumps(rules).encode()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, content in (
-            (f"{SOURCE}.spm", source),
-            (f"{TARGET}.spm", target),
-            (_PIECES, json.dumps(list(pieces)).encode()),
-        ):
+        for name, content in contents.items():
             # Without a date, which would be that of the packing.
             info = zipfile.ZipInfo(name)
             file.writestr(info, content, zipfile.ZIP_DEFLATED)
@@ -79,6 +102,9 @@ class PairedTokenizer(Tokenizer):
             with zipfile.ZipFile(io.BytesIO(model)) as file:
                 self._spm = file.read(f"{side}.spm")
                 self._names: list[str] = json.loads(file.read(_PIECES))
+                rules: dict[str, Any] = {}
+                if _RULES in file.namelist():
+                    rules = json.loads(file.read(_RULES))
             sentencepiece.SentencePieceProcessor(model_proto=self._spm)
         except (zipfile.BadZipFile, KeyError, ValueError, RuntimeError):
             raise ValueError(
@@ -87,7 +113,9 @@ class PairedTokenizer(Tokenizer):
             ) from None
         self.vocab_size = len(self._names)
         self.processor = self._make_processor()
-        ids = tf.range(self.vocab_size, dtype=tf.int64)
+        self._has_tags = rules.get("has_tags", True)
+        ids = np.arange(self.vocab_size, dtype="int64")
+        ids[rules.get("lacking", {}).get(side, [])] = UNK_ID
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(self._names, ids), UNK_ID
         )
@@ -114,7 +142,7 @@ class PairedTokenizer(Tokenizer):
         )
 
     def tokenize(self, text: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
-        tags, rest = _split_tags(tf.convert_to_tensor(text, tf.string))
+        tags, rest = self._split_tags(text)
         tags, pieces = self._ids(tags), self._ids(self._run("tokenize", rest))
         return tf.concat([tags, pieces, _for_each(rest, EOS_ID)], axis=1)
 
@@ -127,7 +155,7 @@ class PairedTokenizer(Tokenizer):
     def tokenize_with_offsets(
         self, text: tf.Tensor | Sequence[str]
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        tags, rest = _split_tags(tf.convert_to_tensor(text, tf.string))
+        tags, rest = self._split_tags(text)
         pieces, starts, ends = self._run("tokenize_with_offsets", rest)
         starts, ends = (tf.cast(place, tf.int32) for place in (starts, ends))
         # In bytes, (B, 0 or 1) and (B,).
@@ -142,6 +170,21 @@ class PairedTokenizer(Tokenizer):
                 axis=1,
             ),
             tf.concat([lengths, ends + before[:, None], nothing], axis=1),
+        )
+
+    def _split_tags(
+        self, text: tf.Tensor | Sequence[str]
+    ) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """The tag of each text, `(B, 0 or 1)`, and what follows, `(B,)`."""
+        text = tf.convert_to_tensor(text, tf.string)
+        has_tag = tf.strings.regex_full_match(text, _TAG) & self._has_tags
+        tags = tf.strings.regex_replace(text, _TAG, r"\1")
+        rest = tf.strings.regex_replace(text, _TAG, r"\2")
+        return (
+            tf.RaggedTensor.from_row_lengths(
+                tf.boolean_mask(tags, has_tag), tf.cast(has_tag, tf.int64)
+            ),
+            tf.where(has_tag, rest, text),
         )
 
     def _ids(self, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
@@ -163,19 +206,6 @@ class PairedTokenizer(Tokenizer):
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._names[int(piece_id)] for piece_id in ids]
-
-
-def _split_tags(text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """The tag of each text, `(B, 0 or 1)`, and the text after it, `(B,)`."""
-    has_tag = tf.strings.regex_full_match(text, _TAG)
-    tags = tf.strings.regex_replace(text, _TAG, r"\1")
-    rest = tf.strings.regex_replace(text, _TAG, r"\2")
-    return (
-        tf.RaggedTensor.from_row_lengths(
-            tf.boolean_mask(tags, has_tag), tf.cast(has_tag, tf.int64)
-        ),
-        tf.where(has_tag, rest, text),
-    )
 
 
 def _for_each(text: tf.Tensor, value: int) -> tf.RaggedTensor:

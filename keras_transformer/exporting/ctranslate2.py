@@ -28,6 +28,8 @@ end tokens. Its search differs from ours in these points:
   `max_extra_length` (50, or what the run's `config.json` says); it cuts a
   source after `max_input_length` (1,024), and it writes at least
   `min_decoding_length` (1) tokens before the end token, ours none.
+- Padding takes no share of a probability. In a model from Hugging Face, which
+  never writes it but counts it, the scores are higher by that share.
 
 Axes: H heads, K key width, U value width, D model width.
 """
@@ -41,7 +43,14 @@ import numpy as np
 from keras import ops
 
 from keras_transformer import exhaustion, extras, files
-from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID, JobError, UserError
+from keras_transformer.config import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    JobError,
+    UserError,
+)
 from keras_transformer.data.paired_tokenizer import PairedTokenizer
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.layers import (
@@ -63,6 +72,8 @@ if TYPE_CHECKING:
 QUANTIZATIONS = ("float32", "float16", "int8")
 # CTranslate2 looks positions up; past the table's end it refuses the text.
 POSITIONS = 2_048
+# A bias of logits so low that a piece is never written; float16 has it too.
+_NEVER = -1e4
 
 
 def check_output(output: str | os.PathLike) -> pathlib.Path:
@@ -174,7 +185,9 @@ def _spec(translator: Translator) -> "TransformerSpec":
         spec.decoder.embeddings.weight = _array(model.target_embedding.table)
     spec.decoder.projection.weight = table
     if config.logits_bias:
-        spec.decoder.projection.bias = _array(model.embedding.bias)
+        bias = _array(model.embedding.bias)
+        bias[[PAD_ID, BOS_ID]] = _NEVER
+        spec.decoder.projection.bias = bias
     spec.encoder.position_encodings.encodings = _positions(
         model.source_positions
     )

@@ -1,7 +1,12 @@
 """Which formats can be read, and which of them a folder holds."""
 
+import contextlib
 import os
 import pathlib
+import zipfile
+from collections.abc import Iterator
+
+import tensorflow as tf
 
 from keras_transformer.config import UserError
 from keras_transformer.importing import hugging_face, marian_npz, opennmt
@@ -9,6 +14,38 @@ from keras_transformer.importing.imported import Imported
 
 # Modules of this folder with `is_here(folder)` and `read(folder)`.
 _READERS = (opennmt, hugging_face, marian_npz)
+# What a file raises in which something else stands than its format has.
+_MISFITS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    tf.errors.OpError,
+    zipfile.BadZipFile,
+)
+
+
+@contextlib.contextmanager
+def refusing(folder: pathlib.Path) -> Iterator[None]:
+    """Say in one sentence what is wrong with a model.
+
+    Raises:
+        UserError: In place of whatever its files have raised.
+    """
+    try:
+        yield
+    except _MISFITS as error:
+        # The first line: TensorFlow tells more.
+        what = str(error).partition("\n")[0]
+        raise UserError(
+            f"The model in {folder} cannot be imported, since its files do not "
+            f"fit together or one is damaged ({type(error).__name__}: {what}); "
+            "download them again."
+        ) from error
 
 
 def read(directory: str | os.PathLike) -> Imported:
@@ -29,9 +66,11 @@ def read(directory: str | os.PathLike) -> Imported:
         )
     for reader in _READERS:
         if reader.is_here(folder):
-            return reader.read(folder)
+            with refusing(folder):
+                return reader.read(folder)
     raise UserError(
-        f"Expected a model in {folder}, found neither config.json with "
-        "model.safetensors or pytorch_model.bin (Hugging Face) nor an .npz "
-        "(Marian); give the folder that holds these files."
+        f"Expected in {folder} the files of a model, found neither "
+        "model.safetensors or pytorch_model.bin beside a config.json (Hugging "
+        "Face), nor decoder.yml beside an .npz (Marian), nor checkpoint "
+        "(OpenNMT-tf); give the folder that holds them."
     )

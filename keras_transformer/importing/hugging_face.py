@@ -16,10 +16,20 @@ import numpy as np
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import marian_model
-from keras_transformer.importing.files_of_model import languages, read_bytes
+from keras_transformer.importing.files_of_model import (
+    is_language,
+    languages,
+    read_bytes,
+    read_sentencepiece,
+)
 from keras_transformer.importing.imported import Imported, interleaved
-from keras_transformer.importing.marian_model import Linear, Norm, Sublayer
-from keras_transformer.importing.settings import require, same
+from keras_transformer.importing.marian_model import (
+    Arrays,
+    Linear,
+    Norm,
+    Sublayer,
+)
+from keras_transformer.importing.settings import check_heads, require, same
 from keras_transformer.importing.tensor_files import (
     read_pickle,
     read_safetensors,
@@ -31,6 +41,12 @@ SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
 _ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu"}
+# Names of the tied matrix, besides the first.
+_COPIES = (
+    "encoder.embed_tokens.weight",
+    "decoder.embed_tokens.weight",
+    "lm_head.weight",
+)
 # That of `torch.nn.LayerNorm`, which no setting changes.
 _EPSILON = 1e-5
 # Settings of old files, with the one value that they all have.
@@ -69,13 +85,14 @@ def read(folder: pathlib.Path) -> Imported:
     tensors = _tensors(folder)
     try:
         weights = _weights(tensors, settings, model, ids, pieces)
+        tensors.check_all_taken()
     except KeyError as error:
         raise UserError(
             f"Expected the weights of a MarianMTModel in {folder}, found no "
             f"{error.args[0]}; download them again."
         ) from None
-    source = read_bytes(folder / "source.spm")
-    target = read_bytes(folder / "target.spm")
+    source = read_sentencepiece(folder / "source.spm")
+    target = read_sentencepiece(folder / "target.spm")
     return Imported(
         dataclasses.replace(model, vocab_size=len(pieces)),
         weights,
@@ -90,12 +107,13 @@ def _model_config(settings: dict[str, Any], what: str) -> ModelConfig:
     activation = require(
         settings, "activation_function", _ACTIVATIONS, what, "gelu"
     )
+    d_model = same(settings, "d_model", "d_model", what)
     heads = same(
         settings, "encoder_attention_heads", "decoder_attention_heads", what
     )
     layers = same(settings, "encoder_layers", "decoder_layers", what)
+    check_heads(heads, d_model, what)
     ffn_dim = same(settings, "encoder_ffn_dim", "decoder_ffn_dim", what)
-    d_model = same(settings, "d_model", "d_model", what)
     return ModelConfig(
         vocab_size=same(settings, "vocab_size", "vocab_size", what),
         num_layers=layers,
@@ -112,16 +130,21 @@ def _model_config(settings: dict[str, Any], what: str) -> ModelConfig:
     )
 
 
-def _tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
-    if (folder / SAFETENSORS).exists():
-        found = read_safetensors(folder / SAFETENSORS)
+def _tensors(folder: pathlib.Path) -> Arrays:
+    path = folder / SAFETENSORS
+    if path.exists():
+        found = read_safetensors(path)
     else:
-        found = read_pickle(folder / PICKLE)
-    return {name.removeprefix("model."): a for name, a in found.items()}
+        path = folder / PICKLE
+        found = read_pickle(path)
+    return Arrays(
+        {name.removeprefix("model."): a for name, a in found.items()},
+        str(path),
+    )
 
 
 def _weights(
-    tensors: dict[str, np.ndarray],
+    tensors: Arrays,
     settings: dict[str, Any],
     model: ModelConfig,
     ids: dict[str, int],
@@ -132,13 +155,21 @@ def _weights(
         name = "encoder.embed_tokens.weight"
     table = tensors[name]
     marian_model.check_rows(ids, table, VOCABULARY)
+    start = settings["decoder_start_token_id"]
+    if not isinstance(start, int) or not 0 <= start < len(table):
+        raise UserError(
+            "The model cannot be imported: its setting decoder_start_token_id "
+            f"is {start!r}, expected one of the {len(table)} rows of its "
+            "embedding; download config.json again."
+        )
+    _check_copies(tensors, table)
     _check_positions(tensors, model.d_model)
     found = marian_model.embedding(
         table,
         tensors["final_logits_bias"].reshape(-1),
         # Theirs counts padding, as `MarianMTModel` does in its softmax.
         [ids.get(piece) for piece in pieces],
-        table[settings["decoder_start_token_id"]],
+        table[start],
     )
 
     def sublayer(path: str, linears: tuple[str, ...], norm: str) -> Sublayer:
@@ -179,12 +210,23 @@ def _weights(
     return found
 
 
-def _check_positions(tensors: dict[str, np.ndarray], d_model: int) -> None:
+def _check_copies(tensors: Arrays, table: np.ndarray) -> None:
+    """Refuse other values where the tied matrix stands once more."""
+    for name in _COPIES:
+        if name in tensors and not np.array_equal(tensors[name], table):
+            raise UserError(
+                f"The model cannot be imported exactly: its {name} differs "
+                "from its other embeddings, expected one matrix for all."
+            )
+
+
+def _check_positions(tensors: Arrays, d_model: int) -> None:
     """Refuse positions that are no sinusoids; old files hold their table."""
     for side in ("encoder", "decoder"):
-        table = tensors.get(f"{side}.embed_positions.weight")
-        if table is None:
+        name = f"{side}.embed_positions.weight"
+        if name not in tensors:
             continue
+        table = tensors[name]
         ours = np.asarray(positional_encoding(len(table), d_model))
         if not np.allclose(table[:, interleaved(d_model)], ours, atol=1e-4):
             raise UserError(
@@ -198,7 +240,9 @@ def _languages(folder: pathlib.Path) -> tuple[str | None, str | None]:
     path = folder / _TOKENIZER_CONFIG
     said = _read_json(path) if path.exists() else {}
     source, target = said.get("source_lang"), said.get("target_lang")
-    return (source, target) if source and target else languages(folder)
+    if is_language(source) and is_language(target):
+        return source, target
+    return languages(folder)
 
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:

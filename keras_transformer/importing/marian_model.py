@@ -58,6 +58,41 @@ class Sublayer(NamedTuple):
     norm: Norm
 
 
+class Arrays:
+    """The arrays of a file by their names, which all have to be taken.
+
+    Args:
+        arrays: By their names.
+        what: The file, for the error.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], what: str) -> None:
+        self._arrays = arrays
+        self._what = what
+        self._left = set(arrays)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._arrays
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        array = self._arrays[name]
+        self._left.discard(name)
+        return array
+
+    def check_all_taken(self) -> None:
+        """Refuse a model that has more than ours could do with.
+
+        Raises:
+            UserError: If so; it names an array.
+        """
+        if self._left:
+            raise UserError(
+                f"{self._what} cannot be imported exactly: it has "
+                f"{min(self._left)}, which has no place in a Transformer of "
+                "its settings; give the settings that came with the weights."
+            )
+
+
 def vocabulary(ids: Mapping[str, int], what: str) -> list[str]:
     """Their pieces in the order of our ids; padding and begin token are ours.
 

@@ -22,10 +22,20 @@ from keras_transformer import extras
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import marian_model
-from keras_transformer.importing.files_of_model import languages, read_bytes
+from keras_transformer.importing.files_of_model import (
+    check_file,
+    languages,
+    read_bytes,
+    read_sentencepiece,
+)
 from keras_transformer.importing.imported import Imported
-from keras_transformer.importing.marian_model import Linear, Norm, Sublayer
-from keras_transformer.importing.settings import require, same
+from keras_transformer.importing.marian_model import (
+    Arrays,
+    Linear,
+    Norm,
+    Sublayer,
+)
+from keras_transformer.importing.settings import check_heads, require, same
 
 DECODER = "decoder.yml"
 _SETTINGS = "special:model.yml"
@@ -46,12 +56,17 @@ _FOLLOWED = {
     "transformer-tied-layers": ([],),
     "factors-combine": ("sum",),
     "lemma-dim-emb": (0,),
+    "right-left": (False,),
+    "transformer-decoder-ffn-depth": (0, 2),
+    "input-types": ([], ["sequence"], ["sequence"] * 2),
+    "output-omit-bias": (False,),
+    "ulr": (False,),
 }
 
 
 def is_here(folder: pathlib.Path) -> bool:
-    """Whether the folder has weights of Marian."""
-    return any(folder.glob("*.npz"))
+    """Whether the folder has the settings of a decoder of Marian."""
+    return (folder / DECODER).exists()
 
 
 def read(folder: pathlib.Path) -> Imported:
@@ -62,21 +77,22 @@ def read(folder: pathlib.Path) -> Imported:
             taken over exactly; it names the setting.
     """
     weights_path, vocabulary_path = _paths(folder)
-    arrays = _arrays(weights_path)
-    settings = _yaml(bytes(arrays.pop(_SETTINGS)).rstrip(b"\0"), weights_path)
+    arrays = Arrays(_arrays(weights_path), str(weights_path))
+    settings = _yaml(bytes(arrays[_SETTINGS]).rstrip(b"\0"), weights_path)
     ids = _vocabulary(vocabulary_path)
     pieces = marian_model.vocabulary(ids, str(vocabulary_path))
     model = _model_config(settings, str(weights_path), len(pieces))
     try:
         marian_model.check_rows(ids, arrays["Wemb"], vocabulary_path.name)
         weights = _weights(arrays, model, [ids.get(piece) for piece in pieces])
+        arrays.check_all_taken()
     except KeyError as error:
         raise UserError(
             f"Expected the weights of a Marian transformer in {weights_path}, "
             f"found no {error.args[0]}; download it again."
         ) from None
-    source = read_bytes(folder / "source.spm")
-    target = read_bytes(folder / "target.spm")
+    source = read_sentencepiece(folder / "source.spm")
+    target = read_sentencepiece(folder / "target.spm")
     tokenizer = PairedTokenizer(pack(source, target, pieces))
     return Imported(model, weights, tokenizer, *languages(folder))
 
@@ -105,7 +121,7 @@ def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
 
 
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-    read_bytes(path)  # That it is there.
+    check_file(path)
     try:
         with np.load(path) as file:
             arrays = dict(file)
@@ -157,7 +173,10 @@ def _model_config(
     require(settings, "tied-embeddings-all", (True,), what)
     d_model = same(settings, "dim-emb", "dim-emb", what)
     heads = same(settings, "transformer-heads", "transformer-heads", what)
+    check_heads(heads, d_model, what)
     ffn = "transformer-dim-ffn"
+    ffn_dim = same(settings, ffn, ffn, what)
+    require(settings, "transformer-decoder-dim-ffn", (0, ffn_dim), what, 0)
     return ModelConfig(
         vocab_size=vocab_size,
         num_layers=same(settings, "enc-depth", "dec-depth", what),
@@ -165,7 +184,7 @@ def _model_config(
         num_heads=heads,
         key_dim=d_model // heads,
         value_dim=d_model // heads,
-        ffn_dim=same(settings, ffn, ffn, what),
+        ffn_dim=ffn_dim,
         activation=activation,
         norm_epsilon=_EPSILON,
         attention_bias=True,
@@ -174,7 +193,7 @@ def _model_config(
 
 
 def _weights(
-    arrays: dict[str, np.ndarray], model: ModelConfig, rows: list[int | None]
+    arrays: Arrays, model: ModelConfig, rows: list[int | None]
 ) -> dict[str, np.ndarray]:
     table = arrays["Wemb"]
     found = marian_model.embedding(

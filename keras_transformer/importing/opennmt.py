@@ -28,6 +28,7 @@ from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import opennmt_settings
 from keras_transformer.importing.imported import Imported, attention
 from keras_transformer.importing.opennmt_settings import Side
+from keras_transformer.importing.settings import check_heads
 
 # That of the layer norms of Keras 2, which OpenNMT-tf leaves as it is.
 NORM_EPSILON = 1e-3
@@ -39,6 +40,14 @@ _INPUTS = "examples_inputter"
 _SOURCE = f"{_INPUTS}/features_inputter/embedding"
 _TARGET = f"{_INPUTS}/labels_inputter/embedding"
 _OUTPUT = "decoder/output_layer"
+# What TensorFlow raises of a checkpoint that is missing or damaged.
+_UNREADABLE = (
+    IndexError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    tf.errors.OpError,
+)
 
 
 def is_here(folder: pathlib.Path) -> bool:
@@ -52,9 +61,10 @@ def read(folder: pathlib.Path) -> Imported:
     Raises:
         UserError: If something is missing, or cannot be taken over exactly.
     """
-    home = folder
-    if not (folder / opennmt_settings.DESCRIPTION).is_file():
-        home = folder.resolve().parent
+    home, above = folder, folder.resolve().parent
+    description = opennmt_settings.DESCRIPTION
+    if not (home / description).is_file() and (above / description).is_file():
+        home = above
     num_heads = opennmt_settings.read_heads(home)
     data = opennmt_settings.read_data(home)
     source_end = opennmt_settings.read_source_end(data)
@@ -74,11 +84,7 @@ def read(folder: pathlib.Path) -> Imported:
     found.check_all_taken()
     pieces = _pieces(source, target)
     d_model = embeddings["embedding"].shape[1]
-    if d_model % num_heads:
-        raise UserError(
-            f"{home / opennmt_settings.DESCRIPTION} is not of this checkpoint: "
-            f"it has {num_heads} heads, which do not divide {d_model}."
-        )
+    check_heads(num_heads, d_model, str(home / opennmt_settings.DESCRIPTION))
     model = ModelConfig(
         vocab_size=len(pieces),
         num_layers=found.num_layers("encoder"),
@@ -97,9 +103,25 @@ def read(folder: pathlib.Path) -> Imported:
         source_end=source_end,
     )
     tokenizer = PairedTokenizer(
-        pack(source.sentencepiece, target.sentencepiece, pieces)
+        pack(
+            source.sentencepiece,
+            target.sentencepiece,
+            pieces,
+            lacking={
+                "source": _lacking(source, pieces),
+                "target": _lacking(target, pieces),
+            },
+            has_tags=False,
+        )
     )
     return Imported(model, weights, tokenizer)
+
+
+def _unreadable(folder: pathlib.Path) -> UserError:
+    return UserError(
+        f"Expected the files that {folder / 'checkpoint'} names, cannot read "
+        "them; copy the whole folder."
+    )
 
 
 class _Variables:
@@ -107,14 +129,11 @@ class _Variables:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
-        state = tf.train.latest_checkpoint(str(folder))
         try:
+            state = tf.train.latest_checkpoint(str(folder))
             self._reader = tf.train.load_checkpoint(state)
-        except (ValueError, TypeError, tf.errors.OpError):
-            raise UserError(
-                f"Expected the files that {folder / 'checkpoint'} names, "
-                "cannot read them; copy the whole folder."
-            ) from None
+        except _UNREADABLE:
+            raise _unreadable(folder) from None
         suffix = "/.ATTRIBUTES/VARIABLE_VALUE"
         self._names = {
             name.removeprefix("model/").removesuffix(suffix)
@@ -153,9 +172,12 @@ class _Variables:
                 f"model/{name}, which a Transformer of OpenNMT-tf 2 has."
             )
         self._left.discard(name)
-        array = self._reader.get_tensor(
-            f"model/{name}/.ATTRIBUTES/VARIABLE_VALUE"
-        )
+        try:
+            array = self._reader.get_tensor(
+                f"model/{name}/.ATTRIBUTES/VARIABLE_VALUE"
+            )
+        except _UNREADABLE:
+            raise _unreadable(self.folder) from None
         return np.asarray(array, "float32")
 
     def linear(self, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -226,6 +248,12 @@ def _pieces(source: Side, target: Side) -> list[str]:
     # A vocabulary may have a piece of the name that stands for none.
     unknown = f"{_UNKNOWN}?" if _UNKNOWN in written else _UNKNOWN
     return [_PADDING, unknown, _BEGIN, _END, *written]
+
+
+def _lacking(side: Side, pieces: Sequence[str]) -> list[int]:
+    """The ids of pieces, but the first four, that a side does not have."""
+    own = set(side.vocabulary)
+    return [i for i, piece in enumerate(pieces) if i > 3 and piece not in own]
 
 
 def _rows(

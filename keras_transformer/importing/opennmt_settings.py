@@ -14,6 +14,7 @@ from typing import Any
 
 from keras_transformer import extras
 from keras_transformer.config import UserError
+from keras_transformer.importing.files_of_model import read_sentencepiece
 
 DESCRIPTION = "model_description.py"
 # The catalogue's names whose architecture is ours, and their heads.
@@ -82,6 +83,16 @@ def read_heads(folder: pathlib.Path) -> int:
             f"{path} cannot be imported: expected a name of OpenNMT-tf's "
             "catalogue or one opennmt.models.Transformer, found "
             f"{len(models)}."
+        )
+    # Names only: of a position or a dictionary nothing tells what it sets.
+    if len(models[0].args) > 2 or any(
+        isinstance(each, ast.Starred) or getattr(each, "arg", "") is None
+        for each in (*models[0].args, *models[0].keywords)
+    ):
+        raise UserError(
+            f"Expected in {path} the two inputters and then names for all "
+            "arguments of the Transformer, such as num_heads=8, received "
+            f"{ast.unparse(models[0])}; write the names there."
         )
     given = {word.arg: ast.unparse(word.value) for word in models[0].keywords}
     for setting, allowed in _EXPECTED.items():
@@ -210,7 +221,7 @@ def _sentencepiece(
             f"{config if data.get(name) else 'none'}; only pieces of "
             "sentencepiece can be made from text here."
         )
-    return _find(folder, model, name).read_bytes()
+    return read_sentencepiece(_find(folder, model, name))
 
 
 def _referred(config: str, folder: pathlib.Path, name: str) -> Any:
@@ -218,8 +229,15 @@ def _referred(config: str, folder: pathlib.Path, name: str) -> Any:
     try:
         return json.loads(config)
     except ValueError:
-        text = _find(folder, config, name).read_text(encoding="utf-8")
-        return extras.needs("yaml", "import").safe_load(text)
+        yaml = extras.needs("yaml", "import")
+        path = _find(folder, config, name)
+        try:
+            return yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (ValueError, yaml.YAMLError):
+            raise UserError(
+                f"Expected YAML in {path}, which {name} names, cannot read it; "
+                "mend the file."
+            ) from None
 
 
 def _find(folder: pathlib.Path, name: Any, setting: str) -> pathlib.Path:

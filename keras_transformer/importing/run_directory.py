@@ -14,6 +14,7 @@ import numpy as np
 from keras_transformer import files
 from keras_transformer.config import UserError
 from keras_transformer.importing import formats
+from keras_transformer.importing.files_of_model import is_language
 from keras_transformer.importing.imported import Imported
 from keras_transformer.model import Transformer
 from keras_transformer.runs import layout
@@ -54,7 +55,8 @@ def import_run(
         source_lang or imported.source_lang,
         target_lang or imported.target_lang,
     )
-    model = build(imported)
+    with formats.refusing(directory):
+        model = build(imported)
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.whole(path) as partial:
         partial.mkdir()
@@ -87,14 +89,27 @@ def build(imported: Imported) -> Transformer:
 
     Raises:
         KeyError: If a weight is missing.
-        ValueError: If one is left over or of another shape.
+        UserError: If one is of another shape, or holds what is no number.
+        ValueError: If one is left over.
     """
     model = Transformer(**dataclasses.asdict(imported.model))
     weights = dict(imported.weights)
     for variable in model.weights:
         # Without the name of the model, which Keras counts.
-        array = weights.pop(variable.path.partition("/")[2])
-        variable.assign(np.asarray(array, "float32"))
+        name = variable.path.partition("/")[2]
+        array = np.asarray(weights.pop(name), "float32")
+        if array.shape != tuple(variable.shape):
+            raise UserError(
+                "Expected weights of the shape that the model's settings tell, "
+                f"{tuple(variable.shape)} for {name}, received {array.shape}; "
+                "give the settings that came with the weights."
+            )
+        if not np.isfinite(array).all():
+            raise UserError(
+                f"Expected numbers as weights, received infinite ones or NaN "
+                f"for {name}; download the weights again."
+            )
+        variable.assign(array)
     if weights:
         raise ValueError(f"There is no place for {', '.join(weights)}")
     return model
@@ -112,6 +127,12 @@ def _config(
             f"Expected the languages of {name}, whose files do not tell them; "
             "give --source-lang and --target-lang."
         )
+    for language in (source_lang, target_lang):
+        if not is_language(language):
+            raise UserError(
+                "Expected a language code such as en, which becomes a part of "
+                f"file names, received {language}; give another."
+            )
     run = RunConfig.from_preset(
         "base",
         corpus=name,

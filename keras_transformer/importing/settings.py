@@ -49,3 +49,17 @@ def same(settings: Mapping[str, Any], first: str, other: str, what: str) -> int:
             "for both."
         )
     return values[0]
+
+
+def check_heads(num_heads: int, d_model: int, what: str) -> None:
+    """Refuse heads that do not divide the width of the model.
+
+    Raises:
+        UserError: If so.
+    """
+    if num_heads < 1 or d_model % num_heads:
+        raise UserError(
+            f"{what} cannot be of a Transformer: it has {num_heads} heads, "
+            f"which do not divide its width {d_model}; give the file that came "
+            "with the weights."
+        )

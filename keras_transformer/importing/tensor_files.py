@@ -7,6 +7,8 @@ it makes tensors and dictionaries, and nothing else.
 
 import collections
 import json
+import math
+import os
 import pathlib
 import pickle
 import zipfile
@@ -16,6 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from keras_transformer.config import UserError
+from keras_transformer.importing.files_of_model import check_file
 
 # By the names of either file; bfloat16 is the upper half of a float32.
 _DTYPES = {
@@ -28,6 +31,20 @@ _DTYPES = {
     "BFloat16Storage": "bfloat16",
     "LongStorage": "int64",
 }
+# What reading a file raises that is damaged, or made to do harm.
+_DAMAGES = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+)
 
 
 def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -36,6 +53,7 @@ def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
     Raises:
         UserError: If it is none.
     """
+    check_file(path)
     try:
         content = path.read_bytes()
         end = 8 + int.from_bytes(content[:8], "little")
@@ -47,7 +65,7 @@ def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
             values = _values(content[first:last], _DTYPES[entry["dtype"]])
             tensors[name] = values.reshape(entry["shape"])
         return tensors
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except _DAMAGES as error:
         raise _damaged(path, error) from None
 
 
@@ -57,6 +75,7 @@ def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
     Raises:
         UserError: If it is none, or holds anything but tensors.
     """
+    check_file(path)
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as file:
@@ -65,16 +84,7 @@ def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
             with open(path, "rb") as stream:
                 state = _read_stream(stream)
         return {name: np.asarray(tensor) for name, tensor in state.items()}
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        IndexError,
-        EOFError,
-        zipfile.BadZipFile,
-        pickle.UnpicklingError,
-    ) as error:
+    except _DAMAGES as error:
         raise _damaged(path, error) from None
 
 
@@ -93,10 +103,18 @@ def _read_zip(file: zipfile.ZipFile) -> Mapping[str, np.ndarray]:
 def _read_stream(stream: BinaryIO) -> Mapping[str, np.ndarray]:
     """Before: pickles, the names of the storages, and their numbers."""
     storages: dict[str, np.ndarray] = {}
+    left = stream.seek(0, os.SEEK_END)  # Bytes that storages can have.
+    stream.seek(0)
 
     def storage(kind: str, key: str, size: int) -> np.ndarray:
-        room = np.zeros(size * np.dtype(kind).itemsize, "uint8")
-        return storages.setdefault(key, room).view(kind)
+        nonlocal left
+        if key not in storages:
+            length = size * np.dtype(kind).itemsize
+            if length > left:
+                raise ValueError("a storage is larger than the file")
+            left -= length
+            storages[key] = np.zeros(length, "uint8")
+        return storages[key].view(kind)
 
     for _ in range(3):  # Magic number, version, machine.
         _Unpickler(stream, storage).load()
@@ -131,7 +149,8 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) == ("collections", "OrderedDict"):
             return collections.OrderedDict
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return _tensor
+            # A new function: a pickle can set the attributes of what it gets.
+            return lambda *args: _tensor(*args)
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
             return lambda tensor, *_: tensor
         if module in ("torch", "torch.storage") and name in _DTYPES:
@@ -142,10 +161,21 @@ class _Unpickler(pickle.Unpickler):
 def _tensor(
     storage: np.ndarray, offset: int, shape: tuple, strides: tuple, *_: Any
 ) -> np.ndarray:
-    """A view of a storage; its numbers may come later."""
+    """A view of a storage; its numbers may come later.
+
+    Raises:
+        ValueError: If it would reach beyond the storage.
+    """
+    if storage.ndim != 1 or not storage.flags.c_contiguous:
+        raise ValueError("a tensor is made of no storage")
     width = storage.itemsize
     last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    if min((*shape, 1)) > 0 and not 0 <= offset + last < storage.size:
+    size = math.prod(shape)
+    if (
+        min((offset, *shape, *strides)) < 0
+        or size > storage.size
+        or (size and offset + last >= storage.size)
+    ):
         raise ValueError("a tensor reaches beyond its storage")
     return np.lib.stride_tricks.as_strided(
         storage[offset:], shape, [s * width for s in strides], writeable=False

@@ -201,8 +201,8 @@ class RunConfig:
             if name not in free and new[name] != old[name]:
                 raise UserError(
                     f"{run_dir} was trained with {name} = {old[name]}, this "
-                    f"command says {new[name]}; give the same, or another "
-                    "--run-dir."
+                    f"command says {new[name]}; "
+                    f"{self._way_on(saved, run_dir)}."
                 )
         if self.symbols != saved.symbols:
             raise UserError(
@@ -216,6 +216,26 @@ class RunConfig:
             training=dataclasses.replace(saved.training, **recipe),
             search=self.search,
         )
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether another system has trained the run, and ours never did."""
+        return self.model.attention_bias and self.fingerprints is None
+
+    def _way_on(self, saved: "RunConfig", run_dir: str | os.PathLike) -> str:
+        """What to do about a setting in which `resume` finds a difference."""
+        if saved.is_imported:
+            return (
+                "this run was imported: train in another --run-dir with "
+                f"--init-from {run_dir}"
+            )
+        # No flag gives what an imported model has: its run does.
+        if saved.initial and saved.model.attention_bias and not self.initial:
+            return (
+                f"give --init-from {saved.initial['run_dir']} as before, or "
+                "another --run-dir"
+            )
+        return "give the same, or another --run-dir"
 
     def with_fingerprints(
         self, found: Mapping[str, str], run_dir: str | os.PathLike

@@ -299,7 +299,7 @@ def test_two_vocabularies_are_refused(files, tmp_path):
 def test_other_folders_are_refused(files, tmp_path):
     with pytest.raises(UserError, match="Expected the folder of a model"):
         formats.read(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="found neither config.json"):
+    with pytest.raises(UserError, match="found neither model.safetensors"):
         formats.read(tmp_path)
     with pytest.raises(UserError, match="languages of npz"):
         import_run(files / "npz", tmp_path / "run")

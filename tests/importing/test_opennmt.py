@@ -65,10 +65,26 @@ def case(request, tmp_path_factory):
 
 def test_texts_become_the_originals_ids(case):
     ids = case.translator.tokenizer.tokenize(case.texts).to_tensor().numpy()
-    # A piece of the target alone has an id, which reads as the unknown.
-    known = np.where(np.isin(ids, case.source), ids, UNK_ID)
-    np.testing.assert_array_equal(known, case.source_ids())
-    assert UNK_ID in known
+    np.testing.assert_array_equal(ids, case.source_ids())
+    assert UNK_ID in ids
+
+
+def test_a_piece_of_the_other_side_is_unknown(case):
+    tokenizer = case.translator.tokenizer
+    for side, own in (
+        (tokenizer, case.source),
+        (tokenizer.target, case.target),
+    ):
+        ids = side.tokenize(["der Hund the dog", *case.texts]).values.numpy()
+        assert set(ids) <= {*own, EOS_ID}
+        assert len(set(ids)) > 9
+
+
+def test_a_text_has_no_tags(case):
+    tokenizer = case.translator.tokenizer
+    tagged, plain = tokenizer.tokenize([">> the dog << a", "the dog"]).to_list()
+    words = [i for i in plain if i not in (EOS_ID, UNK_ID)]
+    assert words and set(words) <= set(tagged)
 
 
 def test_memory_and_logits_are_the_originals(case):
@@ -201,6 +217,7 @@ ARGUMENTS += "  def __init__(self):\n    super().__init__({})\nmodel = Mine"
         (CATALOG.format("TransformerBig"), 16),
         (CATALOG.format("TransformerBigSharedEmbeddings"), 16),
         (ARGUMENTS.format("num_layers=3"), 8),
+        (ARGUMENTS.format("source, target, num_heads=7"), 7),
         (ARGUMENTS.format("ffn_activation=tf.nn.relu, num_heads=5"), 5),
     ],
 )
@@ -219,6 +236,9 @@ def test_the_heads_are_those_of_the_description(tmp_path, source, heads):
             ARGUMENTS.format("position_encoder_class=None"),
             "its setting position_encoder_class is None",
         ),
+        (ARGUMENTS.format("a, b, 6, 512, 4, 2048"), "then names for all"),
+        (ARGUMENTS.format("*parts"), "then names for all"),
+        (ARGUMENTS.format("**params"), "then names for all"),
         (ARGUMENTS.format("num_heads=HEADS"), "a number for .* num_heads"),
         ("model = 3", "one opennmt.models.Transformer, found 0"),
         ("def model(:", "cannot read it"),

@@ -1,0 +1,301 @@
+"""Models whose files are damaged, of another model, or say odd things."""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+import tarfile
+
+import numpy as np
+import pytest
+import yaml
+
+from keras_transformer.config import BOS_ID, PAD_ID, UserError
+from keras_transformer.importing import formats, run_directory, tensor_files
+from keras_transformer.run import Run
+from keras_transformer.runs.run_config import RunConfig
+
+HERE = pathlib.Path(__file__).parent
+LANGUAGES = dict(source_lang="en", target_lang="de")
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:abc\n"
+Q = "model.encoder.layers.0.self_attn.q_proj.weight"
+TABLE = "model.shared.weight"
+SETTINGS = "special:model.yml"
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("marian")
+    with tarfile.open(HERE / "marian.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    shutil.copytree(HERE / "opennmt" / "separate", folder / "opennmt")
+    return folder
+
+
+@pytest.fixture
+def copy_of(originals, tmp_path):
+    return lambda kind: shutil.copytree(originals / kind, tmp_path / kind)
+
+
+def refuse(folder, message):
+    with pytest.raises(UserError, match=message):
+        run_directory.import_run(folder, folder.parent / "run", **LANGUAGES)
+    assert not (folder.parent / "run").exists()
+
+
+def change_json(path, changes):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def write_safetensors(path, tensors):
+    header, body = {}, b""
+    for name, array in tensors.items():
+        start, body = len(body), body + array.astype("float32").tobytes()
+        header[name] = dict(
+            dtype="F32", shape=array.shape, data_offsets=[start, len(body)]
+        )
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + body)
+
+
+@pytest.mark.parametrize(
+    "kind, name",
+    [
+        ("hf", "source.spm"),
+        ("hf", "target.spm"),
+        ("hf", "config.json"),
+        ("hf", "model.safetensors"),
+        ("npz", "opus.npz"),
+        ("opennmt", "sp.model"),
+    ],
+)
+def test_a_pointer_of_git_lfs_is_named(copy_of, kind, name):
+    folder = copy_of(kind)
+    (folder / name).write_bytes(POINTER)
+    refuse(folder, f"{name} is a pointer of git-lfs")
+
+
+@pytest.mark.parametrize("part", [0, 0.3, 0.9])
+@pytest.mark.parametrize(
+    "kind, name", [("hf", "target.spm"), ("opennmt", "sp.model")]
+)
+def test_a_part_of_a_sentencepiece_model_is_named(copy_of, kind, name, part):
+    path = copy_of(kind) / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(part * len(whole))])
+    refuse(path.parent, f"Expected a sentencepiece model in .*{name}")
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (dict(encoder_attention_heads=3, decoder_attention_heads=3), "3 heads"),
+        (dict(encoder_attention_heads=0, decoder_attention_heads=0), "0 heads"),
+        (dict(encoder_layers=2, decoder_layers=2), r"coder.layers.2\."),
+        (dict(encoder_layers=4, decoder_layers=4), r"no .*coder.layers.3\."),
+        (dict(encoder_ffn_dim=7, decoder_ffn_dim=7), r"\(22, 7\) for encoder"),
+        (dict(d_model=24), r"\(56, 24\) for embedding"),
+        (dict(dropout=None), "cannot be imported"),
+        (dict(dropout="a"), "cannot be imported"),
+        (dict(decoder_start_token_id=99), "start_token_id is 99"),
+        (dict(decoder_start_token_id=-1), "start_token_id is -1"),
+        (dict(decoder_start_token_id=None), "start_token_id is None"),
+    ],
+)
+def test_settings_of_another_model_are_refused(copy_of, changes, message):
+    folder = copy_of("hf")
+    change_json(folder / "config.json", changes)
+    refuse(folder, message)
+
+
+@pytest.mark.parametrize("number", ["0", None])
+def test_an_id_that_is_no_number_is_refused(copy_of, number):
+    folder = copy_of("hf")
+    change_json(folder / "vocab.json", {"the": number, "</s>": number})
+    refuse(folder, "cannot be imported")
+
+
+@pytest.mark.parametrize(
+    "name, make, message",
+    [
+        (Q, lambda all: all[Q][:5], r"\(22, 22\) for encoder.* \(22, 5\)"),
+        (Q, lambda all: all[Q][None], r"received \(22, 22, 1\)"),
+        (Q, lambda all: all[Q] * np.nan, "NaN for encoder/layer_0"),
+        (
+            "model.encoder.layers.0.fc1.weight",
+            lambda all: all["model.encoder.layers.0.fc1.weight"].T,
+            "cannot be imported",
+        ),
+        (
+            "final_logits_bias",
+            lambda all: all["final_logits_bias"][:, :9],
+            "cannot be imported",
+        ),
+        ("lm_head.weight", lambda all: all[TABLE] * 2, "its lm_head.weight"),
+        (
+            "model.encoder.layer_norm.weight",
+            lambda all: all[TABLE][0],
+            "it has encoder.layer_norm.weight",
+        ),
+    ],
+)
+def test_weights_of_another_model_are_refused(copy_of, name, make, message):
+    path = copy_of("hf") / "model.safetensors"
+    tensors = dict(tensor_files.read_safetensors(path))
+    write_safetensors(path, {**tensors, name: make(tensors)})
+    refuse(path.parent, message)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"right-left": True}, "its setting right-left"),
+        ({"transformer-decoder-ffn-depth": 3}, "decoder-ffn-depth"),
+        ({"transformer-decoder-dim-ffn": 7}, "decoder-dim-ffn"),
+        ({"input-types": ["class", "sequence"]}, "its setting input-types"),
+        ({"output-omit-bias": True}, "its setting output-omit-bias"),
+        ({"ulr": True}, "its setting ulr"),
+        ({"enc-depth": 2, "dec-depth": 2}, "it has (en|de)coder_l3_"),
+        ({"transformer-heads": 3}, "3 heads, which do not divide .* 22"),
+    ],
+)
+def test_a_marian_model_of_other_settings_is_refused(copy_of, changes, message):
+    path = copy_of("npz") / "opus.npz"
+    with np.load(path) as file:
+        arrays = dict(file)
+    settings = yaml.safe_load(bytes(arrays[SETTINGS]).rstrip(b"\0"))
+    text = yaml.safe_dump({**settings, **changes}).encode() + b"\0"
+    np.savez(path, **{**arrays, SETTINGS: np.frombuffer(text, "int8")})
+    refuse(path.parent, message)
+
+
+def test_an_array_alone_is_no_model_of_marian(copy_of):
+    path = copy_of("npz") / "opus.npz"
+    with open(path, "wb") as file:
+        np.save(file, np.zeros(3))
+    refuse(path.parent, "cannot be imported")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "models: null\nvocabs: null",
+        "models: [1]\nvocabs: [a]",
+        "models: [opus.npz]\nvocabs: [[a], [a]]",
+    ],
+)
+def test_odd_settings_of_marians_decoder_are_refused(copy_of, text):
+    folder = copy_of("npz")
+    (folder / "decoder.yml").write_text(text)
+    refuse(folder, "cannot be imported")
+
+
+DATA = "ckpt-600.data-00000-of-00001"
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        (DATA, None),
+        (DATA, b"short"),
+        (DATA, bytes(162_445)),
+        ("checkpoint", b""),
+        ("checkpoint", b"\xff\xfe\0junk"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused(copy_of, name, content):
+    folder = copy_of("opennmt")
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_bytes(content)
+    refuse(folder, "the files that .*checkpoint names")
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"source_sequence_controls": "x"}, "cannot be imported"),
+        ({"source_tokenization": "broken.yaml2"}, "YAML in .*broken.yaml2"),
+        (
+            {"target_tokenization": {"type": "A", "params": "abc"}},
+            "cannot be imported",
+        ),
+    ],
+)
+def test_odd_data_of_opennmt_is_refused(copy_of, changes, message):
+    folder = copy_of("opennmt")
+    (folder / "broken.yaml2").write_text("a: [")
+    path = folder / "data.yml"
+    data = yaml.safe_load(path.read_text())
+    data["data"].update(changes)
+    path.write_text(yaml.safe_dump(data))
+    refuse(folder, message)
+
+
+def test_an_opennmt_model_of_no_heads_is_refused(copy_of):
+    folder = copy_of("opennmt")
+    (folder / "model_description.py").write_text(
+        "model = lambda: opennmt.models.Transformer(num_heads=0)"
+    )
+    refuse(folder, "it has 0 heads")
+
+
+def test_ctranslate2_gets_padding_that_is_never_written(originals):
+    from keras_transformer.exporting import ctranslate2
+    from keras_transformer.translation.translator import Translator
+
+    run = run_directory.import_run(originals / "hf", originals / "run")
+    translator = Translator.from_run(run)
+    kept = translator.model.embedding.bias.numpy()
+    bias = ctranslate2._spec(translator).decoder.projection.bias
+    assert kept[PAD_ID] > -100 and bias[PAD_ID] <= -1000 >= bias[BOS_ID]
+    np.testing.assert_array_equal(bias[3:], kept[3:])
+    # Those of the model stay as they are.
+    np.testing.assert_array_equal(translator.model.embedding.bias, kept)
+
+
+def test_an_imported_run_says_how_to_go_on(originals, tmp_path):
+    path = run_directory.import_run(originals / "hf", tmp_path / "run")
+    with pytest.raises(UserError, match="has no corpus of its own; give one"):
+        Run(path).evaluate()
+    saved = RunConfig.load(path)
+    asked = RunConfig.from_preset("base", corpus="c", **LANGUAGES)
+    with pytest.raises(UserError, match=f"imported: .* --init-from {path}"):
+        asked.resume(saved, [], path)
+    tuned = dataclasses.replace(
+        saved,
+        initial={"run_dir": "from", "weights": "0"},
+        fingerprints={"train": "1", "validation": "2"},
+    )
+    with pytest.raises(UserError, match="give --init-from from as before"):
+        asked.resume(tuned, [], path)
+
+
+@pytest.mark.parametrize("languages", [(5, ["x/y"]), ("../x", "de")])
+def test_what_is_no_language_is_not_taken_over(copy_of, tmp_path, languages):
+    folder = copy_of("hf")
+    said = dict(zip(("source_lang", "target_lang"), languages, strict=True))
+    change_json(folder / "tokenizer_config.json", said)
+    with pytest.raises(UserError, match="give --source-lang and --target"):
+        run_directory.import_run(folder, tmp_path / "run")
+
+
+def test_a_language_of_the_command_is_part_of_file_names(copy_of, tmp_path):
+    folder = copy_of("hf")
+    with pytest.raises(UserError, match=r"such as en.*received \.\./x"):
+        run_directory.import_run(folder, tmp_path / "run", "en", "../x")
+
+
+def test_a_folder_that_holds_no_model_is_told_all_formats(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "expected.npz").write_bytes(b"")
+    with pytest.raises(UserError) as raised:
+        formats.read(tmp_path)
+    for name in ("model.safetensors", "decoder.yml", "checkpoint"):
+        assert name in str(raised.value)
+
+
+def test_both_places_of_a_model_description_are_named(copy_of):
+    folder = copy_of("opennmt")
+    (folder / "model_description.py").unlink()
+    refuse(folder, rf"source of the model at {folder}/model_description")
