@@ -156,7 +156,9 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
                 state.assign(seed + tf.stack([replica, 0]))
 
         if self._part_seeds is None:
-            self._part_seeds = tf.function(lambda: strategy.run(part))
+            self._part_seeds = tf.function(
+                lambda: strategy.run(part), autograph=False
+            )
         self._part_seeds()
 
 

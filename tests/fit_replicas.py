@@ -174,7 +174,7 @@ def fit_with_dropout(strategy, folder):
         model = compiled(make_model(dropout=0.3))
     history = model.fit(X, Y, epochs=3, **FIT)
 
-    @tf.function
+    @tf.function(autograph=False)
     def drop():
         ones = tf.ones((5, 7, 11))
         return strategy.run(lambda: model.source_dropout(ones, training=True))

@@ -61,17 +61,29 @@ def graph_of(model, beam_size, **options):
             tf.TensorSpec([None, None], tf.int32),
             tf.TensorSpec([None], tf.int32),
         ],
+        autograph=False,
+    )
+
+
+def graph_of_model(model):
+    """The whole model, dropout off, for ids of any shape."""
+    ids = tf.TensorSpec([None, None], tf.int32)
+    return tf.function(
+        lambda source, target_in: model((source, target_in), training=False),
+        input_signature=[ids, ids],
+        autograph=False,
     )
 
 
 def simple(model, source, limits, beam_size, **options):
     """The same search with a state of whole prefixes and no cache at all."""
     source_of_beams = np.repeat(source, beam_size, axis=0)
+    whole_targets = graph_of_model(model)
 
     def step(ids, position, prefix):
         prefix = tf.concat([prefix, ids[:, :, None]], axis=-1)
         flat = tf.reshape(prefix, [-1, position + 1])
-        logits = model((source_of_beams, flat), training=False)[:, -1]
+        logits = whole_targets(source_of_beams, flat)[:, -1]
         return tf.reshape(logits, [*ids.shape, model.vocab_size]), prefix
 
     prefix = tf.zeros([len(source), beam_size, 0], tf.int32)

@@ -47,7 +47,9 @@ SEARCHES = {
 
 
 def graph_of(function, *specs):
-    concrete = tf.function(function).get_concrete_function(*specs)
+    concrete = tf.function(function, autograph=False).get_concrete_function(
+        *specs
+    )
     return concrete.graph.as_graph_def()
 
 

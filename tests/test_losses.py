@@ -16,7 +16,7 @@ SMOOTHINGS = [0.0, 0.1, 0.7]
 def gradient(loss, target, logits, factor=1.0, **options):
     """The derivative of `factor * loss` by the logits."""
 
-    @tf.function(**options)
+    @tf.function(autograph=False, **options)
     def of(logits):
         with tf.GradientTape() as tape:
             tape.watch(logits)
@@ -187,7 +187,7 @@ def test_loss_refuses_a_smoothing_outside_its_range(value):
 def tied(smoothing, features, table, factor=1.0, **options):
     """Both losses, and the gradients of the weighted first one."""
 
-    @tf.function(**options)
+    @tf.function(autograph=False, **options)
     def of(features, table):
         with tf.GradientTape() as tape:
             tape.watch([features, table])

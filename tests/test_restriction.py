@@ -116,13 +116,13 @@ def graph_bytes(model, side, length):
     """Of all tensors in the graph of a forward pass and its gradient."""
     ids = tf.TensorSpec([2, length], tf.int32)
 
-    @tf.function(input_signature=[ids])
+    @tf.function(input_signature=[ids], autograph=False)
     def encode(ids):
         with tf.GradientTape() as tape:
             memory, _ = model.encode(ids)
         return tape.gradient(memory, model.encoder.trainable_variables)
 
-    @tf.function(input_signature=[ids])
+    @tf.function(input_signature=[ids], autograph=False)
     def decode(ids):
         memory, source_mask = tf.zeros([2, 5, 10]), tf.fill([2, 1, 1, 5], True)
         with tf.GradientTape() as tape:

@@ -25,7 +25,7 @@ def train_step_graph(precision, accumulate, strategy=None, **changes):
         model.optimizer.build(model.trainable_variables)
     ids = tf.TensorSpec([None, None], tf.int32)
 
-    @tf.function
+    @tf.function(autograph=False)
     def step(batch):
         return strategy.run(model.train_step, args=(batch,))
 

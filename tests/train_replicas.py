@@ -125,7 +125,7 @@ def train(strategy, way):
 def dropped(strategy, model):
     """What each local replica keeps of ones: `(replicas, 5, 7, 11)`."""
 
-    @tf.function
+    @tf.function(autograph=False)
     def drop():
         ones = tf.ones((5, 7, 11))
         return strategy.run(lambda: model.source_dropout(ones, training=True))

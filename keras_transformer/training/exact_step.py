@@ -100,6 +100,7 @@ class ExactTransformer(Transformer):
                 self._gradients,
                 input_signature=[ids] * 3 + [tf.TensorSpec([], tf.float32)],
                 jit_compile=True,
+                autograph=False,
             )
 
     def make_train_function(self, force: bool = False) -> Any:
@@ -196,7 +197,7 @@ class ExactTransformer(Transformer):
         """
         strategy = self.distribute_strategy
 
-        @tf.function(reduce_retracing=True)
+        @tf.function(reduce_retracing=True, autograph=False)
         def one_step(batch):
             logs = strategy.run(step, args=(batch,))
             return local_values(strategy, logs)

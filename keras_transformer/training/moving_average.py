@@ -33,7 +33,7 @@ class MovingAverage(keras.callbacks.Callback):
             for weight in model.trainable_variables
         ]
         self.updates = tf.Variable(0, trainable=False, dtype=tf.int64)
-        self.graph = tf.function(self.update)
+        self.graph = tf.function(self.update, autograph=False)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         # Of a checkpoint, perhaps; it was written after both.

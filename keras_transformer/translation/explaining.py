@@ -133,7 +133,7 @@ class Explainer:
                 )
 
             self._graphs[options, inputs] = tf.function(
-                search, input_signature=[_IDS] * inputs
+                search, input_signature=[_IDS] * inputs, autograph=False
             )
         return self._graphs[options, inputs]
 

@@ -42,10 +42,12 @@ class GivenPairs:
         self._score_graph = tf.function(
             text_model.score_ids,
             input_signature=[_IDS, _IDS, tf.TensorSpec([], tf.float32)],
+            autograph=False,
         )
         self._attention_graph = tf.function(
             lambda source, target: attention_weights(model, source, target),
             input_signature=[_IDS, _IDS],
+            autograph=False,
         )
 
     def score(

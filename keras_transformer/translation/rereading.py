@@ -54,7 +54,9 @@ class Rereader:
     def __init__(self, model: Transformer) -> None:
         self._model = model
         self._encode = tf.function(
-            model.encode_with_weights, input_signature=[_IDS]
+            model.encode_with_weights,
+            input_signature=[_IDS],
+            autograph=False,
         )
         width = model.model_config.d_model
         self._decode = tf.function(
@@ -64,6 +66,7 @@ class Rereader:
                 tf.TensorSpec([1, None, width], model.compute_dtype),
                 tf.TensorSpec([1, 1, 1, None], tf.bool),
             ],
+            autograph=False,
         )
 
     def read(self, source: tf.Tensor, written: list[Ids]) -> Reread:

@@ -375,6 +375,7 @@ class Translator:
                 input_signature=[
                     _SEEDS if name == "seeds" else _IDS for name in inputs
                 ],
+                autograph=False,
             )
         return self._search_graphs[options, inputs]
 

@@ -413,7 +413,9 @@ def test_one_trace_serves_every_batch_and_the_state_may_grow():
     table = np.random.default_rng(0).normal(size=[vocab, vocab])
     table = table.astype("float32")
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False
+    )
     def run(limits):
         traces.append(1)
 

@@ -47,7 +47,7 @@ def draw(limits, seeds, sampling=None, **options):
     """Sample in a graph; ids, scores and lengths as arrays."""
     n_best = options.setdefault("n_best", 1)
 
-    @tf.function
+    @tf.function(autograph=False)
     def graph(limits, seeds):
         return sample(
             step,

@@ -108,7 +108,8 @@ def in_graph(function, model, beam_size):
         input_signature=[
             tf.TensorSpec([None, None], tf.int32),
             tf.TensorSpec([None], tf.int32),
-        ]
+        ],
+        autograph=False,
     )
     def search(source, limits):
         steps = CachedSteps(model, source, beam_size)

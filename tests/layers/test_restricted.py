@@ -172,6 +172,7 @@ def test_one_graph_serves_every_length_even_none(compiled):
             *(tf.TensorSpec([None, 3, None, width]) for width in (5, 5, 7)),
             tf.TensorSpec([None, 1, 1, None], tf.bool),
         ],
+        autograph=False,
         jit_compile=compiled,
     )
     def graph(query, key, value, mask):

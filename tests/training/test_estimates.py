@@ -73,7 +73,8 @@ def traced(model, with_gradient):
         input_signature=[
             tf.TensorSpec((B, S), tf.int32),
             tf.TensorSpec((B, T), tf.int32),
-        ]
+        ],
+        autograph=False,
     )
     def function(source, target):
         with tf.GradientTape() as tape:

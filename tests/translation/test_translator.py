@@ -84,6 +84,7 @@ def search_graph(translator, options):
     return tf.function(
         lambda source: translator.text_model.search_ids(source, options),
         input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        autograph=False,
     )
 
 
