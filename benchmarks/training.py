@@ -1,11 +1,12 @@
-"""Time our training step and OpenNMT-tf's on the same work, in turn.
+"""Time our training step and its peers' on the same work, in turn.
 
     PYTHONPATH=. python benchmarks/training.py --corpus F --bench F --rounds 3
 
 The folder of --corpus holds the Multi30k text (train.en, train.de), that of
---bench opennmt_train.py. OpenNMT-tf runs where .peers/onmt exists. Each
-measurement is a process of its own; a round runs every one of them once. The
-table gives medians over the rounds.
+--bench opennmt_train.py and torch_train.py. OpenNMT-tf runs where .peers/onmt
+exists, PyTorch's nn.Transformer where .peers/torch does. Each measurement is a
+process of its own; a round runs every one of them once. The table gives
+medians over the rounds.
 """
 
 import argparse
@@ -21,6 +22,8 @@ import time
 
 ROOT = pathlib.Path(__file__).parents[1]
 ONMT = ROOT / ".peers/onmt/bin/python"
+TORCH = ROOT / ".peers/torch/bin/python"
+PEERS = ("OpenNMT-tf", "PyTorch", "PyTorch compiled")
 BASE = (32, 32, 32_000)  # Rows, tokens a row, vocabulary.
 TINY = (288, 14, 8_000)
 
@@ -234,15 +237,21 @@ def measurements(bench, run_dir):
     ours = {
         name: [*this, "--only", name, "--run-dir", run_dir] for name in PARTS
     }
-    if not ONMT.exists():
-        return ours
-    peer = [ONMT, pathlib.Path(__file__).with_name("opennmt_multi30k.py")]
-    return {
-        **ours,
-        "base OpenNMT-tf": [ONMT, bench / "opennmt_train.py", 32, 32, 8],
-        "tiny OpenNMT-tf": [*peer, "-", 0, 20],
-        "multi30k OpenNMT-tf": [*peer, run_dir, 4_096, 100],
-    }
+    opennmt, torch = {}, {}
+    if ONMT.exists():
+        peer = [ONMT, pathlib.Path(__file__).with_name("opennmt_multi30k.py")]
+        opennmt = {
+            "base OpenNMT-tf": [ONMT, bench / "opennmt_train.py", 32, 32, 8],
+            "tiny OpenNMT-tf": [*peer, "-", 0, 20],
+            "multi30k OpenNMT-tf": [*peer, run_dir, 4_096, 100],
+        }
+    if TORCH.exists():
+        peer = [TORCH, bench / "torch_train.py", 32, 32, 8]
+        torch = {
+            "base PyTorch": peer,
+            "base PyTorch compiled": [*peer, "compile"],
+        }
+    return {**ours, **opennmt, **torch}
 
 
 PARTS = {
@@ -288,11 +297,11 @@ def main():
             for key in values[0]
         }
         rate = medians.get("tokens_per_second")
-        peer = rounds.get(f"{name} OpenNMT-tf")
-        if rate and peer:
-            medians["ratio"] = rate / statistics.median(
-                value["tokens_per_second"] for value in peer
-            )
+        for peer in PEERS:
+            if of_peer := rounds.get(f"{name} {peer}"):
+                medians[f"times {peer}"] = rate / statistics.median(
+                    value["tokens_per_second"] for value in of_peer
+                )
         shown = "  ".join(f"{k} {v:,.2f}" for k, v in medians.items())
         print(f"{name:22s} {shown}")
 

@@ -97,6 +97,13 @@ def _add_shape_flags(parser: argparse.ArgumentParser) -> None:
         help="self-attention sees positions less than R away, a decoder's the "
         "last R; default: all",
     )
+    add(
+        "--norm-first",
+        action="store_const",
+        const=True,
+        help="norm what a sub-layer reads, not its sum with what it writes: a "
+        "small model then learns from the first hundred updates on",
+    )
     add("--dropout", type=float, help="share of units dropped, in [0, 1)")
 
 
