@@ -16,6 +16,8 @@ DRIVER = (
     pathlib.Path("/dev/nvidia0"),
 )
 PROGRAM = "nvidia-smi"
+# By which a user tells TensorFlow how many threads an operator may have.
+THREADS = "TF_NUM_INTRAOP_THREADS"
 
 
 def let_memory_grow() -> None:
@@ -39,16 +41,28 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def threads() -> int:
+    """Threads on which TensorFlow runs a single operator."""
+    import tensorflow as tf
+
+    asked = os.environ.get(THREADS, "")
+    return (
+        tf.config.threading.get_intra_op_parallelism_threads()
+        or (int(asked) if asked.isdecimal() else 0)
+        or cores()
+    )
+
+
 def share_cores(searches: int) -> None:
     """Give each of so many searches at a time its part of the cores.
 
     Without effect with a GPU, where `TF_NUM_INTRAOP_THREADS` says how many
-    threads an operator has, or after TensorFlow's first operator: its threads
-    are there then.
+    threads an operator has, or after TensorFlow's first operator, since its
+    threads exist from then on.
     """
     import tensorflow as tf
 
-    if "TF_NUM_INTRAOP_THREADS" in os.environ:
+    if THREADS in os.environ:
         return
     if not tf.config.list_physical_devices("GPU"):
         with contextlib.suppress(RuntimeError):

@@ -87,7 +87,9 @@ def translate(args: argparse.Namespace) -> None:
         # Before the work, so that a place that cannot be written shows.
         output = lines.open_output(args.output, stack)
         command_line.quiet_tensorflow()
-        devices.share_cores(searches)
+        # A single text has no company to leave a core to.
+        is_alone = total == 1 and not args.split_sentences
+        devices.share_cores(1 if is_alone else searches)
         from keras_transformer.translation.translator import Translator
 
         translator = Translator.from_run(args.run_dir, args.average)

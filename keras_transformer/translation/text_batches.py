@@ -99,32 +99,33 @@ def batches(
         costs: What each row takes of the budget, int.
         batch_tokens: The budget: rows of a batch times its largest cost.
         parallel: Batches that are worked on at the same time: there are then
-            as many or a multiple, of like costs, so that nobody waits long for
-            the last one.
+            as many or a multiple, of like sums of lengths, so that nobody
+            waits long for the last one.
 
     Returns:
         The rows of each batch.
     """
     rows = rows[np.argsort(-lengths[rows], kind="stable")]
-    found = _fill(rows, costs, batch_tokens)
-    if parallel > 1:
+    found = _fill(rows, lengths, costs, batch_tokens)
+    if parallel > 1 and found:
         count = -(-len(found) // parallel) * parallel
-        share = -(-int(costs[rows].sum()) // max(1, count))
-        found = _fill(rows, costs, batch_tokens, share)
+        share = lengths[rows].sum() / count
+        found = _fill(rows, lengths, costs, batch_tokens, share)
     return found
 
 
 def _fill(
     rows: np.ndarray,
+    lengths: np.ndarray,
     costs: np.ndarray,
     batch_tokens: int,
     share: float = np.inf,
 ) -> list[np.ndarray]:
-    """Cut sorted rows where the budget, or a share of all costs, is full."""
+    """Cut sorted rows where the budget, or a share of all lengths, is full."""
     found = []
     while len(rows):
         count = batch_tokens // int(costs[rows[0]])
-        full = int(np.searchsorted(np.cumsum(costs[rows[:count]]), share))
+        full = int(np.searchsorted(np.cumsum(lengths[rows[:count]]), share))
         count = max(1, min(count, full + 1))
         found.append(rows[:count])
         rows = rows[count:]

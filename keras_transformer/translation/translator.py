@@ -241,11 +241,6 @@ class Translator:
             ValueError: If `texts` is one `str`, there are not as many
                 prefixes as texts, or `parallel` is below 1.
         """
-        if parallel is None and tf.config.list_physical_devices("GPU"):
-            parallel = 1
-        parallel = searches(
-            parallel, devices.cores(), self.model.model_config.d_model
-        )
         encoded = as_bytes("texts", texts)
         sources, truncated = cut(
             self.tokenizer.tokenize(encoded), options.max_source_length
@@ -266,6 +261,7 @@ class Translator:
         found = [[Hypothesis("", 0.0)] for _ in texts]
         waiting = np.flatnonzero(lengths > 1)  # Blank ones are answered.
         done = len(texts) - len(waiting)
+        parallel = self._searches(parallel, len(waiting))
         costs = np.maximum(lengths, limits)
         planned = batches(waiting, lengths, costs, batch_tokens, parallel)
         search = self._search_graph(options, tuple(inputs))
@@ -381,6 +377,19 @@ class Translator:
             targets,
             max_source_length=max_source_length,
             batch_tokens=batch_tokens,
+        )
+
+    def _searches(self, asked: int | None, texts: int) -> int:
+        """How many run at the same time where somebody asked for so many."""
+        on_gpu = bool(tf.config.list_physical_devices("GPU"))
+        if asked is None and (on_gpu or not texts):
+            return 1
+        return searches(
+            asked,
+            devices.cores(),
+            self.model.model_config.d_model,
+            devices.threads(),
+            texts,
         )
 
     def _search_graph(self, options: SearchOptions, inputs: tuple) -> Any:
