@@ -230,7 +230,9 @@ class Translator:
                 longest possible translation.
             parallel: Batches searched at the same time, each with memory of
                 its own; by default what `parallel.searches` says, or 1 on a
-                GPU. An error ends the call once the others are done.
+                GPU. Fastest where `TF_NUM_INTRAOP_THREADS=1` is in the
+                environment before TensorFlow's first operator, as the command
+                line has it. An error ends the call once the others are done.
             progress: Called with the numbers of texts done and of all texts.
 
         Returns:
