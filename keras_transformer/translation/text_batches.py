@@ -3,6 +3,7 @@
 Axes: B batch, L tokens of the longest text.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -107,10 +108,15 @@ def batches(
     """
     rows = rows[np.argsort(-lengths[rows], kind="stable")]
     found = _fill(rows, lengths, costs, batch_tokens)
-    if parallel > 1 and found:
-        count = -(-len(found) // parallel) * parallel
+    if parallel == 1 or not found:
+        return found
+    fewest = -(-len(found) // parallel) * parallel
+    for count in itertools.count(fewest, parallel):
         share = lengths[rows].sum() / count
         found = _fill(rows, lengths, costs, batch_tokens, share)
+        # More where the budget was full before the share was.
+        if len(found) <= count:
+            break
     return found
 
 
