@@ -411,8 +411,6 @@ class Translator:
                 input_signature=[
                     _SEEDS if name == "seeds" else _IDS for name in inputs
                 ],
-                # The loops are TensorFlow's already: to look for Python's
-                # would take most of the time that tracing does.
                 autograph=False,
             )
         return self._search_graphs[options, inputs]
