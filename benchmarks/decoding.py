@@ -47,6 +47,13 @@ def parse_args(argv=None) -> argparse.Namespace:
     add("--grid", action="store_true", help="cost by batch and length instead")
     add("--run-dir", type=pathlib.Path, help="a trained model, with --text")
     add("--text", type=pathlib.Path, help="source sentences, one a line")
+    add(
+        "--threads",
+        type=int,
+        default=1,
+        help="of an operator of ours with --run-dir, where as many batches are "
+        "searched at a time as the cores have room for; default: %(default)s",
+    )
     add("--serve", nargs=3, help=argparse.SUPPRESS)  # Path, sentences, tokens.
     return parser.parse_args(argv)
 
@@ -180,10 +187,14 @@ def compare_real(args: argparse.Namespace) -> None:
     import ctranslate2
     import tensorflow as tf
 
+    from keras_transformer import devices
     from keras_transformer.decoding.options import SearchOptions
     from keras_transformer.exporting import ctranslate2 as ctranslate2_export
+    from keras_transformer.translation import parallel
     from keras_transformer.translation.translator import Translator
 
+    tf.config.threading.set_intra_op_parallelism_threads(args.threads)
+    searches = devices.cores() // args.threads
     translator = Translator.from_run(args.run_dir)
     tokenizer = translator.tokenizer
     texts = args.text.read_text(encoding="utf-8").splitlines()
@@ -209,9 +220,15 @@ def compare_real(args: argparse.Namespace) -> None:
             for workers in (1, 2)
         }
 
+        def search(rows):
+            return ours(source=ids[rows].to_tensor(0))["ids"].numpy()
+
         def run_ours(size):
-            for start in range(0, len(texts), size):
-                ours(source=ids[start : start + size].to_tensor(0))
+            batches = [
+                slice(start, start + size)
+                for start in range(0, len(texts), size)
+            ]
+            list(parallel.results(search, batches, searches))
 
         def run_theirs(model, size):
             model.translate_batch(
@@ -220,7 +237,8 @@ def compare_real(args: argparse.Namespace) -> None:
 
         systems = {}
         for size in (32, 128):
-            systems[f"keras_transformer, batches of {size}"] = (run_ours, size)
+            name = f"keras_transformer, {searches} × {args.threads} threads"
+            systems[f"{name}, batches of {size}"] = (run_ours, size)
             for name, model in theirs.items():
                 systems[f"CTranslate2 float32, {name}, batches of {size}"] = (
                     run_theirs,

@@ -16,6 +16,8 @@ DRIVER = (
     pathlib.Path("/dev/nvidia0"),
 )
 PROGRAM = "nvidia-smi"
+# By which a user tells TensorFlow how many threads an operator may have.
+THREADS = "TF_NUM_INTRAOP_THREADS"
 
 
 def let_memory_grow() -> None:
@@ -30,6 +32,43 @@ def let_memory_grow() -> None:
         # In use, or divided into logical devices.
         with contextlib.suppress(RuntimeError, ValueError):
             tf.config.experimental.set_memory_growth(gpu, True)
+
+
+def cores() -> int:
+    """Cores of the processor that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):  # Not on macOS.
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def threads() -> int:
+    """Threads on which TensorFlow runs a single operator."""
+    import tensorflow as tf
+
+    asked = os.environ.get(THREADS, "")
+    return (
+        tf.config.threading.get_intra_op_parallelism_threads()
+        or (int(asked) if asked.isdecimal() else 0)
+        or cores()
+    )
+
+
+def share_cores(searches: int) -> None:
+    """Give each of so many searches at a time its part of the cores.
+
+    Without effect with a GPU, where `TF_NUM_INTRAOP_THREADS` says how many
+    threads an operator has, or after TensorFlow's first operator, since its
+    threads exist from then on.
+    """
+    import tensorflow as tf
+
+    if THREADS in os.environ:
+        return
+    if not tf.config.list_physical_devices("GPU"):
+        with contextlib.suppress(RuntimeError):
+            tf.config.threading.set_intra_op_parallelism_threads(
+                max(1, cores() // searches)
+            )
 
 
 def log_devices() -> None:

@@ -100,6 +100,7 @@ class Run:
         max_extra_length: int | None = None,
         lowercase: bool = False,
         json_file: str | os.PathLike | None = None,
+        parallel: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> "Evaluation":
         """Translate a split and score it.
@@ -121,6 +122,8 @@ class Run:
             max_extra_length: Most tokens of a translation beyond its source's.
             lowercase: Whether to score lower-cased text too.
             json_file: Gets the figures too.
+            parallel: Batches searched at the same time, as in
+                `Translator.n_best`.
             progress: Called with the numbers of sentences done and of all.
 
         Returns:
@@ -172,6 +175,7 @@ class Run:
                 ),
                 references=opened.references and opened.references(split),
                 lowercase=lowercase,
+                parallel=parallel,
                 progress=progress,
             )
             report = {

@@ -106,3 +106,62 @@ def test_gpus_in_use_are_left_as_they_are(machine, monkeypatch, error):
     machine(GPUS)
     monkeypatch.setattr(tf.config.experimental, "set_memory_growth", refuse)
     devices.let_memory_grow()
+
+
+@pytest.fixture
+def thread_settings(monkeypatch):
+    """What TensorFlow was asked for, on a processor of 12 cores."""
+    asked = []
+    monkeypatch.setattr(devices, "cores", lambda: 12)
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    threading = tf.config.threading
+    monkeypatch.setattr(
+        threading, "set_intra_op_parallelism_threads", asked.append
+    )
+    monkeypatch.setattr(
+        threading,
+        "get_intra_op_parallelism_threads",
+        lambda: asked[-1] if asked else 0,
+    )
+    return asked
+
+
+@pytest.mark.parametrize(
+    "searches, threads", [(1, 12), (2, 6), (5, 2), (12, 1), (29, 1)]
+)
+def test_searches_share_the_cores(machine, thread_settings, searches, threads):
+    machine()
+    assert devices.threads() == 12
+    devices.share_cores(searches)
+    assert thread_settings == [threads]
+    assert devices.threads() == threads
+
+
+def test_with_a_gpu_the_processor_is_not_shared(machine, thread_settings):
+    machine(GPUS)
+    devices.share_cores(3)
+    assert thread_settings == []
+
+
+def test_the_users_own_number_of_threads_stays(
+    machine, thread_settings, monkeypatch
+):
+    machine()
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "5")
+    devices.share_cores(3)
+    assert thread_settings == []
+    assert devices.threads() == 5
+
+
+def test_after_the_first_operator_threads_stay_as_they_are(
+    machine, thread_settings, monkeypatch
+):
+    def too_late(threads):
+        raise RuntimeError("cannot be modified after initialization")
+
+    monkeypatch.setattr(
+        tf.config.threading, "set_intra_op_parallelism_threads", too_late
+    )
+    machine()
+    devices.share_cores(3)
+    assert devices.threads() == 12

@@ -3,6 +3,7 @@
 import argparse
 import pathlib
 
+from keras_transformer import devices
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.commands.display import SentenceDisplay
 from keras_transformer.runs.run_config import RunConfig
@@ -12,6 +13,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add what the verb alone has."""
     search_flags.add_run_flags(parser)
     search_flags.add_beam_flags(parser)
+    search_flags.add_parallel_flag(parser)
     add = parser.add_argument
     add(
         "--corpus",
@@ -33,9 +35,11 @@ def evaluate(args: argparse.Namespace) -> None:
     The translations go to RUN/evaluation/SPLIT.LANG.txt and all figures to
     RUN/evaluation/SPLIT.json, in place of those of an earlier evaluation.
     """
-    search = RunConfig.load(args.run_dir).search
-    chosen = search_flags.search_from(args, search)
+    run = RunConfig.load(args.run_dir)
+    chosen = search_flags.search_from(args, run.search)
+    searches = search_flags.searches_of(args, run)
     command_line.quiet_tensorflow()
+    devices.share_cores(searches)
     from keras_transformer.run import Run
 
     with SentenceDisplay() as display:
@@ -46,6 +50,7 @@ def evaluate(args: argparse.Namespace) -> None:
             **chosen,
             lowercase=args.lowercase,
             json_file=args.json,
+            parallel=args.parallel,
             progress=display.of_all,
         )
     for score in result.scores.values():

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from keras_transformer import devices
 from keras_transformer.config import PAPER_SEARCH, SearchConfig, UserError
 from keras_transformer.decoding.options import (
     MAX_SOURCE_LENGTH,
@@ -15,6 +16,7 @@ from keras_transformer.decoding.options import (
     SearchOptions,
 )
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.translation import parallel
 
 # What a run says where no flag does.
 _OF_THE_RUN = tuple(field.name for field in dataclasses.fields(SearchConfig))
@@ -41,6 +43,18 @@ def add_penalty_flag(parser: argparse.ArgumentParser) -> None:
         type=float,
         help="alpha of ((5 + length) / 6)^alpha; "
         + _default(SearchConfig.length_penalty),
+    )
+
+
+def add_parallel_flag(parser: argparse.ArgumentParser) -> None:
+    """Add `--parallel`, which every verb that translates batches has."""
+    parser.add_argument(
+        "--parallel",
+        type=int,
+        metavar="N",
+        help="batches searched at the same time; each shares the cores of the "
+        "processor with the others and has memory of its own; default: by the "
+        "cores and the model's width, on a GPU 1",
     )
 
 
@@ -210,6 +224,18 @@ def options_from(
             no_unknown=args.no_unknown,
             no_repeat_ngram=args.no_repeat_ngram,
             sampling=Sampling(**drawing) if is_sampling else None,
+        )
+
+
+def searches_of(args: argparse.Namespace, run: RunConfig) -> int:
+    """How many searches share the cores, as `--parallel` or the rule says.
+
+    Raises:
+        UserError: If `--parallel` is below 1.
+    """
+    with refusals():
+        return parallel.searches(
+            args.parallel, devices.cores(), run.model.d_model
         )
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from keras_transformer import extras
+from keras_transformer import devices, extras
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.commands.display import SentenceDisplay
 from keras_transformer.config import UserError
@@ -35,6 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--output", type=pathlib.Path, help="default: standard output")
     search_flags.add_search_flags(parser)
     search_flags.add_sampling_flags(parser)
+    search_flags.add_parallel_flag(parser)
     prefix = parser.add_mutually_exclusive_group()
     prefix.add_argument(
         "--prefix", metavar="TEXT", help="how every translation begins"
@@ -80,11 +81,15 @@ def translate(args: argparse.Namespace) -> None:
     options = search_flags.options_of_run(args)
     check_combination(args)
     run = run_config.RunConfig.load(args.run_dir)
+    searches = search_flags.searches_of(args, run)
     with contextlib.ExitStack() as stack:
         rows, total = open_rows(args, stack)
         # Before the work, so that a place that cannot be written shows.
         output = lines.open_output(args.output, stack)
         command_line.quiet_tensorflow()
+        # A single text has no company to leave a core to.
+        is_alone = total == 1 and not args.split_sentences
+        devices.share_cores(1 if is_alone else searches)
         from keras_transformer.translation.translator import Translator
 
         translator = Translator.from_run(args.run_dir, args.average)
@@ -98,13 +103,19 @@ def translate(args: argparse.Namespace) -> None:
             truncated: Iterable[bool]
             if args.split_sentences:
                 found, truncated = by_sentence(
-                    translator, texts, options, run.source_lang, progress
+                    translator,
+                    texts,
+                    options,
+                    run.source_lang,
+                    args.parallel,
+                    progress,
                 )
             else:
                 found, truncated = translator.n_best(
                     texts,
                     options,
                     prefixes=prefixes if any(prefixes) else None,
+                    parallel=args.parallel,
                     progress=progress,
                 )
             first = progress.before + 1
@@ -152,6 +163,7 @@ def by_sentence(
     texts: tuple[str, ...],
     options: SearchOptions,
     language: str,
+    parallel: int | None,
     progress: Callable[[int, int], None],
 ) -> tuple[list[_Hypotheses], list[bool]]:
     """As `Translator.n_best`, but each sentence of a text on its own."""
@@ -160,6 +172,7 @@ def by_sentence(
     found, truncated = translator.n_best(
         every,
         options,
+        parallel=parallel,
         progress=lambda done, total: progress(
             done * len(texts) // total, len(texts)
         ),

@@ -102,7 +102,9 @@ class Validator:
 
     def _measure(self, what: str) -> Figures:
         results = self.model.evaluate(self.batches, verbose=0, return_dict=True)
-        found, _ = self.translator.n_best(self.sources, self.options)
+        found, _ = self.translator.n_best(
+            self.sources, self.options, parallel=1
+        )
         translations = [hypotheses[0].text for hypotheses in found]
         bleu = evaluation.bleu(translations, self.targets)
         figures = Figures(

@@ -3,7 +3,8 @@
 Axes: B batch, L tokens of the longest text.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -86,14 +87,52 @@ def batches(
     lengths: np.ndarray,
     costs: np.ndarray,
     batch_tokens: int,
-) -> Iterator[np.ndarray]:
+    parallel: int = 1,
+) -> list[np.ndarray]:
     """Rows of similar length together, within a budget of their costs.
 
     The longest come first: they need the most memory, and an estimate of the
     time left errs on the safe side.
+
+    Args:
+        rows: Numbers of the rows, int `(N,)`.
+        lengths: By which all rows are sorted, int.
+        costs: What each row takes of the budget, int.
+        batch_tokens: The budget: rows of a batch times its largest cost.
+        parallel: Batches that are worked on at the same time: there are then
+            as many or a multiple, of like sums of lengths, so that nobody
+            waits long for the last one.
+
+    Returns:
+        The rows of each batch.
     """
     rows = rows[np.argsort(-lengths[rows], kind="stable")]
+    found = _fill(rows, lengths, costs, batch_tokens)
+    if parallel == 1 or not found:
+        return found
+    fewest = -(-len(found) // parallel) * parallel
+    for count in itertools.count(fewest, parallel):
+        share = lengths[rows].sum() / count
+        found = _fill(rows, lengths, costs, batch_tokens, share)
+        # More where the budget was full before the share was.
+        if len(found) <= count:
+            break
+    return found
+
+
+def _fill(
+    rows: np.ndarray,
+    lengths: np.ndarray,
+    costs: np.ndarray,
+    batch_tokens: int,
+    share: float = np.inf,
+) -> list[np.ndarray]:
+    """Cut sorted rows where the budget, or a share of all lengths, is full."""
+    found = []
     while len(rows):
-        count = max(1, batch_tokens // int(costs[rows[0]]))
-        yield rows[:count]
+        count = batch_tokens // int(costs[rows[0]])
+        full = int(np.searchsorted(np.cumsum(lengths[rows[:count]]), share))
+        count = max(1, min(count, full + 1))
+        found.append(rows[:count])
         rows = rows[count:]
+    return found

@@ -1,5 +1,6 @@
 """Text to text in Python: any number of texts, batched by length."""
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -25,6 +26,7 @@ from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.translation.alignment import Attention
 from keras_transformer.translation.explaining import Explainer
 from keras_transformer.translation.given_pairs import GivenPairs
+from keras_transformer.translation.parallel import results, searches
 from keras_transformer.translation.text_batches import (
     as_bytes,
     batches,
@@ -81,7 +83,7 @@ class Translator:
         # One graph for each set of options, for batches of any shape. Ids
         # only: a graph that holds the tokenizer would be of no use any more
         # once `tf.random.set_seed` has unloaded its vocabulary.
-        self._search_graphs: dict[tuple, Callable] = {}
+        self._search_graphs: dict[tuple, Any] = {}
 
     @property
     def model(self) -> Transformer:
@@ -136,6 +138,7 @@ class Translator:
         n_best: None = None,
         prefixes: Sequence[str] | None = None,
         batch_tokens: int = 8_192,
+        parallel: int | None = None,
         progress: Callable[[int, int], None] | None = None,
         **options: Any,
     ) -> list[str]: ...
@@ -148,6 +151,7 @@ class Translator:
         n_best: int,
         prefixes: Sequence[str] | None = None,
         batch_tokens: int = 8_192,
+        parallel: int | None = None,
         progress: Callable[[int, int], None] | None = None,
         **options: Any,
     ) -> list[list[Hypothesis]]: ...
@@ -159,6 +163,7 @@ class Translator:
         n_best: int | None = None,
         prefixes: Sequence[str] | None = None,
         batch_tokens: int = 8_192,
+        parallel: int | None = None,
         progress: Callable[[int, int], None] | None = None,
         **options: Any,
     ) -> list[str] | list[list[Hypothesis]]:
@@ -169,6 +174,7 @@ class Translator:
             n_best: Hypotheses per text; not given, one, as plain `str`.
             prefixes: As in `n_best`, like `batch_tokens` and `progress`.
             batch_tokens: Budget of a batch.
+            parallel: Batches searched at the same time, as in `n_best`.
             progress: Called with the numbers of texts done and of all texts.
             **options: The other fields of `SearchOptions`, such as
                 `beam_size=4`; what is not given is as in `search`.
@@ -186,6 +192,7 @@ class Translator:
             search,
             prefixes=prefixes,
             batch_tokens=batch_tokens,
+            parallel=parallel,
             progress=progress,
         )
         if np.any(truncated):
@@ -207,6 +214,7 @@ class Translator:
         *,
         prefixes: Sequence[str] | None = None,
         batch_tokens: int = 8_192,
+        parallel: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[list[list[Hypothesis]], np.ndarray]:
         """Translate as `translate`, and tell which texts were cut.
@@ -220,6 +228,11 @@ class Translator:
                 where it is cut too.
             batch_tokens: Budget of a batch: its texts times the tokens of its
                 longest possible translation.
+            parallel: Batches searched at the same time, each with memory of
+                its own; by default what `parallel.searches` says, or 1 on a
+                GPU. Fastest where `TF_NUM_INTRAOP_THREADS=1` is in the
+                environment before TensorFlow's first operator, as the command
+                line has it. An error ends the call once the others are done.
             progress: Called with the numbers of texts done and of all texts.
 
         Returns:
@@ -227,8 +240,8 @@ class Translator:
             cut after `max_source_length` tokens, bool `(len(texts),)`.
 
         Raises:
-            ValueError: If `texts` is one `str`, or there are not as many
-                prefixes as texts.
+            ValueError: If `texts` is one `str`, there are not as many
+                prefixes as texts, or `parallel` is below 1.
         """
         encoded = as_bytes("texts", texts)
         sources, truncated = cut(
@@ -250,21 +263,31 @@ class Translator:
         found = [[Hypothesis("", 0.0)] for _ in texts]
         waiting = np.flatnonzero(lengths > 1)  # Blank ones are answered.
         done = len(texts) - len(waiting)
+        parallel = self._searches(parallel, len(waiting))
+        costs = np.maximum(lengths, limits)
+        planned = batches(waiting, lengths, costs, batch_tokens, parallel)
         search = self._search_graph(options, tuple(inputs))
-        for rows in batches(
-            waiting, lengths, np.maximum(lengths, limits), batch_tokens
-        ):
-            result = search(
+        if parallel > 1 and planned:
+            # Traced in this thread: another has not Keras's settings.
+            search = search.get_concrete_function()
+
+        def search_rows(rows: np.ndarray) -> BeamResult:
+            return search(
                 *(dense(tf.gather(tensor, rows)) for tensor in inputs.values())
             )
-            translations = self.tokenizer.detokenize(result.ids).numpy()
-            for row, texts_of_row, scores in zip(
-                rows, translations, result.scores.numpy(), strict=True
-            ):
-                found[row] = _hypotheses(texts_of_row, scores)
-            done += len(rows)
-            if progress:
-                progress(done, len(texts))
+
+        with contextlib.closing(
+            results(search_rows, planned, parallel)
+        ) as searched:
+            for rows, result in searched:
+                translations = self.tokenizer.detokenize(result.ids).numpy()
+                for row, texts_of_row, scores in zip(
+                    rows, translations, result.scores.numpy(), strict=True
+                ):
+                    found[row] = _hypotheses(texts_of_row, scores)
+                done += len(rows)
+                if progress:
+                    progress(done, len(texts))
         return found, truncated.numpy()
 
     def explain(
@@ -358,7 +381,20 @@ class Translator:
             batch_tokens=batch_tokens,
         )
 
-    def _search_graph(self, options: SearchOptions, inputs: tuple) -> Callable:
+    def _searches(self, asked: int | None, texts: int) -> int:
+        """How many run at the same time where somebody asked for so many."""
+        on_gpu = bool(tf.config.list_physical_devices("GPU"))
+        if asked is None and (on_gpu or not texts):
+            return 1
+        return searches(
+            asked,
+            devices.cores(),
+            self.model.model_config.d_model,
+            devices.threads(),
+            texts,
+        )
+
+    def _search_graph(self, options: SearchOptions, inputs: tuple) -> Any:
         """One graph for each set of options, for batches of any shape."""
         if options.sampling:
             # An input: another seed needs no other graph.

@@ -127,8 +127,8 @@ def replace_translator(monkeypatch, translate):
         def from_run(cls, run_dir, average):
             return cls()
 
-        def n_best(self, texts, options, progress, prefixes=None):
-            given.update(options=options, prefixes=prefixes)
+        def n_best(self, texts, options, progress, parallel, prefixes=None):
+            given.update(options=options, prefixes=prefixes, parallel=parallel)
             return translate(texts), [False] * len(texts)
 
     monkeypatch.setattr(
@@ -198,7 +198,7 @@ def test_the_options_of_translate_reach_the_search(
         *("translate", run_dir, "--input", source_file, "--beam-size", 7),
         *("--length-penalty", 0.3, "--n-best", 2, "--min-length", 5),
         *("--max-length", 11, "--max-source-length", 13, "--no-unknown"),
-        *("--no-repeat-ngram", 3, "--prefix", "Ein"),
+        *("--no-repeat-ngram", 3, "--prefix", "Ein", "--parallel", 3),
     )
 
     assert code == 0
@@ -214,6 +214,7 @@ def test_the_options_of_translate_reach_the_search(
             no_repeat_ngram=3,
         ),
         prefixes=("Ein",) * len(SOURCES),
+        parallel=3,
     )
 
 
@@ -237,6 +238,7 @@ def test_the_options_of_sampling_reach_the_search(
         sampling=Sampling(temperature=0.7, top_k=11, top_p=0.9, seed=5),
     )
     assert given["prefixes"] is None
+    assert given["parallel"] is None  # For the translator to choose.
 
 
 def test_only_line_feeds_end_lines():
@@ -679,6 +681,14 @@ def test_an_input_that_cannot_be_read_is_an_error(
             "Expected --length-penalty to be at least 0 and finite, received "
             "--length-penalty nan",
         ),
+        (
+            ["--parallel", 0],
+            "Expected --parallel to be at least 1, received --parallel 0",
+        ),
+        (
+            ["--parallel", -1],
+            "Expected --parallel to be at least 1, received --parallel -1",
+        ),
     ],
 )
 @pytest.mark.parametrize("verb", ["translate", "evaluate"])
@@ -687,6 +697,16 @@ def test_numbers_that_make_no_sense_are_refused(
 ):
     assert run(verb, run_dir, *arguments) == 2
     assert capsys.readouterr().err == f"error: {message}.\n"
+
+
+@pytest.mark.parametrize("verb", ["translate", "evaluate"])
+def test_a_number_of_searches_that_is_none_is_refused(run_dir, capsys, verb):
+    with pytest.raises(SystemExit) as stopped:
+        run(verb, run_dir, "--parallel", "x")
+    assert stopped.value.code == 2
+    assert "argument --parallel: invalid int value: 'x'" in (
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,244 @@
+"""Searches at the same time: how many, in which order, and how they end."""
+
+import threading
+
+import numpy as np
+import pytest
+from small_run import SIZES
+
+from keras_transformer.decoding.options import Sampling, SearchOptions
+from keras_transformer.model import Transformer
+from keras_transformer.translation import parallel
+from keras_transformer.translation.text_batches import batches
+from keras_transformer.translation.translator import Translator
+
+
+@pytest.mark.parametrize(
+    "cores, d_model, threads, texts, expected",
+    [
+        # A thread each, however wide: 2,048 in all.
+        (1, 128, 1, None, 1),
+        (2, 128, 1, None, 2),
+        (2, 512, 1, None, 2),
+        (2, 1024, 1, None, 2),
+        (2, 4096, 1, None, 1),
+        (16, 128, 1, None, 16),
+        (16, 256, 1, None, 8),
+        (16, 512, 1, None, 4),
+        (64, 128, 1, None, 16),
+        # Operators of as many threads as there are cores.
+        (2, 128, 2, None, 2),
+        (2, 256, 2, None, 2),
+        (2, 512, 2, None, 1),
+        (16, 512, 4, None, 4),
+        # Too few texts to share.
+        (2, 128, 2, 31, 1),
+        (2, 128, 2, 32, 2),
+        (2, 128, 1, 3, 2),
+        (2, 128, 2, 0, 1),
+    ],
+)
+def test_cores_width_and_texts_decide(cores, d_model, threads, texts, expected):
+    found = parallel.searches(None, cores, d_model, threads, texts)
+    assert found == expected
+
+
+def test_a_number_asked_for_is_taken():
+    assert parallel.searches(7, 2, 512, 2, 3) == 7
+
+
+@pytest.mark.parametrize("asked", [0, -1])
+def test_no_search_at_all_is_refused(asked):
+    with pytest.raises(ValueError, match=f"at least 1. .*parallel={asked}$"):
+        parallel.searches(asked, 2, 128)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_every_item_comes_once_with_its_result(at_once):
+    found = dict(parallel.results(lambda i: i**2, range(23), at_once))
+    assert found == {i: i**2 for i in range(23)}
+
+
+def test_so_many_run_at_the_same_time():
+    # Breaks in every one of them unless three meet.
+    meeting = threading.Barrier(3, timeout=20)
+    found = list(parallel.results(lambda i: meeting.wait(), range(6), 3))
+    assert sorted(item for item, _ in found) == list(range(6))
+
+
+def test_items_are_taken_as_places_are_free():
+    taken = []
+
+    def items():
+        for i in range(97):
+            taken.append(i)
+            yield i
+
+    found = parallel.results(lambda i: i, items(), 2)
+    for count in range(1, 11):
+        next(found)
+        # Two run and one is next; each that came back made room for one.
+        assert len(taken) <= 3 + count
+    found.close()
+
+
+def threads_of_searches():
+    return [t for t in threading.enumerate() if t.name.startswith("search")]
+
+
+def test_an_error_surfaces_as_itself_and_ends_all_threads():
+    begun = []
+
+    def fail_at_two(i):
+        begun.append(i)
+        if i == 2:
+            raise ZeroDivisionError("of the third batch")
+        return i
+
+    with pytest.raises(ZeroDivisionError, match="of the third batch"):
+        list(parallel.results(fail_at_two, range(97), 2))
+    assert len(begun) < 10
+    assert threads_of_searches() == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_whoever_takes_the_results_may_stop(error):
+    begun = []
+    released = threading.Event()
+
+    def search(i):
+        begun.append(i)
+        if i:
+            released.wait(20)
+
+    found = parallel.results(search, range(97), 2)
+    assert next(found) == (0, None)
+    # Now 1 and 2 run, or are about to, and 3 waits.
+    threading.Timer(0.1, released.set).start()
+    with pytest.raises(error):
+        found.throw(error)
+    assert set(begun) <= {0, 1, 2}
+    assert threads_of_searches() == []
+
+
+def rows_of(found):
+    return [list(map(int, rows)) for rows in found]
+
+
+def test_batches_for_one_at_a_time_fill_the_budget():
+    lengths = np.array([3, 7, 5, 2, 5])
+    found = batches(np.arange(5), lengths, lengths, 14)
+    # 7 and 5 take 2 × 7; a row more beside 5 and 3 would take 3 × 5 = 15.
+    assert rows_of(found) == [[1, 2], [4, 0], [3]]
+
+
+@pytest.mark.parametrize("at_once", [2, 3, 5])
+def test_few_texts_are_split_evenly_over_the_searches(at_once):
+    lengths = np.full(30, 7)
+    found = batches(np.arange(30), lengths, lengths, 8_192, at_once)
+    assert [len(rows) for rows in found] == [30 // at_once] * at_once
+
+
+def test_batches_are_a_multiple_of_the_searches_within_the_budget():
+    lengths = np.full(110, 7)
+    # 40 texts a batch: 40, 40 and 30 for one at a time.
+    found = batches(np.arange(110), lengths, lengths, 280, 2)
+    assert [len(rows) for rows in found] == [28, 28, 28, 26]
+    assert sorted(np.concatenate(found)) == list(range(110))
+
+
+def test_longest_batches_come_first_and_have_like_sums():
+    lengths = np.random.default_rng(3).integers(2, 41, 131)
+    # One at a time there would be three.
+    found = batches(np.arange(131), lengths, lengths + 50, 5_003, 2)
+    firsts = [lengths[rows[0]] for rows in found]
+    assert firsts == sorted(firsts, reverse=True)
+    sums = [lengths[rows].sum() for rows in found]
+    assert len(sums) == 4
+    assert max(sums) - min(sums) <= 2 * 41
+
+
+def test_no_text_is_no_batch():
+    nothing = np.zeros([0], int)
+    assert batches(nothing, nothing, nothing, 13, 2) == []
+
+
+@pytest.fixture(scope="module")
+def translator(small_translator):
+    """Answers different sources with different words, senseless ones."""
+    tokenizer = small_translator.tokenizer
+    model = Transformer(vocab_size=tokenizer.vocab_size, **SIZES)
+    draw = np.random.default_rng(5)
+    for weight in model.weights:
+        if len(weight.shape) > 1:  # Neither norms nor biases.
+            weight.assign(draw.normal(0, 0.5, weight.shape))
+    return Translator(model, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def texts():
+    words = "one four six seven hundred and".split()
+    draw = np.random.default_rng(7)
+    lines = [" ".join(draw.choice(words, 1 + i % 7)) for i in range(37)]
+    return [*lines, "", "nine"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        SearchOptions(beam_size=3, n_best=2, max_length=7),
+        SearchOptions(n_best=2, max_length=7, sampling=Sampling(seed=3)),
+    ],
+)
+def test_translations_do_not_depend_on_how_many_run(translator, texts, options):
+    def n_best(at_once):
+        return translator.n_best(
+            texts,
+            options,
+            prefixes=["eins" if i % 2 else "" for i in range(len(texts))],
+            batch_tokens=211,
+            parallel=at_once,
+        )[0]
+
+    expected = n_best(1)
+    assert len({round(best.score, 3) for best, *_ in expected}) > 25
+    for at_once in (2, 3, None):
+        found = n_best(at_once)
+        for ours, theirs in zip(found, expected, strict=True):
+            assert [text for text, _ in ours] == [text for text, _ in theirs]
+            np.testing.assert_allclose(
+                [score for _, score in ours],
+                [score for _, score in theirs],
+                rtol=1e-4,
+            )
+
+
+def test_progress_is_told_in_the_thread_of_the_caller(translator, texts):
+    heard = []
+
+    def progress(done, total):
+        heard.append((threading.current_thread(), done, total))
+
+    translator.translate(
+        texts, max_length=7, batch_tokens=211, parallel=3, progress=progress
+    )
+    callers, done, totals = zip(*heard, strict=True)
+    assert set(callers) == {threading.main_thread()}
+    assert len(done) > 5 and list(done) == sorted(set(done))
+    assert done[-1] == len(texts) and set(totals) == {len(texts)}
+
+
+def test_an_error_in_progress_ends_the_searches(translator, texts):
+    def fail(done, total):
+        raise ZeroDivisionError("in progress")
+
+    with pytest.raises(ZeroDivisionError, match="in progress"):
+        translator.translate(
+            texts, max_length=7, batch_tokens=31, parallel=2, progress=fail
+        )
+    assert threads_of_searches() == []
+
+
+def test_a_translator_without_any_search_is_refused(translator):
+    with pytest.raises(ValueError, match="`parallel` must be at least 1"):
+        translator.translate(["four"], parallel=0)
