@@ -29,6 +29,7 @@ BEAMS = 4
 PEERS = {
     "CTranslate2 float32": ("ct2", "ctranslate2_decode.py", ["float32"]),
     "OpenNMT-tf": ("onmt", "opennmt_decode.py", []),
+    "MarianMT (PyTorch)": ("torch", "marian_decode.py", []),
 }
 
 
@@ -102,7 +103,7 @@ def serve(path: str, sentences: int, tokens: int) -> None:
         fetch = signature.outputs["ids"].name
         session.run(fetch, feed)
         times = []
-        for _ in range(20 if sentences == 1 else 4):
+        for _ in range(max(3, min(20, 4_096 // (sentences * tokens)))):
             start = time.perf_counter()
             ids = session.run(fetch, feed)
             times.append(time.perf_counter() - start)
