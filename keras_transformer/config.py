@@ -259,26 +259,27 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             ffn_dim=256,
             dropout=0.3,
         ),
-        # Learns the built-in corpus in minutes on two CPU cores.
+        # Learns the built-in corpus in minutes on two CPU cores. It is written
+        # by rules: nothing is to be gained from dropout.
         "demo": _row(
             dict(
-                steps=1_800,
-                batch_tokens=4_096,
+                steps=3_000,
+                batch_tokens=2_048,
                 warmup_steps=400,
-                learning_rate_scale=0.35,
+                learning_rate_scale=0.5,
                 checkpoint_steps=100,
                 checkpoint_minutes=1.0,
                 validation_steps=250,
-                target_bleu=96.0,
+                target_bleu=99.5,
             ),
-            vocab_size=600,
+            vocab_size=1_000,
             num_layers=2,
             d_model=128,
             num_heads=4,
             key_dim=32,
             value_dim=32,
             ffn_dim=256,
-            dropout=0.1,
+            dropout=0.0,
         ),
     }
 )

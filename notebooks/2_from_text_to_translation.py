@@ -568,12 +568,10 @@ logging.getLogger("keras_transformer").addHandler(quiet)
 settings = dict(
     corpus="demo",
     preset="demo",  # And what differs from it:
+    vocab_size=600,
     d_model=64,
     ffn_dim=128,
-    dropout=0.0,
-    batch_tokens=2_048,
     warmup_steps=200,
-    learning_rate_scale=0.5,
     validation_steps=50,
     checkpoint_steps=10,
     keep_checkpoints=30,

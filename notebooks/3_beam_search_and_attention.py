@@ -247,9 +247,9 @@ run = kt.train(
     corpus="demo",
     preset="demo",  # And what differs from it:
     steps=500,
-    dropout=0.0,
-    batch_tokens=2_048,
+    vocab_size=600,
     warmup_steps=300,
+    learning_rate_scale=0.35,
     validation_steps=250,
     xla="off",  # On a GPU, compiling pays off in longer trainings.
 )

@@ -38,14 +38,14 @@ BEYOND = {
     "parsing": (4, 1024, 2048, 8, 128, 128, 0.1, 0.1, 100, None),
     "parsing-semi": (4, 1024, 2048, 8, 128, 128, 0.1, 0.1, 100, None),
     "tiny": (4, 128, 256, 4, 32, 32, 0.3, 0.1, None, None),
-    "demo": (2, 128, 256, 4, 32, 32, 0.1, 0.1, None, None),
+    "demo": (2, 128, 256, 4, 32, 32, 0.0, 0.1, None, None),
 }
 VOCABULARY = {
     "big-en-fr": 32_000,
     "parsing": 16_000,
     "parsing-semi": 32_000,
     "tiny": 8_000,
-    "demo": 600,
+    "demo": 1_000,
 }
 
 

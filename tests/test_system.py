@@ -32,6 +32,7 @@ def run_dir(tmp_path_factory):
         *("--preset", "demo", "--corpus", corpus, "--vocab-size", "310"),
         *("--run-dir", folder / "run", "--batch-tokens", "512"),
         *("--steps", "2000", "--warmup-steps", "300"),
+        *("--learning-rate-scale", "0.35", "--dropout", "0.1"),
         *("--checkpoint-steps", "50", "--validation-steps", "1000"),
     )
     assert code == 0

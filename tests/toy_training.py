@@ -9,7 +9,7 @@ def arguments(corpus, run_dir, *more):
         *("--preset", "demo", "--corpus", str(corpus)),
         *("--run-dir", str(run_dir), "--vocab-size", "300"),
         *("--num-layers", "1", "--d-model", "34", "--num-heads", "2"),
-        *("--ffn-dim", "67", "--batch-tokens", "256"),
+        *("--ffn-dim", "67", "--batch-tokens", "256", "--dropout", "0.1"),
         *more,
     ]
 

@@ -82,9 +82,9 @@ def plan(corpus):
     return BatchPlan(corpus, training.batch_tokens, training.seed)
 
 
-def test_there_is_a_recipe_for_each_training_of_the_paper():
+def test_there_is_a_recipe_for_each_training_of_the_paper_and_for_few_pairs():
     found = {path.stem for path in RECIPES.glob("*.args")}
-    assert found == {*PAPER, *PARSERS}
+    assert found == {*PAPER, *PARSERS, "small-corpus"}
 
 
 @pytest.mark.parametrize("recipe", PARSERS)
@@ -104,6 +104,16 @@ def test_a_recipe_of_a_parser_is_its_preset(recipe, tmp_path, monkeypatch):
     assert run.corpus == str(text)
     assert run.symbols == ("▁(S", "▁)S")
     assert args.run_dir == pathlib.Path("runs", recipe)
+
+
+def test_the_recipe_for_few_pairs_takes_any_corpus():
+    run, _ = run_of("small-corpus", "--corpus", "demo", "--target-lang", "fr")
+    tiny = PRESETS["tiny"]
+    assert run.model == dataclasses.replace(
+        tiny.model, vocab_size=4_000, norm_first=True
+    )
+    assert (run.corpus, run.target_lang) == ("demo", "fr")
+    assert run.training.batch_tokens == 2_048
 
 
 @pytest.mark.parametrize("recipe", PAPER)
