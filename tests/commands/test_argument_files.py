@@ -60,8 +60,9 @@ def test_no_file_outside_the_folder_is_a_recipe(tmp_path, monkeypatch):
         (
             None,
             "Expected a file of arguments or a recipe, received @.*x.args .No "
-            "such .*; the recipes are parsing, parsing-semi, wmt14-en-de-base, "
-            "wmt14-en-de-big, wmt14-en-fr-base, wmt14-en-fr-big[.]",
+            "such .*; the recipes are parsing, parsing-semi, small-corpus, "
+            "wmt14-en-de-base, wmt14-en-de-big, wmt14-en-fr-base, "
+            "wmt14-en-fr-big[.]",
         ),
         (
             "--steps '7",

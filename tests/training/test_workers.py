@@ -210,6 +210,7 @@ def arguments(corpus, run_dir, steps):
         *("--preset", "demo", "--corpus", str(corpus)),
         *("--run-dir", str(run_dir), "--vocab-size", "300"),
         *("--batch-tokens", "256", "--warmup-steps", "20"),
+        *("--learning-rate-scale", "0.35"),
         *("--steps", str(steps), "--checkpoint-steps", "7"),
         *("--validation-steps", "20", "--dropout", "0"),
     ]
