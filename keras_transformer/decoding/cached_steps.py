@@ -105,7 +105,7 @@ class CachedSteps:
             output_kernel=self._output_kernel,
         )
 
-    def _extend(self, shared: Any, steps: int) -> Any:
+    def _extend(self, shared: Any, steps: tf.Tensor) -> Any:
         """Caches with room for so many more steps, or for the whole ring."""
         if self._ring is not None:
             slots = tf.shape(shared["cache"][0][0])[2]
@@ -145,22 +145,15 @@ def writer(
     every cache goes from one write to the next alone.
     """
     batch, heads, size, _ = tf.unstack(tf.shape(slots))
-    # Where each (sentence, beam, head) writes, `(B, W, H)`: in the order of the
-    # projection, so that TensorFlow drops the two transpositions as one.
-    rows = (
-        tf.range(batch)[:, None, None] * (heads * size)
-        + tf.range(beams)[:, None]
-        + tf.range(heads) * size
-        + position * beams
-    )
-    rows = tf.reshape(rows, [-1])
+    # A row of memory for each (sentence, head), the slots of its W beams.
+    rows = tf.range(batch * heads) * (size // beams) + position
 
     def write(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-        width = new.shape[3]
+        width = beams * new.shape[3]
         written = tf.raw_ops.InplaceUpdate(
             x=tf.reshape(old, [-1, width]),
             i=rows,
-            v=tf.reshape(tf.transpose(new, [0, 2, 1, 3]), [-1, width]),
+            v=tf.reshape(new, [-1, width]),
         )
         return tf.reshape(written, tf.shape(old))
 

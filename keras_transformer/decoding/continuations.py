@@ -13,14 +13,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_transformer import config
+from keras_transformer.decoding.top_k import chunk_width, top_of_chunks
 
 NONE = -float("inf")  # The score of a place that holds no hypothesis.
-# Of a row of logits, in the first stage of `top_k`: for V = 32,000 and k = 11
-# the two stages together are shortest near the square root of V / k.
-_WIDEST_CHUNK = 64
-# Forbidden tokens that are dropped from a few more candidates; more of them
-# are masked in the logits, which costs a pass over V.
-_FEW = 8
 
 
 class Rules(NamedTuple):
@@ -77,72 +72,76 @@ def continuations(
         Log-probabilities float32, parent beams int64 and tokens int64, each
         `(B, C)`, best first; -inf where there are fewer.
     """
-    count = rules.num_candidates
     logits = tf.cast(logits, tf.float32)  # (B, W, V)
-    never = rules.never
-    spare = [*never, rules.eos_id]
-    allowed = logits
-    if len(never) > _FEW:
-        allowed = without(allowed, never)
-        spare = [rules.eos_id]
-    if rules.no_repeat_ngram:
-        allowed = without_repeats(allowed, ids[:, :, 1:], rules.no_repeat_ngram)
-    # A few spare ones: an early EOS and the like drop out of those that
-    # remain, which is cheaper than a mask over V.
-    per_beam = min(count + len(spare), logits.shape[-1])
-    best, tokens = top_k(allowed, per_beam)  # (B, W, per_beam)
-    sums = _log_sums(logits, best, tokens, allowed is logits)
-    candidates = best - sums
-    is_early = (tokens == rules.eos_id) & (position + 1 < rules.min_length)
-    for token in never if spare[:-1] else ():
-        is_early |= tokens == token
-    candidates = tf.where(is_early, NONE, candidates)
-    if prefix.shape[1] != 0:
-        candidates, tokens = _forced(
-            rules, position, prefix, logits, sums, candidates, tokens
-        )
-    candidates += log_probs[:, :, None]
-    candidates = tf.where(candidates > NONE, candidates, NONE)  # No NaN.
+    beams, size = rules.beam_size, logits.shape[-1]
+    count = rules.num_candidates
+    width = chunk_width(size, (size * beams / count) ** 0.5)
+    allowed = _allowed(rules, position, ids, logits, width)
+    chunks = tf.reshape(allowed, [-1, beams, size // width, width])
+    maxima = tf.reduce_max(chunks, axis=-1)  # (B, W, chunks)
+    sums = _log_sums(logits, maxima, allowed is logits)  # (B, W, 1)
 
-    flat = [tf.shape(tokens)[0], rules.beam_size * per_beam]
-    candidates, chosen = _plain_top_k(tf.reshape(candidates, flat), count)
-    tokens = tf.gather(tf.reshape(tokens, flat), chosen, batch_dims=1)
-    return candidates, chosen // per_beam, tokens
+    # Those ruled out are few and mostly in the first chunk: masked there, and
+    # again if it is one of the best, which is cheaper than a mask over V.
+    ruled_out = _ruled_out(rules, position, width)
+    first = tf.reduce_max(tf.where(ruled_out, NONE, chunks[:, :, 0]), axis=-1)
+    maxima = tf.concat([first[:, :, None], maxima[:, :, 1:]], axis=-1)
+    maxima = _number(maxima - sums + log_probs[:, :, None])
 
+    def scores(inside: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
+        """Log-probabilities of whole hypotheses, of chunks of any beam."""
+        beam = chosen // (size // width)
+        of_beam = tf.gather(log_probs, beam, batch_dims=1)[:, :, None]
+        inside -= tf.gather(sums[:, :, 0], beam, batch_dims=1)[:, :, None]
+        is_first = (chosen % (size // width) == 0)[:, :, None]
+        inside = tf.where(is_first & ruled_out, NONE, inside + of_beam)
+        return _number(inside)
 
-def top_k(rows: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """`tf.math.top_k` in two stages, several times faster on a CPU.
-
-    The k largest of a row lie in the k chunks with the largest maxima. Ties
-    go to the lower index, as in `tf.math.top_k`.
-
-    Args:
-        rows: float tensor `(B, W, V)`, V static.
-        k: How many. From 1 to V.
-
-    Returns:
-        The values `(B, W, k)`, largest first, and their int64 indices.
-    """
-    size = rows.shape[-1]
-    width = max(n for n in range(1, _WIDEST_CHUNK + 1) if size % n == 0)
-    if size // width <= k or width == 1:
-        return _plain_top_k(rows, k)
-    batch, beams = tf.unstack(tf.shape(rows)[:2])
-    chunks = tf.reshape(rows, [batch, beams, size // width, width])
-    _, chosen = _plain_top_k(tf.reduce_max(chunks, axis=-1), k)
-    chosen = tf.sort(chosen)  # (B, W, k); in order, so that ties stay so
-    inside = tf.gather(chunks, chosen, batch_dims=2)  # (B, W, k, width)
-    values, places = _plain_top_k(
-        tf.reshape(inside, [batch, beams, k * width]), k
+    candidates, places = top_of_chunks(
+        tf.reshape(chunks, [-1, beams * (size // width), width]),
+        tf.reshape(maxima, [-1, beams * (size // width)]),
+        count,
+        scores,
     )
-    chunk = tf.gather(chosen, places // width, batch_dims=2)
-    return values, chunk * width + places % width
+    found = (candidates, places // size, places % size)
+    if prefix.shape[1] == 0:
+        return found
+    return _forced(rules, position, prefix, log_probs, logits, sums, found)
 
 
-def _plain_top_k(rows: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """`tf.math.top_k` with indices int64, which no kernel for GPUs gives."""
-    values, indices = tf.math.top_k(rows, k)
-    return values, tf.cast(indices, tf.int64)
+def _number(scores: tf.Tensor) -> tf.Tensor:
+    """-inf in place of NaN, which a beam without any token would give."""
+    return tf.where(scores > NONE, scores, NONE)
+
+
+def _allowed(
+    rules: Rules,
+    position: tf.Tensor,
+    ids: tf.Tensor,
+    logits: tf.Tensor,
+    width: int,
+) -> tf.Tensor:
+    """The logits, -inf for what is ruled out beyond the first `width` tokens.
+
+    The same tensor where nothing is.
+    """
+    if banned := [token for token in rules.never if token >= width]:
+        logits = without(logits, banned)
+    if rules.min_length and rules.eos_id >= width:
+        is_early = position + 1 < rules.min_length
+        logits = tf.where(is_early, without(logits, [rules.eos_id]), logits)
+    if rules.no_repeat_ngram:
+        logits = without_repeats(logits, ids[:, :, 1:], rules.no_repeat_ngram)
+    return logits
+
+
+def _ruled_out(rules: Rules, position: tf.Tensor, width: int) -> tf.Tensor:
+    """Which of the first `width` tokens may not come next, bool `(width,)`."""
+    never = [token in rules.never for token in range(width)]
+    if not rules.min_length:
+        return tf.constant(never)
+    is_eos = tf.range(width) == rules.eos_id
+    return never | (is_eos & (position + 1 < rules.min_length))
 
 
 def without(logits: tf.Tensor, banned: Sequence[int]) -> tf.Tensor:
@@ -194,56 +193,64 @@ def prefix_tokens(prefix: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
 
 
 def _log_sums(
-    logits: tf.Tensor, best: tf.Tensor, tokens: tf.Tensor, is_largest: bool
+    logits: tf.Tensor, maxima: tf.Tensor, are_of_logits: bool
 ) -> tf.Tensor:
     """The logarithm of the sum of exponentials.
 
     Args:
         logits: float32 `(B, W, V)`.
-        best: The largest of those allowed, `(B, W, C)`.
-        tokens: Where they are, int64 `(B, W, C)`.
-        is_largest: Whether the first of them is the largest of all.
+        maxima: Of each chunk of them, `(B, W, C)`.
+        are_of_logits: Whether nothing was ruled out before.
 
     Returns:
         float32 `(B, W, 1)`.
     """
-    if not is_largest:
+    if not are_of_logits:
         return tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
     # One fused pass. The largest probability is at least 1 / V, so that its
     # logarithm loses no digits.
-    share = tf.gather(tf.nn.softmax(logits), tokens[:, :, :1], batch_dims=2)
-    return best[:, :, :1] - tf.math.log(share)
+    beams, chunks = maxima.shape[1:]
+    shape = [-1, beams, chunks, logits.shape[-1] // chunks]
+    shares = tf.reshape(tf.nn.softmax(logits), shape)
+    largest = tf.argmax(maxima, axis=-1)  # (B, W)
+    share = tf.reduce_max(tf.gather(shares, largest, batch_dims=2), axis=-1)
+    sums = tf.reduce_max(maxima, axis=-1) - tf.math.log(share)
+    return sums[:, :, None]
 
 
 def _forced(
     rules: Rules,
     position: tf.Tensor,
     prefix: tf.Tensor,
+    log_probs: tf.Tensor,
     logits: tf.Tensor,
     sums: tf.Tensor,
-    candidates: tf.Tensor,
-    tokens: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor]:
+    found: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The prefix's token as the only candidate of a beam, where there is one.
 
     Args:
         rules: What is allowed.
         position: Of the newest token.
         prefix: int64 `(B, P)`, as from `padded_prefix`.
+        log_probs: float32 `(B, W)`, of the live beams.
         logits: float32 `(B, W, V)`.
         sums: Their `_log_sums`.
-        candidates: Log-probabilities `(B, W, C)` of this step alone.
-        tokens: int64 `(B, W, C)`.
+        found: What `continuations` returns where there is no prefix.
 
     Returns:
-        The candidates and the tokens.
+        The same with the prefix.
     """
     token = prefix_tokens(prefix, position)
-    has_prefix = (token != rules.pad_id)[:, None, None]  # (B, 1, 1)
-    log_prob = tf.gather(logits, token[:, None], axis=2, batch_dims=1) - sums
-    is_first = tf.range(tf.shape(tokens)[2]) == 0
-    only = tf.where(is_first, log_prob, NONE)
-    return (
-        tf.where(has_prefix, only, candidates),
-        tf.where(has_prefix, token[:, None, None], tokens),
+    has_prefix = (token != rules.pad_id)[:, None]  # (B, 1)
+    only = tf.gather(logits, token[:, None], axis=2, batch_dims=1) - sums
+    only = _number(only[:, :, 0] + log_probs)  # (B, W)
+    more = rules.num_candidates - rules.beam_size
+    only = tf.pad(only, [[0, 0], [0, more]], constant_values=NONE)
+    best, parents = tf.math.top_k(only, rules.num_candidates)
+    parents = tf.minimum(tf.cast(parents, tf.int64), rules.beam_size - 1)
+    forced = (best, parents, token[:, None])
+    return tuple(
+        tf.where(has_prefix, own, free)
+        for own, free in zip(forced, found, strict=True)
     )

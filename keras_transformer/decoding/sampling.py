@@ -22,12 +22,12 @@ from keras_transformer.decoding.continuations import (
     Rules,
     padded_prefix,
     prefix_tokens,
-    top_k,
     without,
     without_repeats,
 )
 from keras_transformer.decoding.options import Sampling
 from keras_transformer.decoding.search_loop import Step
+from keras_transformer.decoding.top_k import top_k
 
 
 class _Drawing(NamedTuple):

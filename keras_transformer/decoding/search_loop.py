@@ -22,8 +22,10 @@ from keras_transformer.decoding.search_history import with_results
 
 Step = Callable[..., tuple]
 
-# Steps between two looks for finished sentences.
-BLOCK = 16
+# Between two looks for finished sentences there are so many steps, or, where
+# more is written, this share of it: the caches are copied at every look.
+_FEWEST_STEPS = 4
+_SHARE = 4
 
 
 class Shared(NamedTuple):
@@ -32,15 +34,15 @@ class Shared(NamedTuple):
     Attributes:
         state: Nest of tensors `(B, ...)`. `step` is called with it as a fourth
             argument and returns it as a third result. It is not reordered as
-            beams branch; every `BLOCK` steps the rows of finished sentences
-            are dropped. An axis after the first that starts with the static
+            beams branch; every few steps the rows of finished sentences are
+            dropped. An axis after the first that starts with the static
             size 0 may grow.
-        extend: Called as `extend(state, steps)` before every block of steps;
-            returns the state with room for so many more.
+        extend: Called as `extend(state, steps)` before every block of steps,
+            an int32 scalar; returns the state with room for so many more.
     """
 
     state: Any
-    extend: Callable[[Any, int], Any]
+    extend: Callable[[Any, tf.Tensor], Any]
 
 
 def run_to_end(
@@ -91,9 +93,10 @@ def _run_in_blocks(
         sentences, beams, state, memory = _keep_open(
             sentences, beams, state, memory
         )
-        memory = shared.extend(memory, BLOCK)
+        steps = tf.maximum(_FEWEST_STEPS, position // _SHARE)
+        memory = shared.extend(memory, steps)
         position, beams, state, memory = _run(
-            step, rules, sentences, (position, beams, state, memory), BLOCK
+            step, rules, sentences, (position, beams, state, memory), steps
         )
         done = _record(rules, done, sentences, beams, position)
         return position, done, sentences, beams, state, memory
@@ -153,7 +156,7 @@ def _run(
     rules: Rules,
     sentences: Sentences,
     start: tuple,
-    steps: int | None = None,
+    steps: tf.Tensor | None = None,
 ) -> tuple:
     """Search until all sentences are finished, or for `steps` more steps."""
     end = None if steps is None else start[0] + steps

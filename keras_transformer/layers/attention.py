@@ -200,13 +200,17 @@ class MultiHeadAttention(keras.layers.Layer):
         return output, self.weights_of_sequence(weights, query)
 
     def keys_values(
-        self, memory: Tensor, value: Tensor | None = None
+        self,
+        memory: Tensor,
+        value: Tensor | None = None,
+        swap: Callable[[Tensor], Tensor] = swap_heads,
     ) -> tuple[Tensor, Tensor]:
         """Project what is attended to, once for as many queries as come.
 
         Args:
             memory: Float tensor `(B, S, D)`.
             value: Another source of the values, `(B, S, D)`.
+            swap: `swap_heads`, or `swap_heads_as_integers` outside training.
 
         Returns:
             Keys `(B, H, S, K)` and values `(B, H, S, U)`.
@@ -223,8 +227,8 @@ class MultiHeadAttention(keras.layers.Layer):
             )
         value = memory if value is None else value
         return (
-            self._heads(memory, self.key_kernel, self.key_dim),
-            self._heads(value, self.value_kernel, self.value_dim),
+            self._heads(memory, self.key_kernel, self.key_dim, swap),
+            self._heads(value, self.value_kernel, self.value_dim, swap),
         )
 
     def attend(

@@ -224,7 +224,7 @@ class DecoderLayer(keras.layers.Layer):
             The output `(B, W, D)` and the cache with this position written.
         """
         x = norm_before(self, self.norms[0], inputs)
-        new = self.self_attention.keys_values(x)
+        new = self.self_attention.keys_values(x, swap=swap_heads_as_integers)
         cache = tuple(map(write, cache, new))
         update, _ = self.self_attention.attend(
             x, *cache, self_mask, swap_heads_as_integers

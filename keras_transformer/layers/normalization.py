@@ -36,7 +36,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training:
-            return super().call(inputs)
+            return self._normed(inputs)
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # (N, D)
         normed = _normalise(
             ops.cast(rows, "float32"),
@@ -47,6 +47,14 @@ class LayerNormalization(keras.layers.LayerNormalization):
         )
         normed = ops.reshape(normed, ops.shape(inputs))
         return ops.cast(normed, self.compute_dtype)
+
+    def _normed(self, inputs):
+        """Without a gradient by hand, in fewer passes than Keras's."""
+        x = ops.cast(inputs, "float32")
+        centred = x - ops.mean(x, axis=-1, keepdims=True)
+        variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
+        scale = ops.rsqrt(variance + self.epsilon) * self.gamma
+        return ops.cast(centred * scale + self.beta, self.compute_dtype)
 
 
 def _normalise(rows, gamma, beta, epsilon):

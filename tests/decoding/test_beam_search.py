@@ -20,7 +20,7 @@ from simple_search import (
 
 from keras_transformer.decoding.beam_search import beam_search
 from keras_transformer.decoding.beams import length_normaliser
-from keras_transformer.decoding.continuations import top_k
+from keras_transformer.decoding.top_k import top_k
 
 
 class TreeModel:

@@ -225,8 +225,8 @@ def test_finished_sentences_leave_after_a_block():
         shared=Shared(tf.range(5), lambda rows, steps: rows),
     )
 
-    assert [rows for position, rows in sizes if position < 16] == [
+    assert [rows for position, rows in sizes if position < 8] == [
         [0, 1, 2, 3, 4]
-    ] * 16
-    assert [rows for position, rows in sizes if position >= 16] == [[1, 3]] * 4
+    ] * 8
+    assert [rows for position, rows in sizes if position >= 8] == [[1, 3]] * 12
     np.testing.assert_array_equal(result.lengths[:, 0], [6, 20, 6, 20, 6])
