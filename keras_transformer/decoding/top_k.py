@@ -72,9 +72,7 @@ def top_of_chunks(
         inside = tf.gather(chunks, chosen, batch_dims=1)  # (R, k, M)
     if scores is not None:
         inside = scores(inside, chosen)
-    values, places = _top_k(
-        tf.reshape(inside, [-1, min(count, k) * width]), k
-    )
+    values, places = _top_k(tf.reshape(inside, [-1, min(count, k) * width]), k)
     chunk = tf.gather(chosen, places // width, batch_dims=1)
     return values, chunk * width + places % width
 

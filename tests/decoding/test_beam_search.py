@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from simple_search import (
     BOS,
     EOS,
@@ -20,7 +18,6 @@ from simple_search import (
 
 from keras_transformer.decoding.beam_search import beam_search
 from keras_transformer.decoding.beams import length_normaliser
-from keras_transformer.decoding.top_k import top_k
 
 
 class TreeModel:
@@ -483,25 +480,6 @@ def test_the_normaliser_is_that_of_wu_et_al():
         length_normaliser(tf.constant([1, 7, 13]), 2.0), [1, 4, 9], rtol=1e-6
     )
     np.testing.assert_allclose(length_normaliser(tf.constant(31), 0.5), 6**0.5)
-
-
-# Few different values make many ties; sizes with large and small divisors.
-@given(
-    size=st.sampled_from([7, 97, 1000, 16 * 251]),
-    k=st.integers(1, 7),
-    seed=st.integers(0, 10_000),
-    levels=st.sampled_from([2, 2_000, 1_000_000]),
-)
-@settings(max_examples=100, deadline=None)
-def test_top_k_is_that_of_tensorflow(size, k, seed, levels):
-    rows = np.random.default_rng(seed).integers(0, levels, (2, 3, size))
-    rows = tf.constant(rows, tf.float32)
-
-    values, indices = top_k(rows, k)
-
-    expected_values, expected_indices = tf.math.top_k(rows, k)
-    np.testing.assert_array_equal(values, expected_values)
-    np.testing.assert_array_equal(indices, expected_indices)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,181 @@
+"""The best next tokens of all beams, against a sort of every candidate."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simple_search import BOS, PAD, log_softmax
+
+from keras_transformer.decoding.continuations import (
+    Rules,
+    continuations,
+    padded_prefix,
+)
+
+BATCH = 3
+NO_PREFIX = np.zeros([BATCH, 0], "int64")
+
+
+def inputs(rules, size, seed, written=5):
+    """Ids, log-probabilities and logits; the last beam of one is not live."""
+    draw = np.random.default_rng(seed)
+    shape = (BATCH, rules.beam_size)
+    ids = draw.integers(3, size, (*shape, 1 + written))
+    log_probs = -np.sort(draw.gamma(2.0, 2.0, shape))
+    if rules.beam_size > 1:
+        log_probs[1, -1] = -np.inf
+    logits = draw.normal(0, 2.0, (*shape, size))
+    return ids, log_probs.astype("float32"), logits.astype("float32")
+
+
+def every_candidate(rules, position, ids, log_probs, logits):
+    """All `(B, W, V)` scores, -inf for what the rules forbid."""
+    scores = np.array([[log_softmax(row) for row in rows] for rows in logits])
+    scores[:, :, [PAD, BOS, *rules.banned_ids]] = -np.inf
+    if position + 1 < rules.min_length:
+        scores[:, :, rules.eos_id] = -np.inf
+    if n := rules.no_repeat_ngram:
+        for sentence, beam in np.ndindex(*ids.shape[:2]):
+            written = ids[sentence, beam, 1:].tolist()
+            seen = {
+                tuple(written[i : i + n]) for i in range(len(written) - n + 1)
+            }
+            for row in seen:
+                if row[:-1] == tuple(written[len(written) - n + 1 :]):
+                    scores[sentence, beam, row[-1]] = -np.inf
+    return scores + log_probs[:, :, None].astype("float64")
+
+
+def check(rules, position, ids, log_probs, logits):
+    """Compare with the best of all candidates."""
+    found, parents, tokens = (
+        part.numpy()
+        for part in continuations(
+            rules,
+            tf.constant(position),
+            tf.constant(NO_PREFIX),
+            tf.constant(ids),
+            tf.constant(log_probs),
+            tf.constant(logits),
+        )
+    )
+    scores = every_candidate(rules, position, ids, log_probs, logits)
+    count = rules.num_candidates
+    assert found.shape == parents.shape == tokens.shape == (BATCH, count)
+    for sentence in range(BATCH):
+        best = np.sort(scores[sentence].ravel())[::-1][:count]
+        np.testing.assert_allclose(found[sentence], best, rtol=1e-5)
+        live = found[sentence] > -np.inf
+        pairs = parents[sentence][live], tokens[sentence][live]
+        np.testing.assert_allclose(
+            scores[sentence][pairs], best[live], rtol=1e-5
+        )
+        assert len(set(zip(*pairs, strict=True))) == live.sum()
+
+
+# Sizes with a wide chunk, with narrow ones, and prime ones that have none.
+@given(
+    size=st.sampled_from([11, 97, 14 * 71, 16 * 251]),
+    beams=st.sampled_from([1, 2, 3, 5]),
+    banned=st.lists(st.integers(3, 10), max_size=7),
+    min_length=st.sampled_from([0, 3, 9]),
+    seed=st.integers(0, 10_000),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_best_of_all_candidates_are_found(
+    size, beams, banned, min_length, seed
+):
+    rules = Rules(
+        beam_size=beams, banned_ids=tuple(banned), min_length=min_length
+    )
+    check(rules, 5, *inputs(rules, size, seed))
+
+
+@pytest.mark.parametrize("far", [(), (1_003,), tuple(range(500, 530))])
+@pytest.mark.parametrize("eos_id", [2, 997])
+def test_what_is_forbidden_lies_in_any_chunk(far, eos_id):
+    rules = Rules(beam_size=3, banned_ids=far, min_length=7, eos_id=eos_id)
+    ids, log_probs, logits = inputs(rules, 16 * 67, seed=19)
+    logits[:, :, [PAD, BOS, eos_id, *far]] += 15.0  # They would be the best.
+    check(rules, 5, ids, log_probs, logits)
+    check(rules, 6, ids, log_probs, logits)  # EOS may come now.
+
+
+def test_no_row_of_tokens_comes_again():
+    rules = Rules(beam_size=2, no_repeat_ngram=2)
+    ids, log_probs, logits = inputs(rules, 7 * 13, seed=23)
+    ids[:, :, 1:] = [17, 23, 29, 31, 17]
+    logits[:, :, 23] += 15.0
+    check(rules, 5, ids, log_probs, logits)
+
+
+def test_of_equal_candidates_the_first_beam_and_token_come_first():
+    rules = Rules(beam_size=3)
+    logits = np.zeros([1, 3, 16 * 67], "float32")
+    log_probs = np.array([[-1.0, -1.0, -2.0]], "float32")
+    _, parents, tokens = continuations(
+        rules,
+        tf.constant(3),
+        tf.constant(NO_PREFIX[:1]),
+        tf.zeros([1, 3, 4], tf.int64),
+        tf.constant(log_probs),
+        tf.constant(logits),
+    )
+    others = [i for i in range(9) if i not in (PAD, BOS)][:6]
+    np.testing.assert_array_equal(parents, [[0] * 6])
+    np.testing.assert_array_equal(tokens, [others])
+
+
+def test_a_beam_without_numbers_leaves_the_others_theirs():
+    rules = Rules(beam_size=3)
+    ids, log_probs, logits = inputs(rules, 16 * 67, seed=29)
+    broken = logits.copy()
+    broken[:, 2] = np.nan
+    fewer = log_probs.copy()
+    fewer[:, 2] = -np.inf
+
+    def run(log_probs, logits):
+        return continuations(
+            rules,
+            tf.constant(5),
+            tf.constant(NO_PREFIX),
+            tf.constant(ids),
+            tf.constant(log_probs),
+            tf.constant(logits),
+        )
+
+    for found, expected in zip(
+        run(log_probs, broken), run(fewer, logits), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_prefix_leaves_each_beam_its_token_alone():
+    rules = Rules(beam_size=3)
+    ids, log_probs, logits = inputs(rules, 16 * 67, seed=31)
+    prefix = np.full([BATCH, 6], 41)
+    prefix[2, 5] = PAD  # The third sentence's ends before position 5.
+    found, parents, tokens = continuations(
+        rules,
+        tf.constant(5),
+        padded_prefix(tf.constant(prefix), PAD),
+        tf.constant(ids),
+        tf.constant(log_probs),
+        tf.constant(logits),
+    )
+    scores = every_candidate(rules, 5, ids, log_probs, logits)
+    for sentence in range(2):
+        best = np.sort(scores[sentence, :, 41])[::-1]
+        np.testing.assert_allclose(
+            found[sentence], [*best, *[-np.inf] * 3], rtol=1e-5
+        )
+        live = found[sentence].numpy() > -np.inf
+        np.testing.assert_allclose(
+            scores[sentence, parents[sentence].numpy()[live], 41],
+            best[live[:3]],
+            rtol=1e-5,
+        )
+        assert (tokens[sentence].numpy()[live] == 41).all()
+    best = np.sort(scores[2].ravel())[::-1][:6]
+    np.testing.assert_allclose(found[2], best, rtol=1e-5)
