@@ -10,6 +10,7 @@ t tokens written so far.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer import config
@@ -137,10 +138,11 @@ def _allowed(
 
 def _ruled_out(rules: Rules, position: tf.Tensor, width: int) -> tf.Tensor:
     """Which of the first `width` tokens may not come next, bool `(width,)`."""
-    never = [token in rules.never for token in range(width)]
+    tokens = np.arange(width)
+    never = np.isin(tokens, rules.never)
     if not rules.min_length:
         return tf.constant(never)
-    is_eos = tf.range(width) == rules.eos_id
+    is_eos = tokens == rules.eos_id
     return never | (is_eos & (position + 1 < rules.min_length))
 
 
@@ -246,7 +248,7 @@ def _forced(
     only = tf.gather(logits, token[:, None], axis=2, batch_dims=1) - sums
     only = _number(only[:, :, 0] + log_probs)  # (B, W)
     more = rules.num_candidates - rules.beam_size
-    only = tf.pad(only, [[0, 0], [0, more]], constant_values=NONE)
+    only = tf.concat([only, tf.fill([tf.size(token), more], NONE)], axis=1)
     best, parents = tf.math.top_k(only, rules.num_candidates)
     parents = tf.minimum(tf.cast(parents, tf.int64), rules.beam_size - 1)
     forced = (best, parents, token[:, None])

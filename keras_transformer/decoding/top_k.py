@@ -8,6 +8,7 @@ Axes: R rows, C chunks, M numbers in a chunk.
 
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -63,8 +64,7 @@ def top_of_chunks(
     """
     count, width = chunks.shape[1:]
     if count <= k:
-        chosen = tf.range(count, dtype=tf.int64)[None]
-        chosen = tf.tile(chosen, [tf.shape(chunks)[0], 1])
+        chosen = tf.tile(np.arange(count, dtype="int64")[None], [tf.shape(chunks)[0], 1])
         inside = chunks
     else:
         # In order, so that ties stay so.
