@@ -64,7 +64,9 @@ def top_of_chunks(
     """
     count, width = chunks.shape[1:]
     if count <= k:
-        chosen = tf.tile(np.arange(count, dtype="int64")[None], [tf.shape(chunks)[0], 1])
+        chosen = tf.tile(
+            np.arange(count, dtype="int64")[None], [tf.shape(chunks)[0], 1]
+        )
         inside = chunks
     else:
         # In order, so that ties stay so.
