@@ -110,7 +110,7 @@ def test_the_recipe_for_few_pairs_takes_any_corpus():
     run, _ = run_of("small-corpus", "--corpus", "demo", "--target-lang", "fr")
     tiny = PRESETS["tiny"]
     assert run.model == dataclasses.replace(
-        tiny.model, vocab_size=8_000, norm_first=True, dropout=0.3
+        tiny.model, vocab_size=8_000, norm_first=True, dropout=0.2
     )
     assert (run.corpus, run.target_lang) == ("demo", "fr")
     assert run.training.batch_tokens == 2_048
