@@ -22,10 +22,10 @@ from keras_transformer.decoding.search_history import with_results
 
 Step = Callable[..., tuple]
 
-# Between two looks for finished sentences there are so many steps, or, where
-# more is written, this share of it: the caches are copied at every look.
+# Steps between two looks for finished sentences: so many, or a quarter of what
+# is written where that is more, for the caches are copied at every look.
 _FEWEST_STEPS = 4
-_SHARE = 4
+_QUARTER = 4
 
 
 class Shared(NamedTuple):
@@ -93,7 +93,7 @@ def _run_in_blocks(
         sentences, beams, state, memory = _keep_open(
             sentences, beams, state, memory
         )
-        steps = tf.maximum(_FEWEST_STEPS, position // _SHARE)
+        steps = tf.maximum(_FEWEST_STEPS, position // _QUARTER)
         memory = shared.extend(memory, steps)
         position, beams, state, memory = _run(
             step, rules, sentences, (position, beams, state, memory), steps

@@ -17,8 +17,8 @@ def chunk_width(size: int, widest: float) -> int:
 
     Args:
         size: Numbers to divide into chunks of the same width. At least 1.
-        widest: The two stages together are shortest where as many numbers are
-            left to the second as there are chunks.
+        widest: Most numbers in a chunk. The two stages together are shortest
+            where as many are left to the second as there are chunks.
     """
     width = max(n for n in range(1, max(1, int(widest)) + 1) if size % n == 0)
     return width if width > 1 else size

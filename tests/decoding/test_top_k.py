@@ -28,6 +28,16 @@ def test_top_k_is_that_of_tensorflow(size, k, seed, levels):
     np.testing.assert_array_equal(indices, expected_indices)
 
 
+def test_the_lower_index_is_first_though_its_chunk_is_not_the_best():
+    row = np.zeros([1, 1, 16 * 67], "float32")
+    row[0, 0, [3, 900, 901]] = [5, 9, 5]
+
+    values, indices = top_k(tf.constant(row), 3)
+
+    np.testing.assert_array_equal(values[0, 0], [9, 5, 5])
+    np.testing.assert_array_equal(indices[0, 0], [900, 3, 901])
+
+
 @pytest.mark.parametrize(
     "size, widest, width",
     [(4_000, 63.2, 50), (32_000, 126.5, 125), (97, 50, 97), (12, 0.5, 12)],
