@@ -16,6 +16,7 @@ BOS_ID = 2
 EOS_ID = 3
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+SEARCH_PRECISIONS = ("float32", "bfloat16")
 
 
 class UserError(Exception):

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer import exhaustion, files
-from keras_transformer.config import UserError
+from keras_transformer.config import SEARCH_PRECISIONS, UserError
 from keras_transformer.data import lines
 from keras_transformer.data.corpora import Source, open_corpus
 from keras_transformer.data.tokenizer import Tokenizer
@@ -77,17 +77,30 @@ class Run:
 
         return curves.plot(self.path)
 
-    def translator(self, average: int | None = None) -> Translator:
+    def translator(
+        self, average: int | None = None, precision: str = "float32"
+    ) -> Translator:
         """Load the weights to translate with.
 
         Args:
             average: Newest checkpoints to average; None for what validation
                 found better when the training ended.
+            precision: What to compute in, `"float32"` or `"bfloat16"`, as
+                `Translator.in_bfloat16`.
 
         Raises:
-            UserError: If there are no weights that can be read.
+            UserError: If there are no weights that can be read, or the
+                precision is another.
         """
-        return Translator.from_run(self.path, average)
+        if precision not in SEARCH_PRECISIONS:
+            raise UserError(
+                f"Expected a precision of {' or '.join(SEARCH_PRECISIONS)}, "
+                f"received {precision!r}."
+            )
+        translator = Translator.from_run(self.path, average)
+        if precision == "bfloat16":
+            return translator.in_bfloat16()
+        return translator
 
     def evaluate(
         self,
@@ -101,6 +114,7 @@ class Run:
         lowercase: bool = False,
         json_file: str | os.PathLike | None = None,
         parallel: int | None = None,
+        precision: str = "float32",
         progress: Callable[[int, int], None] | None = None,
     ) -> "Evaluation":
         """Translate a split and score it.
@@ -124,6 +138,7 @@ class Run:
             json_file: Gets the figures too.
             parallel: Batches searched at the same time, as in
                 `Translator.n_best`.
+            precision: As in `translator`.
             progress: Called with the numbers of sentences done and of all.
 
         Returns:
@@ -166,7 +181,7 @@ class Run:
                 for path in (text_path, *json_paths)
             ]
             result = evaluation.evaluate(
-                self.translator(average),
+                self.translator(average, precision),
                 pairs,
                 run.target_lang,
                 **search,
@@ -184,6 +199,7 @@ class Run:
                 "source_lang": run.source_lang,
                 "target_lang": run.target_lang,
                 **search,
+                "precision": precision,
                 "ema": self._ema(average),
                 "checkpoints": names,
                 **result.report(),

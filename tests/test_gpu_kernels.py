@@ -99,7 +99,7 @@ def test_a_training_step_of_two_replicas_has_kernels_for_gpus():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SEARCHES)
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", [*PRECISIONS, "bfloat16"])
 def test_a_search_has_kernels_for_gpus(precision, name):
     graph_def = search_graph(precision, SEARCHES[name])
     assert not beyond_text(missing_kernels(graph_def))

@@ -163,6 +163,11 @@ def test_a_corpus_that_was_in_memory_has_to_be_given_again(run):
         run.evaluate("test")
 
 
+def test_a_precision_that_no_search_has_is_refused(run):
+    with pytest.raises(UserError, match="bfloat16, received 'float64'"):
+        run.translator(precision="float64")
+
+
 def test_a_notebook_shows_a_run(run):
     shown = run._repr_html_()
     assert "a&lt;b&gt;" in shown and "a<b>" not in shown

@@ -13,7 +13,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add what the verb alone has."""
     search_flags.add_run_flags(parser)
     search_flags.add_beam_flags(parser)
-    search_flags.add_parallel_flag(parser)
+    search_flags.add_speed_flags(parser)
     add = parser.add_argument
     add(
         "--corpus",
@@ -51,6 +51,7 @@ def evaluate(args: argparse.Namespace) -> None:
             lowercase=args.lowercase,
             json_file=args.json,
             parallel=args.parallel,
+            precision=args.precision,
             progress=display.of_all,
         )
     for score in result.scores.values():

@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_transformer import devices
-from keras_transformer.config import PAPER_SEARCH, SearchConfig, UserError
+from keras_transformer.config import (
+    PAPER_SEARCH,
+    SEARCH_PRECISIONS,
+    SearchConfig,
+    UserError,
+)
 from keras_transformer.decoding.options import (
     MAX_SOURCE_LENGTH,
     Sampling,
@@ -46,8 +51,15 @@ def add_penalty_flag(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_parallel_flag(parser: argparse.ArgumentParser) -> None:
-    """Add `--parallel`, which every verb that translates batches has."""
+def add_speed_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what every verb that translates batches has."""
+    parser.add_argument(
+        "--precision",
+        choices=SEARCH_PRECISIONS,
+        default=SEARCH_PRECISIONS[0],
+        help="what to compute in; bfloat16 rounds, and is faster where the "
+        "processor multiplies it (AMX, AVX512-BF16); default: %(default)s",
+    )
     parser.add_argument(
         "--parallel",
         type=int,

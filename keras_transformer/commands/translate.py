@@ -35,7 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--output", type=pathlib.Path, help="default: standard output")
     search_flags.add_search_flags(parser)
     search_flags.add_sampling_flags(parser)
-    search_flags.add_parallel_flag(parser)
+    search_flags.add_speed_flags(parser)
     prefix = parser.add_mutually_exclusive_group()
     prefix.add_argument(
         "--prefix", metavar="TEXT", help="how every translation begins"
@@ -93,6 +93,8 @@ def translate(args: argparse.Namespace) -> None:
         from keras_transformer.translation.translator import Translator
 
         translator = Translator.from_run(args.run_dir, args.average)
+        if args.precision == "bfloat16":
+            translator = translator.in_bfloat16()
         on_screen = not args.output and sys.stdout.isatty()
         progress = stack.enter_context(
             SentenceDisplay(total, bar=not on_screen)

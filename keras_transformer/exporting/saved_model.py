@@ -100,8 +100,9 @@ def export(
             always cut: where no length is given, after 256 tokens.
         kit: The files for TensorFlow Serving, by default those of
             `ServingKit.plan(output)`.
-        quantization: How the weights are stored: `"float32"`, or `"float16"`
-            for half the size. Every signature computes in float32.
+        quantization: How the weights are stored: `"float32"`; `"float16"` or
+            `"bfloat16"` for half the size. Every signature computes in
+            float32, with bfloat16 in that.
         card: Where the model comes from; how it searches is added. Without
             one there is no card, and `keras-transformer serve` does not know
             the languages.
@@ -113,11 +114,11 @@ def export(
         UserError: As from `version_path` and `ServingKit.plan`, or if the
             files cannot be written.
         JobError: If the disk is full.
-        ValueError: If `quantization` is neither of the two.
+        ValueError: If `quantization` is none of the three.
     """
-    if quantization not in ("float32", "float16"):
+    if quantization not in ("float32", "float16", "bfloat16"):
         raise ValueError(
-            "`quantization` must be float32 or float16. Received: "
+            "`quantization` must be float32, float16 or bfloat16. Received: "
             f"quantization={quantization!r}"
         )
     path = version_path(output, version)
@@ -130,6 +131,8 @@ def export(
         options = dataclasses.replace(
             options, max_source_length=MAX_SOURCE_LENGTH
         )
+    if quantization == "bfloat16":
+        translator = translator.in_bfloat16()
     archive = keras.export.ExportArchive()
     # Not the model: its weights, which the signatures lead to, would be
     # written twice.

@@ -122,6 +122,22 @@ class Translator:
                 f"{tokenizer.vocab_size}; restore the file of this run."
             ) from None
 
+    def in_bfloat16(self) -> "Translator":
+        """The same with weights rounded to bfloat16, to compute in it.
+
+        Many sentences take half the time where the processor multiplies
+        bfloat16 (AMX, AVX512-BF16). Statistics of layer norms, every softmax,
+        log-probabilities and scores stay float32; logits have the 8 bits that
+        a product in bfloat16 gives.
+
+        Returns:
+            A translator with a model of its own.
+        """
+        settings = {**self.model.get_config(), "dtype": "bfloat16"}
+        model = Transformer.from_config(settings)
+        model.set_weights(self.model.get_weights())
+        return Translator(model, self.tokenizer, self.search)
+
     def options(self, **given: Any) -> SearchOptions:
         """The options of a search: those given, or else of `search`.
 

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 
+import ml_dtypes
 import numpy as np
 import pytest
 import sacrebleu
@@ -284,6 +285,46 @@ def test_n_best_names_the_line_and_the_score(
     )
     # Two lines are blank: one translation each.
     assert len(rows) == 3 * (len(SOURCES) - 2) + 2
+
+
+def test_translate_computes_in_bfloat16_when_asked(
+    run_dir, translator, source_file, capsysbinary
+):
+    # The same weights in Keras's mixed policy, rounded by NumPy.
+    original = translator.model
+    model = Transformer.from_config(
+        {**original.get_config(), "dtype": "mixed_bfloat16"}
+    )
+    model.set_weights(
+        [
+            weight.astype(ml_dtypes.bfloat16).astype("float32")
+            for weight in original.get_weights()
+        ]
+    )
+    mixed = Translator(model, translator.tokenizer)
+    best = [found[0] for found in mixed.translate(SOURCES, n_best=2)]
+
+    code = run(
+        *("translate", run_dir, "--input", source_file, "--n-best", 2),
+        *("--precision", "bfloat16"),
+    )
+
+    rows = capsysbinary.readouterr().out.decode().split("\n")[:-1]
+    first = {}
+    for row in rows:
+        number, score, text = row.split("\t")
+        first.setdefault(int(number), (float(score), text))
+    assert code == 0
+    found = [first[number + 1] for number in range(len(SOURCES))]
+    assert [text for _, text in found] == [
+        on_one_line(hypothesis.text) for hypothesis in best
+    ]
+    scores = np.array([score for score, _ in found])
+    np.testing.assert_allclose(scores, [h.score for h in best], rtol=1e-3)
+    whole = [
+        found[0].score for found in translator.translate(SOURCES, n_best=2)
+    ]
+    assert np.abs(scores - whole).max() > 1e-3
 
 
 def pharaoh(pairs):
@@ -829,6 +870,7 @@ def test_the_report_of_evaluate_says_how_it_came_about(run_dir, corpus):
     code = run(
         *("evaluate", run_dir, "--split", "train", "--average", 1),
         *("--beam-size", 3, "--length-penalty", 0.9),
+        *("--precision", "bfloat16"),
     )
 
     report = json.loads((run_dir / "evaluation" / "train.json").read_text())
@@ -840,6 +882,7 @@ def test_the_report_of_evaluate_says_how_it_came_about(run_dir, corpus):
         "target_lang": "de",
         "beam_size": 3,
         "length_penalty": 0.9,
+        "precision": "bfloat16",
         "checkpoints": ["step-000000007"],
         "sentences": len(ENGLISH),
     }
