@@ -6,7 +6,7 @@ and target tokens (and CTranslate2's the precision) and print tokens/s; each
 runs with the Python of its own environment. Where one is missing, its rows are.
 
 With `--run-dir` a trained model translates the lines of `--text` instead, ours
-and its own export in CTranslate2, from pieces to pieces.
+in float32 and bfloat16 and its own export in CTranslate2, pieces to pieces.
 
 Example:
     export PYTHONPATH=.
@@ -26,8 +26,10 @@ import time
 
 VOCABULARY = 32_000
 BEAMS = 4
+PRECISIONS = ("float32", "bfloat16")
 PEERS = {
     "CTranslate2 float32": ("ct2", "ctranslate2_decode.py", ["float32"]),
+    "CTranslate2 int8": ("ct2", "ctranslate2_decode.py", ["int8"]),
     "OpenNMT-tf": ("onmt", "opennmt_decode.py", []),
     "MarianMT (PyTorch)": ("torch", "marian_decode.py", []),
 }
@@ -59,14 +61,16 @@ def parse_args(argv=None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def export_random(path: str, steps: int) -> None:
+def export_random(path: str, steps: int, precision: str = "float32") -> None:
     """Write a SavedModel with random weights that takes so many steps."""
     from keras_transformer.decoding.options import SearchOptions
     from keras_transformer.model import Transformer
     from keras_transformer.translation.text_model import TextModel
 
     text_model = object.__new__(TextModel)  # Ids need no tokenizer.
-    text_model.model = Transformer.from_preset("base", vocab_size=VOCABULARY)
+    text_model.model = Transformer.from_preset(
+        "base", vocab_size=VOCABULARY, dtype=precision
+    )
     options = SearchOptions(beam_size=BEAMS, min_length=steps, max_length=steps)
     export(text_model, options, path)
 
@@ -141,22 +145,22 @@ def run(command: list) -> tuple[float, str]:
     return float(re.search(r"(\d+) target tokens/s", line)[1]), line
 
 
-def compare(args: argparse.Namespace, path: str) -> None:
+def compare(args: argparse.Namespace, folder: str) -> None:
     """All systems in turn, so that a slow minute meets each of them."""
+    paths = {p: f"{folder}/{p}" for p in PRECISIONS}
+    for precision, path in paths.items():
+        export_random(path, args.tokens, precision)
     rounds = []
     for sentences in map(int, args.batches.split(",")):
         for _ in range(args.rounds):
             speeds = {
-                "keras_transformer": run(
+                f"keras_transformer {precision}": run(
                     [
-                        sys.executable,
-                        __file__,
-                        "--serve",
-                        path,
-                        sentences,
-                        args.tokens,
+                        *(sys.executable, __file__, "--serve"),
+                        *(path, sentences, args.tokens),
                     ]
                 )
+                for precision, path in paths.items()
             }
             for name, (folder, script, more) in PEERS.items():
                 python = pathlib.Path(args.peers) / folder / "bin/python"
@@ -174,13 +178,16 @@ def compare(args: argparse.Namespace, path: str) -> None:
             rounds.append((sentences, speeds))
             for name, (_, line) in speeds.items():
                 print(f"# {sentences}: {name}: {line}", flush=True)
-    print("| sentences | system | target tokens/s | ours is times as fast |")
-    print("| --- | --- | --- | --- |")
+    ours = " | ".join(f"ours in {p} is times as fast" for p in PRECISIONS)
+    print(f"| sentences | system | target tokens/s | {ours} |")
+    print("| --- | --- | --- |" + " --- |" * len(PRECISIONS))
     for sentences, speeds in rounds:
-        ours = speeds["keras_transformer"][0]
         for name, (speed, _) in speeds.items():
-            ratio = f"{ours / speed:.2f}"
-            print(f"| {sentences} | {name} | {speed:.0f} | {ratio} |")
+            ratios = " | ".join(
+                f"{speeds[f'keras_transformer {p}'][0] / speed:.2f}"
+                for p in PRECISIONS
+            )
+            print(f"| {sentences} | {name} | {speed:.0f} | {ratios} |")
 
 
 def compare_real(args: argparse.Namespace) -> None:
@@ -191,12 +198,13 @@ def compare_real(args: argparse.Namespace) -> None:
     from keras_transformer import devices
     from keras_transformer.decoding.options import SearchOptions
     from keras_transformer.exporting import ctranslate2 as ctranslate2_export
+    from keras_transformer.run import Run
     from keras_transformer.translation import parallel
-    from keras_transformer.translation.translator import Translator
 
     tf.config.threading.set_intra_op_parallelism_threads(args.threads)
     searches = devices.cores() // args.threads
-    translator = Translator.from_run(args.run_dir)
+    trained = Run(args.run_dir)
+    translator = trained.translator()
     tokenizer = translator.tokenizer
     texts = args.text.read_text(encoding="utf-8").splitlines()
     ids = tokenizer.tokenize(texts)
@@ -204,9 +212,13 @@ def compare_real(args: argparse.Namespace) -> None:
     names = tokenizer.pieces(range(tokenizer.vocab_size))
     pieces = [[names[i] for i in row[:-1]] for row in ids.to_list()]
     with tempfile.TemporaryDirectory() as folder:
-        export(translator.text_model, SearchOptions(), f"{folder}/ours")
-        ours = tf.saved_model.load(f"{folder}/ours").signatures
-        ours = ours["serving_default"]
+        ours = {}
+        for precision in PRECISIONS:
+            path = f"{folder}/{precision}"
+            model = trained.translator(precision=precision).text_model
+            export(model, SearchOptions(), path)
+            loaded = tf.saved_model.load(path)
+            ours[precision] = loaded.signatures["serving_default"]
         theirs = {
             f"{workers} × {2 // workers} threads": ctranslate2.Translator(
                 str(
@@ -221,10 +233,10 @@ def compare_real(args: argparse.Namespace) -> None:
             for workers in (1, 2)
         }
 
-        def search(rows):
-            return ours(source=ids[rows].to_tensor(0))["ids"].numpy()
+        def run_ours(signature, size):
+            def search(rows):
+                return signature(source=ids[rows].to_tensor(0))["ids"].numpy()
 
-        def run_ours(size):
             batches = [
                 slice(start, start + size)
                 for start in range(0, len(texts), size)
@@ -238,8 +250,13 @@ def compare_real(args: argparse.Namespace) -> None:
 
         systems = {}
         for size in (32, 128):
-            name = f"keras_transformer, {searches} × {args.threads} threads"
-            systems[f"{name}, batches of {size}"] = (run_ours, size)
+            for name, signature in ours.items():
+                name = f"{name}, {searches} × {args.threads} threads"
+                systems[f"keras_transformer {name}, batches of {size}"] = (
+                    run_ours,
+                    signature,
+                    size,
+                )
             for name, model in theirs.items():
                 systems[f"CTranslate2 float32, {name}, batches of {size}"] = (
                     run_theirs,
@@ -316,9 +333,8 @@ def main(argv=None) -> None:
     elif args.grid:
         grid()
     else:
-        with tempfile.TemporaryDirectory() as path:
-            export_random(path, args.tokens)
-            compare(args, path)
+        with tempfile.TemporaryDirectory() as folder:
+            compare(args, folder)
 
 
 if __name__ == "__main__":
