@@ -73,7 +73,8 @@ def continuations(
         Log-probabilities float32, parent beams int64 and tokens int64, each
         `(B, C)`, best first; -inf where there are fewer.
     """
-    logits = tf.cast(logits, tf.float32)  # (B, W, V)
+    # Or TensorFlow moves the cast behind each reshape: three of 2-byte logits.
+    logits = tf.ensure_shape(tf.cast(logits, tf.float32), logits.shape)
     beams, size = rules.beam_size, logits.shape[-1]
     count = rules.num_candidates
     width = chunk_width(size, (size * beams / count) ** 0.5)
