@@ -99,13 +99,16 @@ def document(run_dir: pathlib.Path, text: pathlib.Path) -> None:
             "one line, --split-sentences": " ".join(sentences),
         }
         for name, content in files.items():
-            source = pathlib.Path(folder, "source.txt")
+            source, target = (
+                pathlib.Path(folder, f"{name}.{side}")
+                for side in ("source", "target")
+            )
             source.write_text(content + "\n", encoding="utf-8")
             split = ["--split-sentences"] if "split" in name else []
             seconds, memory, _ = timed(
                 [
                     *(*verb, "translate", "--run-dir", run_dir, *split),
-                    *("--input", source, "--output", f"{folder}/target.txt"),
+                    *("--input", source, "--output", target),
                 ]
             )
             print(f"{name}: {seconds:.1f} s, {memory:.0f} MB in all")

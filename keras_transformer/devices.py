@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import pathlib
+import re
 import shutil
 from typing import Any
 
@@ -16,6 +17,9 @@ DRIVER = (
     pathlib.Path("/dev/nvidia0"),
 )
 PROGRAM = "nvidia-smi"
+# Where Linux lists what a processor has, and what multiplies bfloat16.
+PROCESSORS = pathlib.Path("/proc/cpuinfo")
+BFLOAT16_FLAGS = {"amx_bf16", "avx512_bf16"}
 # By which a user tells TensorFlow how many threads an operator may have.
 THREADS = "TF_NUM_INTRAOP_THREADS"
 
@@ -88,6 +92,24 @@ def log_devices() -> None:
             "install CUDA with pip install 'keras-transformer[gpu]', and see "
             "that nvidia-smi lists the card (in a container, start that with "
             "its GPUs)."
+        )
+
+
+def warn_of_slow_bfloat16() -> None:
+    """Say so where bfloat16 is slower than float32.
+
+    Of a processor that does not list what it has nothing is known.
+    """
+    import tensorflow as tf
+
+    if tf.config.list_physical_devices("GPU") or not PROCESSORS.exists():
+        return
+    flags = re.findall(r"^flags\s*:(.*)", PROCESSORS.read_text(), re.MULTILINE)
+    if flags and not BFLOAT16_FLAGS.intersection(flags[0].split()):
+        logger.warning(
+            "This processor does not multiply bfloat16 (it lists none of %s): "
+            "float32 is faster here.",
+            ", ".join(sorted(BFLOAT16_FLAGS)),
         )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer import exhaustion, files
+from keras_transformer import devices, exhaustion, files
 from keras_transformer.config import SEARCH_PRECISIONS, UserError
 from keras_transformer.data import lines
 from keras_transformer.data.corpora import Source, open_corpus
@@ -99,6 +99,7 @@ class Run:
             )
         translator = Translator.from_run(self.path, average)
         if precision == "bfloat16":
+            devices.warn_of_slow_bfloat16()
             return translator.in_bfloat16()
         return translator
 

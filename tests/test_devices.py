@@ -165,3 +165,35 @@ def test_after_the_first_operator_threads_stay_as_they_are(
     machine()
     devices.share_cores(3)
     assert devices.threads() == 12
+
+
+@pytest.mark.parametrize(
+    "cpuinfo, gpus, warned",
+    [
+        ("processor : 0\nflags\t\t: fpu avx512f avx512_bf16\n", (), False),
+        ("processor : 0\nflags\t\t: fpu avx512f amx_bf16 amx\n", (), False),
+        ("processor : 0\nflags\t\t: fpu avx2 avx512f\n", (), True),
+        ("processor : 0\nflags\t\t: fpu avx2\n", GPUS, False),
+        ("processor : 0\nFeatures : asimd\n", (), False),
+        (None, (), False),
+    ],
+)
+def test_a_processor_that_does_not_multiply_bfloat16_is_told(
+    machine, tmp_path, monkeypatch, caplog, cpuinfo, gpus, warned
+):
+    machine(gpus)
+    path = tmp_path / "cpuinfo"
+    if cpuinfo:
+        path.write_text(cpuinfo)
+    monkeypatch.setattr(devices, "PROCESSORS", path)
+
+    devices.warn_of_slow_bfloat16()
+
+    told = [(record.levelname, record.message) for record in caplog.records]
+    assert told == warned * [
+        (
+            "WARNING",
+            "This processor does not multiply bfloat16 (it lists none of "
+            "amx_bf16, avx512_bf16): float32 is faster here.",
+        )
+    ]

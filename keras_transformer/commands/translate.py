@@ -94,6 +94,7 @@ def translate(args: argparse.Namespace) -> None:
 
         translator = Translator.from_run(args.run_dir, args.average)
         if args.precision == "bfloat16":
+            devices.warn_of_slow_bfloat16()
             translator = translator.in_bfloat16()
         on_screen = not args.output and sys.stdout.isatty()
         progress = stack.enter_context(
