@@ -1,10 +1,11 @@
 """Say which operations a training step on the CPU spends its time in.
 
     PYTHONPATH=. python benchmarks/profile_step.py base 32 32 32000
+    PYTHONPATH=. python benchmarks/profile_step.py base 32 32 32000 2
 
-Preset, rows, tokens a row, vocabulary. Milliseconds are summed over the
-threads, which run two operations at a time or share one, so that they add up
-to more than the step.
+Preset, rows, tokens a row, vocabulary, and replicas on this processor.
+Milliseconds are summed over the threads, which run two operations at a time or
+share one, so that they add up to more than the step.
 """
 
 import collections
@@ -12,7 +13,6 @@ import pathlib
 import sys
 import tempfile
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
@@ -22,21 +22,16 @@ import training  # noqa: E402
 STEPS = 3
 
 
-def profile(preset, work):
-    rows, length, vocab_size = work
-    model = training.make_model(preset, vocab_size, xla=False)
-    ids = np.random.default_rng(0).integers(4, vocab_size, (3, rows, length))
-    source, target_in, target = tf.unstack(tf.constant(ids, tf.int32))
-    step = tf.function(model.train_step)
-    for _ in range(3):
-        step(((source, target_in), target))
+def profile(preset, work, replicas):
+    """A trace of some steps of `fit`, and the seconds of one without it."""
+    model, _, dataset = training.fixed_work(preset, work, replicas)
+    seconds = training.seconds_in_fit(model, dataset, STEPS)
     with tempfile.TemporaryDirectory() as folder:
         tf.profiler.experimental.start(folder)
-        for _ in range(STEPS):
-            float(step(((source, target_in), target))["batch_loss"])
+        model.fit(dataset, steps_per_epoch=STEPS, verbose=0)
         tf.profiler.experimental.stop()
         (path,) = pathlib.Path(folder).rglob("*.xplane.pb")
-        return xplane_pb2.XSpace.FromString(path.read_bytes())
+        return xplane_pb2.XSpace.FromString(path.read_bytes()), seconds
 
 
 def by_operation(space):
@@ -55,8 +50,11 @@ def by_operation(space):
 
 
 def main():
-    preset, *work = sys.argv[1:]
-    spent, calls = by_operation(profile(preset, [int(n) for n in work]))
+    preset, *numbers = sys.argv[1:]
+    *work, replicas = [int(n) for n in [*numbers, 1][:4]]
+    space, seconds = profile(preset, work, replicas)
+    spent, calls = by_operation(space)
+    print(f"{seconds * 1e3:.0f} ms a step without the trace")
     for kind, milliseconds in spent.most_common(24):
         print(f"{kind:28s} {milliseconds:8.1f} ms {calls[kind]:6.0f} calls")
     print(f"{'all':28s} {sum(spent.values()):8.1f} ms")

@@ -38,8 +38,8 @@ def matmul_rate():
     report(gflops_per_second=2 * 4096**3 / seconds / 1e9)
 
 
-def step(preset, work, replicas=1, xla=False):
-    """Our step on one fixed batch, in a bare loop and in `fit`."""
+def fixed_work(preset, work, replicas=1, xla=False):
+    """A model, one batch, and that batch again and again for its replicas."""
     import numpy as np
     import tensorflow as tf
 
@@ -60,7 +60,15 @@ def step(preset, work, replicas=1, xla=False):
     from keras_transformer.training.workers import share_rows
 
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
-    dataset = share_rows(strategy, dataset)
+    return model, batch, share_rows(strategy, dataset)
+
+
+def step(preset, work, replicas=1, xla=False):
+    """Our step on one fixed batch, in a bare loop and in `fit`."""
+    import tensorflow as tf
+
+    model, batch, dataset = fixed_work(preset, work, replicas, xla)
+    rows, length, _ = work
     start = time.perf_counter()
     model.fit(dataset, steps_per_epoch=1, verbose=0)
     report(first_step=time.perf_counter() - start)

@@ -102,7 +102,7 @@ def export(
             `ServingKit.plan(output)`.
         quantization: How the weights are stored: `"float32"`; `"float16"` or
             `"bfloat16"` for half the size. Every signature computes in
-            float32, with bfloat16 in that.
+            float32, but of weights in bfloat16 in bfloat16.
         card: Where the model comes from; how it searches is added. Without
             one there is no card, and `keras-transformer serve` does not know
             the languages.

@@ -256,6 +256,10 @@ def test_the_command_writes_the_model_and_prints_where(
             ("--quantize", "int8"),
             "--quantize int8 belongs to --format ctranslate2",
         ),
+        (
+            ("--format", "ctranslate2", "--quantize", "bfloat16"),
+            "--quantize bfloat16 belongs to --format savedmodel",
+        ),
         (("--quantize", "int4"), "invalid choice: 'int4'"),
     ],
 )
