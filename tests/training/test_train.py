@@ -463,6 +463,9 @@ INTERRUPTED = """
 import os, signal, sys
 from keras_transformer.__main__ import main
 
+# A shell's background jobs, which this may be of, ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
         if name == "tensorflow.python.ops":  # In the middle of it.
@@ -481,6 +484,7 @@ def test_a_ctrl_c_while_tensorflow_is_imported_prints_no_traceback(
         cwd=ROOT,
         capture_output=True,
         text=True,
+        timeout=300,  # Or it would train for hours.
     )
     assert done.returncode == 130
     assert done.stderr == "interrupted\n"
