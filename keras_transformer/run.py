@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer import devices, exhaustion, files
-from keras_transformer.config import SEARCH_PRECISIONS, UserError
+from keras_transformer import exhaustion, files
+from keras_transformer.config import UserError
 from keras_transformer.data import lines
 from keras_transformer.data.corpora import Source, open_corpus
 from keras_transformer.data.tokenizer import Tokenizer
@@ -89,19 +89,9 @@ class Run:
                 `Translator.in_bfloat16`.
 
         Raises:
-            UserError: If there are no weights that can be read, or the
-                precision is another.
+            UserError: As from `Translator.from_run`.
         """
-        if precision not in SEARCH_PRECISIONS:
-            raise UserError(
-                f"Expected a precision of {' or '.join(SEARCH_PRECISIONS)}, "
-                f"received {precision!r}."
-            )
-        translator = Translator.from_run(self.path, average)
-        if precision == "bfloat16":
-            devices.warn_of_slow_bfloat16()
-            return translator.in_bfloat16()
-        return translator
+        return Translator.from_run(self.path, average, precision)
 
     def evaluate(
         self,

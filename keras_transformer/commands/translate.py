@@ -92,10 +92,9 @@ def translate(args: argparse.Namespace) -> None:
         devices.share_cores(1 if is_alone else searches)
         from keras_transformer.translation.translator import Translator
 
-        translator = Translator.from_run(args.run_dir, args.average)
-        if args.precision == "bfloat16":
-            devices.warn_of_slow_bfloat16()
-            translator = translator.in_bfloat16()
+        translator = Translator.from_run(
+            args.run_dir, args.average, args.precision
+        )
         on_screen = not args.output and sys.stdout.isatty()
         progress = stack.enter_context(
             SentenceDisplay(total, bar=not on_screen)

@@ -11,7 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer import devices
-from keras_transformer.config import PAPER_SEARCH, SearchConfig, UserError
+from keras_transformer.config import (
+    PAPER_SEARCH,
+    SEARCH_PRECISIONS,
+    SearchConfig,
+    UserError,
+)
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.options import (
@@ -97,7 +102,10 @@ class Translator:
 
     @classmethod
     def from_run(
-        cls, run_dir: str | os.PathLike, average: int | None = None
+        cls,
+        run_dir: str | os.PathLike,
+        average: int | None = None,
+        precision: str = "float32",
     ) -> "Translator":
         """Load what train.py wrote, to search as the run's recipe says.
 
@@ -105,22 +113,34 @@ class Translator:
             run_dir: The run directory.
             average: Newest checkpoints whose weights are averaged; None for
                 what the run asks for, as in `averaging.load_model`.
+            precision: What to compute in, `"float32"` or `"bfloat16"`, as
+                `in_bfloat16`.
 
         Raises:
-            UserError: If `run_dir` is no run directory with a checkpoint, or
-                its vocabulary is not that of its model.
+            UserError: If `run_dir` is no run directory with a checkpoint, its
+                vocabulary is not that of its model, or the precision is
+                another.
         """
+        if precision not in SEARCH_PRECISIONS:
+            raise UserError(
+                f"Expected a precision of {' or '.join(SEARCH_PRECISIONS)}, "
+                f"received {precision!r}."
+            )
         devices.let_memory_grow()  # A training may run beside.
         model = averaging.load_model(run_dir, average)
         tokenizer = load_vocabulary(run_dir)
         try:
-            return cls(model, tokenizer, RunConfig.load(run_dir).search)
+            found = cls(model, tokenizer, RunConfig.load(run_dir).search)
         except ValueError:
             raise UserError(
                 f"Expected {model.vocab_size} pieces in {run_dir}/"
                 f"{TOKENIZER_FILE} as in the model, found "
                 f"{tokenizer.vocab_size}; restore the file of this run."
             ) from None
+        if precision == "bfloat16":
+            devices.warn_of_slow_bfloat16()
+            return found.in_bfloat16()
+        return found
 
     def in_bfloat16(self) -> "Translator":
         """The same with weights rounded to bfloat16, to compute in it.

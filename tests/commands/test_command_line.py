@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import sacrebleu
 from run_config import make_run
-from small import SIZES
+from small import SIZES, of_rounded_weights
 
 from keras_transformer import __main__, config
 from keras_transformer.commands import display
@@ -125,7 +125,7 @@ def replace_translator(monkeypatch, translate):
 
     class Replacement:
         @classmethod
-        def from_run(cls, run_dir, average):
+        def from_run(cls, run_dir, average, precision):
             return cls()
 
         def n_best(self, texts, options, progress, parallel, prefixes=None):
@@ -290,16 +290,8 @@ def test_n_best_names_the_line_and_the_score(
 def test_translate_computes_in_bfloat16_when_asked(
     run_dir, translator, source_file, capsysbinary
 ):
-    # The same weights in Keras's mixed policy, rounded by NumPy.
-    original = translator.model
-    model = Transformer.from_config(
-        {**original.get_config(), "dtype": "mixed_bfloat16"}
-    )
-    model.set_weights(
-        [
-            weight.astype(ml_dtypes.bfloat16).astype("float32")
-            for weight in original.get_weights()
-        ]
+    model = of_rounded_weights(
+        translator.model, ml_dtypes.bfloat16, "mixed_bfloat16"
     )
     mixed = Translator(model, translator.tokenizer)
     best = [found[0] for found in mixed.translate(SOURCES, n_best=2)]

@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 import toy
 from served import Served
+from small import of_rounded_weights
 
 from keras_transformer.__main__ import main
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.exporting.half import HalfWeights
-from keras_transformer.model import Transformer
 from keras_transformer.translation.translator import SearchOptions, Translator
 
 pytestmark = pytest.mark.slow
@@ -21,7 +21,6 @@ pytestmark = pytest.mark.slow
 GREEDY = SearchOptions(
     beam_size=1, n_best=1, length_penalty=0.0, max_source_length=31
 )
-
 
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -74,20 +73,15 @@ def test_every_weight_takes_two_bytes_less(exports, dtype):
     assert 0 <= saved < 0.05 * whole
 
 
-def of_rounded_weights(translator, dtype, policy):
-    """What is left of the weights, by NumPy, computed with in some way."""
-    original = translator.model
-    model = Transformer.from_config({**original.get_config(), "dtype": policy})
-    model.set_weights(
-        [w.astype(dtype).astype("float32") for w in original.get_weights()]
-    )
+def with_rounded_weights(translator, dtype, policy):
+    model = of_rounded_weights(translator.model, dtype, policy)
     return Translator(model, translator.tokenizer)
 
 
 def test_every_signature_computes_in_float32_with_the_rounded_weights(
     exports, small_translator
 ):
-    rounded = of_rounded_weights(small_translator, "float16", "float32")
+    rounded = with_rounded_weights(small_translator, "float16", "float32")
     texts = ["ein kleiner Hund", "", "the dog across the meadow"]
     served = Served(exports["float16"])
 
@@ -116,7 +110,7 @@ def test_every_signature_computes_in_bfloat16_with_the_rounded_weights(
 ):
     # Keras's mixed policy casts the same weights in every product.
     mixed, single = (
-        of_rounded_weights(small_translator, ml_dtypes.bfloat16, policy)
+        with_rounded_weights(small_translator, ml_dtypes.bfloat16, policy)
         for policy in ("mixed_bfloat16", "float32")
     )
     texts = ["ein kleiner Hund", "", "the dog across the meadow"]
