@@ -40,8 +40,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default="float32",
         help="how weights are stored; float16 takes half the space and "
         "computes in float32; bfloat16 computes in that too, up to twice "
-        "as fast where the processor multiplies it; int8 is for ctranslate2; default: "
-        "%(default)s",
+        "as fast where the processor multiplies it; int8 is for "
+        "ctranslate2; default: %(default)s",
     )
     add("--version", type=int, default=1, help="default: %(default)s")
     add(
