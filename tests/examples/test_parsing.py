@@ -394,3 +394,10 @@ def test_a_parser_is_trained_scored_and_exported(tmp_path, capsys, monkeypatch):
     )[:-1]
     source = served("score", source=["she sleeps ."], target=["(S XX )S"])
     assert source["num_tokens"].tolist() == [4]
+
+    # Where an export stands already nothing is parsed for it.
+    lines.unlink()
+    argv = ["--run-dir", "runs/grammar", "--export", "exported/grammar"]
+    assert score.main(argv) == 2
+    assert "grammar/1 exists already" in capsys.readouterr().err
+    assert not lines.exists()
