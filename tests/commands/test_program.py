@@ -1,0 +1,84 @@
+"""`python -m keras_transformer` as a program of its own, with pipes."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from verbs import on_one_line
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def start(*command, stdout=subprocess.PIPE, **options):
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+
+
+def test_help_shows_the_verbs_with_an_example_each():
+    done = start("-m", "keras_transformer", "--help", text=True)
+
+    assert done.returncode == 0
+    for verb in ("translate", "score", "evaluate", "view", "export"):
+        assert f"keras-transformer {verb} --run-dir runs/demo" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["sing"], ["translate"]])
+def test_an_unknown_verb_or_a_missing_argument_is_wrong(arguments):
+    done = start("-m", "keras_transformer", *arguments, text=True)
+
+    assert done.returncode == 2
+    assert done.stdout == "" and "error:" in done.stderr
+
+
+@pytest.mark.slow
+def test_as_a_program_it_reads_and_writes_pipes_alone(run_dir, translator):
+    done = start(
+        *("-m", "keras_transformer", "translate", "--run-dir", run_dir),
+        input=b"a dog\n\nthe dog\n",
+    )
+
+    expected = translator.translate(["a dog", "", "the dog"])
+    assert done.returncode == 0
+    assert done.stdout.decode().split("\n") == [
+        *map(on_one_line, expected),
+        "",
+    ]
+    assert b"Averaging 2 checkpoints instead of 5" in done.stderr
+
+
+# More than a pipe holds, so that the program meets the end of its reader.
+PRINT = """
+import sys
+from keras_transformer.commands import command_line
+sys.exit(command_line.run(lambda: print("x" * 1_000_000)))
+"""
+
+
+def test_a_reader_that_has_gone_is_told_nothing():
+    program = subprocess.Popen(
+        [sys.executable, "-c", PRINT],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    program.stdout.close()
+
+    assert program.stderr.read() == b""
+    assert program.wait() == 1
+
+
+def test_a_full_disk_is_one_sentence():
+    with open("/dev/full", "wb") as full:
+        done = start("-c", PRINT, stdout=full, text=True)
+
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: No space left on device; free space or choose a place that "
+        "can be written, then run the same command again.\n"
+    )

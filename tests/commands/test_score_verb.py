@@ -1,0 +1,52 @@
+"""`keras-transformer score`: what the search found, and what it refuses."""
+
+import numpy as np
+from verbs import GERMAN, SOURCES, run, write_lines
+
+from keras_transformer.data import lines
+
+
+def test_score_prints_what_the_search_found(
+    run_dir, translator, source_file, tmp_path, capsysbinary, monkeypatch
+):
+    monkeypatch.setattr(lines, "CHUNK_LINES", 3)
+    target = tmp_path / "target.de"
+    texts = [GERMAN[i % len(GERMAN)] for i in range(len(SOURCES))]
+    write_lines(target, texts)
+
+    code = run(
+        *("score", run_dir, "--source", source_file, "--target", target),
+        *("--length-penalty", 0.9),
+    )
+
+    found = [float(row) for row in capsysbinary.readouterr().out.split()]
+    expected = translator.score(SOURCES, texts, length_penalty=0.9)
+    assert code == 0
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_score_writes_over_nothing(run_dir, source_file, tmp_path, capsys):
+    texts = ["--source", source_file, "--target", source_file]
+    before = source_file.read_bytes()
+    assert run("score", run_dir, *texts, "--output", source_file) == 2
+    assert "Expected a new file as --output" in capsys.readouterr().err
+    assert source_file.read_bytes() == before
+
+
+def test_score_needs_two_texts_of_one_length(
+    run_dir, source_file, tmp_path, capsys
+):
+    target = tmp_path / "target.de"
+    target.write_text("eins\n")
+    texts = ["--source", source_file, "--target", target]
+    assert run("score", run_dir, *texts) == 2
+    assert "in --source and --target, received 8 and 1" in (
+        capsys.readouterr().err
+    )
+    texts[1] = tmp_path / "none"
+    assert run("score", run_dir, *texts) == 2
+    assert "can be read as --source" in capsys.readouterr().err
+    assert run("score", run_dir, *texts, "--length-penalty", -1) == 2
+    assert (
+        "Expected --length-penalty to be at least 0" in capsys.readouterr().err
+    )

@@ -1,0 +1,58 @@
+"""The progress of translations, in a log and on a terminal."""
+
+import io
+import logging
+import sys
+
+import pytest
+
+from keras_transformer.commands import display
+
+
+def test_a_log_tells_the_time_that_is_left(caplog, monkeypatch):
+    clock = iter([100.0, 150.0, 155.0, 250.0])
+    monkeypatch.setattr(display.time, "monotonic", lambda: next(clock))
+
+    with (
+        caplog.at_level(logging.INFO, "keras_transformer"),
+        display.SentenceDisplay(total=300) as progress,
+    ):
+        progress(50, 100)  # 50 s: a line.
+        progress(60, 100)  # 5 s after it: none.
+        progress.end_chunk(100)  # 100 s after it: a line.
+
+    # 50 sentences in 50 s, then 100 in 150 s.
+    assert caplog.messages == [
+        "50 of 300 sentences, 0:04:10 left",
+        "100 of 300 sentences, 0:05:00 left",
+    ]
+
+
+def test_a_log_without_a_total_counts_over_chunks(caplog):
+    with (
+        caplog.at_level(logging.INFO, "keras_transformer"),
+        display.SentenceDisplay(total=None, seconds=0.0) as progress,
+    ):
+        progress.end_chunk(11)
+        progress(2, 11)
+
+    assert caplog.messages == ["11 sentences", "13 sentences"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("bar", "shown"), [(True, True), (False, False)])
+def test_a_terminal_shows_a_bar_unless_it_shows_the_results(
+    monkeypatch, bar, shown
+):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+
+    with display.SentenceDisplay(total=23, bar=bar) as progress:
+        progress(11, 13)
+
+    drawn = sys.stderr.getvalue()
+    assert ("11/23" in drawn) == ("time left" in drawn) == shown

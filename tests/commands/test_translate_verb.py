@@ -1,0 +1,421 @@
+"""`keras-transformer translate`, with a small random model: senseless words."""
+
+import io
+
+import ml_dtypes
+import numpy as np
+import pytest
+from small import of_rounded_weights
+from verbs import (
+    SOURCES,
+    give,
+    on_one_line,
+    replace_translator,
+    run,
+    write_lines,
+)
+
+from keras_transformer.commands import translate as translate_verb
+from keras_transformer.data import lines
+from keras_transformer.decoding.options import Sampling, SearchOptions
+from keras_transformer.translation.translator import Hypothesis, Translator
+
+
+@pytest.mark.slow
+def test_every_line_of_standard_input_gets_its_line(
+    run_dir, translator, monkeypatch, capsysbinary
+):
+    # A "\r" before the end is no text; the last line needs no end.
+    content = "\r\n".join(SOURCES).encode()
+    give(monkeypatch, content)
+
+    assert run("translate", run_dir) == 0
+
+    expected = [on_one_line(x) for x in translator.translate(SOURCES)]
+    written = capsysbinary.readouterr().out.decode()
+    assert written.split("\n") == [*expected, ""]
+    assert expected[2] == expected[5] == ""
+    # Eight sources, two of them blank and two alike.
+    assert len(set(expected)) == 6
+
+
+def test_files_take_the_place_of_the_standard_streams(
+    run_dir, translator, source_file, tmp_path, capsys
+):
+    output = tmp_path / "target.de"
+
+    code = run(
+        *("translate", run_dir, "--input", source_file, "--output", output),
+        *("--beam-size", 2, "--length-penalty", 0.3, "--average", 1),
+        *("--min-length", 5, "--max-length", 11),
+    )
+
+    newest = Translator.from_run(run_dir, 1)
+    expected = newest.translate(
+        SOURCES, beam_size=2, length_penalty=0.3, min_length=5, max_length=11
+    )
+    assert code == 0
+    assert capsys.readouterr().out == ""
+    written = output.read_bytes().decode().split("\n")
+    assert written == [*map(on_one_line, expected), ""]
+    assert sorted(tmp_path.iterdir()) == [source_file, output]
+    # Neither the checkpoint nor the options were ignored.
+    assert written[:-1] != [
+        on_one_line(text) for text in translator.translate(SOURCES)
+    ]
+
+
+def test_the_options_of_translate_reach_the_search(
+    run_dir, source_file, monkeypatch
+):
+    given = replace_translator(
+        monkeypatch, lambda texts: [[Hypothesis("a", 0.0)]] * len(texts)
+    )
+
+    code = run(
+        *("translate", run_dir, "--input", source_file, "--beam-size", 7),
+        *("--length-penalty", 0.3, "--n-best", 2, "--min-length", 5),
+        *("--max-length", 11, "--max-source-length", 13, "--no-unknown"),
+        *("--no-repeat-ngram", 3, "--prefix", "Ein", "--parallel", 3),
+    )
+
+    assert code == 0
+    assert given == dict(
+        options=SearchOptions(
+            beam_size=7,
+            length_penalty=0.3,
+            n_best=2,
+            min_length=5,
+            max_length=11,
+            max_source_length=13,
+            no_unknown=True,
+            no_repeat_ngram=3,
+        ),
+        prefixes=("Ein",) * len(SOURCES),
+        parallel=3,
+    )
+
+
+def test_the_options_of_sampling_reach_the_search(
+    run_dir, source_file, monkeypatch
+):
+    given = replace_translator(
+        monkeypatch, lambda texts: [[Hypothesis("a", 0.0)]] * len(texts)
+    )
+
+    code = run(
+        *("translate", run_dir, "--input", source_file, "--sample"),
+        *("--temperature", 0.7, "--top-k", 11, "--top-p", 0.9, "--seed", 5),
+        *("--n-best", 13),  # More than there are beams.
+    )
+
+    assert code == 0
+    assert given["options"] == SearchOptions(
+        n_best=13,
+        max_source_length=256,
+        sampling=Sampling(temperature=0.7, top_k=11, top_p=0.9, seed=5),
+    )
+    assert given["prefixes"] is None
+    assert given["parallel"] is None  # For the translator to choose.
+
+
+def test_only_line_feeds_end_lines():
+    content = "é\r\nb\x85\u2028c\x0b\n\n\rd\re".encode()
+
+    found = list(lines.read_lines(io.BytesIO(content), "here"))
+
+    assert found == ["é", "b\x85\u2028c\x0b", "", "\rd\re"]
+
+
+def test_no_input_gives_no_output(run_dir, monkeypatch, capsysbinary):
+    give(monkeypatch, b"")
+
+    assert run("translate", run_dir) == 0
+    assert capsysbinary.readouterr().out == b""
+
+
+def test_n_best_names_the_line_and_the_score(
+    run_dir, translator, source_file, capsysbinary
+):
+    code = run("translate", run_dir, "--input", source_file, "--n-best", 3)
+
+    rows = [
+        row.split("\t")
+        for row in capsysbinary.readouterr().out.decode().split("\n")[:-1]
+    ]
+    expected = [
+        (str(number), hypothesis)
+        for number, found in enumerate(
+            translator.translate(SOURCES, n_best=3), start=1
+        )
+        for hypothesis in found
+    ]
+    assert code == 0
+    assert [(number, text) for number, _, text in rows] == [
+        (number, on_one_line(hypothesis.text))
+        for number, hypothesis in expected
+    ]
+    np.testing.assert_allclose(
+        [float(score) for _, score, _ in rows],
+        [hypothesis.score for _, hypothesis in expected],
+        atol=1e-4,
+    )
+    # Two lines are blank: one translation each.
+    assert len(rows) == 3 * (len(SOURCES) - 2) + 2
+
+
+def test_translate_computes_in_bfloat16_when_asked(
+    run_dir, translator, source_file, capsysbinary
+):
+    model = of_rounded_weights(
+        translator.model, ml_dtypes.bfloat16, "mixed_bfloat16"
+    )
+    mixed = Translator(model, translator.tokenizer)
+    best = [found[0] for found in mixed.translate(SOURCES, n_best=2)]
+
+    code = run(
+        *("translate", run_dir, "--input", source_file, "--n-best", 2),
+        *("--precision", "bfloat16"),
+    )
+
+    rows = capsysbinary.readouterr().out.decode().split("\n")[:-1]
+    first = {}
+    for row in rows:
+        number, score, text = row.split("\t")
+        first.setdefault(int(number), (float(score), text))
+    assert code == 0
+    found = [first[number + 1] for number in range(len(SOURCES))]
+    assert [text for _, text in found] == [
+        on_one_line(hypothesis.text) for hypothesis in best
+    ]
+    scores = np.array([score for score, _ in found])
+    np.testing.assert_allclose(scores, [h.score for h in best], rtol=1e-3)
+    whole = [
+        found[0].score for found in translator.translate(SOURCES, n_best=2)
+    ]
+    assert np.abs(scores - whole).max() > 1e-3
+
+
+def pharaoh(pairs):
+    return " ".join(f"{source}-{target}" for source, target in pairs)
+
+
+def test_an_alignment_follows_its_translation(
+    run_dir, translator, source_file, capsysbinary
+):
+    code = run("translate", run_dir, "--input", source_file, "--alignment")
+
+    rows = capsysbinary.readouterr().out.decode().split("\n")[:-1]
+    expected = [on_one_line(text) for text in translator.translate(SOURCES)]
+    alignments = translator.align(SOURCES, expected)
+    assert code == 0
+    assert rows == [
+        f"{text} ||| {pharaoh(pairs)}"
+        for text, pairs in zip(expected, alignments, strict=True)
+    ]
+    assert rows[2] == " ||| " and alignments[2] == []
+    assert all(alignments[row] for row in (0, 1, 4))
+
+
+def test_with_n_best_the_alignment_is_the_fourth_column(
+    run_dir, translator, source_file, capsysbinary
+):
+    code = run(
+        *("translate", run_dir, "--input", source_file, "--alignment"),
+        *("--n-best", 2, "--sample", "--seed", 3, "--max-length", 7),
+    )
+
+    rows = [
+        row.split("\t")
+        for row in capsysbinary.readouterr().out.decode().split("\n")[:-1]
+    ]
+    assert code == 0
+    assert [row[0] for row in rows[:5]] == ["1", "1", "2", "2", "3"]
+    for number, _, text, pairs in rows:
+        (expected,) = translator.align([SOURCES[int(number) - 1]], [text])
+        assert pairs == pharaoh(expected)
+
+
+@pytest.mark.parametrize("from_file", [False, True])
+def test_translations_begin_with_the_prefixes_of_their_lines(
+    run_dir, translator, source_file, tmp_path, capsysbinary, from_file
+):
+    prefixes = ["Hund"] * len(SOURCES)
+    flags = ["--prefix", "Hund"]
+    if from_file:
+        prefixes[1:4] = ["", "der", "die Wiese"]
+        write_lines(tmp_path / "prefixes", prefixes)
+        flags = ["--prefixes", tmp_path / "prefixes"]
+
+    code = run("translate", run_dir, "--input", source_file, *flags)
+
+    rows = capsysbinary.readouterr().out.decode().split("\n")[:-1]
+    expected = translator.translate(SOURCES, prefixes=prefixes)
+    assert code == 0
+    assert rows == [on_one_line(text) for text in expected]
+    for source, prefix, row in zip(SOURCES, prefixes, rows, strict=True):
+        assert row.startswith(prefix) if source.strip() else row == ""
+
+
+def test_as_many_prefixes_as_lines_are_needed(
+    run_dir, source_file, tmp_path, monkeypatch, capsys
+):
+    prefixes = tmp_path / "prefixes"
+    write_lines(prefixes, SOURCES[:3])
+
+    both = ["--input", source_file, "--prefixes", prefixes]
+    assert run("translate", run_dir, *both) == 2
+    assert capsys.readouterr().err == (
+        "error: Expected as many lines in --input and --prefixes, received 8 "
+        "and 3; align the files.\n"
+    )
+    # Nobody knows the number of lines on standard input.
+    give(monkeypatch, b"a dog\n" * 2)
+    replace_translator(monkeypatch, lambda texts: [])
+    assert run("translate", run_dir, "--prefixes", prefixes) == 2
+    assert capsys.readouterr().err.endswith(
+        "error: Expected as many lines in --input and --prefixes, found no "
+        "line 3 in standard input; align the files.\n"
+    )
+
+
+def test_lines_that_are_cut_are_named(
+    run_dir, translator, source_file, caplog, monkeypatch, capsysbinary
+):
+    monkeypatch.setattr(lines, "CHUNK_LINES", 3)
+    lengths = translator.tokenizer.tokenize(SOURCES).row_lengths().numpy()
+    longest = int(np.sort(lengths)[-3])
+    cut = [i for i, length in enumerate(lengths, 1) if length > longest]
+
+    code = run(
+        *("translate", run_dir, "--input", source_file, "--max-length", 3),
+        *("--max-source-length", longest),
+    )
+
+    assert code == 0 and 0 < len(cut) < 3
+    for number in cut:
+        assert f"line {number}" in caplog.text or f", {number}" in caplog.text
+    assert f"Cut after {longest} tokens (--max-source-length)" in caplog.text
+    capsysbinary.readouterr()
+    caplog.clear()
+    assert run("translate", run_dir, "--input", source_file) == 0
+    assert "Cut" not in caplog.text
+
+
+def test_a_warning_of_cuts_names_at_most_twenty_lines(caplog):
+    translate_verb.warn_of_cuts([True] * 23, first=101, longest=7)
+    assert caplog.messages == [
+        "Cut after 7 tokens (--max-source-length): lines "
+        f"{', '.join(map(str, range(101, 121)))} and 3 more."
+    ]
+
+
+def test_sentences_of_a_line_are_translated_one_by_one(
+    run_dir, tmp_path, monkeypatch, capsysbinary
+):
+    source = tmp_path / "source.en"
+    write_lines(
+        source,
+        [
+            "Dr. Dog met Mr. Cat. They ran, e.g. across the meadow!  Why?",
+            "",
+            "no end",
+            "One. Two.",
+        ],
+    )
+    given = []
+
+    def translate(texts):
+        given.extend(texts)
+        return [[Hypothesis(f"<{text}>", -0.5)] for text in texts]
+
+    replace_translator(monkeypatch, translate)
+
+    code = run("translate", run_dir, "--input", source, "--split-sentences")
+
+    assert code == 0
+
+    # The sentences and their number are those of a reader.
+    assert given == [
+        "Dr. Dog met Mr. Cat.",
+        "They ran, e.g. across the meadow!",
+        "Why?",
+        "no end",
+        "One.",
+        "Two.",
+    ]
+    assert capsysbinary.readouterr().out.decode().split("\n") == [
+        "<Dr. Dog met Mr. Cat.> <They ran, e.g. across the meadow!> <Why?>",
+        "",
+        "<no end>",
+        "<One.> <Two.>",
+        "",
+    ]
+
+
+@pytest.mark.parametrize("chunk_lines", [1, 3, 8])
+def test_input_beyond_a_chunk_is_numbered_on(
+    run_dir, source_file, monkeypatch, capsysbinary, chunk_lines
+):
+    sizes = []
+
+    def translate(texts):
+        sizes.append(len(texts))
+        return [[Hypothesis(text.upper(), -0.5)] * 2 for text in texts]
+
+    replace_translator(monkeypatch, translate)
+    monkeypatch.setattr(lines, "CHUNK_LINES", chunk_lines)
+
+    code = run("translate", run_dir, "--input", source_file, "--n-best", 2)
+
+    expected = [
+        f"{number}\t-0.5000\t{on_one_line(source.upper())}\n"
+        for number, source in enumerate(SOURCES, start=1)
+        for _ in range(2)
+    ]
+    assert code == 0
+    assert capsysbinary.readouterr().out.decode() == "".join(expected)
+    assert max(sizes) == chunk_lines and sum(sizes) == len(SOURCES)
+
+
+def test_a_translation_that_holds_line_ends_stays_on_its_line(
+    run_dir, source_file, monkeypatch, capsysbinary
+):
+    replace_translator(
+        monkeypatch, lambda texts: [[Hypothesis("a\nb\r\tc", 0.0)]] * len(texts)
+    )
+
+    assert run("translate", run_dir, "--input", source_file) == 0
+
+    assert capsysbinary.readouterr().out == b"a b  c\n" * len(SOURCES)
+
+
+@pytest.mark.parametrize(
+    ("stop", "code"),
+    [
+        (KeyboardInterrupt(), 130),
+        (OSError(28, "No space left on device"), 1),
+        (PermissionError(13, "Permission denied"), 2),
+    ],
+)
+def test_a_translation_that_is_cut_short_leaves_no_file(
+    run_dir, source_file, monkeypatch, tmp_path, stop, code
+):
+    calls = []
+
+    def translate(texts):
+        calls.append(texts)
+        if len(calls) == 2:
+            raise stop
+        return [[Hypothesis("done", 0.0)]] * len(texts)
+
+    replace_translator(monkeypatch, translate)
+    monkeypatch.setattr(lines, "CHUNK_LINES", 3)
+    output = tmp_path / "target.de"
+
+    stopped = run(
+        "translate", run_dir, "--input", source_file, "--output", output
+    )
+
+    assert stopped == code
+    assert list(tmp_path.iterdir()) == [source_file]

@@ -1,0 +1,28 @@
+"""`keras-transformer view`: one page with every text."""
+
+import html
+
+from verbs import run
+
+
+def test_view_writes_one_page_with_every_text_and_its_translations(
+    run_dir, translator, tmp_path, capsys
+):
+    texts = ["the dog barks", "a <small> dog"]
+    output = tmp_path / "page.html"
+
+    flags = ("--beam-size", 3, "--n-best", 2, "--max-length", 7)
+    assert run("view", run_dir, *texts, "--output", output, *flags) == 0
+
+    page = output.read_text("utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "a &lt;small&gt; dog" in page and "<small>" not in page
+    expected = translator.translate(texts, n_best=2, beam_size=3, max_length=7)
+    for hypotheses in expected:
+        for text, score in hypotheses:
+            assert html.escape(text) in page
+            assert f"{score:.4f}" in page
+    before = page
+    assert run("view", run_dir, "the dog", "--output", output) == 2
+    assert "Expected a new file as --output" in capsys.readouterr().err
+    assert output.read_text("utf-8") == before

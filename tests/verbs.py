@@ -1,0 +1,63 @@
+"""Verbs of the command line in this process, and texts to give them."""
+
+import io
+import sys
+
+from keras_transformer import __main__
+
+ENGLISH = [
+    "a small dog runs across the meadow",
+    "the dog barks",
+    "",
+    "the meadow and the small dog and the other dog " * 2,
+    "a dog",
+]
+GERMAN = [
+    "ein kleiner Hund läuft über die Wiese",
+    "der Hund bellt",
+    "die Wiese",
+    "die Wiese und der Hund-und-Wiese-Verein und der andere Hund",
+    "",
+]
+# Also what other readers take for line ends: U+0085 and U+2028.
+SOURCES = [*ENGLISH, " \t", "the dog\x85and the\u2028dog", "the dog barks"]
+
+
+def write_lines(path, sentences):
+    path.write_bytes("".join(line + "\n" for line in sentences).encode())
+
+
+def run(verb, run_dir, *more):
+    argv = [verb, "--run-dir", *map(str, (run_dir, *more))]
+    return __main__.main(argv)
+
+
+def give(monkeypatch, content):
+    """Let standard input hold some bytes."""
+    stdin = io.TextIOWrapper(io.BytesIO(content))
+    monkeypatch.setattr(sys, "stdin", stdin)
+
+
+def replace_translator(monkeypatch, translate):
+    """Let a function translate; returns the options that it was given."""
+    given = {}
+
+    class Replacement:
+        @classmethod
+        def from_run(cls, run_dir, average, precision):
+            return cls()
+
+        def n_best(self, texts, options, progress, parallel, prefixes=None):
+            given.update(options=options, prefixes=prefixes, parallel=parallel)
+            return translate(texts), [False] * len(texts)
+
+    monkeypatch.setattr(
+        "keras_transformer.translation.translator.Translator", Replacement
+    )
+    return given
+
+
+def on_one_line(text):
+    for end in "\n\r\t":
+        text = text.replace(end, " ")
+    return text
