@@ -8,6 +8,8 @@ import re
 import shutil
 from typing import Any
 
+from keras_transformer import extras
+
 logger = logging.getLogger("keras_transformer")
 
 # What the driver of an NVIDIA card brings; where Linux runs inside Windows,
@@ -89,9 +91,9 @@ def log_devices() -> None:
     if has_nvidia_driver() and not hidden:
         logger.warning(
             "This machine has an NVIDIA card, but TensorFlow sees none: "
-            "install CUDA with pip install 'keras-transformer[gpu]', and see "
-            "that nvidia-smi lists the card (in a container, start that with "
-            "its GPUs)."
+            "install CUDA with %s, and see that nvidia-smi lists the card (in "
+            "a container, start that with its GPUs).",
+            extras.install_command("gpu"),
         )
 
 

@@ -4,6 +4,7 @@ Training, translating, evaluating and exporting need none of them.
 """
 
 import importlib
+from importlib import metadata
 from typing import Any
 
 from keras_transformer.config import UserError
@@ -27,6 +28,27 @@ def needs(module: str, extra: str) -> Any:
     except ImportError as error:
         raise UserError(
             f"Expected the package {module.partition('.')[0]}, cannot import "
-            f"it ({error}); install it with pip install "
-            f"'keras-transformer[{extra}]'."
+            f"it ({error}); install it with {install_command(extra)}."
         ) from None
+
+
+def install_command(extra: str) -> str:
+    """What installs an extra, for an error to name.
+
+    By the names of its packages: on PyPI this one's name is another project's.
+
+    Args:
+        extra: Name of an extra of this package.
+    """
+    try:
+        requirements = metadata.requires("keras-transformer") or []
+    except metadata.PackageNotFoundError:
+        requirements = []
+    packages = [
+        f"'{package.strip()}'"
+        for package, _, marker in (r.partition(";") for r in requirements)
+        if marker.strip() == f'extra == "{extra}"'
+    ]
+    if not packages:  # Nobody has installed what stands in this folder.
+        return f"pip install '.[{extra}]' in the clone"
+    return f"pip install {' '.join(packages)}"

@@ -71,7 +71,7 @@ def test_a_card_that_tensorflow_does_not_see_is_warned_of(
     (_, (level, message)) = said(caplog)
     assert level == "WARNING"
     assert "an NVIDIA card, but TensorFlow sees none" in message
-    assert "pip install 'keras-transformer[gpu]'" in message
+    assert "install CUDA with pip install 'tensorflow[and-cuda]" in message
 
 
 @pytest.mark.parametrize(

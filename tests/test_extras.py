@@ -3,10 +3,13 @@
 import logging
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
 import pytest
+from packaging.requirements import Requirement
+from project import EXTRAS
 from small_run import OPTIONS
 
 from keras_transformer import extras
@@ -25,6 +28,15 @@ def without(monkeypatch, *packages):
             monkeypatch.delitem(sys.modules, name)
     for package in packages:
         monkeypatch.setitem(sys.modules, package, None)
+
+
+def packages(words):
+    """The packages that a command names, without the end of the sentence."""
+    return {str(Requirement(word)) for word in shlex.split(words.rstrip("."))}
+
+
+def asked_for(extra):
+    return {str(Requirement(line)) for line in EXTRAS[extra]}
 
 
 def start_server(folder):
@@ -69,11 +81,30 @@ def test_a_missing_package_is_one_sentence_with_the_command(
     without(monkeypatch, package)
     with pytest.raises(UserError) as error:
         use(tmp_path)
-    assert re.fullmatch(
+    said = re.fullmatch(
         rf"Expected the package {package}, cannot import it \([^\n]*\); "
-        rf"install it with pip install 'keras-transformer\[{extra}\]'\.",
+        r"install it with pip install (.*)\.",
         str(error.value),
     )
+    assert said and packages(said[1]) == asked_for(extra)
+
+
+def test_no_command_names_this_package_whose_name_is_anothers_on_pypi(
+    monkeypatch,
+):
+    for extra in set(EXTRAS) - {"all"}:
+        assert "keras" not in extras.install_command(extra)
+
+    # Theirs, or none, in an environment that never installed this one.
+    monkeypatch.setattr(extras.metadata, "requires", lambda name: ["numpy"])
+    found = extras.install_command("demo")
+    assert found == "pip install '.[demo]' in the clone"
+
+    def none(name):
+        raise extras.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(extras.metadata, "requires", none)
+    assert extras.install_command("demo") == found
 
 
 def test_a_package_that_is_there_is_imported():
@@ -95,7 +126,9 @@ def test_an_export_without_servings_messages_leaves_out_its_files_and_says_so(
     }
     (message,) = caplog.messages
     assert message.startswith("Leaving out models.config and the warm-up")
-    assert message.endswith("pip install 'keras-transformer[serving]'.")
+    assert packages(message.rpartition("pip install ")[2]) == asked_for(
+        "serving"
+    )
 
 
 @pytest.mark.slow

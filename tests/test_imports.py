@@ -40,7 +40,11 @@ FLOORS = [
 ]
 FLOOR = {place: i for i, floor in enumerate(FLOORS) for place in floor}
 # Of one floor, and yet one stands on the other.
-STEPS = {("metrics", "losses"), ("replicas", "keras_internals")}
+STEPS = {
+    ("devices", "extras"),
+    ("metrics", "losses"),
+    ("replicas", "keras_internals"),
+}
 
 MODEL_WING = {
     "keras_internals",

@@ -1,22 +1,13 @@
 """What pyproject.toml promises, and the requirements beside it."""
 
-import pathlib
 import re
-import sys
 
 import pytest
 from packaging.requirements import Requirement
+from project import EXTRAS, PROJECT, ROOT
 
 import keras_transformer
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-ROOT = pathlib.Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS = PROJECT["optional-dependencies"]
 # What the package itself has no use for: an example's.
 OF_EXAMPLES = {"beam", "parsing"}
 # What the README's two commands need.

@@ -3,22 +3,15 @@
 import itertools
 import pathlib
 import re
-import sys
 
 import nbformat
 import pytest
 from notebook_runs import SOURCES, code_cells, stored
+from project import PROJECT
 
 import keras_transformer
 from notebooks import make
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-ROOT = pathlib.Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REPOSITORY = PROJECT["urls"]["Repository"]
 RELEASE = keras_transformer.__version__
 
