@@ -3,7 +3,6 @@
 Axes: B batch, L tokens of the longest text.
 """
 
-import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -12,6 +11,8 @@ import tensorflow as tf
 from keras_transformer.config import EOS_ID, PAD_ID
 
 _MOST_NUMBERS = 20  # In a message.
+# Batches for each that works on them from which on their sums do not matter.
+_MANY = 8
 
 
 def as_bytes(name: str, texts: Sequence[str]) -> list[bytes]:
@@ -99,25 +100,22 @@ def batches(
         lengths: By which all rows are sorted, int.
         costs: What each row takes of the budget, int.
         batch_tokens: The budget: rows of a batch times its largest cost.
-        parallel: Batches that are worked on at the same time: there are then
-            as many or a multiple, of like sums of lengths, so that nobody
-            waits long for the last one.
+        parallel: Batches that are worked on at the same time. Where there are
+            few for each, they are a multiple of this and of like sums of
+            lengths, so that nobody waits long for the last one; besides there
+            may be some of short rows, which the budget alone has cut.
 
     Returns:
         The rows of each batch.
     """
     rows = rows[np.argsort(-lengths[rows], kind="stable")]
     found = _fill(rows, lengths, costs, batch_tokens)
-    if parallel == 1 or not found:
+    # Of many the last ones, which are the shortest, are soon done.
+    if parallel == 1 or not 0 < len(found) <= _MANY * parallel:
         return found
-    fewest = -(-len(found) // parallel) * parallel
-    for count in itertools.count(fewest, parallel):
-        share = lengths[rows].sum() / count
-        found = _fill(rows, lengths, costs, batch_tokens, share)
-        # More where the budget was full before the share was.
-        if len(found) <= count:
-            break
-    return found
+    count = -(-len(found) // parallel) * parallel
+    share = lengths[rows].sum() / count
+    return _fill(rows, lengths, costs, batch_tokens, share)
 
 
 def _fill(

@@ -158,6 +158,27 @@ def test_longest_batches_come_first_and_have_like_sums():
     assert max(sums) - min(sums) <= 2 * 41
 
 
+def test_short_texts_beside_long_ones_leave_the_long_ones_together():
+    lengths = np.repeat([100, 3], [500, 500])
+    # 8,192 have room for 54 with a long one among them and for 154 short ones:
+    # 13 batches. For eight at a time 16 are wanted, of 3,219 tokens each: 33
+    # long texts, and more short ones than there is room for.
+    found = batches(np.arange(1_000), lengths, lengths + 50, 8_192, 8)
+    sizes = [len(rows) for rows in found]
+    assert sizes == [*[33] * 15, 54, 154, 154, 143]
+    assert sorted(np.concatenate(found)) == list(range(1_000))
+
+
+def test_of_many_batches_none_is_made_smaller():
+    draw = np.random.default_rng(3)
+    lengths = np.exp(draw.normal(2.5, 0.7, 10_007)).astype(int) + 1
+    alone, beside = (
+        batches(np.arange(10_007), lengths, lengths + 50, 8_192, parallel)
+        for parallel in (1, 4)
+    )
+    assert [list(rows) for rows in beside] == [list(rows) for rows in alone]
+
+
 def test_no_text_is_no_batch():
     nothing = np.zeros([0], int)
     assert batches(nothing, nothing, nothing, 13, 2) == []
