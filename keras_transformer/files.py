@@ -14,6 +14,7 @@ import os
 import pathlib
 import shutil
 import socket
+import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
@@ -21,6 +22,16 @@ from typing import Any, BinaryIO
 from keras_transformer.config import UserError
 
 PARTIAL = ".partial-"
+# What reading a damaged archive raises: a compression that nobody knows, or a
+# member that says it is encrypted, is a RuntimeError.
+ZIP_DAMAGES = (
+    EOFError,
+    OSError,
+    RuntimeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 logger = logging.getLogger("keras_transformer")
 

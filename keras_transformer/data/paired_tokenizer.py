@@ -30,6 +30,7 @@ import tensorflow_text
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.files import ZIP_DAMAGES
 
 SOURCE, TARGET = "source", "target"
 _PIECES, _RULES = "pieces.json", "rules.json"
@@ -106,7 +107,7 @@ class PairedTokenizer(Tokenizer):
                 if _RULES in file.namelist():
                     rules = json.loads(file.read(_RULES))
             sentencepiece.SentencePieceProcessor(model_proto=self._spm)
-        except (zipfile.BadZipFile, KeyError, ValueError, RuntimeError):
+        except (*ZIP_DAMAGES, LookupError, TypeError):
             raise ValueError(
                 "`model` must hold two sentencepiece models and their pieces. "
                 f"Received: {len(model)} bytes of something else"

@@ -3,12 +3,12 @@
 import contextlib
 import os
 import pathlib
-import zipfile
 from collections.abc import Iterator
 
 import tensorflow as tf
 
 from keras_transformer.config import UserError
+from keras_transformer.files import ZIP_DAMAGES
 from keras_transformer.importing import hugging_face, marian_npz, opennmt
 from keras_transformer.importing.imported import Imported
 
@@ -16,16 +16,13 @@ from keras_transformer.importing.imported import Imported
 _READERS = (opennmt, hugging_face, marian_npz)
 # What a file raises in which something else stands than its format has.
 _MISFITS = (
+    *ZIP_DAMAGES,
     ArithmeticError,
     AttributeError,
     LookupError,
     MemoryError,
-    OSError,
-    RecursionError,
     TypeError,
-    ValueError,
     tf.errors.OpError,
-    zipfile.BadZipFile,
 )
 
 

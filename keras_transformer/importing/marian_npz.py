@@ -13,7 +13,6 @@ Axes: D model width, V pieces.
 """
 
 import pathlib
-import zipfile
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy as np
 from keras_transformer import extras
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
+from keras_transformer.files import ZIP_DAMAGES
 from keras_transformer.importing import marian_model
 from keras_transformer.importing.files_of_model import (
     check_file,
@@ -126,7 +126,7 @@ def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
         with np.load(path) as file:
             arrays = dict(file)
         arrays[_SETTINGS]
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (*ZIP_DAMAGES, LookupError):
         raise UserError(
             f"{path} is not a file of weights that Marian has written; "
             "download it again."

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from keras_transformer.config import UserError
+from keras_transformer.files import ZIP_DAMAGES
 from keras_transformer.importing.files_of_model import check_file
 
 # By the names of either file; bfloat16 is the upper half of a float32.
@@ -33,17 +34,13 @@ _DTYPES = {
 }
 # What reading a file raises that is damaged, or made to do harm.
 _DAMAGES = (
+    *ZIP_DAMAGES,
     ArithmeticError,
     AttributeError,
-    EOFError,
     LookupError,
     MemoryError,
-    OSError,
-    RecursionError,
     TypeError,
-    ValueError,
     pickle.UnpicklingError,
-    zipfile.BadZipFile,
 )
 
 
