@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:  # The same names once more, for type checkers.
     from keras_transformer import layers as layers
     from keras_transformer import masks as masks
+    from keras_transformer.commands.train import recipe as recipe
     from keras_transformer.config import PRESETS as PRESETS
     from keras_transformer.data.batching import batches as batches
     from keras_transformer.data.corpora import open_corpus as open_corpus
@@ -73,6 +74,7 @@ _HOMES = {
     "import_run": "importing.run_directory",
     "train": "run",
     "Run": "run",
+    "recipe": "commands.train",
 }
 _MODULES = ("layers", "masks")
 

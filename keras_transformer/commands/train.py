@@ -3,10 +3,11 @@
 import argparse
 import contextlib
 import pathlib
+import shlex
 from typing import Any
 
 from keras_transformer import exhaustion
-from keras_transformer.commands import command_line
+from keras_transformer.commands import argument_files, command_line
 from keras_transformer.config import PRESETS, UserError
 from keras_transformer.runs.checks import POSITIONS
 from keras_transformer.training.cluster import count_workers
@@ -193,6 +194,37 @@ def train(args: argparse.Namespace) -> None:
     # After SIGTERM: the checkpoint is written, and nothing has failed.
     with contextlib.suppress(SystemExit):
         train_run(args.run_dir, **arguments, **chosen)
+
+
+def recipe(name: str) -> dict[str, Any]:
+    """A recipe as arguments of `keras_transformer.train`.
+
+    Such as `train(corpus="my-text", **recipe("small-corpus"))`, or, with
+    something else in it, `**recipe("small-corpus") | {"steps": 8_000}`.
+
+    Args:
+        name: Name of a recipe of this package.
+
+    Returns:
+        The arguments that the recipe gives, and no others.
+
+    Raises:
+        UserError: If there is no such recipe.
+    """
+    known = argument_files.recipes()
+    if name not in known:
+        raise UserError(
+            f"Expected a recipe among {', '.join(known)}; received {name}."
+        )
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    words = shlex.split(known[name], comments=True)
+    args = parser.parse_args(["--corpus", "", *words])  # It must have one.
+    return {
+        argument: value
+        for argument, value in vars(args).items()
+        if value not in ("", parser.get_default(argument))
+    }
 
 
 def arguments_of(args: argparse.Namespace) -> dict[str, Any]:

@@ -10,9 +10,10 @@ import re
 import numpy as np
 import pytest
 
+import keras_transformer
 from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.train import arguments_of
-from keras_transformer.config import PRESETS
+from keras_transformer.config import PRESETS, UserError
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.training import estimates
@@ -115,6 +116,27 @@ def test_the_recipe_for_few_pairs_takes_any_corpus():
     assert (run.corpus, run.target_lang) == ("demo", "fr")
     assert run.training.batch_tokens == 2_048
     assert run.search.length_penalty == 1.4
+
+
+@pytest.mark.parametrize("name", [*PAPER, "small-corpus"])
+def test_python_takes_a_recipe_as_the_command_line_does(name):
+    arguments = keras_transformer.recipe(name)
+    more = {"corpus": "demo", "dropout": 0.3}
+
+    chosen = {**arguments, **more}
+    run = configure(**{n: v for n, v in chosen.items() if n != "run_dir"})
+
+    flags = ("--corpus", "demo", "--dropout", "0.3")
+    assert run == run_of(name, *flags)[0]
+    # No more than it says: the rest is for whoever takes it.
+    text = (RECIPES / f"{name}.args").read_text()
+    said = re.findall(r"^--([a-z-]+)", text, re.MULTILINE)
+    assert {n.replace("_", "-") for n in arguments} <= set(said)
+
+
+def test_no_other_recipe_is_known():
+    with pytest.raises(UserError, match="wmt14-en-fr-big; received tiny"):
+        keras_transformer.recipe("tiny")
 
 
 @pytest.mark.parametrize("recipe", PAPER)
