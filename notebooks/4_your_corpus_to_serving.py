@@ -214,8 +214,8 @@ assert precision_for((8, 9)) == "mixed_bfloat16"  # An L4.
 # ## 4. First ask what it costs
 #
 # The settings below are those of a small model. For a real corpus of some ten
-# thousand pairs take `preset="tiny"` and 45 minutes, for millions of pairs
-# `preset="base"`, the paper's, and leave the rest to the preset.
+# thousand pairs take `**kt.recipe("small-corpus")` in their place and 45 minutes,
+# for millions of pairs `preset="base"`, the paper's, and leave the rest to it.
 
 # %%
 settings = dict(
@@ -486,7 +486,8 @@ for path in sorted(exported.parent.glob("*.*")):
 #   tensorflow/serving:2.20.0 \
 #   --model_config_file=/models/german-english/models.config \
 #   --enable_batching=true \
-#   --batching_parameters_file=/models/german-english/batching_parameters.txt
+#   --batching_parameters_file=/models/german-english/batching_parameters.txt \
+#   --rest_api_timeout_in_ms=120000
 # ```
 #
 # A better model later is the next number in the same folder: the server changes

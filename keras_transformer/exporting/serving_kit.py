@@ -53,9 +53,9 @@ max_batch_size {{ value: {max_batch_size} }}
 # How long a text waits for company; a translation takes much longer.
 batch_timeout_micros {{ value: 5000 }}
 # Batches translated at the same time, though each alone uses every core: on two
-# cores two give 30 % more translations a second than one, four no more. With a
-# small model they give 90 % more if this is the number of cores and the server
-# is started with --tensorflow_intra_op_parallelism=1.
+# cores two give 20 to 40 % more translations a second than one. With a small
+# model they give 90 % more if this is the number of cores and the server is
+# started with --tensorflow_intra_op_parallelism=1.
 num_batch_threads {{ value: 2 }}
 # Batches that may wait; beyond, a client hears at once that we are busy.
 max_enqueued_batches {{ value: 16 }}
