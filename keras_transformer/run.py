@@ -21,6 +21,7 @@ from keras_transformer import exhaustion, files
 from keras_transformer.config import UserError
 from keras_transformer.data import lines
 from keras_transformer.data.corpora import Source, open_corpus
+from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.runs import averaging, layout
@@ -146,25 +147,12 @@ class Run:
         )
         search = dataclasses.asdict(run.search)
         search.update({n: v for n, v in given.items() if v is not None})
-        if corpus is None and run.is_imported:
-            raise UserError(
-                f"{self.path} was imported and has no corpus of its own; give "
-                "one with --corpus."
-            )
-        source = run.corpus if corpus is None else corpus
-        opened = open_corpus(source, run.source_lang, run.target_lang)
+        opened = self._open_corpus(corpus)
         pairs = list(opened.pairs(split, "--split"))
         from keras_transformer.translation import evaluation
 
         names = averaging.checkpoint_names(self.path, average)  # There are any.
-        folder = self.path / layout.EVALUATION
-        folder.mkdir(exist_ok=True)
-        text_path = folder / f"{split}.{run.target_lang}.txt"
-        json_paths = [folder / f"{split}.json"]
-        if json_file and pathlib.Path(json_file).resolve() != (
-            json_paths[0].resolve()
-        ):
-            json_paths.append(pathlib.Path(json_file))
+        text_path, *json_paths = self._result_paths(split, json_file)
         with ExitStack() as stack:
             # Before the work, so that a place that cannot be written shows.
             text_file, *json_files = [
@@ -204,6 +192,33 @@ class Run:
         )
         return result
 
+    def _open_corpus(self, corpus: Source | None) -> Corpus:
+        """Open a corpus, or the run's own."""
+        run = self.config
+        if corpus is None and run.is_imported:
+            raise UserError(
+                f"{self.path} was imported and has no corpus of its own; give "
+                "one with --corpus."
+            )
+        source = run.corpus if corpus is None else corpus
+        return open_corpus(source, run.source_lang, run.target_lang)
+
+    def _result_paths(
+        self, split: str, json_file: str | os.PathLike | None
+    ) -> list[pathlib.Path]:
+        """Where an evaluation goes: its text, and one or two reports."""
+        folder = self.path / layout.EVALUATION
+        folder.mkdir(exist_ok=True)
+        paths = [
+            folder / f"{split}.{self.config.target_lang}.txt",
+            folder / f"{split}.json",
+        ]
+        if json_file and pathlib.Path(json_file).resolve() != (
+            paths[1].resolve()
+        ):
+            paths.append(pathlib.Path(json_file))
+        return paths
+
     def export(
         self,
         output: str | os.PathLike,
@@ -224,13 +239,15 @@ class Run:
                 otherwise of that alone.
             average: As in `translator`.
             kit: The files for TensorFlow Serving.
-            quantization: How the weights are stored.
+            quantization: How the weights are stored: `"float32"`, `"float16"`
+                or `"bfloat16"`.
 
         Returns:
             The path of the SavedModel, `output/version`.
 
         Raises:
             UserError: If it cannot be written, or there are no weights.
+            ValueError: If `quantization` is none of the three.
         """
         from keras_transformer.exporting import saved_model
         from keras_transformer.exporting.serving_kit import ServingKit

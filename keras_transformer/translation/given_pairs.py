@@ -58,21 +58,7 @@ class GivenPairs:
         length_penalty: float = 0.6,
         batch_tokens: int = 2_048,
     ) -> list[float]:
-        """Score given translations as the search scores its own.
-
-        Args:
-            sources: Source texts.
-            targets: A translation of each.
-            length_penalty: The exponent alpha, at least 0.
-            batch_tokens: Budget of a batch: its pairs times the tokens of its
-                longest text.
-
-        Returns:
-            Length-normalised log-probabilities in nats, in order.
-
-        Raises:
-            ValueError: If there are not as many targets as sources.
-        """
+        """Score given translations; as `Translator.score`."""
         scores = np.zeros(len(sources))
         for rows, source, target in self._pairs(sources, targets, batch_tokens):
             scores[rows], _ = self._score_graph(source, target, length_penalty)
@@ -86,20 +72,7 @@ class GivenPairs:
         max_source_length: int | None = None,
         batch_tokens: int = 2_048,
     ) -> list[Attention]:
-        """What each target piece looks at in the source.
-
-        Args:
-            sources: Source texts.
-            targets: A translation of each, such as the search has found.
-            max_source_length: Tokens after which a source is cut.
-            batch_tokens: As in `score`.
-
-        Returns:
-            The pieces and the attention of every layer and head, in order.
-
-        Raises:
-            ValueError: If there are not as many targets as sources.
-        """
+        """What translations look at; as `Translator.attention`."""
         found: dict[int, Attention] = {}
         for rows, source, target in self._pairs(
             sources, targets, batch_tokens, max_source_length
@@ -124,24 +97,7 @@ class GivenPairs:
         max_source_length: int | None = None,
         batch_tokens: int = 2_048,
     ) -> list[list[tuple[int, int]]]:
-        """The source word that each target word looks at most.
-
-        Words are what `str.split` finds. Attention is the mean over all layers
-        and heads, added up over the pieces of the two words.
-
-        Args:
-            sources: As in `attention`, like all that follow.
-            targets: A translation of each.
-            max_source_length: Tokens after which a source is cut.
-            batch_tokens: Budget of a batch.
-
-        Returns:
-            For each pair of texts the pairs (source word, target word),
-            counted from 0, in the order of the target.
-
-        Raises:
-            ValueError: If there are not as many targets as sources.
-        """
+        """Which words belong together; as `Translator.align`."""
         found = self.attention(
             sources,
             targets,

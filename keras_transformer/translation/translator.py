@@ -372,9 +372,21 @@ class Translator:
         length_penalty: float | None = None,
         batch_tokens: int = 2_048,
     ) -> list[float]:
-        """Score given translations; as `GivenPairs.score`.
+        """Score given translations as the search scores its own.
 
-        The length penalty is that of `search` where it is not given.
+        Args:
+            sources: Source texts.
+            targets: A translation of each.
+            length_penalty: The exponent alpha, at least 0; that of `search` if
+                not given.
+            batch_tokens: Budget of a batch: its pairs times the tokens of its
+                longest text.
+
+        Returns:
+            Length-normalised log-probabilities in nats, in order.
+
+        Raises:
+            ValueError: If there are not as many targets as sources.
         """
         if length_penalty is None:
             length_penalty = self.search.length_penalty
@@ -393,7 +405,20 @@ class Translator:
         max_source_length: int | None = None,
         batch_tokens: int = 2_048,
     ) -> list[Attention]:
-        """What translations look at; as `GivenPairs.attention`."""
+        """What each target piece looks at in the source.
+
+        Args:
+            sources: Source texts.
+            targets: A translation of each, such as the search has found.
+            max_source_length: Tokens after which a source is cut.
+            batch_tokens: As in `score`.
+
+        Returns:
+            The pieces and the attention of every layer and head, in order.
+
+        Raises:
+            ValueError: If there are not as many targets as sources.
+        """
         return self._pairs.attention(
             sources,
             targets,
@@ -409,7 +434,24 @@ class Translator:
         max_source_length: int | None = None,
         batch_tokens: int = 2_048,
     ) -> list[list[tuple[int, int]]]:
-        """Which words belong together; as `GivenPairs.align`."""
+        """The source word that each target word looks at most.
+
+        Words are what `str.split` finds. Attention is the mean over all layers
+        and heads, added up over the pieces of the two words.
+
+        Args:
+            sources: As in `attention`, like all that follow.
+            targets: A translation of each.
+            max_source_length: Tokens after which a source is cut.
+            batch_tokens: Budget of a batch.
+
+        Returns:
+            For each pair of texts the pairs (source word, target word),
+            counted from 0, in the order of the target.
+
+        Raises:
+            ValueError: If there are not as many targets as sources.
+        """
         return self._pairs.align(
             sources,
             targets,
