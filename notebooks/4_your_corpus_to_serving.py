@@ -214,8 +214,9 @@ assert precision_for((8, 9)) == "mixed_bfloat16"  # An L4.
 # ## 4. First ask what it costs
 #
 # The settings below are those of a small model. For a real corpus of some ten
-# thousand pairs take `**kt.recipe("small-corpus")` in their place and 45 minutes,
-# for millions of pairs `preset="base"`, the paper's, and leave the rest to it.
+# thousand pairs take `**kt.recipe("small-corpus")` in their place and 45
+# minutes, for millions of pairs `preset="base"`, the paper's, and leave the
+# rest to it.
 
 # %%
 settings = dict(
