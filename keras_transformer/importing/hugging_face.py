@@ -3,6 +3,9 @@
     config.json, model.safetensors or pytorch_model.bin
     source.spm, target.spm, vocab.json, tokenizer_config.json
 
+Positions are those of `MarianMTModel`, of rates 10000^(-2i/D), whatever the
+weights were trained with; `marian_npz` tells of Marian's own.
+
 Axes: D model width, V pieces.
 """
 
@@ -170,6 +173,7 @@ def _weights(
         # Theirs counts padding, as `MarianMTModel` does in its softmax.
         [ids.get(piece) for piece in pieces],
         table[start],
+        model.positions,
     )
 
     def sublayer(path: str, linears: tuple[str, ...], norm: str) -> Sublayer:
@@ -206,6 +210,7 @@ def _weights(
                 sublayer(
                     f"{path}.", ("fc1", "fc2"), f"{path}.final_layer_norm"
                 ),
+                model.positions,
             )
     return found
 

@@ -2,7 +2,8 @@
 
 What differs from ours, and what becomes of it:
 
-- Sines come before cosines: all columns of width D are put in our order.
+- Sines come before cosines: where ours take turns, as the paper's do, all
+  columns of width D are put in their order.
 - Keys and values have biases: `imported.attention` folds them.
 - The decoder starts from a zero embedding, or from that of padding: it is the
   row of our begin token.
@@ -132,6 +133,7 @@ def embedding(
     bias: np.ndarray,
     rows: Sequence[int | None],
     start: np.ndarray,
+    positions: str,
 ) -> dict[str, np.ndarray]:
     """The tied matrix and the bias of the logits.
 
@@ -141,6 +143,7 @@ def embedding(
         rows: For each of our ids the row of theirs, None for zeros that are
             never written; that of the begin token is not looked at.
         start: What the decoder starts from, `(D,)`.
+        positions: As in `ModelConfig`.
     """
     known = [row is not None for row in rows]
     places = [row or 0 for row in rows]
@@ -148,13 +151,16 @@ def embedding(
     logits_bias = np.where(known, bias[places], NEVER)
     ours[2], logits_bias[2] = start, NEVER
     return {
-        "embedding/table": ours[:, interleaved(table.shape[1])],
+        "embedding/table": ours[:, _order(positions, table.shape[1])],
         "embedding/bias": logits_bias,
     }
 
 
 def layer(
-    name: str, attentions: Mapping[str, Sublayer], feed_forward: Sublayer
+    name: str,
+    attentions: Mapping[str, Sublayer],
+    feed_forward: Sublayer,
+    positions: str,
 ) -> dict[str, np.ndarray]:
     """The weights of an encoder or decoder layer.
 
@@ -162,8 +168,9 @@ def layer(
         name: Ours, such as `encoder/layer_0`.
         attentions: By our names.
         feed_forward: Swish or ReLU between its two projections.
+        positions: As in `ModelConfig`.
     """
-    order = interleaved(feed_forward.norm.gain.shape[0])
+    order = _order(positions, feed_forward.norm.gain.shape[0])
     found: dict[str, np.ndarray] = {}
     for kind, sublayer in attentions.items():
         query, key, value, output = sublayer.linears
@@ -184,6 +191,13 @@ def layer(
     }
     found |= _norm("feed_forward", feed_forward.norm, order)
     return {f"{name}/{which}": array for which, array in found.items()}
+
+
+def _order(positions: str, d_model: int) -> np.ndarray:
+    """Which of their columns each of ours is, `(D,)`."""
+    if positions == "sinusoidal":
+        return interleaved(d_model)
+    return np.arange(d_model)
 
 
 def _norm(name: str, norm: Norm, order: np.ndarray) -> dict[str, np.ndarray]:

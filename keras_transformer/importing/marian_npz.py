@@ -5,9 +5,11 @@
     opus.spm32k.vocab.yml  the id of every piece
     source.spm, target.spm
 
-Positions are those that CTranslate2 and Hugging Face give such models, of rates
-10000^(-2i/D). Marian's own are 10000^(-i/(D/2-1)), which for D = 512 is nearly
-the same.
+Positions are Marian's own: sines, then cosines, of rates 10000^(-i/(D/2-1)),
+which are tensor2tensor's. They stand in `src/graph/node_initializers.cpp` of
+marian-nmt/marian, `sinusoidalPositionEmbeddings`, and in older versions in
+`src/models/transformer.h`, `addPositionalEmbeddings`. CTranslate2's converter
+and Hugging Face put the rates 10000^(-2i/D) in their place.
 
 Axes: D model width, V pieces.
 """
@@ -186,6 +188,7 @@ def _model_config(
         value_dim=d_model // heads,
         ffn_dim=ffn_dim,
         activation=activation,
+        positions="tensor2tensor",
         norm_epsilon=_EPSILON,
         attention_bias=True,
         logits_bias=True,
@@ -201,6 +204,7 @@ def _weights(
         arrays["decoder_ff_logit_out_b"].reshape(-1),
         rows,
         np.zeros(model.d_model),
+        model.positions,
     )
 
     def sublayer(path: str, letters: str, norm: str) -> Sublayer:
@@ -234,5 +238,6 @@ def _weights(
                     for ours, theirs in kinds.items()
                 },
                 sublayer(f"{path}_ffn", "12", "ffn"),
+                model.positions,
             )
     return found

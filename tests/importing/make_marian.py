@@ -6,8 +6,9 @@
 It holds
 
     hf/       a folder as Hugging Face has it, weights in all of their files
-    npz/      the same model as Marian writes it
-    expected.json  what `MarianMTModel` and `MarianTokenizer` make of hf/
+    npz/      a model as Marian writes it, trained with Marian's own positions
+    expected.json  what `MarianMTModel` and `MarianTokenizer` make of hf/, and
+                   `MarianMTModel`, computing as Marian does, of npz/
 
 The weights are multiples of 1/256, which compress well. Widths are distinct
 primes, but for d_model, which is two heads of 11.
@@ -16,6 +17,7 @@ primes, but for d_model, which is two heads of 11.
 import io
 import itertools
 import json
+import math
 import pathlib
 import shutil
 import sys
@@ -113,6 +115,27 @@ def new_model(vocab_size):
         bias = draw.normal(0.0, 0.5, vocab_size)
         bias[-1] = 0.0
         model.final_logits_bias.copy_(torch.tensor(bias)[None])
+    return model
+
+
+def as_marian(model):
+    """Puts Marian's own arithmetic in place of that of Hugging Face."""
+    # `sinusoidalPositionEmbeddings`, in src/graph/node_initializers.cpp.
+    half = D_MODEL // 2
+    table = np.zeros((model.config.max_position_embeddings, D_MODEL))
+    for position in range(len(table)):
+        for i in range(half):
+            angle = position * math.exp(i * -math.log(10_000) / (half - 1))
+            table[position, i] = math.sin(angle)
+            table[position, half + i] = math.cos(angle)
+    for side in (model.model.encoder, model.model.decoder):
+        side.embed_positions.weight.copy_(torch.tensor(table))
+    # Marian has no padding that could take a share of a probability.
+    model.final_logits_bias[:, -1] = -1e4
+    # `layerNorm`, in src/models/transformer.h.
+    for module in model.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.eps = 1e-6
     return model
 
 
@@ -257,10 +280,10 @@ def write_hugging_face(model, folder):
     )
 
 
-def expected(model, tokenizer):
+def expected(model, marian, tokenizer):
     batch = tokenizer(TEXTS, return_tensors="pt", padding=True)
     targets = tokenizer(text_target=TARGETS).input_ids
-    found = {
+    return {
         "texts": TEXTS,
         "source_ids": [
             row[mask.bool()].tolist()
@@ -270,7 +293,14 @@ def expected(model, tokenizer):
         ],
         "targets": TARGETS,
         "target_ids": targets,
+        **answers(model, tokenizer, batch, targets),
+        "marian": answers(marian, tokenizer, batch, targets),
     }
+
+
+def answers(model, tokenizer, batch, targets):
+    """Logits and translations."""
+    found = {}
     start = torch.tensor([[model.config.decoder_start_token_id] + targets[0]])
     with torch.no_grad():
         found["logits"] = (
@@ -323,22 +353,24 @@ def main(path):
         tokenizer = make_tokenizer(vocab, hf)
         model = train(new_model(len(vocab)), tokenizer)
         write_hugging_face(model, hf)
-        write_npz(model, vocab, npz)
-        result = expected(model, tokenizer)
+        marian = train(as_marian(new_model(len(vocab))), tokenizer)
+        write_npz(marian, vocab, npz)
+        result = expected(model, marian, tokenizer)
         (root / "expected.json").write_text(json.dumps(result))
         with tarfile.open(path, "w:xz") as file:
             for member in sorted(root.rglob("*")):
                 if member.is_file():
                     file.add(member, member.relative_to(root))
-    for name in ("greedy", "beam"):
-        print(
-            *zip(
-                result[name]["texts"],
-                map(len, result[name]["ids"]),
-                strict=True,
-            ),
-            sep="\n",
-        )
+    for found in (result, result["marian"]):
+        for name in ("greedy", "beam"):
+            print(
+                *zip(
+                    found[name]["texts"],
+                    map(len, found[name]["ids"]),
+                    strict=True,
+                ),
+                sep="\n",
+            )
 
 
 if __name__ == "__main__":
