@@ -161,7 +161,7 @@ class BatchPlan:
         positions = sum(
             b * (s + t) for b, s, t in (cut.shape for cut in self._cuts)
         )
-        return 1 - self.corpus.num_tokens / positions
+        return 1 - sum(self.corpus.num_tokens) / positions
 
     def _order(self, epoch: int) -> np.ndarray:
         """The order of the cuts in an epoch."""

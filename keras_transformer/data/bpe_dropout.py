@@ -112,10 +112,10 @@ class ResegmentedCorpus(TokenisedCorpus):
         return self._growths[1].room(self.target.lengths, self._max_length)
 
     @property
-    def num_tokens(self) -> int:
-        """Mean number of tokens of an epoch, if all segmentations fit."""
+    def num_tokens(self) -> tuple[int, int]:
+        """Means of an epoch, source and target, if all segmentations fit."""
         source, target = self._growths
-        return source.num_tokens(self.source) + target.num_tokens(self.target)
+        return source.num_tokens(self.source), target.num_tokens(self.target)
 
     def gather(
         self,
