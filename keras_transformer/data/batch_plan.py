@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_transformer.data.bpe_dropout import AnyCorpus
 from keras_transformer.data.lengths import (
     PaddedLengths,
     rank_cells,
     smallest_type,
     sorted_by_rank,
 )
-from keras_transformer.data.records import TokenisedCorpus
 
 # The growth of the ladder of lengths, and the one for XLA, which compiles every
 # shape: among those in `benchmarks/scale.md`, the least sum of compilations
@@ -108,7 +108,7 @@ class BatchPlan:
 
     def __init__(
         self,
-        corpus: TokenisedCorpus,
+        corpus: AnyCorpus,
         batch_tokens: int,
         seed: int = 0,
         shuffle: bool = True,
