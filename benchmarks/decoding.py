@@ -15,6 +15,7 @@ Example:
 """
 
 import argparse
+import math
 import os
 import pathlib
 import re
@@ -23,10 +24,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+
+from keras_transformer import devices
 
 VOCABULARY = 32_000
 BEAMS = 4
 PRECISIONS = ("float32", "bfloat16")
+REAL_BATCHES = (32, 128)
 PEERS = {
     "CTranslate2 float32": ("ct2", "ctranslate2_decode.py", ["float32"]),
     "CTranslate2 int8": ("ct2", "ctranslate2_decode.py", ["int8"]),
@@ -58,7 +63,14 @@ def parse_args(argv=None) -> argparse.Namespace:
         "searched at a time as the cores have room for; default: %(default)s",
     )
     add("--serve", nargs=3, help=argparse.SUPPRESS)  # Path, sentences, tokens.
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    cores = devices.cores()
+    if not 1 <= args.threads <= cores:
+        parser.error(
+            f"expected --threads of at least 1 and at most {cores}, the cores "
+            f"of this machine, received {args.threads}"
+        )
+    return args
 
 
 def export_random(path: str, steps: int, precision: str = "float32") -> None:
@@ -192,88 +204,115 @@ def compare(args: argparse.Namespace, folder: str) -> None:
 
 def compare_real(args: argparse.Namespace) -> None:
     """A trained model on real sentences, each system at its best batches."""
-    import ctranslate2
     import tensorflow as tf
 
-    from keras_transformer import devices
-    from keras_transformer.decoding.options import SearchOptions
-    from keras_transformer.exporting import ctranslate2 as ctranslate2_export
     from keras_transformer.run import Run
-    from keras_transformer.translation import parallel
 
     tf.config.threading.set_intra_op_parallelism_threads(args.threads)
     searches = devices.cores() // args.threads
     trained = Run(args.run_dir)
-    translator = trained.translator()
-    tokenizer = translator.tokenizer
+    tokenizer = trained.translator().tokenizer
     texts = args.text.read_text(encoding="utf-8").splitlines()
     ids = tokenizer.tokenize(texts)
     ids = tf.gather(ids, tf.argsort(ids.row_lengths(), direction="DESCENDING"))
     names = tokenizer.pieces(range(tokenizer.vocab_size))
     pieces = [[names[i] for i in row[:-1]] for row in ids.to_list()]
     with tempfile.TemporaryDirectory() as folder:
-        ours = {}
-        for precision in PRECISIONS:
-            path = f"{folder}/{precision}"
-            model = trained.translator(precision=precision).text_model
-            export(model, SearchOptions(), path)
-            loaded = tf.saved_model.load(path)
-            ours[precision] = loaded.signatures["serving_default"]
-        theirs = {
-            f"{workers} × {2 // workers} threads": ctranslate2.Translator(
-                str(
-                    ctranslate2_export.export(
-                        translator, f"{folder}/theirs-{workers}"
-                    )
-                ),
-                compute_type="float32",
-                inter_threads=workers,
-                intra_threads=2 // workers,
+        ours = {
+            f"keras_transformer {precision}, {searches} × {args.threads} "
+            "threads": our_search(
+                trained, precision, f"{folder}/{precision}", ids, searches
             )
-            for workers in (1, 2)
+            for precision in PRECISIONS
         }
-
-        def run_ours(signature, size):
-            def search(rows):
-                return signature(source=ids[rows].to_tensor(0))["ids"].numpy()
-
-            batches = [
-                slice(start, start + size)
-                for start in range(0, len(texts), size)
-            ]
-            list(parallel.results(search, batches, searches))
-
-        def run_theirs(model, size):
-            model.translate_batch(
-                pieces, max_batch_size=size, beam_size=BEAMS, length_penalty=0.6
+        theirs = {
+            f"CTranslate2 float32, {workers} × {devices.cores() // workers} "
+            "threads": their_search(
+                trained, f"{folder}/theirs-{workers}", pieces, workers
             )
-
-        systems = {}
-        for size in (32, 128):
-            for name, signature in ours.items():
-                name = f"{name}, {searches} × {args.threads} threads"
-                systems[f"keras_transformer {name}, batches of {size}"] = (
-                    run_ours,
-                    signature,
-                    size,
-                )
-            for name, model in theirs.items():
-                systems[f"CTranslate2 float32, {name}, batches of {size}"] = (
-                    run_theirs,
-                    model,
-                    size,
-                )
-        best = dict.fromkeys(systems, 0.0)
-        for _ in range(1 + args.rounds):  # The first one warms up.
-            for name, (function, *arguments) in systems.items():
-                start = time.perf_counter()
-                function(*arguments)
-                speed = len(texts) / (time.perf_counter() - start)
-                best[name] = max(best[name], speed)
+            for workers in sorted({1, devices.cores()})
+        }
+        seconds = best_seconds({**ours, **theirs}, args.rounds)
     print("| system | sentences/s |")
     print("| --- | --- |")
-    for name, speed in best.items():
-        print(f"| {name} | {speed:.0f} |")
+    for (name, size), best in seconds.items():
+        print(f"| {name}, batches of {size} | {len(texts) / best:.0f} |")
+
+
+def our_search(
+    trained, precision: str, path: str, ids, searches: int
+) -> Callable[[int], None]:
+    """A function that translates in batches of a size, by an export of ours.
+
+    Args:
+        trained: The `Run`.
+        precision: Of the search.
+        path: Where the export goes.
+        ids: Ragged, all sentences.
+        searches: How many batches are searched at a time.
+    """
+    import tensorflow as tf
+
+    from keras_transformer.decoding.options import SearchOptions
+    from keras_transformer.translation import parallel
+
+    model = trained.translator(precision=precision).text_model
+    export(model, SearchOptions(), path)
+    signature = tf.saved_model.load(path).signatures["serving_default"]
+
+    def search(rows):
+        return signature(source=ids[rows].to_tensor(0))["ids"].numpy()
+
+    def translate(size):
+        starts = range(0, ids.nrows(), size)
+        batches = [slice(start, start + size) for start in starts]
+        list(parallel.results(search, batches, searches))
+
+    return translate
+
+
+def their_search(
+    trained, path: str, pieces: list[list[str]], workers: int
+) -> Callable[[int], None]:
+    """The same by CTranslate2, whose workers share the cores.
+
+    Args:
+        trained: The `Run`.
+        path: Where the export goes.
+        pieces: All sentences.
+        workers: How many batches are searched at a time.
+    """
+    import ctranslate2
+
+    from keras_transformer.exporting import ctranslate2 as ctranslate2_export
+
+    model = ctranslate2.Translator(
+        str(ctranslate2_export.export(trained.translator(), path)),
+        compute_type="float32",
+        inter_threads=workers,
+        intra_threads=devices.cores() // workers,
+    )
+
+    def translate(size):
+        model.translate_batch(
+            pieces, max_batch_size=size, beam_size=BEAMS, length_penalty=0.6
+        )
+
+    return translate
+
+
+def best_seconds(
+    systems: dict[str, Callable[[int], None]], rounds: int
+) -> dict[tuple[str, int], float]:
+    """The least time of each system and size of batches, all in turn."""
+    best = {(name, size): math.inf for size in REAL_BATCHES for name in systems}
+    for _ in range(1 + rounds):  # The first one warms up.
+        for name, size in best:
+            start = time.perf_counter()
+            systems[name](size)
+            seconds = time.perf_counter() - start
+            best[name, size] = min(best[name, size], seconds)
+    return best
 
 
 GRID = [

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import os
 import pathlib
 import re
@@ -22,6 +23,8 @@ PROGRAM = "nvidia-smi"
 # Where Linux lists what a processor has, and what multiplies bfloat16.
 PROCESSORS = pathlib.Path("/proc/cpuinfo")
 BFLOAT16_FLAGS = {"amx_bf16", "avx512_bf16"}
+# Of how many microseconds a container may compute in how many (cgroup v2).
+QUOTA = pathlib.Path("/sys/fs/cgroup/cpu.max")
 # By which a user tells TensorFlow how many threads an operator may have.
 THREADS = "TF_NUM_INTRAOP_THREADS"
 
@@ -41,10 +44,17 @@ def let_memory_grow() -> None:
 
 
 def cores() -> int:
-    """Cores of the processor that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):  # Not on macOS.
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Cores of the processor that this process may use.
+
+    A container's quota of processor time counts as so many whole cores,
+    rounded up.
+    """
+    count = _schedulable_cores()
+    with contextlib.suppress(FileNotFoundError):  # Only a container has it.
+        quota, period = QUOTA.read_text().split()
+        if quota != "max":
+            count = min(count, math.ceil(int(quota) / int(period)))
+    return count
 
 
 def threads() -> int:
@@ -55,7 +65,7 @@ def threads() -> int:
     return (
         tf.config.threading.get_intra_op_parallelism_threads()
         or (int(asked) if asked.isdecimal() else 0)
-        or cores()
+        or _schedulable_cores()  # TensorFlow knows of no quota.
     )
 
 
@@ -85,7 +95,7 @@ def log_devices() -> None:
     if gpus:
         logger.info("GPUs: %s.", ", ".join(map(_describe, gpus)))
         return
-    logger.info("No GPU: computing on %d CPU cores.", os.cpu_count() or 1)
+    logger.info("No GPU: computing on %d CPU cores.", cores())
     # Empty or -1: somebody does not want it.
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
     if has_nvidia_driver() and not hidden:
@@ -118,6 +128,13 @@ def warn_of_slow_bfloat16() -> None:
 def has_nvidia_driver() -> bool:
     """Whether the driver of an NVIDIA card is here."""
     return any(path.exists() for path in DRIVER) or bool(shutil.which(PROGRAM))
+
+
+def _schedulable_cores() -> int:
+    """Cores on which this process may run at all."""
+    if hasattr(os, "sched_getaffinity"):  # Not on macOS.
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _describe(gpu: Any) -> str:

@@ -74,9 +74,12 @@ class Transformer(ReplicatedModel):
         Logits, a float32 tensor `(B, T, V)`.
 
     Raises:
-        ValueError: If a size or `restriction` is below 1, `d_model` is odd or
-            not divisible by `num_heads` where it must be, or `dropout` is
-            outside [0, 1); and in a call, if the inputs are no pair of ids.
+        ValueError: If a size, `max_positions` or `restriction` is below 1,
+            `d_model` is odd or not divisible by `num_heads` where it must be,
+            `dropout` is outside [0, 1), `positions` is none of the three,
+            `first_position` is below 0, `activation` is none of Keras's or
+            `norm_epsilon` is not above 0; and in a call, if the inputs are no
+            pair of ids.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.

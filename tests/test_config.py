@@ -1,14 +1,17 @@
 import dataclasses
 import json
+import re
 
 import pytest
 from run_config import make_run
 
 from keras_transformer import config, files
+from keras_transformer.__main__ import parse_args
 from keras_transformer.config import (
     LATER_SETTINGS,
     PRESETS,
     ModelConfig,
+    SearchConfig,
     TrainingConfig,
     UserError,
 )
@@ -158,6 +161,23 @@ def test_every_other_field_must_be_there(tmp_path, part, name):
             {},
             "--restrict above 0 and below 1,000,000, received 0.",
         ),
+        # What the command line has no flag for.
+        (
+            {"activation": "gelu"},
+            {},
+            "`activation` one of relu, swish, received gelu.",
+        ),
+        (
+            {"first_position": -1},
+            {},
+            "`first_position` of at least 0, received -1.",
+        ),
+        ({"max_positions": 0}, {}, "`max_positions` above 0, received 0."),
+        (
+            {"norm_epsilon": float("nan")},
+            {},
+            "`norm_epsilon` above 0, received nan.",
+        ),
         ({}, {"ema": 1.0}, "--ema in (0, 1), received 1.0."),
         ({}, {"ema": 0.0}, "--ema in (0, 1), received 0.0."),
         (
@@ -201,6 +221,30 @@ def test_a_setting_that_makes_no_sense_is_refused(model, training, message):
     with pytest.raises(UserError) as caught:
         run_of(model, training).check()
     assert str(caught.value) == f"Expected {message}"
+
+
+NUMBERS = [
+    field.name
+    for kind in (ModelConfig, TrainingConfig, SearchConfig)
+    for field in dataclasses.fields(kind)
+    if not isinstance(field.default, str | bool)
+    and field.name not in ("vocab_size", "target_bleu")
+]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_refused_setting_is_called_by_a_flag_if_there_is_one(name, capsys):
+    with pytest.raises(UserError) as caught:
+        RunConfig.from_preset(corpus="demo", **{name: -1})
+    called = re.match(r"Expected (\S+) ", str(caught.value))[1]
+    if called.startswith("--"):
+        parse_args(["train", "--corpus", "demo", called, "1"])
+    else:
+        assert called == f"`{name}`"
+        flag = f"--{name.replace('_', '-')}"
+        with pytest.raises(SystemExit):
+            parse_args(["train", "--corpus", "demo", flag, "1"])
+        assert f"unrecognized arguments: {flag}" in capsys.readouterr().err
 
 
 def test_one_language_for_both_sides_is_refused():

@@ -109,10 +109,47 @@ def test_gpus_in_use_are_left_as_they_are(machine, monkeypatch, error):
 
 
 @pytest.fixture
-def thread_settings(monkeypatch):
+def processor(tmp_path, monkeypatch):
+    """Sets the cores that Linux schedules on, and the quota of their time."""
+    path = tmp_path / "cpu.max"
+    monkeypatch.setattr(devices, "QUOTA", path)
+
+    def make(cores, quota=None):
+        monkeypatch.setattr(
+            devices.os, "sched_getaffinity", lambda _: range(cores), False
+        )
+        if quota:
+            path.write_text(quota)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "quota, cores",
+    [
+        (None, 12),
+        ("max 100000\n", 12),
+        ("300000 100000\n", 3),
+        ("250000 100000\n", 3),
+        ("20000 100000\n", 1),
+        ("6400000 100000\n", 12),
+    ],
+)
+def test_a_container_has_the_cores_of_its_quota(
+    machine, processor, caplog, quota, cores
+):
+    machine()
+    processor(12, quota)
+    assert devices.cores() == cores
+    message = f"No GPU: computing on {cores} CPU cores."
+    assert said(caplog) == [("INFO", message)]
+
+
+@pytest.fixture
+def thread_settings(processor, monkeypatch):
     """What TensorFlow was asked for, on a processor of 12 cores."""
     asked = []
-    monkeypatch.setattr(devices, "cores", lambda: 12)
+    processor(12)
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
     threading = tf.config.threading
     monkeypatch.setattr(
@@ -135,6 +172,16 @@ def test_searches_share_the_cores(machine, thread_settings, searches, threads):
     devices.share_cores(searches)
     assert thread_settings == [threads]
     assert devices.threads() == threads
+
+
+def test_searches_share_the_cores_of_a_quota(
+    machine, processor, thread_settings
+):
+    machine()
+    processor(12, "600000 100000\n")
+    assert devices.threads() == 12  # TensorFlow's own choice.
+    devices.share_cores(2)
+    assert devices.threads() == 3
 
 
 def test_with_a_gpu_the_processor_is_not_shared(machine, thread_settings):

@@ -41,6 +41,10 @@ def test_a_width_that_heads_cannot_share_is_refused(value_dim):
 BELOW_1 = "`{name}` must be at least 1. Received: {name}={value}"
 OUTSIDE = r"`{name}` must be in \[0, 1\). Received: {name}={value}"
 PAIRS = "`d_model` must be even and at least 2.* Received: d_model={value}"
+ABOVE_0 = "`{name}` must be above 0. Received: {name}={value}"
+ACTIVATION = (
+    "`activation` must be the name of one of Keras's. Received: .*={value!r}"
+)
 KIND = (
     '`positions` must be "sinusoidal", "learned" or "tensor2tensor". '
     "Received: .*={value!r}"
@@ -62,6 +66,11 @@ KIND = (
         ("d_model", 7, PAIRS),
         ("positions", "rotary", KIND),
         ("restriction", 0, "`{name}` must be None or at least 1. .*={value}"),
+        ("first_position", -1, "`{name}` must be at least 0. .*={value}"),
+        ("activation", "gelo", ACTIVATION),
+        ("norm_epsilon", -1e-6, ABOVE_0),
+        ("norm_epsilon", 0.0, ABOVE_0),
+        ("norm_epsilon", float("nan"), ABOVE_0),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused_at_construction(

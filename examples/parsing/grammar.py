@@ -18,6 +18,7 @@ import random
 import sys
 from collections.abc import Iterator
 
+import prepare
 import trees
 from nltk.tree import Tree
 
@@ -287,12 +288,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def write(args: argparse.Namespace) -> None:
     """Write the treebank; no sentence of it comes twice, in no split."""
-    args.folder.mkdir(parents=True, exist_ok=True)
-    drawn = sentences(args.seed)
-    for split in "train", "val", "test":
-        count = getattr(args, split)
+    counts = {split: getattr(args, split) for split in prepare.SPLITS}
+    for split, count in counts.items():
         if count < 1:
             raise UserError(f"Expected --{split} above 0, received {count}.")
+    args.folder.mkdir(parents=True, exist_ok=True)
+    drawn = sentences(args.seed)
+    for split, count in counts.items():
         lines = [trees.on_one_line(next(drawn)) for _ in range(count)]
         files.write_text(
             args.folder / f"{split}.mrg", "".join(f"( {x})\n" for x in lines)

@@ -21,6 +21,7 @@ from keras_transformer import extras, files
 from keras_transformer.commands import command_line
 from keras_transformer.commands.display import SentenceDisplay
 from keras_transformer.config import UserError
+from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig
 
 logger = logging.getLogger("keras_transformer")
@@ -104,7 +105,7 @@ def parse(run_dir: pathlib.Path, split: str, gold: list[Tree]) -> list[str]:
     command_line.quiet_tensorflow()
     from keras_transformer.run import Run
 
-    folder = run_dir / "evaluation"
+    folder = run_dir / layout.EVALUATION
     folder.mkdir(exist_ok=True)
     translator = Run(run_dir).translator()
     with SentenceDisplay() as display:

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_transformer.data.bpe_dropout import AnyCorpus
 from keras_transformer.data.lengths import (
     PaddedLengths,
     rank_cells,
     smallest_type,
     sorted_by_rank,
 )
-from keras_transformer.data.records import TokenisedCorpus
 
 # The growth of the ladder of lengths, and the one for XLA, which compiles every
 # shape: among those in `benchmarks/scale.md`, the least sum of compilations
@@ -108,7 +108,7 @@ class BatchPlan:
 
     def __init__(
         self,
-        corpus: TokenisedCorpus,
+        corpus: AnyCorpus,
         batch_tokens: int,
         seed: int = 0,
         shuffle: bool = True,
@@ -161,7 +161,7 @@ class BatchPlan:
         positions = sum(
             b * (s + t) for b, s, t in (cut.shape for cut in self._cuts)
         )
-        return 1 - self.corpus.num_tokens / positions
+        return 1 - sum(self.corpus.num_tokens) / positions
 
     def _order(self, epoch: int) -> np.ndarray:
         """The order of the cuts in an epoch."""

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from keras_transformer import config
 from keras_transformer.data.batch_plan import Batch, BatchPlan, Epoch
-from keras_transformer.data.bpe_dropout import ResegmentedCorpus
+from keras_transformer.data.bpe_dropout import AnyCorpus, ResegmentedCorpus
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 
@@ -56,12 +56,13 @@ def batches(
             [0, 1).
     """
     with tempfile.TemporaryDirectory() as folder:
-        records = TokenisedCorpus.build(
+        plain = TokenisedCorpus.build(
             pairs, tokenizer, os.path.join(folder, "records"), max_length
         ).in_memory()
+    records: AnyCorpus = plain
     if bpe_dropout:
         records = ResegmentedCorpus(
-            records, tokenizer, bpe_dropout, seed, max_length
+            plain, tokenizer, bpe_dropout, seed, max_length
         )
     plan = BatchPlan(records, batch_tokens, seed, shuffle)
     completed = 0
@@ -140,7 +141,7 @@ def _planned_ahead(plan: BatchPlan) -> Callable[[int], Batch]:
 
 
 def _dataset(
-    corpus: TokenisedCorpus,
+    corpus: AnyCorpus,
     numbers: tf.data.Dataset,
     batch: Callable[[int], Batch],
 ) -> tf.data.Dataset:
@@ -170,7 +171,7 @@ def _dataset(
 
 
 def _assemble(
-    corpus: TokenisedCorpus, batch: Batch, number: int
+    corpus: AnyCorpus, batch: Batch, number: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     source, target_out = corpus.gather(*batch, number)
     target_in = np.full_like(target_out, config.PAD_ID)

@@ -55,8 +55,8 @@ class Growth(NamedTuple):
         return round(self.factor * pieces) + ends
 
 
-class ResegmentedCorpus(TokenisedCorpus):
-    """A corpus with BPE-dropout.
+class ResegmentedCorpus:
+    """A corpus with BPE-dropout, in place of a `TokenisedCorpus` in training.
 
     Its lengths are those that a plan is to reserve.
 
@@ -66,6 +66,12 @@ class ResegmentedCorpus(TokenisedCorpus):
         dropout: Probability of leaving out a merge, in (0, 1).
         seed: Fixes the segmentations.
         max_length: Length that none is to exceed; None for any.
+
+    Attributes:
+        source: As in the records, like all that follow.
+        target: The target side.
+        dropped: Pairs left out because a side had too many tokens.
+        empty: Pairs left out because a side had no text.
 
     Raises:
         UserError: If the vocabulary is not one of byte-pair encoding.
@@ -94,14 +100,17 @@ class ResegmentedCorpus(TokenisedCorpus):
                 "--bpe-dropout, received one of another kind; train without "
                 "it, or with another --tokenizer."
             )
-        super().__init__(
-            corpus.source, corpus.target, corpus.dropped, corpus.empty
-        )
+        self.source, self.target = corpus.source, corpus.target
+        self.dropped, self.empty = corpus.dropped, corpus.empty
+        self._plain = corpus
         self._merges = Merges(tokenizer.model)
         self._dropout = dropout
         self._seed = seed
         self._growths = [self._measure(self.source), self._measure(self.target)]
         self._max_length = max_length
+
+    def __len__(self) -> int:
+        return len(self._plain)
 
     @property
     def source_lengths(self) -> np.ndarray:
@@ -112,10 +121,10 @@ class ResegmentedCorpus(TokenisedCorpus):
         return self._growths[1].room(self.target.lengths, self._max_length)
 
     @property
-    def num_tokens(self) -> int:
-        """Mean number of tokens of an epoch, if all segmentations fit."""
+    def num_tokens(self) -> tuple[int, int]:
+        """Means of an epoch, source and target, if all segmentations fit."""
         source, target = self._growths
-        return source.num_tokens(self.source) + target.num_tokens(self.target)
+        return source.num_tokens(self.source), target.num_tokens(self.target)
 
     def gather(
         self,
@@ -124,7 +133,8 @@ class ResegmentedCorpus(TokenisedCorpus):
         target_length: int,
         number: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        plain = super().gather(rows, source_length, target_length, number)
+        """The two sides of a batch, as `TokenisedCorpus` gives them."""
+        plain = self._plain.gather(rows, source_length, target_length, number)
         source, target = (
             self._resegment(ids, np.random.default_rng([self._seed, number, i]))
             for i, ids in enumerate(plain)
@@ -185,6 +195,10 @@ class ResegmentedCorpus(TokenisedCorpus):
         real = np.flatnonzero(ids[:, 0] != config.PAD_ID)
         result[real, sizes[real]] = config.EOS_ID
         return result
+
+
+# What a training can be planned on.
+AnyCorpus = TokenisedCorpus | ResegmentedCorpus
 
 
 def _pieces(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

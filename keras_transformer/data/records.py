@@ -115,11 +115,11 @@ class TokenisedCorpus:
         return self.target.lengths
 
     @property
-    def num_tokens(self) -> int:
-        """Tokens of both sides, end tokens included."""
-        return sum(
-            int(lengths.sum(dtype=np.int64))
-            for lengths in (self.source_lengths, self.target_lengths)
+    def num_tokens(self) -> tuple[int, int]:
+        """Tokens of the source and of the target, end tokens included."""
+        return (
+            int(self.source_lengths.sum(dtype=np.int64)),
+            int(self.target_lengths.sum(dtype=np.int64)),
         )
 
     def gather(

@@ -77,8 +77,9 @@ class DecoderLayer(keras.layers.Layer):
         Float tensor `(B, T, D)` in the layer's compute dtype.
 
     Raises:
-        ValueError: If a size or `restriction` is below 1 or `dropout` is
-            outside [0, 1).
+        ValueError: If a size or `restriction` is below 1, `dropout` is
+            outside [0, 1), `activation` is none of Keras's or `norm_epsilon`
+            is not above 0.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1.
@@ -289,8 +290,9 @@ class Decoder(keras.layers.Layer):
         Float tensor `(B, T, D)`.
 
     Raises:
-        ValueError: If a size or `restriction` is below 1 or `dropout` is
-            outside [0, 1).
+        ValueError: If a size or `restriction` is below 1, `dropout` is
+            outside [0, 1), `activation` is none of Keras's or `norm_epsilon`
+            is not above 0.
     """
 
     def __init__(

@@ -14,8 +14,14 @@ from keras_transformer.layers.attention_masks import (
     mask_of_heads,
     mask_of_keys,
 )
-from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.normalization import LayerNormalization
+from keras_transformer.layers.feed_forward import (
+    FeedForward,
+    check_activation,
+)
+from keras_transformer.layers.normalization import (
+    LayerNormalization,
+    check_epsilon,
+)
 from keras_transformer.layers.restricted import check_restriction
 
 # The paper names none; this is tensor2tensor's.
@@ -57,8 +63,9 @@ class EncoderLayer(keras.layers.Layer):
         Float tensor `(B, S, D)` in the layer's compute dtype.
 
     Raises:
-        ValueError: If a size or `restriction` is below 1 or `dropout` is
-            outside [0, 1).
+        ValueError: If a size or `restriction` is below 1, `dropout` is
+            outside [0, 1), `activation` is none of Keras's or `norm_epsilon`
+            is not above 0.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1.
@@ -188,8 +195,9 @@ class Encoder(keras.layers.Layer):
         The memory z, a float tensor `(B, S, D)`.
 
     Raises:
-        ValueError: If a size or `restriction` is below 1 or `dropout` is
-            outside [0, 1).
+        ValueError: If a size or `restriction` is below 1, `dropout` is
+            outside [0, 1), `activation` is none of Keras's or `norm_epsilon`
+            is not above 0.
     """
 
     def __init__(
@@ -346,6 +354,8 @@ def check_layer_settings(
     ffn_dim: int,
     dropout: float,
     restriction: int | None,
+    activation: str,
+    norm_epsilon: float,
     **others: Any,
 ) -> dict[str, Any]:
     """The settings as a dictionary, or a `ValueError` that names the wrong."""
@@ -368,6 +378,8 @@ def check_layer_settings(
         **settings,
         "dropout": dropout,
         "restriction": check_restriction(restriction),
+        "activation": check_activation(activation),
+        "norm_epsilon": check_epsilon(norm_epsilon, "norm_epsilon"),
         **others,
     }
 

@@ -33,7 +33,7 @@ class FeedForward(keras.layers.Layer):
         Float tensor `(B, T, D)` in the layer's compute dtype.
 
     Raises:
-        ValueError: If `ffn_dim` is below 1.
+        ValueError: If `ffn_dim` is below 1, or `activation` none of Keras's.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.3.
@@ -48,7 +48,7 @@ class FeedForward(keras.layers.Layer):
                 f"`ffn_dim` must be at least 1. Received: ffn_dim={ffn_dim}"
             )
         self.ffn_dim = ffn_dim
-        self.activation = activation
+        self.activation = check_activation(activation)
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
@@ -80,3 +80,15 @@ class FeedForward(keras.layers.Layer):
             "ffn_dim": self.ffn_dim,
             "activation": self.activation,
         }
+
+
+def check_activation(activation: str) -> str:
+    """The name itself, or a `ValueError` if it is none of Keras's."""
+    try:
+        keras.activations.get(activation)
+    except ValueError:
+        raise ValueError(
+            "`activation` must be the name of one of Keras's. Received: "
+            f"activation={activation!r}"
+        ) from None
+    return activation

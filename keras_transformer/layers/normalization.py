@@ -19,7 +19,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
     which is slower. Statistics are float32 under every dtype policy.
 
     Args:
-        epsilon: Added to the variance.
+        epsilon: Added to the variance, above 0.
         **kwargs: Passed to `keras.layers.LayerNormalization`, such as `name`
             and `dtype`.
 
@@ -29,10 +29,13 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
     Returns:
         Float tensor `(..., D)` in the layer's compute dtype.
+
+    Raises:
+        ValueError: If `epsilon` is not above 0.
     """
 
     def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
-        super().__init__(epsilon=epsilon, **kwargs)
+        super().__init__(epsilon=check_epsilon(epsilon), **kwargs)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training:
@@ -55,6 +58,15 @@ class LayerNormalization(keras.layers.LayerNormalization):
         variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
         scale = ops.rsqrt(variance + self.epsilon) * self.gamma
         return ops.cast(centred * scale + self.beta, self.compute_dtype)
+
+
+def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
+    """The number itself, or a `ValueError` unless it is above 0."""
+    if not epsilon > 0:  # NaN is neither.
+        raise ValueError(
+            f"`{name}` must be above 0. Received: {name}={epsilon}"
+        )
+    return epsilon
 
 
 def _normalise(rows, gamma, beta, epsilon):

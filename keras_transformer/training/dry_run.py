@@ -176,9 +176,10 @@ def count(
         for batch in plan.epoch(0)
     ]
     largest = max(plan.shapes(), key=lambda shape: memory(shape).total)
+    source_tokens, target_tokens = plan.corpus.num_tokens
     return Costs(
-        float(plan.corpus.source_lengths.sum(dtype=np.int64) / len(plan)),
-        float(plan.corpus.target_lengths.sum(dtype=np.int64) / len(plan)),
+        source_tokens / len(plan),
+        target_tokens / len(plan),
         statistics.fmean(flops),
         of_replica(largest),
         memory(largest),

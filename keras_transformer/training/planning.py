@@ -11,7 +11,7 @@ from keras_transformer.data.batch_plan import (
     XLA_LENGTH_GROWTH,
     BatchPlan,
 )
-from keras_transformer.data.bpe_dropout import ResegmentedCorpus
+from keras_transformer.data.bpe_dropout import AnyCorpus, ResegmentedCorpus
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs.layout import CONFIG_FILE
@@ -69,8 +69,9 @@ def plan_batches(
         UserError: If BPE-dropout is asked for of a vocabulary that is not of
             byte-pair encoding.
     """
+    planned: AnyCorpus = corpus
     if recipe.bpe_dropout:
-        corpus = ResegmentedCorpus(
+        planned = ResegmentedCorpus(
             corpus,
             tokenizer,
             recipe.bpe_dropout,
@@ -78,7 +79,7 @@ def plan_batches(
             recipe.max_length,
         )
     return BatchPlan(
-        corpus,
+        planned,
         recipe.batch_tokens,
         recipe.seed,
         length_growth=recipe.length_growth or LENGTH_GROWTH,

@@ -40,7 +40,8 @@ def assert_alike(found, expected):
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-4)
 
 
-# Rings within the first block of 16 steps, and one that the second fills.
+# Rings that the first block of steps fills, the second and the fifth: each has
+# four.
 @pytest.mark.slow
 @pytest.mark.parametrize("restriction", [1, 5, 19])
 def test_a_ring_finds_what_the_search_without_caches_finds(
@@ -66,15 +67,15 @@ def test_a_ring_keeps_the_slots_of_r_positions():
     state, shared = steps.state, steps.shared.state
     sizes = []
     for position in range(33):
-        if position % 16 == 0:
-            shared = steps.shared.extend(shared, 16)
+        if position % 4 == 0:  # The second block of steps fills the ring.
+            shared = steps.shared.extend(shared, 4)
         ids = tf.fill([5, 3], 7)
         _, state, shared = steps.step(ids, tf.constant(position), state, shared)
         # Each beam is a continuation of itself.
         own = np.sum(state, axis=2)
         np.testing.assert_array_equal(own, min(position + 1, 5))
         sizes.append((state.shape[2], shared["cache"][1][0].shape[2]))
-    assert sizes[0] == (3, 15)
+    assert sizes[:4] == [(3, 12), (6, 12), (9, 12), (12, 12)]
     assert sizes[4:] == [(15, 15)] * 29
 
 

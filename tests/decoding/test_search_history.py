@@ -132,7 +132,7 @@ def test_the_result_is_the_same_bit_for_bit_and_outlives_the_blocks(
     source = np.array(
         [[5, 7, 9, 11, 3], [6, 3, 0, 0, 0], [8, 22, 4, 3, 0]], "int32"
     )
-    limits = np.array([13, 2, 37], "int32")  # More than two blocks of 16.
+    limits = np.array([13, 2, 37], "int32")  # 4, 1 and 8 blocks of steps.
     beam_size = 3
     model = small_model
 

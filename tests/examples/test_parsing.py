@@ -253,6 +253,16 @@ def test_a_sentence_of_the_grammar_has_one_tree():
     assert max(tree.height() for tree in drawn) > 12
 
 
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_a_split_of_no_trees_is_refused_before_any_is_drawn(
+    split, tmp_path, capsys
+):
+    folder = tmp_path / "treebank"
+    assert grammar.main([str(folder), f"--{split}", "0"]) == 2
+    assert f"Expected --{split} above 0, received 0." in capsys.readouterr().err
+    assert not folder.exists()
+
+
 def test_the_same_seed_draws_the_same_sentences_none_twice():
     def draw_some(seed):
         return [str(x) for x in itertools.islice(grammar.sentences(seed), 211)]

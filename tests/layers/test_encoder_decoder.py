@@ -256,3 +256,21 @@ def test_layers_refuse_a_dropout_outside_its_range(layer, value):
     message = rf"`dropout` must be in \[0, 1\). Received: dropout={value}"
     with pytest.raises(ValueError, match=message):
         type(layer)(**config)
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=name_of)
+@pytest.mark.parametrize(
+    "name, value, wanted",
+    [
+        ("activation", "gelo", "the name of one of Keras's"),
+        ("norm_epsilon", -0.25, "above 0"),
+        ("norm_epsilon", float("nan"), "above 0"),
+    ],
+)
+def test_layers_refuse_an_activation_or_an_epsilon_of_no_sense(
+    layer, name, value, wanted
+):
+    config = {**layer.get_config(), name: value}
+    message = f"`{name}` must be {wanted}. Received: {name}={value!r}"
+    with pytest.raises(ValueError, match=message):
+        type(layer)(**config)

@@ -67,3 +67,8 @@ def test_layer_refuses_a_width_below_1(value):
     message = f"`ffn_dim` must be at least 1. Received: ffn_dim={value}"
     with pytest.raises(ValueError, match=message):
         FeedForward(value)
+
+
+def test_an_activation_that_keras_does_not_know_is_refused():
+    with pytest.raises(ValueError, match="Keras's. Received: .*='gelo'"):
+        FeedForward(ffn_dim=11, activation="gelo")
