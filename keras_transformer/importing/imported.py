@@ -11,6 +11,11 @@ import numpy as np
 from keras_transformer.config import ModelConfig
 from keras_transformer.data.tokenizer import Tokenizer
 
+# The bias of logits that no search may choose. exp(-100) is nothing in float32.
+# Far larger numbers would spoil the loss of a fine-tuning with label smoothing,
+# and have no place in float16.
+NEVER = -100.0
+
 
 @dataclasses.dataclass(frozen=True)
 class Imported:

@@ -20,11 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.config import UserError
-from keras_transformer.importing.imported import attention, interleaved
+from keras_transformer.importing.imported import (
+    NEVER,
+    attention,
+    interleaved,
+)
 
-# exp(-100) is nothing in float32. Far larger numbers would spoil the loss of a
-# fine-tuning with label smoothing, and have no place in float16.
-NEVER = -100.0
 END, UNKNOWN, PADDING, BEGIN = "</s>", "<unk>", "<pad>", "<s>"
 
 

@@ -26,15 +26,12 @@ import tensorflow as tf
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import opennmt_settings
-from keras_transformer.importing.imported import Imported, attention
+from keras_transformer.importing.imported import NEVER, Imported, attention
 from keras_transformer.importing.opennmt_settings import Side
 from keras_transformer.importing.settings import check_heads
 
 # That of the layer norms of Keras 2, which OpenNMT-tf leaves as it is.
 NORM_EPSILON = 1e-3
-# exp(-100) is nothing in float32; a far larger number would spoil the loss of a
-# fine-tuning with label smoothing.
-NEVER = -100.0
 _PADDING, _BEGIN, _END, _UNKNOWN = "<blank>", "<s>", "</s>", "<unk>"
 _INPUTS = "examples_inputter"
 _SOURCE = f"{_INPUTS}/features_inputter/embedding"
