@@ -268,9 +268,10 @@ class Run:
         )
 
     def keep_exported(self, output: str | os.PathLike) -> None:
-        """Export the weights as they are now, unless that is done already.
+        """Export the run as it is now, unless that is done already.
 
-        Their version is one above the highest there.
+        It is not where the weights or the search of the run are others than
+        those of the highest version; the new one is one above it.
 
         Args:
             output: Folder of all versions.
@@ -287,7 +288,12 @@ class Run:
         now = self.card()
         path = pathlib.Path(output) / str(newest)
         kept = ModelCard.load(path) if newest else None
-        if kept is None or kept.weights != now.weights:
+        search = dataclasses.asdict(self.config.search)
+        if (
+            kept is None
+            or kept.weights != now.weights
+            or {name: kept.search.get(name) for name in search} != search
+        ):
             self.export(output, newest + 1)
         elif kept.scores != now.scores:  # It has been evaluated since.
             dataclasses.replace(kept, scores=now.scores).save(path)

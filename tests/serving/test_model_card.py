@@ -45,7 +45,8 @@ def run(small_run, tmp_path, monkeypatch):
     def export(self, output, version):
         path = output / str(version)
         path.mkdir(parents=True)
-        self.card().save(path)
+        search = dataclasses.asdict(self.config.search)
+        dataclasses.replace(self.card(), search=search).save(path)
 
     monkeypatch.setattr(Run, "export", export)
     return Run(tmp_path / "run")
@@ -78,7 +79,7 @@ def write_evaluation(run, names, corpus="demo"):
     return ({"corpus": "demo", "split": "test", **score},)
 
 
-def test_a_run_is_exported_once_and_again_when_its_weights_change(run):
+def test_a_run_is_exported_once_and_again_when_it_changes(run):
     output = run.path / "exported"
     for _ in range(2):
         run.keep_exported(output)
@@ -100,6 +101,13 @@ def test_a_run_is_exported_once_and_again_when_its_weights_change(run):
     run.keep_exported(output)
     assert sorted(path.name for path in output.iterdir()) == ["1", "2"]
     assert ModelCard.load(output / "2").scores == ()
+
+    # It says now to search otherwise.
+    search = dataclasses.replace(run.config.search, length_penalty=0.3)
+    dataclasses.replace(run.config, search=search).save(run.path)
+    for _ in range(2):
+        run.keep_exported(output)
+    assert sorted(path.name for path in output.iterdir()) == ["1", "2", "3"]
 
 
 def test_other_weights_under_the_same_name_are_other_weights(run):
