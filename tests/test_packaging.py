@@ -64,6 +64,23 @@ def test_the_oldest_versions_are_within_the_bounds(pin):
             assert bounds.specifier.contains(version)
 
 
+@pytest.mark.parametrize(
+    "name", ["Containerfile", "examples/cluster/Containerfile"]
+)
+def test_an_image_is_made_of_what_there_is(name):
+    text = (ROOT / name).read_text()
+    copied = re.findall(r"^COPY (.*) /source/", text, re.MULTILINE)
+    for path in " ".join(copied).split():
+        assert (ROOT / path).exists()
+    # What a wheel is built from.
+    assert set(" ".join(copied).split()) >= {
+        *("pyproject.toml", "keras_transformer"),
+        *(PROJECT["readme"], *PROJECT["license-files"]),
+    }
+    (extras,) = re.findall(r"/source\[(.*)\]", text)
+    assert set(extras.split(",")) <= set(EXTRAS)
+
+
 def test_the_version_has_one_source():
     assert "version" in PROJECT["dynamic"]
     assert re.fullmatch(r"\d+\.\d+\.\d+", keras_transformer.__version__)
