@@ -45,8 +45,6 @@ def running(
     thread = threading.Thread(
         target=lambda: asyncio.run(running_server.serve([listening]))
     )
-    # Connections wait in the queue until it has started.
-    listening.listen()
     thread.start()
     try:
         yield Running(service, listening.getsockname()[1])

@@ -4,6 +4,8 @@ import argparse
 import logging
 import os
 import pathlib
+import signal
+import sys
 import threading
 from collections.abc import Callable
 
@@ -85,6 +87,9 @@ def serve(args: argparse.Namespace) -> None:
     """
     if (args.exported is None) == (args.run_dir is None):
         args.parser.error("expected either EXPORTED or --run-dir")
+    # Uvicorn raises the signal again when it has finished. Before it begins a
+    # container's first process would not end by it without a handler.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     if args.run_dir is not None:
         RunConfig.load(args.run_dir)  # That it is one.
     elif not args.exported.is_dir():

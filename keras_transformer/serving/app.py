@@ -87,7 +87,9 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return json_response({"error": error.detail}, error.status_code)
+    found = json_response({"error": error.detail}, error.status_code)
+    found.headers.update(error.headers or {})  # Such as Allow.
+    return found
 
 
 async def _mistake(request: Request, error: Exception) -> Response:

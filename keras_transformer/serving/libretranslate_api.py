@@ -112,7 +112,8 @@ class LibreTranslateApi:
     async def _fields(self, request: Request) -> dict[str, Any]:
         """What is asked for: of the address, a form or JSON."""
         body = await read_body(request, self.service.limits)
-        kind = request.headers.get("content-type", "").partition(";")[0].strip()
+        kind = request.headers.get("content-type", "").partition(";")[0]
+        kind = kind.strip().lower()
         if kind == "application/json" or kind.endswith("+json"):
             return as_json(body)
         if kind not in ("", "application/x-www-form-urlencoded"):

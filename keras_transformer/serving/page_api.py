@@ -17,6 +17,7 @@ import hashlib
 import html
 import importlib.resources
 import pathlib
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -47,7 +48,7 @@ PAGE_POLICY = (
     "img-src 'self' data:; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-# Explanations that may wait; each has a whole search to itself.
+# Explanations under way, one of them at work: each is a whole search.
 _MOST_EXPLANATIONS = 4
 
 
@@ -70,8 +71,10 @@ class PageApi:
         self.service = service
         self.documents = Documents(service)
         self.sentences = Sentences(self.documents)
-        self._explaining = 0
-        self._one_explanation = asyncio.Lock()
+        # A thread of their own: one that nobody waits for any more runs on to
+        # its end, and must not take those that others need.
+        self._explainer = ThreadPoolExecutor(1, "explain")
+        self._explanations: list[Future[str]] = []
         folder = importlib.resources.files(__package__) / "page"
         self._files = {
             file.name: file.read_text(encoding="utf-8")
@@ -178,20 +181,20 @@ class PageApi:
         text = scalar_text(request.query_params.get("text", ""))
         if not text.strip():
             raise RefusalError(400, "Expected a text, received none.")
-        if self._explaining >= _MOST_EXPLANATIONS:
+        self._explanations = [x for x in self._explanations if not x.done()]
+        if len(self._explanations) >= _MOST_EXPLANATIONS:
             raise RefusalError(
                 503, "Other explanations are waiting; try again.", retry=True
             )
 
-        async def work() -> str:
-            async with self._one_explanation:
-                return await asyncio.to_thread(explain, text)
+        explanation = self._explainer.submit(explain, text)
+        self._explanations.append(explanation)
 
-        self._explaining += 1
-        try:
-            document = await unless_gone(request, work(), self.service.limits)
-        finally:
-            self._explaining -= 1
+        async def work() -> str:
+            # Where nobody waits any more one that has not begun never does.
+            return await asyncio.wrap_future(explanation)
+
+        document = await unless_gone(request, work(), self.service.limits)
         return _html(document, viewer_policy())
 
     def _page(

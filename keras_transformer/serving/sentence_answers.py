@@ -1,7 +1,8 @@
 """A document sentence by sentence: hypotheses, scores, linked words."""
 
+import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,21 +103,40 @@ class Sentences:
         """For each span the words that belong together, if that is known."""
         if "attention" not in model.signatures:
             return [None] * len(spans)
-        rows = documents.rows_of([text], [spans])
-        outputs = await self.documents.service.run(model, "attention", rows)
-        again = documents.decoded(outputs["translation"])
-        return [
-            word_links(
-                text[slice(*span)],
-                translation,
-                outputs["source_pieces"][number],
-                outputs["target_pieces"][number],
-                outputs["attention"][number],
+        service = self.documents.service
+        most = service.batcher.batching.max_batch_size
+        found: list[list[tuple[int, int]] | None] = []
+        # The matrices of one batch at a time: a document has many.
+        for start in range(0, len(spans), most):
+            part = slice(start, start + most)
+            rows = documents.rows_of([text], [spans[part]])
+            outputs = await service.run(model, "attention", rows)
+            found += await asyncio.to_thread(
+                _links, text, spans[part], best[part], outputs
             )
-            # Rounding may have found another one.
-            if translation == again[number]
-            else None
-            for number, (span, translation) in enumerate(
-                zip(spans, best, strict=True)
-            )
-        ]
+        return found
+
+
+def _links(
+    text: str,
+    spans: Sequence[Span],
+    best: Sequence[str],
+    outputs: Mapping[str, np.ndarray],
+) -> list[list[tuple[int, int]] | None]:
+    """The words that belong together in each span and its translation."""
+    again = documents.decoded(outputs["translation"])
+    return [
+        word_links(
+            text[slice(*span)],
+            translation,
+            outputs["source_pieces"][number],
+            outputs["target_pieces"][number],
+            outputs["attention"][number],
+        )
+        # Rounding may have found another one.
+        if translation == again[number]
+        else None
+        for number, (span, translation) in enumerate(
+            zip(spans, best, strict=True)
+        )
+    ]

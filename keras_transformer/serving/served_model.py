@@ -55,6 +55,7 @@ class ServedModel:
         for name, signature in self.signatures.items():
             for info in signature.inputs.values():
                 if info.dtype != tf.string.as_datatype_enum:
+                    self._session.close()
                     raise UserError(
                         f"Expected a model that takes texts, but {path} takes "
                         f"numbers in its signature {name}; serve it with "

@@ -5,9 +5,7 @@ import contextlib
 import logging
 import math
 import pathlib
-import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import uvicorn
@@ -19,6 +17,9 @@ from keras_transformer.serving.connections import Connection
 from keras_transformer.serving.limits import Batching, Limits
 from keras_transformer.serving.service import Service
 from keras_transformer.serving.versions import Versions
+
+# Connections that wait to be accepted, as many as Uvicorn's.
+_BACKLOG = 2_048
 
 logger = logging.getLogger("keras_transformer")
 
@@ -44,6 +45,8 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        # From here on it is taken: clients that come early wait.
+        listening.listen(_BACKLOG)
     except OSError as error:
         raise UserError(
             f"Expected a free address, cannot listen at {host}, port {port} "
@@ -77,12 +80,9 @@ def serve(
     Raises:
         UserError: If there is nothing to serve.
         KeyboardInterrupt: After SIGINT.
-        SystemExit: After SIGTERM, with 0.
+        SystemExit: After SIGTERM, if that is what its handler raises.
     """
     versions = Versions(folder)
-    # Uvicorn raises the signal again when it has finished.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-
     service = Service(name, versions, Batcher(batching), limits, explain)
 
     async def run() -> None:

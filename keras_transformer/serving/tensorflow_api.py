@@ -8,6 +8,7 @@ Beyond it, `:predict?nonfinite=null` writes null where TensorFlow Serving
 writes -Infinity, which strict parsers of JSON refuse.
 """
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -100,10 +101,21 @@ class TensorFlowApi:
                     "signature def",
                 )
             rows = tensorflow_json.to_rows(fields, model.inputs(signature))
+            most = self.service.batcher.batching.max_batch_size
+            if signature in model.padded and len(rows) > most:
+                # Its answers are large, and all are padded to the longest.
+                raise RefusalError(
+                    400,
+                    f"Task size {len(rows)} is larger than maximum batch size "
+                    f"{most}",
+                )
             outputs = await self.service.run(model, signature, rows)
             as_rows = "instances" in fields
-            return json_response(
-                tensorflow_json.to_json(outputs, as_rows, strict)
+            # Of large answers a matter of seconds, in which others are served.
+            return await asyncio.to_thread(
+                lambda: json_response(
+                    tensorflow_json.to_json(outputs, as_rows, strict)
+                )
             )
 
     def _check(self, name: str, version: int | None) -> None:
@@ -178,7 +190,9 @@ def _path(request: Request) -> str:
 def _version(found: re.Match[str]) -> int | None:
     if found[3] is not None:
         raise RefusalError(
-            404, "No version has a label here; name its number instead."
+            400,
+            f"Unrecognized servable version label: {unquote(found[3])}; name a "
+            "version's number instead.",
         )
     if found[2] is None:
         return None

@@ -167,8 +167,9 @@ def _values(name: str, values: np.ndarray, strict: bool) -> Any:
         return _map(_base64 if as_bytes else _decoded, values.tolist())
     if values.dtype.kind != "f":
         return values.tolist()
-    # By way of the shortest decimals, without the digits that float64 adds.
-    decimals = values.astype("U").astype("float64").tolist()
+    # By way of the shortest decimals, without the digits that float64 adds; a
+    # row at a time, since these strings take 128 bytes each.
+    decimals = [row.astype("U").astype("float64").tolist() for row in values]
     if strict and not np.isfinite(values).all():
         return _map(lambda x: x if math.isfinite(x) else None, decimals)
     return decimals

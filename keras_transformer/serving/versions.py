@@ -9,7 +9,9 @@ import asyncio
 import contextlib
 import logging
 import pathlib
+import time
 from collections.abc import Iterator
+from typing import Any
 
 from keras_transformer.config import UserError
 from keras_transformer.serving.served_model import (
@@ -19,6 +21,9 @@ from keras_transformer.serving.served_model import (
 
 LOADING, AVAILABLE, UNLOADING, END = "LOADING", "AVAILABLE", "UNLOADING", "END"
 POLL_SECONDS = 2.0
+# After which one that could not be loaded is tried again as it is: memory may
+# have been short.
+RETRY_SECONDS = 60.0
 # The language does not matter.
 _WARM_UP_TEXT = b"Where is the nearest station?"
 
@@ -32,6 +37,15 @@ def find_versions(folder: pathlib.Path) -> dict[int, pathlib.Path]:
         for path in folder.glob("*/saved_model.pb")
         if path.parent.name.isdecimal() and path.parent.name.isascii()
     }
+
+
+def _content(path: pathlib.Path) -> tuple[tuple[str, int, int], ...]:
+    """What changes while files are still copied into a version."""
+    found = []
+    for file in sorted(path.rglob("*")):
+        stat = file.stat()
+        found.append((str(file), stat.st_size, stat.st_mtime_ns))
+    return tuple(found)
 
 
 class UnknownVersionError(LookupError):
@@ -63,8 +77,8 @@ class Versions:
             )
         self.states: dict[int, tuple[str, str]] = {}
         self._users: dict[ServedModel, int] = {}
-        # Those that failed are tried again once they change.
-        self._failed: dict[int, float] = {}
+        # What those that failed held, and when that was.
+        self._failed: dict[int, tuple[Any, float]] = {}
         self._current = self._load(found[max(found)])
 
     @property
@@ -98,7 +112,7 @@ class Versions:
             await asyncio.sleep(POLL_SECONDS)
             try:
                 await self.change_over()
-            except UserError as error:
+            except (UserError, OSError) as error:
                 logger.warning("%s", error)
 
     async def change_over(self) -> None:
@@ -106,19 +120,21 @@ class Versions:
 
         Raises:
             UserError: If it cannot be loaded; the current one stays.
+            OSError: If the folder cannot be read.
         """
         found = await asyncio.to_thread(find_versions, self.folder)
         if not found or max(found) == self._current.version:
             return
-        path = found[max(found)]
-        version, changed = max(found), path.stat().st_mtime
-        if self._failed.get(version) == changed:
+        version, path = max(found), found[max(found)]
+        content = await asyncio.to_thread(_content, path)
+        failed, when = self._failed.get(version, (None, 0.0))
+        if failed == content and time.monotonic() - when < RETRY_SECONDS:
             return
         self.states[version] = LOADING, ""
         try:
             model = await asyncio.to_thread(self._load, path)
         except UserError as error:
-            self._failed[version] = changed
+            self._failed[version] = content, time.monotonic()
             self.states[version] = END, str(error)
             raise
         old, self._current = self._current, model
@@ -134,7 +150,15 @@ class Versions:
         inputs = model.signatures.get(DEFAULT_SIGNATURE)
         if inputs is not None:
             row = (_WARM_UP_TEXT,) * len(inputs.inputs)
-            model.run(DEFAULT_SIGNATURE, [row])
+            try:
+                model.run(DEFAULT_SIGNATURE, [row])
+            except Exception as error:  # Such as a part that is missing.
+                model.close()
+                reason = " ".join(str(error).split())[:200]
+                raise UserError(
+                    f"Expected a SavedModel that answers in {path}, its first "
+                    f"answer failed ({reason}); export the model again."
+                ) from None
         self.states[model.version] = AVAILABLE, ""
         return model
 

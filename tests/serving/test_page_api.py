@@ -1,9 +1,11 @@
 """What the page asks for, of the embedded server."""
 
 import base64
+import contextlib
 import hashlib
 import html
 import re
+import threading
 
 import httpx
 import numpy as np
@@ -12,6 +14,7 @@ from serving_thread import running
 from small_run import CARD, OPTIONS
 from still_model import StillModel, StillVersions
 
+from keras_transformer.serving.limits import Batching
 from keras_transformer.serving.page_api import viewer_policy
 from keras_transformer.serving.word_links import word_links
 from keras_transformer.viewing import page as viewer_page
@@ -71,6 +74,24 @@ def test_words_are_those_of_the_model_s_own_alignment(client, small_translator):
     translation = sentence["hypotheses"][0]["text"]
     (pairs,) = small_translator.align([source], [translation])
     assert [tuple(pair) for pair in sentence["words"]] == pairs
+
+
+def test_words_of_a_long_document_are_those_of_its_sentences(exported, served):
+    text = "Hund bellt laut. Die Wiese. Ein Hund! Laut bellt er. Und die Wiese?"
+    with running(exported.parent, Batching(max_batch_size=2)) as server:
+        body = {"text": text, "n_best": 1, "alignment": True}
+        url = f"{server.url}/api/translate"
+        found = httpx.post(url, json=body, timeout=60).json()["sentences"]
+    assert len(found) == 5
+    for each in found:
+        outputs = served("attention", text=[each["source"]])
+        names = ("source_pieces", "target_pieces", "attention")
+        expected = word_links(
+            each["source"],
+            each["hypotheses"][0]["text"],
+            *(outputs[name][0] for name in names),
+        )
+        assert [tuple(pair) for pair in each["words"]] == expected
 
 
 def pieces(*texts):
@@ -173,6 +194,26 @@ def test_a_sentence_is_explained_where_there_is_a_run():
         assert "--run-dir" in answer.json()["error"]
         card = httpx.get(f"{server.url}/api/card").json()
         assert card["explain"] is False
+
+
+def test_explanations_that_nobody_waits_for_take_no_other_thread():
+    begun, may_end = [], threading.Event()
+
+    def explain(text):
+        begun.append(text)
+        may_end.wait(20)
+        return text
+
+    with running(StillVersions(StillModel()), explain=explain) as server:
+        url = f"{server.url}/explain"
+        for i in range(9):
+            with contextlib.suppress(httpx.TimeoutException):
+                httpx.get(url, params={"text": f"Hund {i}"}, timeout=0.3)
+        # The first runs on; those that were left before they began never do.
+        may_end.set()
+        answer = httpx.get(url, params={"text": "Wiese"}, timeout=20)
+        assert answer.text == "Wiese"
+    assert begun == ["Hund 0", "Wiese"]
 
 
 def test_there_is_nothing_to_explain_without_a_text(client):

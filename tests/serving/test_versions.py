@@ -12,17 +12,27 @@ from keras_transformer.serving.versions import UnknownVersionError, Versions
 
 
 class Model:
-    """Stands for a version; one whose file says `broken` cannot be loaded."""
+    """Stands for a version.
+
+    One whose file says `broken` cannot be loaded, one that says `half` cannot
+    answer.
+    """
+
+    made: list["Model"] = []
 
     def __init__(self, path):
         if (path / "saved_model.pb").read_text() == "broken":
             raise UserError(f"Expected a SavedModel in {path}.")
         self.version, self.is_closed, self.warm = int(path.name), False, []
+        self.path = path
+        self.made.append(self)
         self.signatures = {
             "serving_default": SimpleNamespace(inputs={"text": None})
         }
 
     def run(self, signature, rows):
+        if (self.path / "saved_model.pb").read_text() == "half":
+            raise RuntimeError("a table was not there")
         self.warm += rows
 
     def close(self):
@@ -107,12 +117,59 @@ def test_a_broken_version_is_told_once_and_tried_again_when_it_changes(folder):
         state, why = served.states[12]
         assert state == "END" and "Expected a SavedModel" in why
         await served.change_over()
+        # More of it arrives, which its folder does not tell.
+        (folder / "12" / "variables").mkdir()
+        write(folder, "12", "half")
+        with pytest.raises(UserError, match="first answer failed .a table was"):
+            await served.change_over()
+        assert Model.made[-1].is_closed
+        assert served.states[12][0] == "END"
+        before = os.stat(folder / "12").st_mtime_ns
         write(folder, "12")
-        os.utime(folder / "12", (0, 0))
+        (folder / "12" / "variables" / "data").write_text("whole")
+        assert os.stat(folder / "12").st_mtime_ns == before
         await served.change_over()
         assert served.current.version == 12
 
     asyncio.run(change())
+
+
+def test_what_failed_is_tried_again_after_a_while_as_it_is(folder, monkeypatch):
+    async def change():
+        served = Versions(folder)
+        write(folder, "12", "broken")
+        monkeypatch.setattr(versions, "RETRY_SECONDS", 0.01)
+        for _ in range(2):
+            with pytest.raises(UserError, match="12"):
+                await served.change_over()
+            await asyncio.sleep(0.02)
+
+    asyncio.run(change())
+
+
+def test_a_folder_that_cannot_be_read_does_not_end_the_following(
+    folder, monkeypatch, caplog
+):
+    found = [OSError("stale file handle"), {}]
+
+    def find(_):
+        answer = found.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    async def follow():
+        served = Versions(folder)
+        monkeypatch.setattr(versions, "POLL_SECONDS", 0.001)
+        monkeypatch.setattr(versions, "find_versions", find)
+        task = asyncio.ensure_future(served.follow())
+        while found:
+            assert not task.done()
+            await asyncio.sleep(0.001)
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(follow(), 20))
+    assert "stale file handle" in caplog.text
 
 
 def test_the_version_before_comes_back_when_the_newest_goes(folder):
