@@ -27,7 +27,7 @@ from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.runs import averaging, layout
 from keras_transformer.runs.history import read_history
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training.request import request
+from keras_transformer.training.request import default_run_dir, request
 from keras_transformer.training.session import Session
 from keras_transformer.translation import run_card
 from keras_transformer.translation.model_card import ModelCard
@@ -446,7 +446,7 @@ def train(
         run_dir=run_dir,
         **settings,
     )
-    path = pathlib.Path(run_dir or pathlib.Path("runs", run.preset))
+    path = pathlib.Path(run_dir or default_run_dir(run.preset))
     from keras_transformer import devices
     from keras_transformer.training import course
 

@@ -11,7 +11,7 @@ from keras_transformer.commands import argument_files, command_line
 from keras_transformer.config import PRESETS, UserError
 from keras_transformer.runs.checks import POSITIONS
 from keras_transformer.training.cluster import count_workers
-from keras_transformer.training.request import request
+from keras_transformer.training.request import default_run_dir, request
 from keras_transformer.training.session import STRATEGIES, XLA, Session
 
 # Which of `keras_transformer.train`'s arguments the flags are not.
@@ -185,7 +185,7 @@ def train(args: argparse.Namespace) -> None:
     if args.dry_run:
         from keras_transformer.training.dry_run import print_costs
 
-        run_dir = args.run_dir or pathlib.Path("runs", run.preset)
+        run_dir = args.run_dir or default_run_dir(run.preset)
         with exhaustion.explained(session.less_memory):
             print_costs(run, run_dir, session, corpus, args.tokenizer)
         return

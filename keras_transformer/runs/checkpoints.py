@@ -143,7 +143,10 @@ def restore_checkpoint(
     path, state = newest_undamaged(run_dir, 1, needed=_TRAINING_FILE)[0]
     for later in list_checkpoints(run_dir):
         if step_of(later) > step_of(path):  # Damaged: out of the count.
-            later.rename(later.with_name(f".damaged-{later.name}"))
+            aside = later.with_name(f".damaged-{later.name}")
+            if aside.exists():  # One of the same step, of before.
+                files.remove(aside)
+            later.rename(aside)
     with _without_optimizer(model):
         model.load_weights(path / WEIGHTS_FILE)
     with np.load(path / _TRAINING_FILE) as arrays:
@@ -246,6 +249,10 @@ def newest_undamaged(
     found = []
     for path in reversed(list_checkpoints(run_dir)):
         state, damage = _read_state(path)
+        if damage:  # Or a training beside has changed it meanwhile.
+            state, damage = _read_state(path)
+        if damage and not path.exists():
+            continue
         if not damage and needed not in state["files"]:
             continue
         if damage:

@@ -45,7 +45,11 @@ class History:
         folder.mkdir(parents=True, exist_ok=True)
         self.writer = tf.summary.create_file_writer(str(folder))
         self.path = folder / HISTORY_FILE
-        rows = [row for row in read_history(run_dir) if row["step"] <= step]
+        rows = [
+            {**row, "step": int(row["step"])}
+            for row in read_history(run_dir)
+            if row["step"] <= step
+        ]
         text = io.StringIO(newline="")
         table = csv.DictWriter(text, HISTORY_FIELDS)
         table.writeheader()

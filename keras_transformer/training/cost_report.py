@@ -64,7 +64,7 @@ def report(
     seconds = measured.seconds * share
     steps = recipe.steps
     if session.minutes:
-        steps = min(steps, max(1, int(60 * session.minutes / seconds)))
+        steps = int(min(steps, max(1, 60 * session.minutes / seconds)))
     hours = seconds * steps / 3600
     total = costs.flops * steps
     paper = PAPER_FLOPS.get(run.preset)

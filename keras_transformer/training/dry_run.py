@@ -96,10 +96,11 @@ def print_costs(
 
 
 def head(corpus: Corpus) -> Corpus:
-    """The same corpus, as if each split ended after `HEAD_PAIRS`."""
+    """The same corpus, as if each split ended soon after `HEAD_PAIRS`."""
     return dataclasses.replace(
         corpus,
-        read=lambda split: itertools.islice(corpus.read(split), HEAD_PAIRS),
+        # One more, which tells whether that is all.
+        read=lambda split: itertools.islice(corpus.read(split), HEAD_PAIRS + 1),
     )
 
 
@@ -130,7 +131,7 @@ def make_plan(
         folder / "head",
         run.training.max_length,
     )
-    whole = len(records) + records.dropped + records.empty < HEAD_PAIRS
+    whole = len(records) + records.dropped + records.empty <= HEAD_PAIRS
     if not whole:
         source, target = (
             side._replace(

@@ -34,9 +34,15 @@ def request(corpus: Source, **settings: Any) -> tuple[RunConfig, Corpus]:
     return run, open_corpus(source, run.source_lang, run.target_lang)
 
 
+def default_run_dir(preset: str | None) -> pathlib.Path:
+    """Where a run goes if nobody says."""
+    return pathlib.Path("runs", preset or "base")
+
+
 def configure(
     corpus: Source,
     *,
+    preset: str | None = None,
     tokenizer: Any = None,
     symbols: str | os.PathLike | Sequence[str] | None = None,
     init_from: str | os.PathLike | None = None,
@@ -47,10 +53,12 @@ def configure(
 
     Args:
         corpus: As for `open_corpus`.
+        preset: As for `RunConfig.from_preset`.
         tokenizer: Whatever stands for a vocabulary made elsewhere, or None.
         symbols: Strings that stay one piece in the vocabulary, or their file.
         init_from: Directory of the run to start from, or None.
-        run_dir: Where the run goes, or has begun, if that is known.
+        run_dir: Where the run goes, or has begun; where the preset says if not
+            given.
         **settings: As for `RunConfig.from_preset`.
 
     Raises:
@@ -73,9 +81,12 @@ def configure(
     elif _is_name(corpus):
         name = corpus
     begun = None
+    if run_dir is None and (preset or init_from is None):
+        run_dir = default_run_dir(preset)
     if run_dir is not None and pathlib.Path(run_dir, CONFIG_FILE).exists():
         begun = RunConfig.load(run_dir)
     return RunConfig.from_preset(
+        preset,
         corpus=absolute_name(name),
         init_from=init_from,
         begun=begun,

@@ -24,6 +24,10 @@ logger = logging.getLogger("keras_transformer")
 _LOGGED = 400  # Characters of a sentence.
 
 
+class Abandoned(Exception):
+    """A validation that nobody wants any more."""
+
+
 class Figures(NamedTuple):
     """What a validation finds.
 
@@ -77,18 +81,29 @@ class Validator:
         )
         self.latest: Figures | None = None
 
-    def measure(self, what: str) -> Figures | None:
+    def measure(
+        self, what: str, is_unwanted: Callable[[], bool] = lambda: False
+    ) -> Figures | None:
         """Evaluate, translate, and say so on the log.
 
         Args:
             what: Begins the line, such as "step 7".
+            is_unwanted: Asked after every batch; whether to leave off.
 
         Returns:
-            What was found; None, with a word on the log, where the
-            measurement failed, which is no reason to lose a training.
+            What was found; None where it was left off or, with a word on the
+            log, where the measurement failed, which is no reason to lose a
+            training.
         """
+
+        def leave_off(*_: Any, **__: Any) -> None:
+            if is_unwanted():
+                raise Abandoned
+
         try:
-            self.latest = self._measure(what)
+            self.latest = self._measure(what, leave_off)
+        except Abandoned:
+            self.latest = None
         except Exception as error:  # Whatever it is: see above.
             self.latest = None
             logger.error(
@@ -100,10 +115,17 @@ class Validator:
             )
         return self.latest
 
-    def _measure(self, what: str) -> Figures:
-        results = self.model.evaluate(self.batches, verbose=0, return_dict=True)
+    def _measure(self, what: str, after_batch: Callable[..., None]) -> Figures:
+        results = self.model.evaluate(
+            self.batches,
+            verbose=0,
+            return_dict=True,
+            callbacks=[
+                keras.callbacks.LambdaCallback(on_test_batch_end=after_batch)
+            ],
+        )
         found, _ = self.translator.n_best(
-            self.sources, self.options, parallel=1
+            self.sources, self.options, parallel=1, progress=after_batch
         )
         translations = [hypotheses[0].text for hypotheses in found]
         bleu = evaluation.bleu(translations, self.targets)
@@ -142,7 +164,8 @@ class Validation(keras.callbacks.Callback):
         history: Gets a row for every validation.
         validator: Measures.
         steps: Updates between validations.
-        stop: A `StopTraining`; after a signal nothing is validated.
+        stop: A `StopTraining`; after a signal nothing is validated, and what
+            has begun is left off.
         weights: Opens a context in which the model has the weights to
             validate; its own by default.
         target_bleu: Training ends where a sample's BLEU reaches it; None for
@@ -173,7 +196,7 @@ class Validation(keras.callbacks.Callback):
     def on_train_batch_end(
         self, batch: int, logs: dict[str, Any] | None = None
     ) -> None:
-        if self.now().step % self.steps == 0:
+        if self.now().step % self.steps == 0 and not self.stop.signal:
             self.validate()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
@@ -185,7 +208,11 @@ class Validation(keras.callbacks.Callback):
         with self.weights():
             if self.validator.model is not self.model:
                 self.validator.model.set_weights(self.model.get_weights())
-            figures = self.validator.measure(f"step {now.step}")
+            figures = self.validator.measure(
+                f"step {now.step}", lambda: self.stop.signal is not None
+            )
+        if self.stop.signal:  # No further step: who sent it may be in haste.
+            self.model.stop_training = True
         if figures is None:
             return
         self.history.add(

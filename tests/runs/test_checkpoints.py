@@ -149,6 +149,34 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     )
 
 
+def test_a_step_that_is_damaged_again_is_put_aside_again(run_dir):
+    folder = run_dir / "checkpoints"
+    aside = folder / ".damaged-step-000000003"
+    shutil.copytree(folder / "step-000000003", aside)
+    (aside / "of-before").write_text("")
+    (folder / "step-000000003" / "training.npz").write_bytes(b"")
+
+    assert checkpoints.restore_checkpoint(run_dir, make_model(9)).step == 2
+    assert aside.exists() and not (aside / "of-before").exists()
+
+
+def test_a_checkpoint_that_goes_meanwhile_is_not_called_damaged(
+    run_dir, caplog, monkeypatch
+):
+    checksum = files.checksum
+
+    def check(path):
+        # As a training beside does: `_slim`, or the removal of the oldest.
+        if path.parent.name == "step-000000003" and path.exists():
+            shutil.rmtree(path.parent)
+        return checksum(path)
+
+    monkeypatch.setattr(files, "checksum", check)
+    found = checkpoints.newest_undamaged(run_dir, 2)
+    assert [state["step"] for _, state in found] == [1, 2]
+    assert not caplog.text
+
+
 def test_no_flipped_bit_of_a_state_is_believed(run_dir):
     path = run_dir / "checkpoints" / "step-000000003" / "state.json"
     whole = path.read_bytes()

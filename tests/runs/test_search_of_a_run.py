@@ -17,6 +17,7 @@ from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.preparation import CHANGEABLE
+from keras_transformer.training.request import configure, default_run_dir
 from keras_transformer.translation.translator import Translator
 
 SEARCH = SearchConfig(beam_size=2, length_penalty=1.7, max_extra_length=3)
@@ -95,6 +96,17 @@ def test_a_command_that_says_nothing_of_it_leaves_a_runs_search(run_dir):
     )
     assert again.search == SEARCH
     assert other.search == dataclasses.replace(SEARCH, beam_size=5)
+
+
+def test_so_it_does_where_the_run_lies_at_the_presets_place(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for preset, place in (("demo", "demo"), (None, "base")):
+        begun = configure("demo", preset=preset, length_penalty=1.7)
+        (tmp_path / "runs" / place).mkdir(parents=True)
+        begun.save(default_run_dir(preset))
+        assert configure("demo", preset=preset).search.length_penalty == 1.7
 
 
 def test_a_run_that_begins_with_another_searches_like_it(run_dir):

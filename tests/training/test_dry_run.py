@@ -148,7 +148,7 @@ def test_the_head_of_an_endless_corpus_ends():
         lambda _: itertools.repeat(("a", "b")),
         str,
     )
-    assert sum(1 for _ in dry_run.head(corpus).pairs("train")) == 20_000
+    assert sum(1 for _ in dry_run.head(corpus).pairs("train")) == 20_001
 
 
 def run_of(preset):
@@ -261,11 +261,18 @@ def test_lengths_of_a_head_are_planned_as_often_as_they_come(
     assert whole
     assert len(plan.corpus) == 30
     monkeypatch.setattr(dry_run, "HEAD_PAIRS", 30)
-    plan, whole = dry_run.make_plan(run, source, tokenizer, tmp_path / "head")
+    _, whole = dry_run.make_plan(
+        run, dry_run.head(source), tokenizer, tmp_path / "just"
+    )
+    assert whole
+    monkeypatch.setattr(dry_run, "HEAD_PAIRS", 28)
+    plan, whole = dry_run.make_plan(
+        run, dry_run.head(source), tokenizer, tmp_path / "head"
+    )
     assert not whole
-    assert len(plan.corpus) == 30 * dry_run.REPEATS
+    assert len(plan.corpus) == 29 * dry_run.REPEATS
     lengths = plan.corpus.source_lengths
-    assert lengths.sum() == dry_run.REPEATS * lengths[:30].sum()
+    assert lengths.sum() == dry_run.REPEATS * lengths[:29].sum()
 
 
 def test_a_recipe_of_the_paper_can_be_asked_for_what_it_costs():

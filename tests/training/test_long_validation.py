@@ -2,6 +2,8 @@
 
 import json
 import logging
+import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +14,11 @@ from toy_training import arguments, run
 from keras_transformer.__main__ import main
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
 from keras_transformer.data import batching
+from keras_transformer.runs import checkpoints
+from keras_transformer.runs.history import read_history
 from keras_transformer.runs.result import AVERAGE, Result, final_result
 from keras_transformer.training import validation
+from keras_transformer.training.callbacks import StopTraining
 from keras_transformer.training.validation_data import (
     cut_rows,
     validation_batches,
@@ -153,6 +158,52 @@ def test_a_validation_that_fails_does_not_end_the_training(
     )
     assert "averaged.weights.h5, the last checkpoint (could" in caplog.text
     assert final_result(tmp_path).better == AVERAGE
+
+
+@pytest.mark.slow
+def test_a_signal_ends_a_validation_and_the_training_with_it(
+    corpus, tmp_path, caplog, monkeypatch
+):
+    measure, translated = validation.Validator._measure, []
+
+    def measure_a_little(self, *arguments):
+        signal.raise_signal(signal.SIGTERM)
+        return measure(self, *arguments)
+
+    def translate(*_, **__):
+        translated.append(True)
+
+    monkeypatch.setattr(validation.Validator, "_measure", measure_a_little)
+    monkeypatch.setattr(validation.Translator, "n_best", translate)
+
+    argv = arguments(
+        corpus,
+        tmp_path,
+        *("--steps", "30", "--validation-steps", "2", "--warmup-steps", "5"),
+    )
+    with caplog.at_level(logging.INFO):
+        assert run(*argv) == 0
+
+    assert "SIGTERM: ending after this step." in caplog.text
+    assert "could not be validated" not in caplog.text
+    # Not one step more, and the loss was not even known.
+    (checkpoint,) = checkpoints.list_checkpoints(tmp_path)
+    assert checkpoint.name == "step-000000002"
+    assert not translated
+    assert [row["step"] for row in read_history(tmp_path)] == [1, 2]
+    assert not any("validation_loss" in row for row in read_history(tmp_path))
+
+
+def test_after_a_signal_nothing_is_validated():
+    stop = StopTraining(lambda: checkpoints.Progress(step=4), None)
+    asked = []
+    callback = validation.Validation(
+        stop.now, None, SimpleNamespace(measure=asked.append), 2, stop
+    )
+    stop.signal = signal.SIGTERM
+    callback.on_train_batch_end(3)
+    callback.on_train_end()
+    assert not asked
 
 
 def test_a_result_says_what_could_not_be_validated():
