@@ -111,14 +111,7 @@ def test_the_recipe_for_few_pairs_takes_any_corpus():
     run, _ = run_of("small-corpus", "--corpus", "demo", "--target-lang", "fr")
     tiny = PRESETS["tiny"]
     assert run.model == dataclasses.replace(
-        tiny.model,
-        vocab_size=8_000,
-        norm_first=True,
-        dropout=0.3,
-        d_model=192,
-        key_dim=48,
-        value_dim=48,
-        ffn_dim=384,
+        tiny.model, vocab_size=8_000, norm_first=True, dropout=0.2
     )
     assert (run.corpus, run.target_lang) == ("demo", "fr")
     assert run.training.batch_tokens == 2_048
@@ -128,12 +121,12 @@ def test_the_recipe_for_few_pairs_takes_any_corpus():
 @pytest.mark.parametrize("name", [*PAPER, "small-corpus"])
 def test_python_takes_a_recipe_as_the_command_line_does(name):
     arguments = keras_transformer.recipe(name)
-    more = {"corpus": "demo", "dropout": 0.4}
+    more = {"corpus": "demo", "dropout": 0.3}
 
     chosen = {**arguments, **more}
     run = configure(**{n: v for n, v in chosen.items() if n != "run_dir"})
 
-    flags = ("--corpus", "demo", "--dropout", "0.4")
+    flags = ("--corpus", "demo", "--dropout", "0.3")
     assert run == run_of(name, *flags)[0]
     # No more than it says: the rest is for whoever takes it.
     text = (RECIPES / f"{name}.args").read_text()
