@@ -27,8 +27,8 @@ class StopOnNonFinite(keras.callbacks.Callback):
     """Ends a run at the first loss, gradient or weight that is not finite.
 
     It looks once in so many updates, so that a GPU need not wait for the
-    figures of each, and whenever `check` is called: before a checkpoint. On
-    every worker of a cluster the same update ends the run.
+    figures of each, and whenever `check` is called: before a checkpoint. In
+    a cluster the first worker looks, and the others end as it has gone.
 
     Under float16 a gradient that overflows is normal: Keras's
     `LossScaleOptimizer` skips the update and halves its scale. A loss that is

@@ -231,9 +231,9 @@ def one_fate(strategy: tf.distribute.Strategy) -> Iterator[None]:
         cluster = Cluster.from_tf_config(os.environ["TF_CONFIG"])
         raise JobError(
             f"Lost {_lost(cluster, error.message)}: its process ended or its "
-            "machine no longer answers, and its log may say why; start the "
-            "same command again on every machine: it goes on at the last "
-            "checkpoint."
+            "machine no longer answers. If its log tells of something to "
+            "mend, mend that; then start the same command again on every "
+            "machine: it goes on at the last checkpoint."
         ) from None
 
 
