@@ -13,6 +13,7 @@ import pytest
 from serving_thread import running
 from still_model import StillModel, StillVersions
 
+from keras_transformer.config import UserError
 from keras_transformer.serving import connections
 from keras_transformer.serving.limits import Batching, Limits
 from keras_transformer.serving.server import listen
@@ -205,6 +206,13 @@ def test_a_mistake_of_ours_is_a_500_and_no_text_goes_to_the_log(
     model.error = None
     again = httpx.post(held.url + PREDICT, json={"inputs": [SECRET]})
     assert again.status_code == 200
+
+
+def test_an_address_is_taken_before_anybody_is_served():
+    with listen("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(UserError, match=f"cannot listen at .* {port}"):
+            listen("127.0.0.1", port)
 
 
 def test_other_web_pages_may_ask_only_where_they_are_named(held, model):
