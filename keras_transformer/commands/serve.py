@@ -87,9 +87,6 @@ def serve(args: argparse.Namespace) -> None:
     """
     if (args.exported is None) == (args.run_dir is None):
         args.parser.error("expected either EXPORTED or --run-dir")
-    # Uvicorn raises the signal again when it has finished. Before it begins a
-    # container's first process would not end by it without a handler.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     if args.run_dir is not None:
         RunConfig.load(args.run_dir)  # That it is one.
     elif not args.exported.is_dir():
@@ -99,6 +96,9 @@ def serve(args: argparse.Namespace) -> None:
         )
     for package in "starlette", "uvicorn", "prometheus_client", "sentencex":
         extras.needs(package, "serve")
+    # While the model is loaded a container's first process would not end by it
+    # without a handler. Uvicorn raises it again when it has finished.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # Takes seconds, which a misspelt argument need not wait for.
     command_line.quiet_tensorflow()
     # The session loader, which TensorFlow Serving uses, calls itself outdated.
