@@ -50,7 +50,8 @@ def cores() -> int:
     rounded up.
     """
     count = _schedulable_cores()
-    with contextlib.suppress(FileNotFoundError):  # Only a container has it.
+    # Only a container has it; what cannot be read is no reason to end.
+    with contextlib.suppress(OSError, ValueError):
         quota, period = QUOTA.read_text().split()
         if quota != "max":
             count = min(count, math.ceil(int(quota) / int(period)))

@@ -127,6 +127,7 @@ def processor(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "quota, cores",
     [
+        ("nothing that one knows\n", 12),
         (None, 12),
         ("max 100000\n", 12),
         ("300000 100000\n", 3),
