@@ -75,7 +75,7 @@ def parse_args(argv=None) -> argparse.Namespace:
 
 def export_random(path: str, steps: int, precision: str = "float32") -> None:
     """Write a SavedModel with random weights that takes so many steps."""
-    from keras_transformer.decoding.options import SearchOptions
+    from keras_transformer.config import Search
     from keras_transformer.model import Transformer
     from keras_transformer.translation.text_model import TextModel
 
@@ -83,7 +83,7 @@ def export_random(path: str, steps: int, precision: str = "float32") -> None:
     text_model.model = Transformer.from_preset(
         "base", vocab_size=VOCABULARY, dtype=precision
     )
-    options = SearchOptions(beam_size=BEAMS, min_length=steps, max_length=steps)
+    options = Search(beam_size=BEAMS, min_length=steps, max_length=steps)
     export(text_model, options, path)
 
 
@@ -253,11 +253,11 @@ def our_search(
     """
     import tensorflow as tf
 
-    from keras_transformer.decoding.options import SearchOptions
+    from keras_transformer.config import Search
     from keras_transformer.translation import parallel
 
     model = trained.translator(precision=precision).text_model
-    export(model, SearchOptions(), path)
+    export(model, Search(), path)
     signature = tf.saved_model.load(path).signatures["serving_default"]
 
     def search(rows):

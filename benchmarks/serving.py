@@ -61,7 +61,7 @@ def alone(run_dir: str, export: str, args: argparse.Namespace) -> dict:
     """Without a server: all sentences in one call, and one after another."""
     import tensorflow as tf
 
-    from keras_transformer.decoding.options import MAX_SOURCE_LENGTH
+    from keras_transformer.config import MAX_SOURCE_LENGTH
     from keras_transformer.run import Run
 
     lines = args.sentences.read_text("utf-8").splitlines()
@@ -147,16 +147,16 @@ def main(argv=None) -> None:
     if args.alone:
         print(json.dumps(alone(*args.alone, args)))
         return
-    from keras_transformer.decoding.options import (
+    from keras_transformer.config import (
         MAX_SOURCE_LENGTH,
-        SearchOptions,
+        Search,
     )
     from keras_transformer.run import Run
 
     sentences = str(args.sentences.resolve())
     with tempfile.TemporaryDirectory() as folder:
         exported = pathlib.Path(folder, NAME)
-        options = SearchOptions(
+        options = Search(
             n_best=4,
             max_source_length=MAX_SOURCE_LENGTH,
             max_length=args.max_length,

@@ -71,7 +71,7 @@ def export(
 ) -> None:
     """Write a SavedModel with random weights."""
     import keras_transformer as kt
-    from keras_transformer.decoding.options import SearchOptions
+    from keras_transformer.config import Search
 
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = words(2 * vocabulary_size)
@@ -81,7 +81,7 @@ def export(
         folder / "tokenizer.model",
     )
     model = kt.Transformer.from_preset(preset, vocab_size=tokenizer.vocab_size)
-    options = SearchOptions(n_best=4, **options)
+    options = Search(n_best=4, **options)
     kt.export(kt.Translator(model, tokenizer), folder, 1, options)
 
 

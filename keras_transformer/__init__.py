@@ -13,17 +13,16 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:  # The same names once more, for type checkers.
     from keras_transformer import layers as layers
     from keras_transformer import masks as masks
-    from keras_transformer.commands.train import recipe as recipe
     from keras_transformer.config import PRESETS as PRESETS
+    from keras_transformer.config import Sampling as Sampling
+    from keras_transformer.config import (
+        Search as Search,
+    )
     from keras_transformer.data.batching import batches as batches
     from keras_transformer.data.corpora import open_corpus as open_corpus
     from keras_transformer.data.tokenizer import Tokenizer as Tokenizer
     from keras_transformer.decoding.beam_search import (
         beam_search as beam_search,
-    )
-    from keras_transformer.decoding.options import Sampling as Sampling
-    from keras_transformer.decoding.options import (
-        SearchOptions as SearchOptions,
     )
     from keras_transformer.exporting.saved_model import export as export
     from keras_transformer.importing.run_directory import (
@@ -44,6 +43,7 @@ if TYPE_CHECKING:  # The same names once more, for type checkers.
         TransformerSchedule as TransformerSchedule,
     )
     from keras_transformer.training.optimizers import Adam as Adam
+    from keras_transformer.training.request import recipe as recipe
     from keras_transformer.translation.alignment import Attention as Attention
     from keras_transformer.translation.translator import (
         Hypothesis as Hypothesis,
@@ -64,8 +64,8 @@ _HOMES = {
     "Tokenizer": "data.tokenizer",
     "batches": "data.batching",
     "beam_search": "decoding.beam_search",
-    "SearchOptions": "decoding.options",
-    "Sampling": "decoding.options",
+    "Search": "config",
+    "Sampling": "config",
     "Translator": "translation.translator",
     "Hypothesis": "translation.translator",
     "Attention": "translation.alignment",
@@ -74,7 +74,7 @@ _HOMES = {
     "import_run": "importing.run_directory",
     "train": "run",
     "Run": "run",
-    "recipe": "commands.train",
+    "recipe": "training.request",
 }
 _MODULES = ("layers", "masks")
 

@@ -26,6 +26,7 @@ from keras_transformer.commands import (
     import_run,
     score,
     serve,
+    setting_flags,
     train,
     translate,
     view,
@@ -92,7 +93,14 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     argv = sys.argv[1:] if argv is None else list(argv)
     if argv[:1] == ["train"]:  # Elsewhere an @ may be text.
         argv = argument_files.with_files(argv)
-    return parser.parse_args(argv)
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        # Of the verb, whose usage tells what there is.
+        args.parser.error(
+            f"unrecognized arguments: {' '.join(unknown)}"
+            + setting_flags.meant(unknown, args.parser)
+        )
+    return args
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -104,7 +112,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UserError(
                 f"Expected --average of at least 1, received {args.average}."
             )
-        args.verb(args)
+        with setting_flags.named(args.parser):
+            args.verb(args)
 
     return command_line.run(command)
 

@@ -1,7 +1,7 @@
-"""Presets (table 3), ids and errors.
+"""Every setting, the presets (table 3) and the ids.
 
-This file imports neither Keras nor TensorFlow, and both wings may depend on
-it.
+Without Keras and TensorFlow: both wings depend on it, and reading a
+configuration is instant.
 """
 
 import dataclasses
@@ -9,172 +9,392 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from keras_transformer.settings import (
+    JobError as JobError,
+)
+from keras_transformer.settings import (
+    SettingError,
+    nearest,
+    setting,
+    setting_of,
+    settle,
+    settled,
+)
+from keras_transformer.settings import (
+    UserError as UserError,
+)
+
 # Four ids, four roles.
 PAD_ID = 0
 UNK_ID = 1
 BOS_ID = 2
 EOS_ID = 3
 
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 SEARCH_PRECISIONS = ("float32", "bfloat16")
+# Tokens after which a source is cut wherever nobody says otherwise.
+MAX_SOURCE_LENGTH = 256
 
-
-class UserError(Exception):
-    """A mistake that its one-sentence message explains to the user.
-
-    The command lines print the message on standard error and exit with 2.
-    """
-
-
-class JobError(Exception):
-    """Why a job that began rightly cannot go on, in one sentence.
-
-    The command lines print the message on standard error and exit with 1.
-    """
+_SIZE = "[1, inf)"
+_SHARE = "[0, 1)"
+# Beyond any text, and far enough from what 32 bits hold.
+_LENGTH = "[1, 1000000)"
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
     """The arguments of `Transformer`, in the names of the paper's table 3.
 
-    Attributes:
-        vocab_size: Number of pieces of the shared vocabulary.
-        num_layers: Layers in the encoder, and again in the decoder: N.
-        d_model: Width of every sub-layer's output.
-        num_heads: Attention heads: h.
-        key_dim: Width of a head's queries and keys: d_k.
-        value_dim: Width of a head's values: d_v.
-        ffn_dim: Inner width of the feed-forward network: d_ff.
-        dropout: Share of units dropped: P_drop, in [0, 1).
-        positions: `"sinusoidal"` (section 3.5), `"learned"` (row E), or
-            `"tensor2tensor"`, which imported weights may ask for.
-        max_positions: Rows of the learned position table; sinusoids have no
-            such limit.
-        restriction: None, or r of restricted self-attention (section 4): each
-            position sees those less than r from it, in the decoder the last r.
-        activation: Of the feed-forward network: `"relu"` (section 3.3), or
-            `"swish"`, which imported weights may ask for.
-        norm_epsilon: Added to the variance by every norm. The paper names
-            none; this is tensor2tensor's.
-        attention_bias: Whether the projections of queries and of the output
-            have a bias, which the paper's have not. One of keys cancels in
-            the softmax, and one of values is a part of the output's.
-        logits_bias: Whether the logits have a bias, which the paper's have
-            not.
-        norm_first: Whether a sub-layer's input is normed instead of its sum
-            with the output, and both stacks end with a norm (pre-norm). The
-            paper norms the sum.
-        first_position: Number of the first position. The paper's is 0.
-        tied_embeddings: Whether source, target and logits share one matrix
-            (section 3.4), or each has its own.
-        source_end: Whether the end token of a source may be attended to.
-            Where it may not, the source is read as if it had none.
+    What only imported weights may ask for has no flag.
     """
 
-    vocab_size: int = 37_000
-    num_layers: int = 6
-    d_model: int = 512
-    num_heads: int = 8
-    key_dim: int = 64
-    value_dim: int = 64
-    ffn_dim: int = 2048
-    dropout: float = 0.1
-    positions: str = "sinusoidal"
-    max_positions: int = 1024
-    restriction: int | None = None
-    activation: str = "relu"
-    norm_epsilon: float = 1e-6
-    attention_bias: bool = False
-    logits_bias: bool = False
-    norm_first: bool = False
-    first_position: int = 0
-    tied_embeddings: bool = True
-    source_end: bool = True
+    vocab_size: int = setting(
+        37_000, "pieces of the shared vocabulary", within=_SIZE
+    )
+    num_layers: int = setting(
+        6,
+        "layers of the encoder, and again of the decoder",
+        symbol="N",
+        within=_SIZE,
+    )
+    d_model: int = setting(
+        512,
+        "width of every sub-layer's output, even",
+        symbol="d_model",
+        within=_SIZE,
+    )
+    num_heads: int = setting(
+        8, "attention heads", symbol="h", within=_SIZE, of_layers=True
+    )
+    key_dim: int = setting(
+        64,
+        "width of a head's queries and keys; d_model / h with another of these",
+        symbol="d_k",
+        within=_SIZE,
+        of_layers=True,
+    )
+    value_dim: int = setting(
+        64,
+        "width of a head's values; likewise",
+        symbol="d_v",
+        within=_SIZE,
+        of_layers=True,
+    )
+    ffn_dim: int = setting(
+        2048,
+        "inner width of the feed-forward network",
+        symbol="d_ff",
+        within=_SIZE,
+        of_layers=True,
+    )
+    dropout: float = setting(
+        0.1,
+        "share of units dropped from every sub-layer's output and from "
+        "the sums of embeddings and positions",
+        symbol="P_drop",
+        within=_SHARE,
+        of_layers=True,
+    )
+    positions: str = setting(
+        "sinusoidal",
+        "how positions are encoded (3.5)",
+        choices=("sinusoidal", "learned", "tensor2tensor"),
+    )
+    max_positions: int = setting(
+        1024, "rows of the learned position table", within=_SIZE, flag=False
+    )
+    restriction: int | None = setting(
+        None,
+        "each position attends to those of its own sequence that are "
+        "less than R away, in the decoder to the last R (section 4); all "
+        "where not given",
+        symbol="r",
+        within=_LENGTH,
+        metavar="R",
+        of_layers=True,
+    )
+    activation: str = setting(
+        "relu",
+        "activation of the feed-forward network",
+        choices=("relu", "swish"),
+        flag=False,
+        of_layers=True,
+    )
+    norm_epsilon: float = setting(
+        1e-6,
+        "what every norm adds to the variance; the paper names none, "
+        "this is tensor2tensor's",
+        within="(0, inf)",
+        flag=False,
+        of_layers=True,
+    )
+    attention_bias: bool = setting(
+        False,
+        "whether the projections of queries and of the output have a "
+        "bias, which the paper's have not; one of keys cancels in the "
+        "softmax, one of values is a part of the output's",
+        flag=False,
+        of_layers=True,
+    )
+    logits_bias: bool = setting(
+        False,
+        "whether the logits have a bias, which the paper's have not",
+        flag=False,
+    )
+    norm_first: bool = setting(
+        False,
+        "norm what a sub-layer reads, and what a stack ends with, in "
+        "place of its sum with what it writes (pre-norm): a small model then "
+        "learns from the first hundred updates on",
+        of_layers=True,
+    )
+    first_position: int = setting(
+        0, "number of the first position", within="[0, inf)", flag=False
+    )
+    tied_embeddings: bool = setting(
+        True,
+        "whether source, target and logits share one matrix (3.4)",
+        flag=False,
+    )
+    source_end: bool = setting(
+        True,
+        "whether the end token of a source may be attended to",
+        flag=False,
+    )
+
+    def __post_init__(self) -> None:
+        settle(self)
+        if self.d_model % 2:
+            raise SettingError(
+                "d_model",
+                "even, since sines and cosines come in pairs",
+                self.d_model,
+            )
 
 
-# Settings that a run of before there were any has as they are by default.
-LATER_SETTINGS = frozenset(
-    {
-        "bpe_dropout",
-        "activation",
-        "norm_epsilon",
-        "attention_bias",
-        "logits_bias",
-        "norm_first",
-        "first_position",
-        "tied_embeddings",
-        "source_end",
-    }
-)
+# What each layer of a model is told, and what its stacks are.
+LAYER_SETTINGS = [
+    field
+    for field in dataclasses.fields(ModelConfig)
+    if setting_of(field).of_layers
+]
+STACK_SETTINGS = [
+    *(f for f in dataclasses.fields(ModelConfig) if f.name == "num_layers"),
+    *LAYER_SETTINGS,
+]
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-    """Section 5 as numbers.
+    """Section 5 as numbers."""
 
-    Attributes:
-        steps: Optimizer updates of a whole training.
-        batch_tokens: Budget of target tokens, and equally of source tokens,
-            in a global batch, padding included.
-        max_length: Training pairs with a longer side, in tokens with the end
-            token, are dropped.
-        warmup_steps: Updates of linear warm-up (equation 3).
-        learning_rate_scale: Factor on equation 3; the paper's is 1.
-        label_smoothing: Epsilon of section 5.4, in [0, 1).
-        bpe_dropout: Probability of leaving out a merge where training text is
-            cut into pieces (Provilkov et al., 2020), in [0, 1); 0 for none.
-        average: Checkpoints averaged at the end (section 6.1).
-        checkpoint_minutes: Minutes between checkpoints.
-        checkpoint_steps: Updates between checkpoints; overrules the minutes.
-        keep_checkpoints: Newest checkpoints kept, at least `average`.
-        validation_steps: Updates between validations.
-        ema: Factor by which a weight's share in the moving average falls with
-            every update, in (0, 1); None for no such average.
-        target_bleu: BLEU of the validation sample at which a training ends
-            early; None or infinity for no such end.
-        precision: Keras dtype policy.
-        seed: Fixes weights, data order and dropout.
-        length_growth: Quotient of neighbours among the lengths that batches
-            are padded to, above 1. None where a run has not begun: 1.15 where
-            XLA compiles every shape, or else 1.06, which is also that of a run
-            of before there was a choice.
-    """
+    steps: int = setting(100_000, "optimizer updates in all", within=_SIZE)
+    batch_tokens: int = setting(
+        25_000,
+        "target tokens, and equally source tokens, in a global batch, "
+        "padding included",
+        within=_SIZE,
+    )
+    max_length: int = setting(
+        256,
+        "tokens, the end token included, of the longest side of a "
+        "training pair; longer ones are dropped",
+        within=_SIZE,
+    )
+    warmup_steps: int = setting(
+        4_000, "updates of linear warm-up (equation 3)", within=_SIZE
+    )
+    learning_rate_scale: float = setting(
+        1.0, "factor on equation 3", within="(0, inf)"
+    )
+    label_smoothing: float = setting(
+        0.1,
+        "weight of all other words in the loss (5.4)",
+        symbol="ε_ls",
+        within=_SHARE,
+    )
+    bpe_dropout: float = setting(
+        0.0,
+        "probability of leaving out a merge where training text is cut "
+        "into pieces (Provilkov et al., 2020); 0.1 pays where pairs are few",
+        within=_SHARE,
+    )
+    average: int = setting(
+        5, "checkpoints averaged at the end (6.1)", within=_SIZE
+    )
+    checkpoint_minutes: float = setting(
+        10.0, "minutes between checkpoints", within="(0, inf)"
+    )
+    checkpoint_steps: int | None = setting(
+        None, "updates between checkpoints, in place of minutes", within=_SIZE
+    )
+    keep_checkpoints: int = setting(
+        10, "newest checkpoints kept, at least `average`", within=_SIZE
+    )
+    validation_steps: int = setting(
+        2_000, "updates between validations", within=_SIZE
+    )
+    ema: float | None = setting(
+        None,
+        "factor by which a weight's share in a moving average of the "
+        "weights falls with every update; no such average where not given",
+        within="(0, 1)",
+    )
+    target_bleu: float | None = setting(
+        None,
+        "BLEU of the validation sample at which the training ends "
+        "early; inf for no such end",
+        within="[0, inf]",
+    )
+    precision: str = setting(
+        "float32",
+        "Keras's dtype policy",
+        choices=("float32", "mixed_bfloat16", "mixed_float16"),
+    )
+    seed: int = setting(
+        1, "fixes weights, data order and dropout", within=f"[0, {2**32})"
+    )
+    length_growth: float | None = setting(
+        None,
+        "quotient of neighbours among the lengths that batches are "
+        "padded to; where not given 1.06, or 1.15 where a run begins with "
+        "XLA, which compiles every shape",
+        within="(1, 2]",
+    )
 
-    steps: int = 100_000
-    batch_tokens: int = 25_000
-    max_length: int = 256
-    warmup_steps: int = 4_000
-    learning_rate_scale: float = 1.0
-    label_smoothing: float = 0.1
-    bpe_dropout: float = 0.0
-    average: int = 5
-    checkpoint_minutes: float = 10.0
-    checkpoint_steps: int | None = None
-    keep_checkpoints: int = 10
-    validation_steps: int = 2_000
-    ema: float | None = None
-    target_bleu: float | None = None
-    precision: str = "float32"
-    seed: int = 1
-    length_growth: float | None = None
+    def __post_init__(self) -> None:
+        settle(self)
+        if self.keep_checkpoints < self.average:
+            raise SettingError(
+                "keep_checkpoints",
+                f"at least {self.average}, the `average` at the end",
+                self.keep_checkpoints,
+            )
 
 
 @dataclasses.dataclass(frozen=True)
-class SearchConfig:
-    """How a run's model is searched where nobody says otherwise (section 6.1).
+class Sampling:
+    """Draw each next token by chance instead of searching for the best.
 
-    Attributes:
-        beam_size: Live hypotheses per sentence; 1 is greedy.
-        length_penalty: The exponent alpha, at least 0.
-        max_extra_length: Most tokens of a translation beyond its source's.
+    The logits are divided by the temperature; then only the `top_k` likeliest
+    tokens stay; then, of their renormalised probabilities, the smallest set of
+    likeliest tokens that together reach `top_p` (nucleus sampling).
+
+    Reference:
+        [Holtzman et al., 2020](https://arxiv.org/abs/1904.09751), section 3.1.
     """
 
-    beam_size: int = 4
-    length_penalty: float = 0.6
-    max_extra_length: int = 50
+    temperature: float = setting(
+        1.0,
+        "divides the logits: less than 1 is more careful",
+        within="(0, inf)",
+    )
+    top_k: int = setting(
+        0,
+        "likeliest tokens that may be drawn; 0 for all",
+        metavar="K",
+        within="[0, inf)",
+    )
+    top_p: float = setting(
+        1.0,
+        "draw among the fewest tokens whose probability reaches P",
+        metavar="P",
+        within="(0, 1]",
+    )
+    seed: int | None = setting(
+        None,
+        "gives the same draws for the same text, whatever else is in "
+        "the batch; others every time where not given",
+        within=f"[0, {2**31})",
+    )
+
+    def __post_init__(self) -> None:
+        settle(self)
 
 
-PAPER_SEARCH = SearchConfig()
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """How a model is searched (section 6.1): one type from flag to graph.
+
+    A run keeps one, which later verbs follow where nobody says otherwise.
+    """
+
+    beam_size: int = setting(
+        4, "live hypotheses per sentence; 1 is greedy", within=_SIZE
+    )
+    length_penalty: float = setting(
+        0.6,
+        "exponent of ((5 + length) / 6)^alpha, by which a score is divided",
+        symbol="α",
+        within="[0, inf)",
+    )
+    n_best: int = setting(
+        1,
+        "translations of a text, best first: at most `beam_size`, or as "
+        "many draws",
+        within=_SIZE,
+    )
+    min_length: int = setting(
+        0,
+        "fewest tokens of a translation, the end token included",
+        within="[0, inf)",
+    )
+    max_length: int | None = setting(
+        None,
+        "most tokens of a translation, the end token included; where "
+        "not given, those of the source and `max_extra_length`",
+        within=_SIZE,
+    )
+    max_extra_length: int = setting(
+        50,
+        "most tokens of a translation beyond its source's",
+        within="[0, 1000000)",
+    )
+    max_source_length: int | None = setting(
+        None,
+        "tokens, the end token included, after which a source is cut; "
+        "never where not given",
+        within="[2, inf)",
+    )
+    no_unknown: bool = setting(False, "never write the unknown piece")
+    no_repeat_ngram: int = setting(
+        0,
+        "let no row of N tokens occur twice in a translation; 0 for any",
+        metavar="N",
+        within="[0, inf)",
+    )
+    sampling: Sampling | None = setting(
+        None, "draw by chance instead of searching", flag=False
+    )
+
+    def __post_init__(self) -> None:
+        settle(self)
+        if not self.sampling and self.n_best > self.beam_size:
+            raise SettingError(
+                "n_best",
+                f"at most {self.beam_size}, the `beam_size`",
+                self.n_best,
+            )
+        if self.max_length is not None and self.max_length < self.min_length:
+            raise SettingError(
+                "max_length",
+                f"at least {self.min_length}, the `min_length`",
+                self.max_length,
+            )
+
+
+# What a run keeps of a search, and a training is told.
+RUN_SEARCH = ("beam_size", "length_penalty", "max_extra_length")
+# All that may be said otherwise than a preset does, by name.
+SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(
+    {
+        field.name: field
+        for field in (
+            *dataclasses.fields(ModelConfig),
+            *dataclasses.fields(TrainingConfig),
+            *(f for f in dataclasses.fields(Search) if f.name in RUN_SEARCH),
+        )
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,7 +403,7 @@ class Preset:
 
     model: ModelConfig
     training: TrainingConfig
-    search: SearchConfig = PAPER_SEARCH
+    search: Search = Search()
 
 
 def _row(training: Mapping[str, Any] | None = None, **model: Any) -> Preset:
@@ -205,9 +425,7 @@ def _parsing(vocab_size: int) -> Preset:
         key_dim=128,
         value_dim=128,
     )
-    search = SearchConfig(
-        beam_size=21, length_penalty=0.3, max_extra_length=300
-    )
+    search = Search(beam_size=21, length_penalty=0.3, max_extra_length=300)
     return dataclasses.replace(row, search=search)
 
 
@@ -284,3 +502,43 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
     }
 )
+
+
+def preset_of(name: str) -> Preset:
+    """Look a preset up.
+
+    Raises:
+        SettingError: If there is none of that name.
+    """
+    if name not in PRESETS:
+        raise SettingError(
+            "preset",
+            f"one of {', '.join(PRESETS)}{nearest(name, PRESETS)}",
+            name,
+        )
+    return PRESETS[name]
+
+
+def head_width(name: str, d_model: int, num_heads: int) -> int:
+    """The width of a head where nobody says: `d_model / num_heads` (3.2.2).
+
+    Raises:
+        SettingError: If that is no whole number of at least 1.
+    """
+    if num_heads < 1 or d_model % num_heads or d_model < num_heads:
+        raise SettingError(
+            "d_model",
+            f"a multiple of `num_heads`, which is {num_heads}, "
+            f"where no `{name}` is given",
+            d_model,
+        )
+    return d_model // num_heads
+
+
+def checked(name: str, value: Any) -> Any:
+    """Check a setting by its name, and give it its field's type.
+
+    Raises:
+        SettingError: If the value makes no sense.
+    """
+    return settled(SETTINGS[name], value)

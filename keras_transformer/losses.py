@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.config import PAD_ID
+from keras_transformer.config import PAD_ID, checked
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.replicas import mean_over_replicas
 
@@ -193,12 +193,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         name: str = "smoothed_cross_entropy",
     ) -> None:
         super().__init__(name=name)
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(
-                "`label_smoothing` must be in [0, 1). Received: "
-                f"label_smoothing={label_smoothing}"
-            )
-        self.label_smoothing = label_smoothing
+        self.label_smoothing = checked("label_smoothing", label_smoothing)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return token_cross_entropies(y_true, y_pred, self.label_smoothing)[0]

@@ -16,16 +16,25 @@ import keras
 from keras import ops
 
 from keras_transformer import layers, masks
-from keras_transformer.config import EOS_ID, PAD_ID, PRESETS, ModelConfig
+from keras_transformer.config import (
+    EOS_ID,
+    PAD_ID,
+    STACK_SETTINGS,
+    ModelConfig,
+    head_width,
+    preset_of,
+)
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.layers.restricted import at_most
 from keras_transformer.replicas import ReplicatedModel
+from keras_transformer.settings import with_settings
 
 # For each decoder layer a pair of keys and values.
 Cache: TypeAlias = list[tuple[Tensor, Tensor]]
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
+@with_settings(dataclasses.fields(ModelConfig))
 class Transformer(ReplicatedModel):
     """The encoder-decoder model of "Attention Is All You Need".
 
@@ -37,32 +46,10 @@ class Transformer(ReplicatedModel):
 
     Args:
         vocab_size: Pieces of the shared vocabulary, V.
-        num_layers: Layers in the encoder, and again in the decoder: N.
-        d_model: Width of every sub-layer's output, even.
-        num_heads: Attention heads: h.
         key_dim: Width of a head's queries and keys: d_k. Not given, it is
             `d_model / num_heads`, which must then be whole.
         value_dim: Width of a head's values: d_v. Likewise.
-        ffn_dim: Inner width of the feed-forward network: d_ff.
-        dropout: Share of units dropped from every sub-layer's output and from
-            the sums of embeddings and positions, in [0, 1).
-        positions: `"sinusoidal"`, `"learned"` or `"tensor2tensor"`.
-        max_positions: Rows of the learned position table.
-        restriction: None, or r of restricted self-attention (section 4): each
-            position of the encoder sees those less than r from it, one of the
-            decoder the last r, itself among them. Time and memory of
-            self-attention grow with r in place of S and T; attention to the
-            source stays whole.
-        activation: `"relu"`, or another of Keras's, such as `"swish"`.
-        norm_epsilon: Added to the variance by every norm.
-        attention_bias: Whether the projections of queries and of the output
-            have a bias.
-        logits_bias: Whether the logits have a bias.
-        norm_first: Whether a sub-layer's input is normed instead of its sum
-            with the output, and both stacks end with a norm.
-        first_position: Number of the first position.
-        tied_embeddings: Whether source, target and logits share one matrix.
-        source_end: Whether the source's end token may be attended to.
+        **settings: One for each.
         **kwargs: Passed to `keras.Model`, such as `name` and `dtype`.
 
     Call arguments:
@@ -74,12 +61,8 @@ class Transformer(ReplicatedModel):
         Logits, a float32 tensor `(B, T, V)`.
 
     Raises:
-        ValueError: If a size, `max_positions` or `restriction` is below 1,
-            `d_model` is odd or not divisible by `num_heads` where it must be,
-            `dropout` is outside [0, 1), `positions` is none of the three,
-            `first_position` is below 0, `activation` is none of Keras's or
-            `norm_epsilon` is not above 0; and in a call, if the inputs are no
-            pair of ids.
+        SettingError: If a setting makes no sense; it is a `ValueError`.
+        ValueError: In a call, if the inputs are no pair of ids.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
@@ -88,49 +71,14 @@ class Transformer(ReplicatedModel):
     def __init__(
         self,
         vocab_size: int,
-        num_layers: int = 6,
-        d_model: int = 512,
-        num_heads: int = 8,
         key_dim: int | None = None,
         value_dim: int | None = None,
-        ffn_dim: int = 2048,
-        dropout: float = 0.1,
-        positions: str = "sinusoidal",
-        max_positions: int = 1024,
-        restriction: int | None = None,
-        activation: str = "relu",
-        norm_epsilon: float = 1e-6,
-        attention_bias: bool = False,
-        logits_bias: bool = False,
-        norm_first: bool = False,
-        first_position: int = 0,
-        tied_embeddings: bool = True,
-        source_end: bool = True,
-        **kwargs: Any,
+        **settings: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.model_config = ModelConfig(
-            vocab_size=vocab_size,
-            num_layers=num_layers,
-            d_model=d_model,
-            num_heads=num_heads,
-            key_dim=_head_width("key_dim", key_dim, d_model, num_heads),
-            value_dim=_head_width("value_dim", value_dim, d_model, num_heads),
-            ffn_dim=ffn_dim,
-            dropout=dropout,
-            positions=positions,
-            max_positions=max_positions,
-            restriction=restriction,
-            activation=activation,
-            norm_epsilon=norm_epsilon,
-            attention_bias=attention_bias,
-            logits_bias=logits_bias,
-            norm_first=norm_first,
-            first_position=first_position,
-            tied_embeddings=tied_embeddings,
-            source_end=source_end,
-        )
-        self.vocab_size = vocab_size
+        config = _config_of(vocab_size, key_dim, value_dim, settings)
+        super().__init__(**settings)
+        self.model_config = config
+        self.vocab_size = config.vocab_size
         self._add_layers(self.model_config)
         self.build()
 
@@ -153,20 +101,10 @@ class Transformer(ReplicatedModel):
                 )
                 for side in ("source", "target")
             )
-        stack = dict(
-            num_layers=config.num_layers,
-            num_heads=config.num_heads,
-            key_dim=config.key_dim,
-            value_dim=config.value_dim,
-            ffn_dim=config.ffn_dim,
-            dropout=config.dropout,
-            restriction=config.restriction,
-            activation=config.activation,
-            norm_epsilon=config.norm_epsilon,
-            attention_bias=config.attention_bias,
-            norm_first=config.norm_first,
-            dtype=policy,
-        )
+        stack = {
+            field.name: getattr(config, field.name) for field in STACK_SETTINGS
+        }
+        stack["dtype"] = policy
         self.encoder = layers.Encoder(**stack, name="encoder")
         self.decoder = layers.Decoder(**stack, name="decoder")
         # Learned positions have a table for each side.
@@ -200,14 +138,9 @@ class Transformer(ReplicatedModel):
             A built model with fresh weights.
 
         Raises:
-            ValueError: If there is no such preset.
+            SettingError: If there is no such preset.
         """
-        if preset not in PRESETS:
-            raise ValueError(
-                f"`preset` must be one of {', '.join(PRESETS)}. Received: "
-                f"preset={preset!r}"
-            )
-        model = dataclasses.asdict(PRESETS[preset].model)
+        model = dataclasses.asdict(preset_of(preset).model)
         return cls(**{**model, **overrides})
 
     def build(self, input_shape: Any = None) -> None:
@@ -575,17 +508,22 @@ def _pair_of_ids(inputs):
     )
 
 
-def _head_width(name, width, d_model, num_heads):
-    """The given width, or `d_model / num_heads` where that is whole."""
-    if width is not None:
-        return width
-    if num_heads < 1:
-        raise ValueError(
-            f"`num_heads` must be at least 1. Received: num_heads={num_heads}"
-        )
-    if d_model % num_heads:
-        raise ValueError(
-            f"`d_model` must be divisible by `num_heads` unless `{name}` is "
-            f"given. Received: d_model={d_model}, num_heads={num_heads}"
-        )
-    return d_model // num_heads
+def _config_of(vocab_size, key_dim, value_dim, settings):
+    """The configuration that keyword arguments give; they lose its fields."""
+    given = {
+        field.name: settings.pop(field.name)
+        for field in dataclasses.fields(ModelConfig)
+        if field.name in settings
+    }
+    widths = {"key_dim": key_dim, "value_dim": value_dim}
+    # Their defaults are those of the default width.
+    whole = ModelConfig(vocab_size=vocab_size, **given)
+    return dataclasses.replace(
+        whole,
+        **{
+            name: head_width(name, whole.d_model, whole.num_heads)
+            if width is None
+            else width
+            for name, width in widths.items()
+        },
+    )

@@ -18,16 +18,22 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer import exhaustion, files
-from keras_transformer.config import UserError
+from keras_transformer.config import (
+    RUN_SEARCH,
+    SETTINGS,
+    Search,
+    UserError,
+)
 from keras_transformer.data import lines
 from keras_transformer.data.corpora import Source, open_corpus
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.runs import averaging, layout
 from keras_transformer.runs.history import read_history
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.settings import with_settings
 from keras_transformer.training.request import default_run_dir, request
+from keras_transformer.training.request import recipe as read_recipe
 from keras_transformer.training.session import Session
 from keras_transformer.translation import run_card
 from keras_transformer.translation.model_card import ModelCard
@@ -140,13 +146,16 @@ class Run:
             UserError: If there is no such split, or no weights.
         """
         run = self.config
-        given = dict(
+        given: dict[str, Any] = dict(
             beam_size=beam_size,
             length_penalty=length_penalty,
             max_extra_length=max_extra_length,
         )
-        search = dataclasses.asdict(run.search)
-        search.update({n: v for n, v in given.items() if v is not None})
+        given = {name: x for name, x in given.items() if x is not None}
+        search = {
+            name: getattr(dataclasses.replace(run.search, **given), name)
+            for name in RUN_SEARCH
+        }
         opened = self._open_corpus(corpus)
         pairs = list(opened.pairs(split, "--split"))
         from keras_transformer.translation import evaluation
@@ -223,7 +232,7 @@ class Run:
         self,
         output: str | os.PathLike,
         version: int = 1,
-        options: SearchOptions | None = None,
+        options: Search | None = None,
         *,
         average: int | None = None,
         kit: "ServingKit | None" = None,
@@ -288,11 +297,14 @@ class Run:
         now = self.card()
         path = pathlib.Path(output) / str(newest)
         kept = ModelCard.load(path) if newest else None
-        search = dataclasses.asdict(self.config.search)
+        search = self.config.search
         if (
             kept is None
             or kept.weights != now.weights
-            or {name: kept.search.get(name) for name in search} != search
+            or any(
+                kept.search.get(name) != getattr(search, name)
+                for name in RUN_SEARCH
+            )
         ):
             self.export(output, newest + 1)
         elif kept.scores != now.scores:  # It has been evaluated since.
@@ -372,15 +384,17 @@ class Run:
         return f"<img alt='learning curve' src='data:image/png;base64,{data}'>"
 
 
+@with_settings(SETTINGS.values())
 def train(
     run_dir: str | os.PathLike | None = None,
     *,
-    corpus: Source,
+    corpus: Source | None = None,
     preset: str | None = None,
-    source_lang: str = "en",
-    target_lang: str = "de",
-    train_split: str = "train",
-    validation_split: str = "val",
+    recipe: str | None = None,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    train_split: str | None = None,
+    validation_split: str | None = None,
     tokenizer: Tokenizer | str | os.PathLike | None = None,
     symbols: str | os.PathLike | Sequence[str] | None = None,
     init_from: str | os.PathLike | None = None,
@@ -395,16 +409,19 @@ def train(
 
     The same call again resumes at the last checkpoint and ends with the same
     weights as one that nothing interrupted; on a finished run it does nothing.
+    A setting that is not given, or None, comes from the preset.
 
     Args:
         run_dir: Where everything goes; `runs/PRESET` if not given.
         corpus: As for `open_corpus`. Where it lies may change between calls,
             its text may not.
         preset: One of `PRESETS`; `base` if not given.
-        source_lang: Language code of the source side.
-        target_lang: Language code of the target side.
-        train_split: Split to train on.
-        validation_split: Split to validate on.
+        recipe: Name of a recipe of this package, such as `small-corpus`; what
+            is given beside it wins.
+        source_lang: Language code of the source side; `en` if not given.
+        target_lang: Language code of the target side; `de` if not given.
+        train_split: Split to train on; `train` if not given.
+        validation_split: Split to validate on; `val` if not given.
         tokenizer: A vocabulary made elsewhere, or its file; learnt from the
             corpus if not given.
         symbols: Strings that stay one piece in a vocabulary that is learnt,
@@ -416,25 +433,21 @@ def train(
         accumulate: Micro-batches of a batch, at least 1.
         xla: `auto`, `on` or `off`.
         callbacks: Keras callbacks; a training is one epoch.
-        **settings: Fields of `ModelConfig`, `TrainingConfig` and
-            `SearchConfig` in `keras_transformer.config`, such as
-            `dropout=0.2`; what is not given, or None, comes from the preset.
+        **settings: Those of the preset that are to be others.
 
     Returns:
         The run.
 
     Raises:
-        UserError: If the request makes no sense, or not with what is there; it
-            is in `keras_transformer.config`, like JobError.
-        TypeError: If there is no such setting.
+        UserError: If the request makes no sense, or not with what is there.
         JobError: If the training cannot go on.
         KeyboardInterrupt: After Ctrl-C, when a checkpoint is written.
         SystemExit: After SIGTERM, likewise.
     """
     session = Session(minutes, strategy, accumulate, xla, tuple(callbacks))
-    session.check()
-    run, opened = request(
-        corpus,
+    arguments = dict(
+        run_dir=run_dir,
+        corpus=corpus,
         preset=preset,
         source_lang=source_lang,
         target_lang=target_lang,
@@ -443,9 +456,13 @@ def train(
         tokenizer=tokenizer,
         symbols=symbols,
         init_from=init_from,
-        run_dir=run_dir,
         **settings,
     )
+    given = {name: x for name, x in arguments.items() if x is not None}
+    if recipe is not None:
+        given = {**read_recipe(recipe), **given}
+    run_dir = given.get("run_dir")
+    run, opened = request(**given)
     path = pathlib.Path(run_dir or default_run_dir(run.preset))
     from keras_transformer import devices
     from keras_transformer.training import course

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_transformer.config import checked
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
@@ -23,33 +25,29 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
         The learning rate, a float32 scalar.
 
     Raises:
-        ValueError: If an argument is not positive.
+        SettingError: If an argument makes no sense; it is a `ValueError`.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 5.3.
     """
 
     def __init__(
-        self, d_model: int, warmup_steps: int = 4_000, scale: float = 1.0
+        self,
+        d_model: int,
+        warmup_steps: int = 4_000,
+        learning_rate_scale: float = 1.0,
     ) -> None:
-        for name, value in (
-            ("d_model", d_model),
-            ("warmup_steps", warmup_steps),
-            ("scale", scale),
-        ):
-            if not value > 0:
-                raise ValueError(
-                    f"`{name}` must be positive. Received: {name}={value}"
-                )
-        self.d_model = d_model
-        self.warmup_steps = warmup_steps
-        self.scale = scale
+        self.d_model = checked("d_model", d_model)
+        self.warmup_steps = checked("warmup_steps", warmup_steps)
+        self.learning_rate_scale = checked(
+            "learning_rate_scale", learning_rate_scale
+        )
 
     def __call__(self, step):
         # Keras counts updates from 0, the paper from 1.
         step = ops.cast(step, "float32") + 1.0
         return (
-            self.scale
+            self.learning_rate_scale
             * self.d_model**-0.5
             * ops.minimum(step**-0.5, step * self.warmup_steps**-1.5)
         )
@@ -58,5 +56,5 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
         return {
             "d_model": self.d_model,
             "warmup_steps": self.warmup_steps,
-            "scale": self.scale,
+            "learning_rate_scale": self.learning_rate_scale,
         }

@@ -5,11 +5,11 @@ import numpy as np
 from run_config import make_run
 
 from keras_transformer import config
+from keras_transformer.config import Search
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
 from keras_transformer.runs import checkpoints
 from keras_transformer.translation.model_card import ModelCard
-from keras_transformer.translation.translator import SearchOptions
 
 WORDS = (
     "ein kleiner Hund läuft über die grüne Wiese und bellt laut "
@@ -24,7 +24,7 @@ SIZES = dict(
     ffn_dim=17,
     dropout=0.1,
 )
-OPTIONS = SearchOptions(
+OPTIONS = Search(
     beam_size=5, length_penalty=0.9, n_best=3, max_source_length=11
 )
 CARD = ModelCard("de", "en", "tiny", "demo", 12_990, "step-000000007 00000000")

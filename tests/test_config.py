@@ -1,17 +1,28 @@
 import dataclasses
 import json
+import os
+import pathlib
+import pickle
 import re
+import shutil
+import subprocess
+import sys
+import textwrap
 
+import numpy as np
 import pytest
 from run_config import make_run
 
 from keras_transformer import config, files
 from keras_transformer.__main__ import parse_args
+from keras_transformer.commands.setting_flags import named
 from keras_transformer.config import (
-    LATER_SETTINGS,
     PRESETS,
+    SETTINGS,
     ModelConfig,
-    SearchConfig,
+    Sampling,
+    Search,
+    SettingError,
     TrainingConfig,
     UserError,
 )
@@ -39,12 +50,11 @@ def test_presets_cannot_be_changed_by_mistake():
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_passes_its_own_check(preset):
+def test_every_preset_is_what_a_run_of_it_has(preset):
+    run = RunConfig.from_preset(preset, corpus="demo")
     row = PRESETS[preset]
-    run_of(preset=preset).check()
-    dataclasses.replace(
-        run_of(), model=row.model, training=row.training
-    ).check()
+    assert (run.model, run.training) == (row.model, row.training)
+    assert run.search == row.search
 
 
 def test_a_run_comes_back_as_it_was_saved(tmp_path):
@@ -120,30 +130,19 @@ def test_a_damaged_configuration_is_named(tmp_path, damage):
     assert message.endswith("); train the run again or restore the file.")
 
 
-def test_a_run_of_an_older_version_is_read(tmp_path):
-    run = run_of()
-    fields = dataclasses.asdict(run)
-    del fields["training"]["ema"], fields["training"]["target_bleu"]
-    del fields["fingerprints"], fields["initial"]
-    del fields["model"]["restriction"]
-    for name in LATER_SETTINGS:
-        part = "model" if name in fields["model"] else "training"
-        del fields[part][name]
-    (tmp_path / "config.json").write_text(json.dumps(fields))
-    assert RunConfig.load(tmp_path) == run
-    assert run.training.ema is None
-
-
-NEEDED = [
+ALL_FIELDS = [
     (part, field.name)
-    for part, kind in (("model", ModelConfig), ("training", TrainingConfig))
+    for part, kind in (
+        ("model", ModelConfig),
+        ("training", TrainingConfig),
+        ("search", Search),
+    )
     for field in dataclasses.fields(kind)
-    if field.default is not None and field.name not in LATER_SETTINGS
 ]
 
 
-@pytest.mark.parametrize("part, name", NEEDED)
-def test_every_other_field_must_be_there(tmp_path, part, name):
+@pytest.mark.parametrize("part, name", ALL_FIELDS)
+def test_every_field_must_be_there(tmp_path, part, name):
     fields = dataclasses.asdict(run_of())
     del fields[part][name]
     (tmp_path / "config.json").write_text(json.dumps(fields))
@@ -151,109 +150,192 @@ def test_every_other_field_must_be_there(tmp_path, part, name):
         RunConfig.load(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "model, training, message",
-    [
-        ({"dropout": 1.0}, {}, "--dropout in [0, 1), received 1.0."),
-        ({"dropout": -0.1}, {}, "--dropout in [0, 1), received -0.1."),
-        (
-            {"restriction": 0},
-            {},
-            "--restrict above 0 and below 1,000,000, received 0.",
-        ),
-        # What the command line has no flag for.
-        (
-            {"activation": "gelu"},
-            {},
-            "`activation` one of relu, swish, received gelu.",
-        ),
-        (
-            {"first_position": -1},
-            {},
-            "`first_position` of at least 0, received -1.",
-        ),
-        ({"max_positions": 0}, {}, "`max_positions` above 0, received 0."),
-        (
-            {"norm_epsilon": float("nan")},
-            {},
-            "`norm_epsilon` above 0, received nan.",
-        ),
-        ({}, {"ema": 1.0}, "--ema in (0, 1), received 1.0."),
-        ({}, {"ema": 0.0}, "--ema in (0, 1), received 0.0."),
-        (
-            {},
-            {"label_smoothing": 1.5},
-            "--label-smoothing in [0, 1), received 1.5.",
-        ),
-        (
-            {},
-            {"precision": "float64"},
-            "--precision one of float32, mixed_bfloat16, mixed_float16, "
-            "received float64.",
-        ),
-        ({}, {"steps": 0}, "--steps above 0, received 0."),
-        ({}, {"batch_tokens": -1}, "--batch-tokens above 0, received -1."),
-        ({}, {"max_length": 0}, "--max-length above 0, received 0."),
-        ({}, {"warmup_steps": 0}, "--warmup-steps above 0, received 0."),
-        (
-            {},
-            {"learning_rate_scale": 0.0},
-            "--learning-rate-scale above 0, received 0.0.",
-        ),
-        (
-            {},
-            {"checkpoint_minutes": float("nan")},
-            "--checkpoint-minutes above 0, received nan.",
-        ),
-        (
-            {},
-            {"checkpoint_steps": 0},
-            "--checkpoint-steps above 0, received 0.",
-        ),
-        (
-            {},
-            {"keep_checkpoints": 0},
-            "--keep-checkpoints above 0, received 0.",
-        ),
-    ],
-)
-def test_a_setting_that_makes_no_sense_is_refused(model, training, message):
-    with pytest.raises(UserError) as caught:
-        run_of(model, training).check()
-    assert str(caught.value) == f"Expected {message}"
-
-
-NUMBERS = [
-    field.name
-    for kind in (ModelConfig, TrainingConfig, SearchConfig)
-    for field in dataclasses.fields(kind)
-    if not isinstance(field.default, str | bool)
-    and field.name not in ("vocab_size", "target_bleu")
+# A wrong value for each kind of setting, and a word of what is expected.
+REFUSED = [
+    (ModelConfig, "dropout", 1.0, "in [0, 1)"),
+    (ModelConfig, "dropout", -0.1, "in [0, 1)"),
+    (ModelConfig, "dropout", "0.1", "a number"),
+    (ModelConfig, "restriction", 0, "in [1, 1000000)"),
+    (ModelConfig, "activation", "gelu", "relu, swish"),
+    (ModelConfig, "first_position", -1, "at least 0"),
+    (ModelConfig, "max_positions", 0, "at least 1"),
+    (ModelConfig, "norm_epsilon", float("nan"), "above 0"),
+    (ModelConfig, "norm_first", "no", "True or False"),
+    (ModelConfig, "norm_first", 1, "True or False"),
+    (ModelConfig, "d_model", 7, "even"),
+    (ModelConfig, "num_layers", True, "a whole number"),
+    (ModelConfig, "num_layers", None, "a whole number"),
+    (TrainingConfig, "ema", 1.0, "in (0, 1)"),
+    (TrainingConfig, "ema", 0.0, "in (0, 1)"),
+    (TrainingConfig, "label_smoothing", 1.5, "in [0, 1)"),
+    (TrainingConfig, "precision", "float64", "mixed_bfloat16"),
+    (TrainingConfig, "precision", 16, "text"),
+    (TrainingConfig, "steps", 0, "at least 1"),
+    (TrainingConfig, "steps", 1.5, "a whole number"),
+    (TrainingConfig, "steps", float("inf"), "a whole number"),
+    (TrainingConfig, "batch_tokens", 256.5, "a whole number"),
+    (TrainingConfig, "learning_rate_scale", 0.0, "above 0"),
+    (TrainingConfig, "learning_rate_scale", float("inf"), "finite"),
+    (TrainingConfig, "length_growth", 1.0, "in (1, 2]"),
+    (TrainingConfig, "seed", 2**32, "in [0, 4294967296)"),
+    (TrainingConfig, "seed", 1.5, "a whole number"),
+    (TrainingConfig, "keep_checkpoints", 3, "at least 5"),
+    (TrainingConfig, "target_bleu", -1.0, "at least 0"),
+    (Search, "beam_size", 1.5, "a whole number"),
+    (Search, "beam_size", 0, "at least 1"),
+    (Search, "length_penalty", -0.5, "at least 0"),
+    (Search, "n_best", 5, "at most 4"),
+    (Search, "max_extra_length", 10**6, "in [0, 1000000)"),
+    (Search, "max_source_length", 1, "at least 2"),
+    (Search, "sampling", 0.7, "a Sampling"),
+    (Sampling, "temperature", 0.0, "above 0"),
+    (Sampling, "top_p", 0.0, "in (0, 1]"),
+    (Sampling, "top_k", -1, "at least 0"),
+    (Sampling, "seed", 2**31, "in [0, 2147483648)"),
 ]
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("kind, name, value, expected", REFUSED)
+def test_a_setting_that_makes_no_sense_is_refused(kind, name, value, expected):
+    with pytest.raises(SettingError) as caught:
+        kind(**{name: value})
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert error.setting == name
+    assert expected in error.expected
+    assert error.received is value or error.received == pytest.approx(
+        value, nan_ok=True
+    )
+    for part in (f"`{name}`", expected, repr(value)):
+        assert part in str(error)
+    assert isinstance(error, UserError) and isinstance(error, ValueError)
+
+
+def test_a_shortest_length_above_the_longest_is_refused():
+    with pytest.raises(SettingError, match="`max_length` to be at least 7"):
+        Search(min_length=7, max_length=5)
+
+
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        ({"steps": 1e3}, 1_000),
+        ({"steps": np.int64(7)}, 7),
+        ({"label_smoothing": np.float64(0.3)}, 0.3),
+        ({"label_smoothing": 0}, 0.0),
+        ({"target_bleu": float("inf")}, float("inf")),
+    ],
+)
+def test_numbers_of_other_types_become_those_of_the_field(given, expected):
+    config = TrainingConfig(**given)
+    [name] = given
+    found = getattr(config, name)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
 def test_a_refused_setting_is_called_by_a_flag_if_there_is_one(name, capsys):
-    with pytest.raises(UserError) as caught:
-        RunConfig.from_preset(corpus="demo", **{name: -1})
+    wrong = True if SETTINGS[name].type is not bool else "no"
+    with pytest.raises(SettingError) as caught:
+        RunConfig.from_preset(corpus="demo", **{name: wrong})
+    assert caught.value.setting == name
+    args = parse_args(["train", "--corpus", "demo"])
+    with pytest.raises(UserError) as caught, named(args.parser):
+        RunConfig.from_preset(corpus="demo", **{name: wrong})
     called = re.match(r"Expected (\S+) ", str(caught.value))[1]
     if called.startswith("--"):
-        parse_args(["train", "--corpus", "demo", called, "1"])
+        assert hasattr(args, name)
+        value = [] if SETTINGS[name].type is bool else ["1"]
+        parse_args(["train", "--corpus", "demo", called, *value])
     else:
         assert called == f"`{name}`"
-        flag = f"--{name.replace('_', '-')}"
-        with pytest.raises(SystemExit):
-            parse_args(["train", "--corpus", "demo", flag, "1"])
-        assert f"unrecognized arguments: {flag}" in capsys.readouterr().err
+        assert not hasattr(args, name)
+
+
+@pytest.mark.parametrize(
+    "unknown, meant",
+    [
+        ("epochs", "steps"),
+        ("batch_size", "batch_tokens"),
+        ("warmups", "warmup_steps"),
+        ("num_beams", "beam_size"),
+    ],
+)
+def test_an_unknown_setting_is_told_what_it_may_mean(unknown, meant, capsys):
+    with pytest.raises(UserError, match=rf"did you mean `{meant}`\?"):
+        RunConfig.from_preset(corpus="demo", **{unknown: 3})
+    flag = f"--{unknown.replace('_', '-')}"
+    with pytest.raises(SystemExit):
+        parse_args(["train", "--corpus", "demo", flag, "3"])
+    error = capsys.readouterr().err
+    assert error.startswith("usage: keras-transformer train ")
+    assert error.endswith(f"did you mean --{meant.replace('_', '-')}?\n")
+
+
+@pytest.mark.slow
+def test_a_new_setting_of_the_model_costs_its_field_and_nothing_else(tmp_path):
+    package = pathlib.Path(config.__file__).parent
+    copy = tmp_path / "keras_transformer"
+    shutil.copytree(package, copy)
+    home = copy / "config.py"
+    line = "    norm_first: bool = setting("
+    field = '    lucky: bool = setting(False, "add luck", of_layers=True)\n'
+    text = home.read_text()
+    assert text.count(line) == 1
+    home.write_text(text.replace(line, field + line))
+    program = """
+        import inspect
+        import keras_transformer as kt
+        from keras_transformer.__main__ import parse_args
+        from keras_transformer.config import UserError
+        from keras_transformer.runs.run_config import RunConfig
+
+        model = kt.Transformer(
+            29, num_layers=1, d_model=2, num_heads=1, ffn_dim=3, lucky=True
+        )
+        assert model.get_config()["lucky"] is True
+        assert model.encoder.layers[0].settings["lucky"] is True
+        assert model.decoder.layers[0].get_config()["lucky"] is True
+        again = kt.Transformer.from_config(model.get_config())
+        assert again.model_config == model.model_config
+        for target in (kt.Transformer, kt.layers.Encoder, kt.train):
+            known = inspect.signature(target).parameters
+            assert known["lucky"].default is False
+            assert "lucky: Add luck; default: False." in target.__doc__
+        args = parse_args(["train", "--corpus", "demo", "--lucky"])
+        assert args.lucky is True
+        run = RunConfig.from_preset(corpus="demo", lucky=args.lucky)
+        run.save(".")
+        assert RunConfig.load(".").model.lucky is True
+        try:
+            RunConfig.from_preset(corpus="demo").resume(run, [], "here")
+        except UserError as error:
+            assert "lucky = True" in str(error)
+        else:
+            raise AssertionError("a run went on without luck")
+    """
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+
+
+def test_every_setting_completes_on_tab():
+    import jedi
+
+    import keras_transformer as kt
+
+    for call in ("kt.Transformer(", "kt.train(", "kt.layers.Decoder("):
+        script = jedi.Interpreter(f"{call}num_", [{"kt": kt}])
+        found = {each.name for each in script.complete()}
+        assert {"num_layers=", "num_heads="} <= found
 
 
 def test_one_language_for_both_sides_is_refused():
-    with pytest.raises(UserError) as caught:
-        run_of(source_lang="de").check()
-    assert str(caught.value) == (
-        "Expected two languages, received de for both sides; change "
-        "--source-lang or --target-lang."
-    )
+    with pytest.raises(UserError, match="two languages, received de"):
+        run_of(source_lang="de")
 
 
 def test_resuming_takes_over_what_may_change():

@@ -17,7 +17,7 @@ from small_run import OPTIONS
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from traced_training import PRECISIONS, train_step_graph
 
-from keras_transformer.decoding.options import Sampling, SearchOptions
+from keras_transformer.config import Sampling, Search
 from keras_transformer.model import Transformer
 from keras_transformer.translation.text_model import TextModel
 
@@ -36,11 +36,11 @@ ON_THE_HOST = {
 IDS = tf.TensorSpec([None, None], tf.int32)
 TEXT = tf.TensorSpec([None], tf.string)
 SEARCHES = {
-    "beam search": SearchOptions(beam_size=3, n_best=2),
-    "beam search under rules": SearchOptions(
+    "beam search": Search(beam_size=3, n_best=2),
+    "beam search under rules": Search(
         beam_size=3, no_repeat_ngram=2, min_length=2, no_unknown=True
     ),
-    "sampling": SearchOptions(
+    "sampling": Search(
         n_best=2, sampling=Sampling(top_k=5, top_p=0.9, seed=1), min_length=2
     ),
 }

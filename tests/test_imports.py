@@ -19,7 +19,7 @@ PACKAGE = ROOT / "keras_transformer"
 
 # Folders, and the few modules beside them, from the ground up.
 FLOORS = [
-    {"config", "keras_internals", "replicas"},
+    {"config", "keras_internals", "replicas", "settings"},
     {
         "devices",
         "exhaustion",
@@ -43,6 +43,7 @@ FLOOR = {place: i for i, floor in enumerate(FLOORS) for place in floor}
 STEPS = {
     ("devices", "extras"),
     ("metrics", "losses"),
+    ("config", "settings"),
     ("replicas", "keras_internals"),
 }
 
@@ -256,7 +257,7 @@ def test_the_model_wing_reaches_no_tensorflow_through_others():
         "keras_transformer.runs.run_config",
         "keras_transformer.training.session",
         "keras_transformer.__main__",
-        "keras_transformer.decoding.options",
+        "keras_transformer.config",
     ],
 )
 def test_names_and_presets_load_without_keras_and_tensorflow(module):

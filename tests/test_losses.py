@@ -176,10 +176,7 @@ def test_loss_comes_back_from_its_config():
 
 @pytest.mark.parametrize("value", [-0.1, 1.0, 1.5, float("nan")])
 def test_loss_refuses_a_smoothing_outside_its_range(value):
-    message = (
-        r"`label_smoothing` must be in \[0, 1\). Received: "
-        f"label_smoothing={value}"
-    )
+    message = rf"`label_smoothing` to be in \[0, 1\), received {value}"
     with pytest.raises(ValueError, match=message):
         SmoothedCrossEntropy(value)
 

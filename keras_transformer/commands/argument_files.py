@@ -4,13 +4,11 @@ A file holds words as a shell reads them, and comments after a #. The recipes
 are the paper's trainings, in the folder `recipes` of the package.
 """
 
-import importlib.resources
 import pathlib
 import shlex
 
 from keras_transformer.config import UserError
-
-SUFFIX = ".args"
+from keras_transformer.training.request import RECIPE_SUFFIX, recipes
 
 
 def with_files(argv: list[str]) -> list[str]:
@@ -36,18 +34,6 @@ def with_files(argv: list[str]) -> list[str]:
     return arguments
 
 
-def recipes() -> dict[str, str]:
-    """The recipes by name, each as the text of its file."""
-    folder = importlib.resources.files("keras_transformer") / "recipes"
-    return {
-        file.name.removesuffix(SUFFIX): file.read_text(encoding="utf-8")
-        for file in sorted(
-            folder.iterdir(), key=lambda file: file.name.split(".")
-        )
-        if file.name.endswith(SUFFIX)
-    }
-
-
 def _read(name: str) -> list[str]:
     """The words of a file or a recipe."""
     try:
@@ -70,7 +56,7 @@ def _text(name: str) -> str:
         return pathlib.Path(name).read_text(encoding="utf-8")
     except (FileNotFoundError, IsADirectoryError):
         known = recipes()
-        recipe = name.removesuffix(SUFFIX)
+        recipe = name.removesuffix(RECIPE_SUFFIX)
         if recipe not in known:
             raise
         return known[recipe]

@@ -6,6 +6,7 @@ import pathlib
 from keras_transformer import devices
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.commands.display import SentenceDisplay
+from keras_transformer.config import RUN_SEARCH
 from keras_transformer.runs.run_config import RunConfig
 
 
@@ -36,7 +37,7 @@ def evaluate(args: argparse.Namespace) -> None:
     RUN/evaluation/SPLIT.json, in place of those of an earlier evaluation.
     """
     run = RunConfig.load(args.run_dir)
-    chosen = search_flags.search_from(args, run.search)
+    search = search_flags.search_from(args, run.search)
     searches = search_flags.searches_of(args, run)
     command_line.quiet_tensorflow()
     devices.share_cores(searches)
@@ -47,7 +48,7 @@ def evaluate(args: argparse.Namespace) -> None:
             args.split,
             args.corpus,
             average=args.average,
-            **chosen,
+            **{name: getattr(search, name) for name in RUN_SEARCH},
             lowercase=args.lowercase,
             json_file=args.json,
             parallel=args.parallel,

@@ -55,7 +55,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="texts that TensorFlow Serving translates together; default: 32, "
         "or what OUTPUT/batching_parameters.txt says",
     )
-    search_flags.add_search_flags(parser, n_best=None)
+    search_flags.add_search_flags(parser)
     search_flags.add_sampling_flags(parser)
 
 
@@ -68,7 +68,7 @@ def export(args: argparse.Namespace) -> None:
     `--format ctranslate2` writes a CTranslate2 model instead.
     """
     check_format(args)
-    options = search_flags.options_of_run(args)
+    search = search_flags.search_of_run(args, n_best=4)
     # Takes seconds, which a misspelt argument need not wait for.
     command_line.quiet_tensorflow()
     if args.format == "ctranslate2":
@@ -81,7 +81,7 @@ def export(args: argparse.Namespace) -> None:
     path = Run(args.run_dir).export(
         args.output,
         args.version,
-        options,
+        search,
         average=args.average,
         kit=kit,
         quantization=args.quantize,

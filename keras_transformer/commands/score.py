@@ -8,14 +8,12 @@ import sys
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.commands.display import SentenceDisplay
 from keras_transformer.data import lines
-from keras_transformer.decoding.options import SearchOptions
-from keras_transformer.runs import run_config
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add what the verb alone has."""
     search_flags.add_run_flags(parser)
-    search_flags.add_penalty_flag(parser)
+    search_flags.add_beam_flags(parser, ("length_penalty",))
     add = parser.add_argument
     add("--source", type=pathlib.Path, required=True, help="lines of text")
     add(
@@ -33,11 +31,7 @@ def score(args: argparse.Namespace) -> None:
     It is the length-normalised log-probability in nats, as `translate
     --n-best` prints it, of a source that is never cut.
     """
-    penalty = run_config.RunConfig.load(args.run_dir).search.length_penalty
-    if args.length_penalty is not None:
-        penalty = args.length_penalty
-    with search_flags.refusals():
-        SearchOptions(length_penalty=penalty)
+    penalty = search_flags.search_of_run(args).length_penalty
     with contextlib.ExitStack() as stack:
         pairs, total = lines.open_pairs(
             *(args.source, "--source", args.target, "--target"), stack

@@ -140,7 +140,7 @@ def explainer(run_dir: pathlib.Path) -> Callable[[str], str]:
 
     It loads the model when it is first called.
     """
-    from keras_transformer.decoding.options import MAX_SOURCE_LENGTH
+    from keras_transformer.config import MAX_SOURCE_LENGTH
     from keras_transformer.translation.translator import Translator
     from keras_transformer.viewing import page
 

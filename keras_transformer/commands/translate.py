@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from keras_transformer import devices, extras
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.commands.display import SentenceDisplay
-from keras_transformer.config import UserError
+from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
-from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.runs import run_config
 from keras_transformer.translation import sentences
 
@@ -78,8 +77,8 @@ def translate(args: argparse.Namespace) -> None:
     or with --n-best as a fourth column. Lines that are cut after
     --max-source-length tokens are named on standard error.
     """
-    options = search_flags.options_of_run(args)
-    check_combination(args)
+    search = search_flags.search_of_run(args)
+    check_combination(args, search)
     run = run_config.RunConfig.load(args.run_dir)
     searches = search_flags.searches_of(args, run)
     with contextlib.ExitStack() as stack:
@@ -107,7 +106,7 @@ def translate(args: argparse.Namespace) -> None:
                 found, truncated = by_sentence(
                     translator,
                     texts,
-                    options,
+                    search,
                     run.source_lang,
                     args.parallel,
                     progress,
@@ -115,25 +114,27 @@ def translate(args: argparse.Namespace) -> None:
             else:
                 found, truncated = translator.n_best(
                     texts,
-                    options,
+                    search,
                     prefixes=prefixes if any(prefixes) else None,
                     parallel=args.parallel,
                     progress=progress,
                 )
             first = progress.before + 1
-            warn_of_cuts(truncated, first, args.max_source_length)
-            for row in rows_out(translator, texts, found, first, args):
+            warn_of_cuts(truncated, first, search.max_source_length)
+            for row in rows_out(
+                translator, texts, found, first, search, args.alignment
+            ):
                 output.write(row.encode() + b"\n")
             output.flush()
             progress.end_chunk(len(chunk))
 
 
-def check_combination(args: argparse.Namespace) -> None:
+def check_combination(args: argparse.Namespace, search: Search) -> None:
     """Refuse what does not go with --split-sentences, or what it lacks."""
     if args.split_sentences:
         extras.needs("sentencex", "sentences")
         for name, is_given in (
-            ("n-best above 1", args.n_best > 1),
+            ("n-best above 1", search.n_best > 1),
             ("prefix", args.prefix is not None),
             ("prefixes", args.prefixes is not None),
             ("alignment", args.alignment),
@@ -163,7 +164,7 @@ def open_rows(
 def by_sentence(
     translator: "Translator",
     texts: tuple[str, ...],
-    options: SearchOptions,
+    search: Search,
     language: str,
     parallel: int | None,
     progress: Callable[[int, int], None],
@@ -173,7 +174,7 @@ def by_sentence(
     every = list(itertools.chain.from_iterable(parts))
     found, truncated = translator.n_best(
         every,
-        options,
+        search,
         parallel=parallel,
         progress=lambda done, total: progress(
             done * len(texts) // total, len(texts)
@@ -190,7 +191,9 @@ def by_sentence(
     return joined, was_cut
 
 
-def warn_of_cuts(truncated: Iterable[bool], first: int, longest: int) -> None:
+def warn_of_cuts(
+    truncated: Iterable[bool], first: int, longest: int | None
+) -> None:
     """Name the lines that were cut."""
     from keras_transformer.translation.text_batches import numbered
 
@@ -209,7 +212,8 @@ def rows_out(
     texts: tuple[str, ...],
     found: Sequence[_Hypotheses],
     first: int,
-    args: argparse.Namespace,
+    search: Search,
+    alignment: bool,
 ) -> Iterator[str]:
     """The lines to write for a chunk."""
     flat = [
@@ -220,16 +224,16 @@ def rows_out(
         for text, score in hypotheses
     ]
     alignments: Iterable[list[tuple[int, int]] | None] = itertools.repeat(None)
-    if args.alignment:
+    if alignment:
         _, sources, targets, _ = zip(*flat, strict=True)
         alignments = translator.align(
-            sources, targets, max_source_length=args.max_source_length
+            sources, targets, max_source_length=search.max_source_length
         )
     for (number, _, text, score), pairs in zip(flat, alignments, strict=False):
         row = lines.on_one_line(text)
-        if args.n_best > 1:
+        if search.n_best > 1:
             row = f"{number}\t{score:.4f}\t{row}"
         if pairs is not None:
-            row += "\t" if args.n_best > 1 else " ||| "
+            row += "\t" if search.n_best > 1 else " ||| "
             row += " ".join(f"{source}-{target}" for source, target in pairs)
         yield row

@@ -20,7 +20,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="the page, such as page.html; default: standard output",
     )
     add("--prefix", metavar="TEXT", help="how the translation begins")
-    search_flags.add_search_flags(parser, n_best=None)
+    search_flags.add_search_flags(parser)
 
 
 def view(args: argparse.Namespace) -> None:
@@ -30,7 +30,7 @@ def view(args: argparse.Namespace) -> None:
     step and the beam as a tree. It needs no network and no other file: any
     browser opens it. Several texts have a view each, one below the other.
     """
-    options = search_flags.options_of_run(args)
+    search = search_flags.search_of_run(args, n_best=4)
     with contextlib.ExitStack() as stack:
         # Before the work, so that a place that cannot be written shows.
         output = lines.open_output(args.output, stack)
@@ -41,7 +41,7 @@ def view(args: argparse.Namespace) -> None:
         translator = Translator.from_run(args.run_dir, args.average)
         explanations = [
             translator.explain(
-                text, prefix=args.prefix, **dataclasses.asdict(options)
+                text, prefix=args.prefix, **dataclasses.asdict(search)
             )
             for text in args.text
         ]

@@ -11,20 +11,30 @@ Axes: B batch, W beams, N hypotheses returned, V vocabulary, C candidates of
 a step, P prefix, t tokens written so far, L tokens of the longest hypothesis.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from keras_transformer import config
+from keras_transformer.config import Search
 from keras_transformer.decoding.beams import Sentences, first_beams
 from keras_transformer.decoding.continuations import Rules, padded_prefix
-from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.decoding.search_history import (
     SearchHistory,
     empty_history,
 )
 from keras_transformer.decoding.search_loop import Shared, Step, run_to_end
+from keras_transformer.settings import with_settings
+
+# The settings that a search over ids knows.
+SEARCHED = [
+    field
+    for field in dataclasses.fields(Search)
+    if field.name in ("beam_size", "length_penalty", "n_best", "min_length")
+    or field.name == "no_repeat_ngram"
+]
 
 
 class BeamResult(NamedTuple):
@@ -41,22 +51,19 @@ class BeamResult(NamedTuple):
     lengths: tf.Tensor
 
 
+@with_settings(SEARCHED)
 def beam_search(
     step: Step,
     state: Any,
     *,
     max_lengths: tf.Tensor,
-    beam_size: int = 4,
-    length_penalty: float = 0.6,
-    n_best: int = 1,
-    min_length: int = 0,
     banned_ids: Sequence[int] = (),
-    no_repeat_ngram: int = 0,
     prefix: tf.Tensor | None = None,
     shared: Shared | None = None,
     bos_id: int = config.BOS_ID,
     eos_id: int = config.EOS_ID,
     pad_id: int = config.PAD_ID,
+    **settings: Any,
 ) -> BeamResult:
     """Find the best-scored sequences that `step` can write.
 
@@ -77,14 +84,7 @@ def beam_search(
             `shared`.
         max_lengths: int32 `(B,)`, each sentence's limit in tokens, the end
             token included. With the limit 0 the hypothesis is empty, score 0.
-        beam_size: Live hypotheses per sentence, W. At least 1.
-        length_penalty: The exponent alpha. At least 0.
-        n_best: Hypotheses returned, N. From 1 to `beam_size`.
-        min_length: Fewest tokens, the end token included, of a hypothesis
-            that ends before the limit.
         banned_ids: Tokens never produced.
-        no_repeat_ngram: No row of so many tokens occurs twice in a hypothesis;
-            0 for any. The end token occurs once in any case.
         prefix: int32 `(B, P)`, PAD after the last: how each sentence's
             hypotheses begin, without the end token. Taken as it is, whatever
             else is ruled out; it counts in the score and in all lengths, and
@@ -94,26 +94,16 @@ def beam_search(
         bos_id: The start token, never produced.
         eos_id: The end token.
         pad_id: Fills the ids, never produced.
+        **settings: Of `Search`.
 
     Returns:
         A `BeamResult`. Where fewer than N hypotheses exist, the others are
         empty and score -inf.
 
     Raises:
-        ValueError: If `beam_size`, `length_penalty`, `n_best`, `min_length` or
-            `no_repeat_ngram` is out of range.
+        SettingError: If a setting makes no sense.
     """
-    rules = Rules(
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        n_best=n_best,
-        min_length=min_length,
-        banned_ids=tuple(banned_ids),
-        no_repeat_ngram=no_repeat_ngram,
-        bos_id=bos_id,
-        eos_id=eos_id,
-        pad_id=pad_id,
-    )
+    rules = Rules(Search(**settings), tuple(banned_ids), bos_id, eos_id, pad_id)
     result, _ = _search(step, state, rules, max_lengths, prefix, shared)
     return result
 
@@ -125,7 +115,8 @@ def beam_search_with_history(
     max_lengths: tf.Tensor,
     prefix: tf.Tensor | None = None,
     shared: Shared | None = None,
-    **rules: Any,
+    banned_ids: Sequence[int] = (),
+    **settings: Any,
 ) -> tuple[BeamResult, SearchHistory]:
     """Search as `beam_search` does, and tell what was weighed on the way.
 
@@ -135,17 +126,18 @@ def beam_search_with_history(
         max_lengths: int32 `(B,)`.
         prefix: int32 `(B, P)`.
         shared: What `step` keeps for a sentence.
-        **rules: The other arguments of `beam_search`.
+        banned_ids: Tokens never produced.
+        **settings: Of `Search`.
 
     Returns:
         The result of `beam_search`, bit for bit, and the history of its steps.
 
     Raises:
-        ValueError: As in `beam_search`.
+        SettingError: As in `beam_search`.
     """
+    rules = Rules(Search(**settings), tuple(banned_ids))
     return _search(
-        *(step, state, Rules(**rules), max_lengths, prefix, shared),
-        with_history=True,
+        *(step, state, rules, max_lengths, prefix, shared), with_history=True
     )
 
 
@@ -159,15 +151,6 @@ def _search(
     with_history: bool = False,
 ) -> tuple[BeamResult, Any]:
     """The result, and the history where there is one."""
-    # Among others, the early stop rests on a divisor that never falls with the
-    # length.
-    SearchOptions(
-        beam_size=rules.beam_size,
-        length_penalty=rules.length_penalty,
-        n_best=rules.n_best,
-        min_length=rules.min_length,
-        no_repeat_ngram=rules.no_repeat_ngram,
-    )
     limits = tf.cast(max_lengths, tf.int64)
     batch = tf.size(limits)
     if prefix is None:
@@ -175,7 +158,7 @@ def _search(
     else:
         prefix = padded_prefix(prefix, rules.pad_id)
     history = (
-        empty_history(batch, rules.num_candidates, rules.beam_size)
+        empty_history(batch, rules.num_candidates, rules.search.beam_size)
         if with_history
         else ()
     )

@@ -50,10 +50,10 @@ def first_beams(
 ) -> Beams:
     """One live beam, or with the limit 0 one finished empty hypothesis."""
     may_write = limits[:, None] > 0  # (B, 1)
-    others = tf.fill([tf.size(limits), rules.beam_size - 1], NONE)
+    others = tf.fill([tf.size(limits), rules.search.beam_size - 1], NONE)
     live = tf.concat([tf.where(may_write, 0.0, NONE), others], axis=1)
     finished = tf.concat([tf.where(may_write, NONE, 0.0), others], axis=1)
-    finished = finished[:, : rules.n_best]
+    finished = finished[:, : rules.search.n_best]
     bos_id = tf.constant(rules.bos_id, tf.int64)
     return Beams(
         live_ids=tf.fill(tf.shape(live[..., None]), bos_id),
@@ -98,17 +98,17 @@ def branch(
 
     # Those that ended compete with the finished ones, which come first: an
     # equal score found later does not replace the earlier hypothesis.
-    normaliser = length_normaliser(length, rules.length_penalty)
+    normaliser = length_normaliser(length, rules.search.length_penalty)
     scores = tf.where(ended, log_probs / normaliser, NONE)
     scores = tf.concat([beams.finished_scores, scores], axis=1)
     finished_ids = padded(beams.finished_ids, 1, rules.pad_id)
     finished_ids = tf.concat([finished_ids, ids], axis=1)
-    finished_scores, best = tf.math.top_k(scores, rules.n_best)
+    finished_scores, best = tf.math.top_k(scores, rules.search.n_best)
     finished_ids = take(finished_ids, best)
 
     # The others live on.
     live, best = tf.math.top_k(
-        tf.where(ended, NONE, log_probs), rules.beam_size
+        tf.where(ended, NONE, log_probs), rules.search.beam_size
     )
     history = beams.history
     if history:
@@ -151,6 +151,6 @@ def _unless_done(
     Log-probabilities only fall and the normaliser is largest at the limit, so
     no descendant of the best live beam scores above the bound used here.
     """
-    bound = live[:, 0] / length_normaliser(limits, rules.length_penalty)
+    bound = live[:, 0] / length_normaliser(limits, rules.search.length_penalty)
     is_done = finished_scores[:, -1] >= bound
     return tf.where(is_done[:, None], NONE, live)

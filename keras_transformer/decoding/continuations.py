@@ -20,17 +20,10 @@ NONE = -float("inf")  # The score of a place that holds no hypothesis.
 
 
 class Rules(NamedTuple):
-    """What a hypothesis may look like, in a search and in a draw.
+    """What a hypothesis may look like, in a search and in a draw."""
 
-    Of a draw `beam_size` and `n_best` are the number of draws.
-    """
-
-    beam_size: int = 4
-    length_penalty: float = 0.6
-    n_best: int = 1
-    min_length: int = 0
+    search: config.Search
     banned_ids: tuple[int, ...] = ()
-    no_repeat_ngram: int = 0
     bos_id: int = config.BOS_ID
     eos_id: int = config.EOS_ID
     pad_id: int = config.PAD_ID
@@ -47,7 +40,8 @@ class Rules(NamedTuple):
         2W: W of them may all end there. A single beam has one, so that it
         follows the best token and nothing else.
         """
-        return 2 * self.beam_size if self.beam_size > 1 else 1
+        beams = self.search.beam_size
+        return 2 * beams if beams > 1 else 1
 
 
 def continuations(
@@ -75,7 +69,7 @@ def continuations(
     """
     # Or TensorFlow moves the cast behind each reshape: three of 2-byte logits.
     logits = tf.ensure_shape(tf.cast(logits, tf.float32), logits.shape)
-    beams, size = rules.beam_size, logits.shape[-1]
+    beams, size = rules.search.beam_size, logits.shape[-1]
     count = rules.num_candidates
     width = chunk_width(size, (size * beams / count) ** 0.5)
     allowed = _allowed(rules, position, ids, logits, width)
@@ -129,11 +123,13 @@ def _allowed(
     """
     if banned := [token for token in rules.never if token >= width]:
         logits = without(logits, banned)
-    if rules.min_length and rules.eos_id >= width:
-        is_early = position + 1 < rules.min_length
+    if rules.search.min_length and rules.eos_id >= width:
+        is_early = position + 1 < rules.search.min_length
         logits = tf.where(is_early, without(logits, [rules.eos_id]), logits)
-    if rules.no_repeat_ngram:
-        logits = without_repeats(logits, ids[:, :, 1:], rules.no_repeat_ngram)
+    if rules.search.no_repeat_ngram:
+        logits = without_repeats(
+            logits, ids[:, :, 1:], rules.search.no_repeat_ngram
+        )
     return logits
 
 
@@ -141,10 +137,10 @@ def _ruled_out(rules: Rules, position: tf.Tensor, width: int) -> tf.Tensor:
     """Which of the first `width` tokens may not come next, bool `(width,)`."""
     tokens = np.arange(width)
     never = np.isin(tokens, rules.never)
-    if not rules.min_length:
+    if not rules.search.min_length:
         return tf.constant(never)
     is_eos = tokens == rules.eos_id
-    return never | (is_eos & (position + 1 < rules.min_length))
+    return never | (is_eos & (position + 1 < rules.search.min_length))
 
 
 def without(logits: tf.Tensor, banned: Sequence[int]) -> tf.Tensor:
@@ -248,10 +244,10 @@ def _forced(
     has_prefix = (token != rules.pad_id)[:, None]  # (B, 1)
     only = tf.gather(logits, token[:, None], axis=2, batch_dims=1) - sums
     only = _number(only[:, :, 0] + log_probs)  # (B, W)
-    more = rules.num_candidates - rules.beam_size
+    more = rules.num_candidates - rules.search.beam_size
     only = tf.concat([only, tf.fill([tf.size(token), more], NONE)], axis=1)
     best, parents = tf.math.top_k(only, rules.num_candidates)
-    parents = tf.minimum(tf.cast(parents, tf.int64), rules.beam_size - 1)
+    parents = tf.minimum(tf.cast(parents, tf.int64), rules.search.beam_size - 1)
     forced = (best, parents, token[:, None])
     return tuple(
         tf.where(has_prefix, own, free)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_transformer import config
+from keras_transformer.config import Sampling, Search
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.beams import length_normaliser
 from keras_transformer.decoding.continuations import (
@@ -25,7 +26,6 @@ from keras_transformer.decoding.continuations import (
     without,
     without_repeats,
 )
-from keras_transformer.decoding.options import Sampling
 from keras_transformer.decoding.search_loop import Step
 from keras_transformer.decoding.top_k import top_k
 
@@ -49,16 +49,12 @@ def sample(
     *,
     max_lengths: tf.Tensor,
     seeds: tf.Tensor,
-    sampling: Sampling,
-    length_penalty: float = 0.6,
-    n_best: int = 1,
-    min_length: int = 0,
     banned_ids: Sequence[int] = (),
-    no_repeat_ngram: int = 0,
     prefix: tf.Tensor | None = None,
     bos_id: int = config.BOS_ID,
     eos_id: int = config.EOS_ID,
     pad_id: int = config.PAD_ID,
+    **settings: Any,
 ) -> BeamResult:
     """Draw sequences token by token from what `step` says.
 
@@ -74,42 +70,30 @@ def sample(
             that starts with the static size 0 may grow.
         max_lengths: int32 `(B,)`, as in `beam_search`.
         seeds: int32 `(B, 2)`, a pair for each row.
-        sampling: How to draw; its own seed is not used.
-        length_penalty: The exponent alpha of the score. At least 0.
-        n_best: Independent draws of a sentence, N; some may be alike.
-        min_length: Fewest tokens, the end token included, of a draw that ends
-            before the limit.
         banned_ids: Tokens never drawn.
-        no_repeat_ngram: No row of so many tokens occurs twice; 0 for any.
         prefix: int32 `(B, P)`, PAD after the last: how each draw begins. Counts
             in the score and towards the limit.
         bos_id: The start token, never drawn.
         eos_id: The end token; drawn where nothing else is allowed.
         pad_id: Fills the ids, never drawn.
+        **settings: Of `Search`: `sampling`, whose seed is not used, `n_best`
+            independent draws, some of which may be alike, and others.
 
     Returns:
         A `BeamResult`, best first. Where the limit is 0 the first draw is
         empty with score 0, the others score -inf.
     """
+    search = Search(**settings)
+    n_best = search.n_best
     limits = tf.cast(max_lengths, tf.int64)
     batch = tf.size(limits)
     drawing = _Drawing(
         limits=limits,
         uniforms=_uniforms(seeds, tf.reduce_max(max_lengths), n_best),
         prefix=None if prefix is None else padded_prefix(prefix, pad_id),
-        sampling=sampling,
+        sampling=search.sampling or Sampling(),
     )
-    rules = Rules(
-        beam_size=n_best,
-        length_penalty=length_penalty,
-        n_best=n_best,
-        min_length=min_length,
-        banned_ids=tuple(banned_ids),
-        no_repeat_ngram=no_repeat_ngram,
-        bos_id=bos_id,
-        eos_id=eos_id,
-        pad_id=pad_id,
-    )
+    rules = Rules(search, tuple(banned_ids), bos_id, eos_id, pad_id)
     draws = _Draws(
         ids=tf.fill([batch, n_best, 1], tf.constant(bos_id, tf.int64)),
         log_probs=tf.zeros([batch, n_best]),
@@ -249,12 +233,14 @@ def _allowed(
     """Give -inf to the tokens that may not come next."""
     never = without(logits, rules.never)
     logits = tf.cond(
-        length < rules.min_length,
+        length < rules.search.min_length,
         lambda: without(never, [rules.eos_id]),
         lambda: never,
     )
-    if rules.no_repeat_ngram:
-        logits = without_repeats(logits, ids[:, :, 1:], rules.no_repeat_ngram)
+    if rules.search.no_repeat_ngram:
+        logits = without_repeats(
+            logits, ids[:, :, 1:], rules.search.no_repeat_ngram
+        )
     return logits
 
 
@@ -282,7 +268,9 @@ def _result(rules: Rules, limits: tf.Tensor, draws: _Draws) -> BeamResult:
     """Score the draws and sort them."""
     ids = tf.cast(draws.ids[:, :, 1:], tf.int32)
     lengths = tf.reduce_sum(tf.cast(ids != rules.pad_id, tf.int32), axis=-1)
-    scores = draws.log_probs / length_normaliser(lengths, rules.length_penalty)
+    scores = draws.log_probs / length_normaliser(
+        lengths, rules.search.length_penalty
+    )
     # An empty sentence has one hypothesis; NaN logits leave none.
     is_first = tf.range(tf.shape(scores)[1]) == 0
     exists = (limits[:, None] > 0) | is_first

@@ -35,10 +35,12 @@ import keras
 import tensorflow as tf
 
 from keras_transformer import exhaustion, files
-from keras_transformer.config import JobError, UserError
-from keras_transformer.decoding.options import (
+from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
-    SearchOptions,
+    JobError,
+    Search,
+    SettingError,
+    UserError,
 )
 from keras_transformer.exporting.half import HalfWeights
 from keras_transformer.exporting.serving_kit import ServingKit
@@ -80,7 +82,7 @@ def export(
     translator: Translator,
     output: str | os.PathLike,
     version: int = 1,
-    options: SearchOptions | None = None,
+    options: Search | None = None,
     kit: ServingKit | None = None,
     quantization: str = "float32",
     card: ModelCard | None = None,
@@ -117,9 +119,8 @@ def export(
         ValueError: If `quantization` is none of the three.
     """
     if quantization not in ("float32", "float16", "bfloat16"):
-        raise ValueError(
-            "`quantization` must be float32, float16 or bfloat16. Received: "
-            f"quantization={quantization!r}"
+        raise SettingError(
+            "quantization", "float32, float16 or bfloat16", quantization
         )
     path = version_path(output, version)
     kit = kit or ServingKit.plan(output)
@@ -171,7 +172,7 @@ def export(
 
 
 def _signatures(
-    translator: Translator, options: SearchOptions
+    translator: Translator, options: Search
 ) -> dict[str, tuple[Callable, tuple[str, ...]]]:
     """Each signature: a function of string tensors `(B,)` and their names."""
     best_only = dataclasses.replace(options, n_best=1)

@@ -140,4 +140,6 @@ def _config(
         target_lang=target_lang,
         **dataclasses.asdict(imported.model),
     )
-    return dataclasses.replace(run, vocabulary=checksum_of(imported.tokenizer))
+    return dataclasses.replace(
+        run, vocabulary=checksum_of(imported.tokenizer), is_imported=True
+    )

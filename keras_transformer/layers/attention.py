@@ -10,6 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.config import checked
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
 from keras_transformer.layers.attention_masks import (
     all_of,
@@ -24,7 +25,6 @@ from keras_transformer.layers.dot_product import (
     swap_heads,
 )
 from keras_transformer.layers.restricted import (
-    check_restriction,
     restricted_attention,
     whole_weights,
 )
@@ -98,18 +98,12 @@ class MultiHeadAttention(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.value_dim = key_dim if value_dim is None else value_dim
-        self.restriction = check_restriction(restriction)
+        value_dim = key_dim if value_dim is None else value_dim
+        self.num_heads = checked("num_heads", num_heads)
+        self.key_dim = checked("key_dim", key_dim)
+        self.value_dim = checked("value_dim", value_dim)
+        self.restriction = checked("restriction", restriction)
         self.use_bias = use_bias
-        for name in ("num_heads", "key_dim", "value_dim"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"`{name}` must be at least 1. Received: "
-                    f"{name}={getattr(self, name)}"
-                )
-
         self.supports_masking = True
 
     def build(

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import keras
 
+from keras_transformer.config import LAYER_SETTINGS, STACK_SETTINGS
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
 from keras_transformer.layers.attention_masks import (
     all_of,
@@ -21,40 +22,26 @@ from keras_transformer.layers.attention_masks import (
 )
 from keras_transformer.layers.dot_product import swap_heads_as_integers
 from keras_transformer.layers.encoder import (
-    NORM_EPSILON,
     attention_layer,
-    check_layer_settings,
-    check_num_layers,
     feed_forward_layer,
     norm_after,
     norm_before,
     norm_layer,
     residual_parts,
 )
+from keras_transformer.settings import take, with_settings
 
 # Keys `(B, H, ., K)` and values `(B, H, ., U)`.
 Cache: TypeAlias = tuple[Tensor, Tensor]
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
+@with_settings(LAYER_SETTINGS)
 class DecoderLayer(keras.layers.Layer):
     """Self-attention, attention to the memory, feed-forward, each post-normed.
 
     Args:
-        num_heads: Attention heads, h.
-        key_dim: Width of a head's queries and keys, d_k.
-        value_dim: Width of a head's values, d_v.
-        ffn_dim: Inner width of the feed-forward network, d_ff.
-        dropout: Share of units dropped from each sub-layer's output, in
-            [0, 1).
-        restriction: None, or r of restricted self-attention (section 4): each
-            position sees those less than r from it; behind a causal mask, or
-            with `use_causal_mask`, the last r. Attention to the memory stays
-            whole.
-        activation: As in `FeedForward`.
-        norm_epsilon: Added to the variance by every norm.
-        attention_bias: As `use_bias` of `MultiHeadAttention`.
-        norm_first: As in `EncoderLayer`.
+        **settings: One for each.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -77,41 +64,16 @@ class DecoderLayer(keras.layers.Layer):
         Float tensor `(B, T, D)` in the layer's compute dtype.
 
     Raises:
-        ValueError: If a size or `restriction` is below 1, `dropout` is
-            outside [0, 1), `activation` is none of Keras's or `norm_epsilon`
-            is not above 0.
+        SettingError: If a setting makes no sense; it is a `ValueError`.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1.
     """
 
-    def __init__(
-        self,
-        num_heads: int,
-        key_dim: int,
-        value_dim: int,
-        ffn_dim: int,
-        dropout: float = 0.1,
-        restriction: int | None = None,
-        activation: str = "relu",
-        norm_epsilon: float = NORM_EPSILON,
-        attention_bias: bool = False,
-        norm_first: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.settings = check_layer_settings(
-            num_heads,
-            key_dim,
-            value_dim,
-            ffn_dim,
-            dropout,
-            restriction=restriction,
-            activation=activation,
-            norm_epsilon=norm_epsilon,
-            attention_bias=attention_bias,
-            norm_first=norm_first,
-        )
+    def __init__(self, **settings: Any) -> None:
+        own = take(LAYER_SETTINGS, settings)
+        super().__init__(**settings)
+        self.settings = own
         self.supports_masking = True
 
     def build(
@@ -258,23 +220,14 @@ class DecoderLayer(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
+@with_settings(STACK_SETTINGS)
 class Decoder(keras.layers.Layer):
     """A stack of decoder layers; no further norm at its end.
 
     With `norm_first`, whose last layer leaves a sum, there is one.
 
     Args:
-        num_layers: Layers, N. At least 1.
-        num_heads: As in `DecoderLayer`, like all that follow.
-        key_dim: Width of a head's queries and keys.
-        value_dim: Width of a head's values.
-        ffn_dim: Inner width of the feed-forward network.
-        dropout: Share of units dropped, in [0, 1).
-        restriction: None, or r of restricted self-attention.
-        activation: As in `FeedForward`.
-        norm_epsilon: Added to the variance by every norm.
-        attention_bias: As `use_bias` of `MultiHeadAttention`.
-        norm_first: As in `EncoderLayer`.
+        **settings: One for each.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -290,40 +243,14 @@ class Decoder(keras.layers.Layer):
         Float tensor `(B, T, D)`.
 
     Raises:
-        ValueError: If a size or `restriction` is below 1, `dropout` is
-            outside [0, 1), `activation` is none of Keras's or `norm_epsilon`
-            is not above 0.
+        SettingError: If a setting makes no sense; it is a `ValueError`.
     """
 
-    def __init__(
-        self,
-        num_layers: int,
-        num_heads: int,
-        key_dim: int,
-        value_dim: int,
-        ffn_dim: int,
-        dropout: float = 0.1,
-        restriction: int | None = None,
-        activation: str = "relu",
-        norm_epsilon: float = NORM_EPSILON,
-        attention_bias: bool = False,
-        norm_first: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.num_layers = check_num_layers(num_layers)
-        self.settings = check_layer_settings(
-            num_heads,
-            key_dim,
-            value_dim,
-            ffn_dim,
-            dropout,
-            restriction=restriction,
-            activation=activation,
-            norm_epsilon=norm_epsilon,
-            attention_bias=attention_bias,
-            norm_first=norm_first,
-        )
+    def __init__(self, **settings: Any) -> None:
+        own = take(STACK_SETTINGS, settings)
+        super().__init__(**settings)
+        self.num_layers = own.pop("num_layers")
+        self.settings = own
         self.supports_masking = True
 
     def build(

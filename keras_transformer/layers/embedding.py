@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.config import PAD_ID
+from keras_transformer.config import PAD_ID, checked
 from keras_transformer.keras_internals import Shape, Tensor
 
 
@@ -53,13 +53,8 @@ class TiedEmbedding(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, value in (("vocab_size", vocab_size), ("d_model", d_model)):
-            if value < 1:
-                raise ValueError(
-                    f"`{name}` must be at least 1. Received: {name}={value}"
-                )
-        self.vocab_size = vocab_size
-        self.d_model = d_model
+        self.vocab_size = checked("vocab_size", vocab_size)
+        self.d_model = checked("d_model", d_model)
         self.mask_zero = mask_zero
         self.use_bias = use_bias
         self.supports_masking = True

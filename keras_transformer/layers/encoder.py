@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer.config import LAYER_SETTINGS, STACK_SETTINGS
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.attention_masks import (
@@ -14,21 +15,13 @@ from keras_transformer.layers.attention_masks import (
     mask_of_heads,
     mask_of_keys,
 )
-from keras_transformer.layers.feed_forward import (
-    FeedForward,
-    check_activation,
-)
-from keras_transformer.layers.normalization import (
-    LayerNormalization,
-    check_epsilon,
-)
-from keras_transformer.layers.restricted import check_restriction
-
-# The paper names none; this is tensor2tensor's.
-NORM_EPSILON = 1e-6
+from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.normalization import LayerNormalization
+from keras_transformer.settings import take, with_settings
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
+@with_settings(LAYER_SETTINGS)
 class EncoderLayer(keras.layers.Layer):
     """Self-attention, then a feed-forward network, each post-normed.
 
@@ -36,18 +29,7 @@ class EncoderLayer(keras.layers.Layer):
     `norm_first` `x + Dropout(Sublayer(LayerNorm(x)))`.
 
     Args:
-        num_heads: Attention heads, h.
-        key_dim: Width of a head's queries and keys, d_k.
-        value_dim: Width of a head's values, d_v.
-        ffn_dim: Inner width of the feed-forward network, d_ff.
-        dropout: Share of units dropped from each sub-layer's output, in
-            [0, 1).
-        restriction: None, or r of restricted self-attention (section 4): each
-            position sees those less than r from it.
-        activation: As in `FeedForward`.
-        norm_epsilon: Added to the variance by every norm.
-        attention_bias: As `use_bias` of `MultiHeadAttention`.
-        norm_first: Whether a sub-layer's input is normed, not the sum.
+        **settings: One for each.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -63,41 +45,16 @@ class EncoderLayer(keras.layers.Layer):
         Float tensor `(B, S, D)` in the layer's compute dtype.
 
     Raises:
-        ValueError: If a size or `restriction` is below 1, `dropout` is
-            outside [0, 1), `activation` is none of Keras's or `norm_epsilon`
-            is not above 0.
+        SettingError: If a setting makes no sense; it is a `ValueError`.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1.
     """
 
-    def __init__(
-        self,
-        num_heads: int,
-        key_dim: int,
-        value_dim: int,
-        ffn_dim: int,
-        dropout: float = 0.1,
-        restriction: int | None = None,
-        activation: str = "relu",
-        norm_epsilon: float = NORM_EPSILON,
-        attention_bias: bool = False,
-        norm_first: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.settings = check_layer_settings(
-            num_heads,
-            key_dim,
-            value_dim,
-            ffn_dim,
-            dropout,
-            restriction=restriction,
-            activation=activation,
-            norm_epsilon=norm_epsilon,
-            attention_bias=attention_bias,
-            norm_first=norm_first,
-        )
+    def __init__(self, **settings: Any) -> None:
+        own = take(LAYER_SETTINGS, settings)
+        super().__init__(**settings)
+        self.settings = own
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
@@ -166,23 +123,14 @@ class EncoderLayer(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
+@with_settings(STACK_SETTINGS)
 class Encoder(keras.layers.Layer):
     """A stack of encoder layers; no further norm at its end.
 
     With `norm_first`, whose last layer leaves a sum, there is one.
 
     Args:
-        num_layers: Layers, N. At least 1.
-        num_heads: As in `EncoderLayer`, like all that follow.
-        key_dim: Width of a head's queries and keys.
-        value_dim: Width of a head's values.
-        ffn_dim: Inner width of the feed-forward network.
-        dropout: Share of units dropped, in [0, 1).
-        restriction: None, or r of restricted self-attention.
-        activation: As in `FeedForward`.
-        norm_epsilon: Added to the variance by every norm.
-        attention_bias: As `use_bias` of `MultiHeadAttention`.
-        norm_first: Whether a sub-layer's input is normed, not the sum.
+        **settings: One for each.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -195,40 +143,14 @@ class Encoder(keras.layers.Layer):
         The memory z, a float tensor `(B, S, D)`.
 
     Raises:
-        ValueError: If a size or `restriction` is below 1, `dropout` is
-            outside [0, 1), `activation` is none of Keras's or `norm_epsilon`
-            is not above 0.
+        SettingError: If a setting makes no sense; it is a `ValueError`.
     """
 
-    def __init__(
-        self,
-        num_layers: int,
-        num_heads: int,
-        key_dim: int,
-        value_dim: int,
-        ffn_dim: int,
-        dropout: float = 0.1,
-        restriction: int | None = None,
-        activation: str = "relu",
-        norm_epsilon: float = NORM_EPSILON,
-        attention_bias: bool = False,
-        norm_first: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.num_layers = check_num_layers(num_layers)
-        self.settings = check_layer_settings(
-            num_heads,
-            key_dim,
-            value_dim,
-            ffn_dim,
-            dropout,
-            restriction=restriction,
-            activation=activation,
-            norm_epsilon=norm_epsilon,
-            attention_bias=attention_bias,
-            norm_first=norm_first,
-        )
+    def __init__(self, **settings: Any) -> None:
+        own = take(STACK_SETTINGS, settings)
+        super().__init__(**settings)
+        self.num_layers = own.pop("num_layers")
+        self.settings = own
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
@@ -345,50 +267,3 @@ def norm_after(
 ) -> Tensor:
     """`x`, normed unless norms come first: what a sub-layer hands on."""
     return x if owner.settings["norm_first"] else norm(x)
-
-
-def check_layer_settings(
-    num_heads: int,
-    key_dim: int,
-    value_dim: int,
-    ffn_dim: int,
-    dropout: float,
-    restriction: int | None,
-    activation: str,
-    norm_epsilon: float,
-    **others: Any,
-) -> dict[str, Any]:
-    """The settings as a dictionary, or a `ValueError` that names the wrong."""
-    settings = dict(
-        num_heads=num_heads,
-        key_dim=key_dim,
-        value_dim=value_dim,
-        ffn_dim=ffn_dim,
-    )
-    for name, value in settings.items():
-        if value < 1:
-            raise ValueError(
-                f"`{name}` must be at least 1. Received: {name}={value}"
-            )
-    if not 0 <= dropout < 1:
-        raise ValueError(
-            f"`dropout` must be in [0, 1). Received: dropout={dropout}"
-        )
-    return {
-        **settings,
-        "dropout": dropout,
-        "restriction": check_restriction(restriction),
-        "activation": check_activation(activation),
-        "norm_epsilon": check_epsilon(norm_epsilon, "norm_epsilon"),
-        **others,
-    }
-
-
-def check_num_layers(num_layers: int) -> int:
-    """The number itself, or a `ValueError` if it is below 1."""
-    if num_layers < 1:
-        raise ValueError(
-            "`num_layers` must be at least 1. Received: "
-            f"num_layers={num_layers}"
-        )
-    return num_layers

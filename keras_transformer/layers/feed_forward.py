@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.config import checked
 from keras_transformer.keras_internals import Shape, Tensor
 from keras_transformer.layers.dot_product import leading_axes
 
@@ -22,8 +23,7 @@ class FeedForward(keras.layers.Layer):
 
     Args:
         ffn_dim: Inner width, the paper's d_ff. At least 1.
-        activation: Of the wide layer: `"relu"`, or another of Keras's, such
-            as `"swish"`.
+        activation: Of the wide layer: `"relu"` or `"swish"`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -33,7 +33,7 @@ class FeedForward(keras.layers.Layer):
         Float tensor `(B, T, D)` in the layer's compute dtype.
 
     Raises:
-        ValueError: If `ffn_dim` is below 1, or `activation` none of Keras's.
+        SettingError: If a setting makes no sense; it is a `ValueError`.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.3.
@@ -43,12 +43,8 @@ class FeedForward(keras.layers.Layer):
         self, ffn_dim: int, activation: str = "relu", **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        if ffn_dim < 1:
-            raise ValueError(
-                f"`ffn_dim` must be at least 1. Received: ffn_dim={ffn_dim}"
-            )
-        self.ffn_dim = ffn_dim
-        self.activation = check_activation(activation)
+        self.ffn_dim = checked("ffn_dim", ffn_dim)
+        self.activation = checked("activation", activation)
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
@@ -80,15 +76,3 @@ class FeedForward(keras.layers.Layer):
             "ffn_dim": self.ffn_dim,
             "activation": self.activation,
         }
-
-
-def check_activation(activation: str) -> str:
-    """The name itself, or a `ValueError` if it is none of Keras's."""
-    try:
-        keras.activations.get(activation)
-    except ValueError:
-        raise ValueError(
-            "`activation` must be the name of one of Keras's. Received: "
-            f"activation={activation!r}"
-        ) from None
-    return activation

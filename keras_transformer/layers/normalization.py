@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.config import checked
 from keras_transformer.keras_internals import Tensor
 
 
@@ -31,11 +32,11 @@ class LayerNormalization(keras.layers.LayerNormalization):
         Float tensor `(..., D)` in the layer's compute dtype.
 
     Raises:
-        ValueError: If `epsilon` is not above 0.
+        SettingError: If `epsilon` is not above 0; it is a `ValueError`.
     """
 
     def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
-        super().__init__(epsilon=check_epsilon(epsilon), **kwargs)
+        super().__init__(epsilon=checked("norm_epsilon", epsilon), **kwargs)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training:
@@ -58,15 +59,6 @@ class LayerNormalization(keras.layers.LayerNormalization):
         variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
         scale = ops.rsqrt(variance + self.epsilon) * self.gamma
         return ops.cast(centred * scale + self.beta, self.compute_dtype)
-
-
-def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
-    """The number itself, or a `ValueError` unless it is above 0."""
-    if not epsilon > 0:  # NaN is neither.
-        raise ValueError(
-            f"`{name}` must be above 0. Received: {name}={epsilon}"
-        )
-    return epsilon
 
 
 def _normalise(rows, gamma, beta, epsilon):

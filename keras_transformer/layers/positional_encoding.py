@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.config import checked
 from keras_transformer.keras_internals import Shape, Tensor
 
 
@@ -98,8 +99,7 @@ class PositionalEncoding(keras.layers.Layer):
         Float tensor `(B, T, D)` in the layer's compute dtype.
 
     Raises:
-        ValueError: If `positions` is none of the three, `max_positions` is
-            below 1 or `first_position` below 0.
+        SettingError: If a setting makes no sense; it is a `ValueError`.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5.
@@ -113,25 +113,10 @@ class PositionalEncoding(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if positions not in (*SINUSOIDS, "learned"):
-            raise ValueError(
-                '`positions` must be "sinusoidal", "learned" or '
-                f'"tensor2tensor". Received: positions={positions!r}'
-            )
-        if max_positions < 1:
-            raise ValueError(
-                "`max_positions` must be at least 1. Received: "
-                f"max_positions={max_positions}"
-            )
-        if first_position < 0:
-            raise ValueError(
-                "`first_position` must be at least 0. Received: "
-                f"first_position={first_position}"
-            )
         self.supports_masking = True
-        self.positions = positions
-        self.max_positions = max_positions
-        self.first_position = first_position
+        self.positions = checked("positions", positions)
+        self.max_positions = checked("max_positions", max_positions)
+        self.first_position = checked("first_position", first_position)
 
     def build(self, input_shape: Shape) -> None:
         self.d_model = int(input_shape[-1] or 0)

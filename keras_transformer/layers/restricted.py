@@ -109,16 +109,6 @@ def whole_weights(
     return ops.where(total > 0, weights, even)
 
 
-def check_restriction(restriction: int | None) -> int | None:
-    """The number itself, or a `ValueError` if it is below 1."""
-    if restriction is not None and restriction < 1:
-        raise ValueError(
-            "`restriction` must be None or at least 1. Received: "
-            f"restriction={restriction}"
-        )
-    return restriction
-
-
 def at_most(size: int | Tensor, limit: int) -> int | Tensor:
     """The smaller of the two; `size` may be known to the graph alone."""
     if isinstance(size, int):

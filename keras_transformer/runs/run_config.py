@@ -11,20 +11,17 @@ from typing import Any, TypeVar
 
 from keras_transformer import config, files
 from keras_transformer.config import (
-    PAPER_SEARCH,
+    RUN_SEARCH,
+    SETTINGS,
     ModelConfig,
-    SearchConfig,
+    Search,
     TrainingConfig,
     UserError,
 )
-from keras_transformer.runs.checks import (
-    check_search,
-    check_settings,
-    check_sides,
-)
 from keras_transformer.runs.layout import CONFIG_FILE
+from keras_transformer.settings import meant
 
-Part = TypeVar("Part", ModelConfig, TrainingConfig, SearchConfig)
+Part = TypeVar("Part", ModelConfig, TrainingConfig, Search)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +50,8 @@ class RunConfig:
             there was one.
         symbols: Strings that stay one piece in the vocabulary; None where
             nobody asked for any.
+        is_imported: Whether another system has trained the run, and ours never
+            did.
     """
 
     preset: str
@@ -64,11 +63,12 @@ class RunConfig:
     requested_vocab_size: int
     model: ModelConfig
     training: TrainingConfig
-    search: SearchConfig = PAPER_SEARCH
+    search: Search = Search()
     fingerprints: Mapping[str, str] | None = None
     initial: Mapping[str, Any] | None = None
     vocabulary: str | None = None
     symbols: tuple[str, ...] | None = None
+    is_imported: bool = False
 
     @classmethod
     def from_preset(
@@ -102,18 +102,17 @@ class RunConfig:
                 whose search stays where no other is given: `init_from` may
                 have gone since.
             symbols: Strings that stay one piece in the vocabulary.
-            **settings: Fields of `ModelConfig`, `TrainingConfig` and
-                `SearchConfig`; None for the preset's. Where `d_model` or
-                `num_heads` is given, a width of the heads that is not is
-                `d_model / num_heads`.
+            **settings: Fields of `ModelConfig` and `TrainingConfig`, and
+                `RUN_SEARCH` of `Search`; None for the preset's. Where
+                `d_model` or `num_heads` is given, a width of the heads that is
+                not is `d_model / num_heads`.
 
         Returns:
             A configuration that makes sense.
 
         Raises:
-            UserError: If there is no such preset or run, or a setting makes
-                no sense.
-            TypeError: If there is no such setting.
+            UserError: If there is no such preset, run or setting, or a
+                setting makes no sense.
         """
         settings = {n: v for n, v in settings.items() if v is not None}
         initial, source = None, begun
@@ -123,29 +122,19 @@ class RunConfig:
             preset = preset or source.preset
             initial = {"run_dir": str(pathlib.Path(init_from).resolve())}
         preset = preset or "base"
-        if preset not in config.PRESETS:
-            raise UserError(
-                f"Expected a preset among {', '.join(config.PRESETS)}; "
-                f"received {preset}."
-            )
+        row = config.preset_of(preset)
         if "checkpoint_minutes" in settings:
             settings.setdefault("checkpoint_steps", None)  # Not the preset's.
-        row = config.PRESETS[preset]
         _add_head_widths(settings, row.model)
         model = _take_own(settings, row.model)
         training = _take_own(settings, row.training)
         search = _take_own(settings, (source or row).search)
-        if settings:
-            known = [
-                field.name
-                for part in (model, training, search)
-                for field in dataclasses.fields(part)
-            ]
-            raise TypeError(
-                f"Expected settings among {', '.join(known)}; received "
-                f"{', '.join(settings)}"
+        for name in settings:
+            raise UserError(
+                f"Expected a setting of a training, received {name}"
+                f"{meant(name, SETTINGS)}"
             )
-        run = cls(
+        return cls(
             preset=preset,
             corpus=corpus,
             source_lang=source_lang,
@@ -159,15 +148,20 @@ class RunConfig:
             initial=initial,
             symbols=symbols,
         )
-        run.check()
-        return run
 
-    def check(self) -> None:
-        """Raise a `UserError` for the first setting that makes no sense."""
-        languages = (self.source_lang, self.target_lang)
-        check_sides(languages, self.train_split, self.validation_split)
-        check_settings(self.model, self.training)
-        check_search(self.search)
+    def __post_init__(self) -> None:
+        """Refuse one language for both sides, and one split for both uses."""
+        if self.source_lang == self.target_lang:
+            raise UserError(
+                f"Expected two languages, received {self.source_lang} for both "
+                "sides; change `source_lang` or `target_lang`."
+            )
+        if self.train_split == self.validation_split:
+            raise UserError(
+                f"Expected two splits, received {self.train_split} for "
+                "training and validation; change `train_split` or "
+                "`validation_split`."
+            )
 
     def resume(
         self,
@@ -193,8 +187,14 @@ class RunConfig:
             UserError: If any other field differs; it names the field.
         """
         found = {"vocab_size", "fingerprints", "initial", "vocabulary"}
-        search = dataclasses.asdict(self.search)
-        free = {"corpus", "symbols", *found, *changeable, *search}
+        free = {
+            "corpus",
+            "symbols",
+            "is_imported",
+            *found,
+            *changeable,
+            *RUN_SEARCH,
+        }
         new, old = (_flat(run) for run in (self, saved))
         # The preset first: it explains all others.
         for name in sorted(new, key=lambda name: (name != "preset", name)):
@@ -217,11 +217,6 @@ class RunConfig:
             search=self.search,
         )
 
-    @property
-    def is_imported(self) -> bool:
-        """Whether another system has trained the run, and ours never did."""
-        return self.model.attention_bias and self.fingerprints is None
-
     def _way_on(self, saved: "RunConfig", run_dir: str | os.PathLike) -> str:
         """What to do about a setting in which `resume` finds a difference."""
         if saved.is_imported:
@@ -229,8 +224,8 @@ class RunConfig:
                 "this run was imported: train in another --run-dir with "
                 f"--init-from {run_dir}"
             )
-        # No flag gives what an imported model has: its run does.
-        if saved.initial and saved.model.attention_bias and not self.initial:
+        # It may have a setting that only the run it began with gives.
+        if saved.initial and not self.initial:
             return (
                 f"give --init-from {saved.initial['run_dir']} as before, or "
                 "another --run-dir"
@@ -286,7 +281,7 @@ class RunConfig:
                     "training": _with_all_fields(
                         TrainingConfig, fields["training"]
                     ),
-                    "search": SearchConfig(**fields.get("search", {})),
+                    "search": _with_all_fields(Search, fields["search"]),
                     "symbols": _tuple_of(fields.get("symbols")),
                 }
             )
@@ -295,7 +290,10 @@ class RunConfig:
                 f"Expected a run directory with a {CONFIG_FILE}, found none "
                 f"at {path}; train one with train.py --run-dir {run_dir}."
             ) from None
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (
+            *(ValueError, TypeError, KeyError, AttributeError),
+            UserError,
+        ) as error:
             raise UserError(
                 f"{path} is not a configuration this version can read "
                 f"({error}); train the run again or restore the file."
@@ -304,11 +302,10 @@ class RunConfig:
 
 def _take_own(settings: dict[str, Any], part: Part) -> Part:
     """`part` with the settings that are its fields, which are taken out."""
-    own = {
-        field.name: settings.pop(field.name)
-        for field in dataclasses.fields(part)
-        if field.name in settings
-    }
+    names = [field.name for field in dataclasses.fields(part)]
+    if isinstance(part, Search):
+        names = list(RUN_SEARCH)
+    own = {name: settings.pop(name) for name in names if name in settings}
     return dataclasses.replace(part, **own)
 
 
@@ -323,7 +320,7 @@ def _take_shape(
         if given != value and name not in ("dropout", "restriction"):
             raise UserError(
                 f"Expected the shape of {init_from}, whose {name} is {value}, "
-                f"received {given}; leave out --{name.replace('_', '-')}."
+                f"received {given}; leave out `{name}`."
             )
 
 
@@ -336,13 +333,7 @@ def _add_head_widths(settings: dict[str, Any], preset: ModelConfig) -> None:
     for name in ("key_dim", "value_dim"):
         if name in settings:
             continue
-        if num_heads < 1 or d_model % num_heads:
-            raise UserError(
-                "Expected --d-model to be a multiple of --num-heads, received "
-                f"{d_model} and {num_heads}; change one, or give --key-dim "
-                "and --value-dim."
-            )
-        settings[name] = d_model // num_heads
+        settings[name] = config.head_width(name, d_model, num_heads)
 
 
 def _tuple_of(values: Iterable[str] | None) -> tuple[str, ...] | None:
@@ -351,25 +342,15 @@ def _tuple_of(values: Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 def _flat(run: RunConfig) -> dict[str, Any]:
-    """All fields, those of the model and the recipe among them."""
+    """All fields but the search, the model's and the recipe's among them."""
     fields = dataclasses.asdict(run)
-    for part in ("model", "training", "search"):
-        fields.update(fields.pop(part))
-    return fields
+    parts = [fields.pop(part) for part in ("search", "model", "training")]
+    return {**fields, **parts[1], **parts[2]}
 
 
 def _with_all_fields(kind: type[Part], values: Mapping[str, Any]) -> Part:
-    """Build `kind`; a `ValueError` where a default would have to stand in.
-
-    What is None by default is something that a run need not have, and that
-    the file of an older version may lack, like what came later.
-    """
-    needed = {
-        field.name
-        for field in dataclasses.fields(kind)
-        if field.default is not None
-    }
-    missing = needed - config.LATER_SETTINGS - set(values)
+    """Build `kind`; a `ValueError` where a default would have to stand in."""
+    missing = {field.name for field in dataclasses.fields(kind)} - set(values)
     if missing:
         raise ValueError(f"it lacks {', '.join(sorted(missing))}")
     return kind(**values)

@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer import keras_internals
+from keras_transformer.config import SettingError
 from keras_transformer.losses import (
     SmoothedCrossEntropy,
     tied_cross_entropies,
@@ -54,10 +55,7 @@ class ExactTransformer(Transformer):
 
     def __init__(self, accumulate: int = 1, **kwargs: Any) -> None:
         if accumulate < 1:
-            raise ValueError(
-                "`accumulate` must be at least 1. Received: "
-                f"accumulate={accumulate}"
-            )
+            raise SettingError("accumulate", "at least 1", accumulate)
         super().__init__(**kwargs)
         self.accumulate = accumulate
 

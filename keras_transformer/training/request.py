@@ -3,20 +3,27 @@
 Without TensorFlow, so that a mistake shows before it is loaded.
 """
 
+import importlib.resources
 import os
 import pathlib
+import shlex
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 
-from keras_transformer.config import UserError
+from keras_transformer.config import SETTINGS, SettingError, UserError
 from keras_transformer.data.corpora import Source, absolute_name, open_corpus
 from keras_transformer.data.corpus import MEMORY, Corpus
 from keras_transformer.data.symbols import read_symbols
 from keras_transformer.runs.layout import CONFIG_FILE
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.settings import kind_of, nearest
+
+RECIPE_SUFFIX = ".args"
 
 
-def request(corpus: Source, **settings: Any) -> tuple[RunConfig, Corpus]:
+def request(
+    corpus: Source | None = None, **settings: Any
+) -> tuple[RunConfig, Corpus]:
     """Understand what `keras_transformer.train` is asked for.
 
     Args:
@@ -29,6 +36,10 @@ def request(corpus: Source, **settings: Any) -> tuple[RunConfig, Corpus]:
     Raises:
         UserError: If it makes no sense.
     """
+    if corpus is None:
+        raise SettingError(
+            "corpus", "demo, a folder, tfds:NAME or pairs of texts", corpus
+        )
     run = configure(corpus, **settings)
     source = run.corpus if _is_name(corpus) else corpus
     return run, open_corpus(source, run.source_lang, run.target_lang)
@@ -66,20 +77,20 @@ def configure(
     """
     if tokenizer is not None and init_from is not None:
         raise UserError(
-            "Expected --tokenizer or --init-from, which brings its own "
+            "Expected `tokenizer` or `init_from`, which brings its own "
             "vocabulary, received both; leave one out."
         )
-    for flag, other in ("tokenizer", tokenizer), ("init-from", init_from):
+    for name, other in ("tokenizer", tokenizer), ("init_from", init_from):
         if symbols is not None and other is not None:
             raise UserError(
-                f"Expected --symbols or --{flag}, which brings its own "
+                f"Expected `symbols` or `{name}`, which brings its own "
                 "vocabulary, received both; leave one out."
             )
-    name: str | os.PathLike = MEMORY
+    of_corpus: str | os.PathLike = MEMORY
     if isinstance(corpus, Corpus):
-        name = corpus.name
+        of_corpus = corpus.name
     elif _is_name(corpus):
-        name = corpus
+        of_corpus = corpus
     begun = None
     if run_dir is None and (preset or init_from is None):
         run_dir = default_run_dir(preset)
@@ -87,12 +98,57 @@ def configure(
         begun = RunConfig.load(run_dir)
     return RunConfig.from_preset(
         preset,
-        corpus=absolute_name(name),
+        corpus=absolute_name(of_corpus),
         init_from=init_from,
         begun=begun,
         symbols=None if symbols is None else read_symbols(symbols),
         **settings,
     )
+
+
+def recipe(name: str) -> dict[str, Any]:
+    """Read a recipe of this package as arguments of `keras_transformer.train`.
+
+    `train("runs/mine", corpus="my-text", recipe="small-corpus", steps=8_000)`
+    takes it whole; what is given beside it wins.
+
+    Args:
+        name: Name of a recipe.
+
+    Returns:
+        The arguments that the recipe gives, and no others.
+
+    Raises:
+        UserError: If there is no such recipe.
+    """
+    known = recipes()
+    if name not in known:
+        raise SettingError(
+            "recipe", f"one of {', '.join(known)}{nearest(name, known)}", name
+        )
+    found: dict[str, Any] = {}
+    for word in shlex.split(known[name], comments=True):
+        if word.startswith("--"):
+            argument = word[2:].replace("-", "_")
+            found[argument] = True
+            continue
+        kind: Any = str
+        if argument in SETTINGS:
+            kind, _ = kind_of(SETTINGS[argument])
+        found[argument] = kind(word)
+    return found
+
+
+def recipes() -> dict[str, str]:
+    """The recipes by name, each as the text of its file: words of a shell."""
+    folder = importlib.resources.files("keras_transformer") / "recipes"
+    return {
+        file.name.removesuffix(RECIPE_SUFFIX): file.read_text("utf-8")
+        for file in sorted(
+            folder.iterdir(), key=lambda file: file.name.split(".")
+        )
+        if file.name.endswith(RECIPE_SUFFIX)
+    }
 
 
 def _is_name(corpus: Source) -> TypeGuard[str | os.PathLike]:

@@ -7,9 +7,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from keras_transformer.config import UserError
+from keras_transformer.settings import setting, settle
 
-STRATEGIES = ("auto", "none", "mirrored", "multiworker")
 XLA: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 
 
@@ -21,21 +20,36 @@ class Session:
     `length_growth`, unless that is given. The run keeps it.
 
     Attributes:
-        minutes: Minutes of training in all, over all sessions; None for no
-            limit.
-        strategy: One of `STRATEGIES`.
-        accumulate: Micro-batches that a replica runs its share of a batch in.
-        xla: One of `XLA`: whether the gradient is compiled for every shape of
-            a batch; `"auto"` does on GPUs.
         callbacks: Keras callbacks, called after the package's own. A training
             is one epoch of as many batches as it has updates.
     """
 
-    minutes: float | None = None
-    strategy: str = "auto"
-    accumulate: int = 1
-    xla: str = "auto"
+    minutes: float | None = setting(
+        None,
+        "minutes of training in all, over all sessions; no limit where "
+        "not given",
+        within="(0, inf)",
+    )
+    strategy: str = setting(
+        "auto",
+        "where the replicas are",
+        choices=("auto", "none", "mirrored", "multiworker"),
+    )
+    accumulate: int = setting(
+        1,
+        "micro-batches that a replica runs its share of a batch in",
+        within="[1, inf)",
+    )
+    xla: str = setting(
+        "auto",
+        "whether the gradient is compiled for every shape of a batch; "
+        "auto: on GPUs",
+        choices=tuple(XLA),
+    )
     callbacks: Sequence[Any] = ()
+
+    def __post_init__(self) -> None:
+        settle(self)
 
     @property
     def less_memory(self) -> str:
@@ -46,16 +60,9 @@ class Session:
             "takes another --run-dir"
         )
 
-    def check(self) -> None:
-        """Raise a `UserError` for the first choice that makes no sense."""
-        for name in ("minutes", "accumulate"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise UserError(f"Expected --{name} above 0, received {value}.")
-        for name, choices in (("strategy", STRATEGIES), ("xla", XLA)):
-            value = getattr(self, name)
-            if value not in choices:
-                raise UserError(
-                    f"Expected --{name} to be one of {', '.join(choices)}; "
-                    f"received {value}."
-                )
+
+SESSION_SETTINGS = [
+    field
+    for field in dataclasses.fields(Session)
+    if "setting" in field.metadata
+]

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from keras_transformer.config import SearchConfig
+from keras_transformer.config import Search
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.model import Transformer
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
@@ -67,14 +66,14 @@ class Validator:
         batches: tf.data.Dataset,
         sample: Sequence[tuple[str, str]],
         max_length: int,
-        max_extra_length: int = SearchConfig.max_extra_length,
+        max_extra_length: int = Search.max_extra_length,
     ) -> None:
         self.model = model
         self.batches = batches
         self.sources, self.targets = zip(*sample, strict=True)
         self.translator = Translator(model, tokenizer)
         # Greedily. What is cut has been named once, with the batches.
-        self.options = SearchOptions(
+        self.options = Search(
             beam_size=1,
             max_source_length=evaluation.longest_source(max_length),
             max_extra_length=max_extra_length,

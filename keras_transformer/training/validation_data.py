@@ -11,7 +11,7 @@ import logging
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import EOS_ID, PAD_ID, SearchConfig
+from keras_transformer.config import EOS_ID, PAD_ID, Search
 from keras_transformer.data import batching
 from keras_transformer.translation.text_batches import numbered
 
@@ -23,7 +23,7 @@ def validation_batches(
     batch_tokens: int,
     longest_source: int,
     split: str,
-    max_extra_length: int = SearchConfig.max_extra_length,
+    max_extra_length: int = Search.max_extra_length,
 ) -> tf.data.Dataset:
     """Stream every pair once, and say on the log which are cut.
 

@@ -14,7 +14,7 @@ from typing import Any
 import sacrebleu
 import sacremoses
 
-from keras_transformer.decoding.options import MAX_SOURCE_LENGTH
+from keras_transformer.config import MAX_SOURCE_LENGTH
 from keras_transformer.translation.translator import Translator
 
 # Whose versions a report names.

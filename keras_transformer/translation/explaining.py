@@ -7,10 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import EOS_ID, PAD_ID
+from keras_transformer.config import EOS_ID, PAD_ID, Search
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
-from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.decoding.search_history import SearchHistory
 from keras_transformer.translation.rereading import Ids, Rereader
 from keras_transformer.translation.text_batches import as_bytes, cut, dense
@@ -42,10 +41,10 @@ class Explainer:
     def __init__(self, text_model: TextModel) -> None:
         self._text_model = text_model
         # One for each set of options and number of inputs.
-        self._graphs: dict[tuple[SearchOptions, int], Callable] = {}
+        self._graphs: dict[tuple[Search, int], Callable] = {}
 
     def explain(
-        self, text: str, options: SearchOptions, prefix: str | None = None
+        self, text: str, options: Search, prefix: str | None = None
     ) -> Explanation:
         """Translate a text, and tell what was weighed and looked at.
 
@@ -121,7 +120,7 @@ class Explainer:
     def _rereader(self) -> Rereader:
         return Rereader(self._text_model.model)
 
-    def _graph(self, options: SearchOptions, inputs: int) -> Callable:
+    def _graph(self, options: Search, inputs: int) -> Callable:
         """A graph, as for every translation: the same result bit for bit."""
         if (options, inputs) not in self._graphs:
 
@@ -155,7 +154,7 @@ def _returned(result: BeamResult) -> dict[Ids, _Returned]:
 def _tree(
     history: SearchHistory,
     tokenizer: Tokenizer,
-    options: SearchOptions,
+    options: Search,
     found: dict[Ids, _Returned],
 ) -> _Tree:
     """What one sentence's search weighed, as a tree of pieces."""

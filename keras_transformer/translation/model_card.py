@@ -40,7 +40,7 @@ class ModelCard:
         scores: Of each test set that these weights were evaluated on: the
             `corpus`, its `split`, and a score's `name`, `value` and
             `signature`.
-        search: The options of `SearchOptions` that the export was made with.
+        search: The options of `Search` that the export was made with.
         package_version: Version of this package that made the export.
     """
 

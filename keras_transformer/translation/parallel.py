@@ -10,6 +10,8 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
+from keras_transformer.config import SettingError
+
 # Each search holds the keys and values of a batch of its own, 0.8 GB for base:
 # all together have this width, and so at most about 3 GB.
 TOTAL_WIDTH = 2_048
@@ -53,9 +55,7 @@ def searches(
             most = min(most, texts // FEWEST)
         return max(1, min(most, TOTAL_WIDTH // d_model))
     if asked < 1:
-        raise ValueError(
-            f"`parallel` must be at least 1. Received: parallel={asked}"
-        )
+        raise SettingError("parallel", "at least 1", asked)
     return asked
 
 

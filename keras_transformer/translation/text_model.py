@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, PAD_ID, UNK_ID
+from keras_transformer.config import BOS_ID, PAD_ID, UNK_ID, Search
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import (
     BeamResult,
@@ -20,7 +20,6 @@ from keras_transformer.decoding.beam_search import (
 )
 from keras_transformer.decoding.beams import length_normaliser
 from keras_transformer.decoding.cached_steps import CachedSteps
-from keras_transformer.decoding.options import SearchOptions
 from keras_transformer.decoding.sampling import sample
 from keras_transformer.decoding.search_history import SearchHistory
 from keras_transformer.model import Transformer
@@ -49,7 +48,7 @@ class AttentionResult(NamedTuple):
     attention: tf.Tensor  # (B, T, S) float32, mean of all layers and heads
 
 
-def longest_target(options: SearchOptions) -> int | None:
+def longest_target(options: Search) -> int | None:
     """Most tokens that a translation may have, whatever its source.
 
     None where neither sources nor translations are limited.
@@ -82,7 +81,7 @@ class TextModel:
     def search(
         self,
         text: tf.Tensor,
-        options: SearchOptions,
+        options: Search,
         prefix: tf.Tensor | None = None,
     ) -> TextResult:
         """Translate texts, string `(B,)`.
@@ -116,7 +115,7 @@ class TextModel:
     def search_ids(
         self,
         source: tf.Tensor,
-        options: SearchOptions,
+        options: Search,
         prefix: tf.Tensor | None = None,
         seeds: tf.Tensor | None = None,
     ) -> BeamResult:
@@ -140,7 +139,6 @@ class TextModel:
                 steps.append,
                 self.model.empty_cache(tf.shape(source)[0]),
                 seeds=seeds,
-                sampling=options.sampling,
                 **rules,
             )
         steps = CachedSteps(self.model, source, options.beam_size)
@@ -148,14 +146,13 @@ class TextModel:
             steps.step,
             steps.state,
             shared=steps.shared,
-            beam_size=options.beam_size,
             **rules,
         )
 
     def search_ids_with_history(
         self,
         source: tf.Tensor,
-        options: SearchOptions,
+        options: Search,
         prefix: tf.Tensor | None = None,
     ) -> tuple[BeamResult, SearchHistory]:
         """As `search_ids`, without sampling, and what the search weighed."""
@@ -164,14 +161,13 @@ class TextModel:
             steps.step,
             steps.state,
             shared=steps.shared,
-            beam_size=options.beam_size,
             **self._rules(source, options, prefix),
         )
 
     def _rules(
         self,
         source: tf.Tensor,
-        options: SearchOptions,
+        options: Search,
         prefix: tf.Tensor | None,
     ) -> dict[str, Any]:
         """What a search and a draw are told of the translations to write."""
@@ -184,12 +180,9 @@ class TextModel:
         return dict(
             # A blank source, EOS alone, has the empty translation.
             max_lengths=tf.where(lengths > 1, limits, 0),
-            length_penalty=options.length_penalty,
-            n_best=options.n_best,
-            min_length=options.min_length,
             banned_ids=(UNK_ID,) if options.no_unknown else (),
-            no_repeat_ngram=options.no_repeat_ngram,
             prefix=prefix,
+            **vars(options),
         )
 
     def prefix_ids(
@@ -202,9 +195,7 @@ class TextModel:
         """
         return self.tokenizer.target.tokenize(prefix)[:, :-1][:, :longest]
 
-    def seeds(
-        self, text: tf.Tensor, options: SearchOptions
-    ) -> tf.Tensor | None:
+    def seeds(self, text: tf.Tensor, options: Search) -> tf.Tensor | None:
         """A seed for each text: the user's with a hash of the text.
 
         So a text has the same draws wherever and with whatever others it
@@ -223,7 +214,7 @@ class TextModel:
         return tf.stack([seeds, tf.cast(hashes, tf.int32)], axis=1)
 
     def score_text(
-        self, source: tf.Tensor, target: tf.Tensor, options: SearchOptions
+        self, source: tf.Tensor, target: tf.Tensor, options: Search
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Score translations as the search would.
 
@@ -301,7 +292,7 @@ class TextModel:
         return tf.reshape(losses, tf.shape(target))
 
     def search_attention(
-        self, text: tf.Tensor, options: SearchOptions
+        self, text: tf.Tensor, options: Search
     ) -> AttentionResult:
         """Translate texts, string `(B,)`, and tell what the best looked at."""
         ragged, _ = cut(

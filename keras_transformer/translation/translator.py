@@ -12,17 +12,13 @@ import tensorflow as tf
 
 from keras_transformer import devices
 from keras_transformer.config import (
-    PAPER_SEARCH,
+    MAX_SOURCE_LENGTH,
     SEARCH_PRECISIONS,
-    SearchConfig,
+    Search,
     UserError,
 )
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
-from keras_transformer.decoding.options import (
-    MAX_SOURCE_LENGTH,
-    SearchOptions,
-)
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging
 from keras_transformer.runs.layout import TOKENIZER_FILE
@@ -79,10 +75,10 @@ class Translator:
         self,
         model: Transformer,
         tokenizer: Tokenizer,
-        search: SearchConfig = PAPER_SEARCH,
+        search: Search | None = None,
     ) -> None:
         self.text_model = TextModel(model, tokenizer)
-        self.search = search
+        self.search = search or Search()
         self._pairs = GivenPairs(self.text_model)
         self._explainer = Explainer(self.text_model)
         # One graph for each set of options, for batches of any shape. Ids
@@ -158,13 +154,13 @@ class Translator:
         model.set_weights(self.model.get_weights())
         return Translator(model, self.tokenizer, self.search)
 
-    def options(self, **given: Any) -> SearchOptions:
+    def options(self, **given: Any) -> Search:
         """The options of a search: those given, or else of `search`.
 
         Raises:
-            ValueError: If an option is out of range.
+            SettingError: If a setting makes no sense.
         """
-        return SearchOptions(**{**dataclasses.asdict(self.search), **given})
+        return dataclasses.replace(self.search, **given)
 
     @overload
     def translate(
@@ -212,7 +208,7 @@ class Translator:
             batch_tokens: Budget of a batch.
             parallel: Batches searched at the same time, as in `n_best`.
             progress: Called with the numbers of texts done and of all texts.
-            **options: The other fields of `SearchOptions`, such as
+            **options: The other fields of `Search`, such as
                 `beam_size=4`; what is not given is as in `search`.
 
         Returns:
@@ -246,7 +242,7 @@ class Translator:
     def n_best(
         self,
         texts: Sequence[str],
-        options: SearchOptions,
+        options: Search,
         *,
         prefixes: Sequence[str] | None = None,
         batch_tokens: int = 8_192,
@@ -343,7 +339,7 @@ class Translator:
             n_best: Hypotheses returned; by default 4, or as many as beams
                 where those are fewer.
             prefix: How the translation begins.
-            **options: The other fields of `SearchOptions`, such as
+            **options: The other fields of `Search`, such as
                 `beam_size=8`, but `sampling`. `max_source_length` is 256
                 where it is not given.
 
@@ -472,7 +468,7 @@ class Translator:
             texts,
         )
 
-    def _search_graph(self, options: SearchOptions, inputs: tuple) -> Any:
+    def _search_graph(self, options: Search, inputs: tuple) -> Any:
         """One graph for each set of options, for batches of any shape."""
         if options.sampling:
             # An input: another seed needs no other graph.

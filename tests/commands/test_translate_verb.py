@@ -16,8 +16,8 @@ from verbs import (
 )
 
 from keras_transformer.commands import translate as translate_verb
+from keras_transformer.config import Sampling, Search
 from keras_transformer.data import lines
-from keras_transformer.decoding.options import Sampling, SearchOptions
 from keras_transformer.translation.translator import Hypothesis, Translator
 
 
@@ -81,7 +81,7 @@ def test_the_options_of_translate_reach_the_search(
 
     assert code == 0
     assert given == dict(
-        options=SearchOptions(
+        options=Search(
             beam_size=7,
             length_penalty=0.3,
             n_best=2,
@@ -110,7 +110,7 @@ def test_the_options_of_sampling_reach_the_search(
     )
 
     assert code == 0
-    assert given["options"] == SearchOptions(
+    assert given["options"] == Search(
         n_best=13,
         max_source_length=256,
         sampling=Sampling(temperature=0.7, top_k=11, top_p=0.9, seed=5),

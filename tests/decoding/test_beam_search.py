@@ -483,32 +483,9 @@ def test_the_normaliser_is_that_of_wu_et_al():
 
 
 @pytest.mark.parametrize(
-    "options, message",
-    [
-        (
-            {"beam_size": 0},
-            "`beam_size` must be at least 1. Received: beam_size=0",
-        ),
-        (
-            {"length_penalty": -0.5},
-            "`length_penalty` must be at least 0 and finite. Received: "
-            "length_penalty=-0.5",
-        ),
-        ({"length_penalty": float("nan")}, "Received: length_penalty=nan"),
-        (
-            {"beam_size": 3, "n_best": 4},
-            "`n_best` must be from 1 to `beam_size`. Received: n_best=4, "
-            "beam_size=3",
-        ),
-        ({"n_best": 0}, "Received: n_best=0"),
-        (
-            {"no_repeat_ngram": -1},
-            "`no_repeat_ngram` must be at least 0. Received: "
-            "no_repeat_ngram=-1",
-        ),
-    ],
+    "settings", [{"beam_size": 0}, {"length_penalty": -0.5}, {"n_best": 5}]
 )
-def test_options_out_of_range_are_refused(options, message):
-    with pytest.raises(ValueError) as error:
-        beam_search(None, (), max_lengths=[1], **options)
-    assert message in str(error.value)
+def test_settings_that_make_no_sense_are_refused(settings):
+    [name] = settings
+    with pytest.raises(ValueError, match=f"Expected `{name}` to be at "):
+        beam_search(None, (), max_lengths=[1], **settings)

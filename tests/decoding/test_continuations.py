@@ -5,8 +5,9 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simple_search import BOS, PAD, log_softmax
+from simple_search import BOS, EOS, PAD, log_softmax
 
+from keras_transformer.config import Search
 from keras_transformer.decoding.continuations import (
     Rules,
     continuations,
@@ -17,13 +18,17 @@ BATCH = 3
 NO_PREFIX = np.zeros([BATCH, 0], "int64")
 
 
+def rules_of(banned_ids=(), eos_id=EOS, **settings):
+    return Rules(Search(**settings), banned_ids, eos_id=eos_id)
+
+
 def inputs(rules, size, seed, written=5):
     """Ids, log-probabilities and logits; the last beam of one is not live."""
     draw = np.random.default_rng(seed)
-    shape = (BATCH, rules.beam_size)
+    shape = (BATCH, rules.search.beam_size)
     ids = draw.integers(3, size, (*shape, 1 + written))
     log_probs = -np.sort(draw.gamma(2.0, 2.0, shape))
-    if rules.beam_size > 1:
+    if rules.search.beam_size > 1:
         log_probs[1, -1] = -np.inf
     logits = draw.normal(0, 2.0, (*shape, size))
     return ids, log_probs.astype("float32"), logits.astype("float32")
@@ -33,9 +38,9 @@ def every_candidate(rules, position, ids, log_probs, logits):
     """All `(B, W, V)` scores, -inf for what the rules forbid."""
     scores = np.array([[log_softmax(row) for row in rows] for rows in logits])
     scores[:, :, [PAD, BOS, *rules.banned_ids]] = -np.inf
-    if position + 1 < rules.min_length:
+    if position + 1 < rules.search.min_length:
         scores[:, :, rules.eos_id] = -np.inf
-    if n := rules.no_repeat_ngram:
+    if n := rules.search.no_repeat_ngram:
         for sentence, beam in np.ndindex(*ids.shape[:2]):
             written = ids[sentence, beam, 1:].tolist()
             seen = {
@@ -86,7 +91,7 @@ def check(rules, position, ids, log_probs, logits):
 def test_the_best_of_all_candidates_are_found(
     size, beams, banned, min_length, seed
 ):
-    rules = Rules(
+    rules = rules_of(
         beam_size=beams, banned_ids=tuple(banned), min_length=min_length
     )
     check(rules, 5, *inputs(rules, size, seed))
@@ -95,7 +100,7 @@ def test_the_best_of_all_candidates_are_found(
 @pytest.mark.parametrize("far", [(), (1_003,), tuple(range(500, 530))])
 @pytest.mark.parametrize("eos_id", [2, 997])
 def test_what_is_forbidden_lies_in_any_chunk(far, eos_id):
-    rules = Rules(beam_size=3, banned_ids=far, min_length=7, eos_id=eos_id)
+    rules = rules_of(beam_size=3, banned_ids=far, min_length=7, eos_id=eos_id)
     ids, log_probs, logits = inputs(rules, 16 * 67, seed=19)
     logits[:, :, [PAD, BOS, eos_id, *far]] += 15.0  # They would be the best.
     check(rules, 5, ids, log_probs, logits)
@@ -103,7 +108,7 @@ def test_what_is_forbidden_lies_in_any_chunk(far, eos_id):
 
 
 def test_no_row_of_tokens_comes_again():
-    rules = Rules(beam_size=2, no_repeat_ngram=2)
+    rules = rules_of(beam_size=2, no_repeat_ngram=2)
     ids, log_probs, logits = inputs(rules, 7 * 13, seed=23)
     ids[:, :, 1:] = [17, 23, 29, 31, 17]
     logits[:, :, 23] += 15.0
@@ -111,7 +116,7 @@ def test_no_row_of_tokens_comes_again():
 
 
 def test_of_equal_candidates_the_first_beam_and_token_come_first():
-    rules = Rules(beam_size=3)
+    rules = rules_of(beam_size=3)
     logits = np.zeros([1, 3, 16 * 67], "float32")
     log_probs = np.array([[-1.0, -1.0, -2.0]], "float32")
     _, parents, tokens = continuations(
@@ -128,7 +133,7 @@ def test_of_equal_candidates_the_first_beam_and_token_come_first():
 
 
 def test_a_beam_without_numbers_leaves_the_others_theirs():
-    rules = Rules(beam_size=3)
+    rules = rules_of(beam_size=3)
     ids, log_probs, logits = inputs(rules, 16 * 67, seed=29)
     broken = logits.copy()
     broken[:, 2] = np.nan
@@ -152,7 +157,7 @@ def test_a_beam_without_numbers_leaves_the_others_theirs():
 
 
 def test_a_prefix_leaves_each_beam_its_token_alone():
-    rules = Rules(beam_size=3)
+    rules = rules_of(beam_size=3)
     ids, log_probs, logits = inputs(rules, 16 * 67, seed=31)
     prefix = np.full([BATCH, 6], 41)
     prefix[2, 5] = PAD  # The third sentence's ends before position 5.

@@ -12,8 +12,8 @@ from model_searches import (
     simple,
 )
 
+from keras_transformer.config import Sampling
 from keras_transformer.decoding.cached_steps import CachedSteps
-from keras_transformer.decoding.options import Sampling
 from keras_transformer.decoding.sampling import sample
 
 # Ends are banned before the 18th token, so that rings go round.

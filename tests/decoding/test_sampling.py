@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer import config
-from keras_transformer.decoding.options import Sampling
+from keras_transformer.config import Sampling
 from keras_transformer.decoding.sampling import keep_likeliest, sample
 
 PAD, UNK, BOS, EOS = config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID

@@ -6,8 +6,8 @@ import tensorflow as tf
 from served import Served
 from small_run import OPTIONS, SIZES
 
+from keras_transformer.config import Search
 from keras_transformer.exporting import saved_model as serving
-from keras_transformer.translation.translator import SearchOptions
 
 # More rows and words than any limit allows for.
 ROWS, WORDS = 37, 3_000
@@ -133,7 +133,7 @@ def test_a_target_beyond_the_limit_is_scored_up_to_there(
 def test_an_export_without_limits_cuts_after_256_tokens(
     small_translator, tmp_path
 ):
-    options = SearchOptions(beam_size=1, max_length=3)
+    options = Search(beam_size=1, max_length=3)
     served = Served(serving.export(small_translator, tmp_path, 1, options))
     # Words of one piece each, and the end token.
     (ids,) = small_translator.tokenizer.tokenize(["laut"])

@@ -12,15 +12,14 @@ from served import Served
 from small import of_rounded_weights
 
 from keras_transformer.__main__ import main
+from keras_transformer.config import Search
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.exporting.half import HalfWeights
-from keras_transformer.translation.translator import SearchOptions, Translator
+from keras_transformer.translation.translator import Translator
 
 pytestmark = pytest.mark.slow
 
-GREEDY = SearchOptions(
-    beam_size=1, n_best=1, length_penalty=0.0, max_source_length=31
-)
+GREEDY = Search(beam_size=1, n_best=1, length_penalty=0.0, max_source_length=31)
 
 DTYPES = ("float32", "float16", "bfloat16")
 

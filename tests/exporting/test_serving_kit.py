@@ -15,11 +15,10 @@ from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
 from keras_transformer.__main__ import main
-from keras_transformer.config import UserError
+from keras_transformer.config import Search, UserError
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.exporting import serving_kit
 from keras_transformer.exporting.serving_kit import ServingKit
-from keras_transformer.translation.translator import SearchOptions
 
 
 def batching_parameters():
@@ -149,7 +148,7 @@ def test_texts_of_the_warm_up_are_not_cut_by_default(small_translator):
 def test_a_later_version_adapts_to_the_files_that_are_there(
     small_translator, tmp_path
 ):
-    options = SearchOptions(beam_size=1, max_source_length=7)
+    options = Search(beam_size=1, max_source_length=7)
     kit = ServingKit.plan(tmp_path, name="ende", max_batch_size=3)
     serving.export(small_translator, tmp_path, 1, options, kit)
     batching = tmp_path / "batching_parameters.txt"

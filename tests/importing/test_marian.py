@@ -379,11 +379,11 @@ def test_a_plain_vocabulary_serves_both_sides(translator):
 def test_the_saved_model_takes_and_returns_the_same_text(
     files, run_dir, translator, expected
 ):
-    from keras_transformer.decoding.options import SearchOptions
+    from keras_transformer.config import Search
     from keras_transformer.run import Run
 
     path = Run(run_dir).export(
-        files / "exported", options=SearchOptions(length_penalty=0.0)
+        files / "exported", options=Search(length_penalty=0.0)
     )
     texts = expected["texts"][:8]
     wanted = expected["beam"]["texts"][:8]

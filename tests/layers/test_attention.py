@@ -206,6 +206,6 @@ def test_layer_comes_back_from_its_config():
 @pytest.mark.parametrize("value", [0, -1])
 def test_layer_refuses_sizes_below_1(name, value):
     sizes = {"num_heads": 3, "key_dim": 5, "value_dim": 7, name: value}
-    message = f"`{name}` must be at least 1. Received: {name}={value}"
+    message = f"`{name}` to be at least 1, received {value}"
     with pytest.raises(ValueError, match=message):
         MultiHeadAttention(**sizes)

@@ -94,6 +94,6 @@ def test_layer_comes_back_from_its_config(embedding):
 
 @pytest.mark.parametrize("name", ["vocab_size", "d_model"])
 def test_layer_refuses_sizes_below_1(name):
-    message = f"`{name}` must be at least 1. Received: {name}=0"
+    message = f"`{name}` to be at least 1, received 0"
     with pytest.raises(ValueError, match=message):
         TiedEmbedding(**{"vocab_size": 7, "d_model": 5, name: 0})

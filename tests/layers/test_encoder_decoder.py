@@ -232,45 +232,17 @@ def test_layers_work_in_a_functional_model_that_is_saved(tmp_path):
     )
 
 
-@pytest.mark.parametrize("layer_class", [EncoderLayer, DecoderLayer])
+@pytest.mark.parametrize("layer", LAYERS, ids=name_of)
 @pytest.mark.parametrize(
-    "name", ["num_heads", "key_dim", "value_dim", "ffn_dim"]
+    "name, value",
+    [("num_heads", 0), ("dropout", 1.0), ("activation", "gelo")],
 )
-def test_layers_refuse_sizes_below_1(layer_class, name):
-    message = f"`{name}` must be at least 1. Received: {name}=0"
-    with pytest.raises(ValueError, match=message):
-        layer_class(**{**SIZES, name: 0})
+def test_layers_refuse_what_makes_no_sense(layer, name, value):
+    with pytest.raises(ValueError, match=f"Expected `{name}` to be "):
+        type(layer)(**{**layer.get_config(), name: value})
 
 
 @pytest.mark.parametrize("layer_class", [Encoder, Decoder])
 def test_stacks_refuse_fewer_than_one_layer(layer_class):
-    message = "`num_layers` must be at least 1. Received: num_layers=0"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="`num_layers` to be at least 1"):
         layer_class(num_layers=0, **SIZES)
-
-
-@pytest.mark.parametrize("layer", LAYERS, ids=name_of)
-@pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
-def test_layers_refuse_a_dropout_outside_its_range(layer, value):
-    config = {**layer.get_config(), "dropout": value}
-    message = rf"`dropout` must be in \[0, 1\). Received: dropout={value}"
-    with pytest.raises(ValueError, match=message):
-        type(layer)(**config)
-
-
-@pytest.mark.parametrize("layer", LAYERS, ids=name_of)
-@pytest.mark.parametrize(
-    "name, value, wanted",
-    [
-        ("activation", "gelo", "the name of one of Keras's"),
-        ("norm_epsilon", -0.25, "above 0"),
-        ("norm_epsilon", float("nan"), "above 0"),
-    ],
-)
-def test_layers_refuse_an_activation_or_an_epsilon_of_no_sense(
-    layer, name, value, wanted
-):
-    config = {**layer.get_config(), name: value}
-    message = f"`{name}` must be {wanted}. Received: {name}={value!r}"
-    with pytest.raises(ValueError, match=message):
-        type(layer)(**config)

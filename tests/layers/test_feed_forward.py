@@ -64,11 +64,11 @@ def test_layer_comes_back_from_its_config():
 
 @pytest.mark.parametrize("value", [0, -4])
 def test_layer_refuses_a_width_below_1(value):
-    message = f"`ffn_dim` must be at least 1. Received: ffn_dim={value}"
+    message = f"`ffn_dim` to be at least 1, received {value}"
     with pytest.raises(ValueError, match=message):
         FeedForward(value)
 
 
-def test_an_activation_that_keras_does_not_know_is_refused():
-    with pytest.raises(ValueError, match="Keras's. Received: .*='gelo'"):
+def test_an_unknown_activation_is_refused():
+    with pytest.raises(ValueError, match="one of relu, swish"):
         FeedForward(ffn_dim=11, activation="gelo")

@@ -71,6 +71,6 @@ def test_half_precision_keeps_its_statistics_in_float32():
 
 @pytest.mark.parametrize("epsilon", [-1e-6, 0.0, float("nan")])
 def test_an_epsilon_that_may_divide_by_zero_is_refused(epsilon):
-    message = f"`epsilon` must be above 0. Received: epsilon={epsilon}"
+    message = f"`norm_epsilon` to be above 0 and finite, received {epsilon}"
     with pytest.raises(ValueError, match=message):
         LayerNormalization(epsilon=epsilon)

@@ -69,7 +69,7 @@ def test_positions_may_be_counted_from_another_than_0(positions):
 
 
 def test_layer_refuses_a_first_position_below_0():
-    message = "`first_position` must be at least 0. Received: first_position=-1"
+    message = "`first_position` to be at least 0, received -1"
     with pytest.raises(ValueError, match=message):
         PositionalEncoding(first_position=-1)
 
@@ -172,15 +172,12 @@ def test_layer_comes_back_from_its_config(positions):
 
 
 def test_layer_refuses_another_kind_of_positions():
-    message = (
-        '`positions` must be "sinusoidal", "learned" or "tensor2tensor". '
-        "Received: positions='rotary'"
-    )
+    message = "one of sinusoidal, learned, tensor2tensor, received 'rotary'"
     with pytest.raises(ValueError, match=message):
         PositionalEncoding("rotary")
 
 
 def test_layer_refuses_an_empty_table():
-    message = "`max_positions` must be at least 1. Received: max_positions=0"
+    message = "`max_positions` to be at least 1, received 0"
     with pytest.raises(ValueError, match=message):
         PositionalEncoding("learned", max_positions=0)

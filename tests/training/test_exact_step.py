@@ -180,5 +180,5 @@ def test_the_optimizer_is_left_as_it_was():
 
 
 def test_accumulate_below_one_is_refused():
-    with pytest.raises(ValueError, match="Received: accumulate=0"):
+    with pytest.raises(ValueError, match="`accumulate` to be at least 1"):
         ExactTransformer(vocab_size=7, d_model=2, num_heads=1, accumulate=0)

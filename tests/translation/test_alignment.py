@@ -7,7 +7,7 @@ import toy
 from small_run import OPTIONS
 
 from keras_transformer import config
-from keras_transformer.decoding.options import SearchOptions
+from keras_transformer.config import Search
 from keras_transformer.translation.alignment import (
     align_words,
     attention_weights,
@@ -191,7 +191,7 @@ def test_the_export_tells_what_its_translations_look_at(
     assert found["translation"].tolist() == best.tolist()
     # With the very ids that the search has found: these texts have others
     # where the search has spelled a word in another way.
-    options = SearchOptions(
+    options = Search(
         beam_size=OPTIONS.beam_size,
         length_penalty=OPTIONS.length_penalty,
         max_source_length=OPTIONS.max_source_length,

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, EOS_ID
-from keras_transformer.decoding.options import Sampling
+from keras_transformer.config import BOS_ID, EOS_ID, Sampling
 from keras_transformer.translation.translator import Hypothesis, Translator
 from keras_transformer.viewing.hypotheses import Fate
 

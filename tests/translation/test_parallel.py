@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_run import SIZES
 
-from keras_transformer.decoding.options import Sampling, SearchOptions
+from keras_transformer.config import Sampling, Search
 from keras_transformer.model import Transformer
 from keras_transformer.translation import parallel
 from keras_transformer.translation.text_batches import batches
@@ -207,8 +207,8 @@ def texts():
 @pytest.mark.parametrize(
     "options",
     [
-        SearchOptions(beam_size=3, n_best=2, max_length=7),
-        SearchOptions(n_best=2, max_length=7, sampling=Sampling(seed=3)),
+        Search(beam_size=3, n_best=2, max_length=7),
+        Search(n_best=2, max_length=7, sampling=Sampling(seed=3)),
     ],
 )
 def test_translations_do_not_depend_on_how_many_run(translator, texts, options):

@@ -17,7 +17,7 @@ from keras_transformer.model import Transformer
 from keras_transformer.runs import checkpoints
 from keras_transformer.translation.translator import (
     Hypothesis,
-    SearchOptions,
+    Search,
     Translator,
 )
 
@@ -92,7 +92,7 @@ def test_one_beam_is_the_loop_over_argmax_through_the_whole_model(
     translator, model, source_ids
 ):
     limit = 13
-    options = SearchOptions(beam_size=1, max_length=limit)
+    options = Search(beam_size=1, max_length=limit)
 
     found = search_graph(translator, options)(source_ids)
 
@@ -115,7 +115,7 @@ def test_one_beam_is_the_loop_over_argmax_through_the_whole_model(
 def test_every_score_is_that_of_the_whole_model_without_a_cache(
     translator, model, source_ids, alpha, max_length
 ):
-    options = SearchOptions(
+    options = Search(
         beam_size=5, n_best=5, length_penalty=alpha, max_length=max_length
     )
 
@@ -144,7 +144,7 @@ def test_a_translation_is_at_most_fifty_tokens_longer_than_its_source(
     translator, source_ids
 ):
     # An end far away lets every hypothesis run to the limit.
-    options = SearchOptions(beam_size=2, min_length=1_000)
+    options = Search(beam_size=2, min_length=1_000)
 
     lengths = search_graph(translator, options)(source_ids).lengths
 
@@ -189,9 +189,7 @@ def test_blank_texts_translate_to_nothing_without_the_model(tokenizer):
 def test_in_a_graph_blank_texts_have_the_empty_translation(translator):
     texts = tf.constant(["", "laut", "  "])
 
-    result = translator.text_model.search(
-        texts, SearchOptions(n_best=2, max_length=5)
-    )
+    result = translator.text_model.search(texts, Search(n_best=2, max_length=5))
 
     for row in (0, 2):
         assert result.translations[row].numpy().tolist() == [b"", b""]
@@ -201,7 +199,7 @@ def test_in_a_graph_blank_texts_have_the_empty_translation(translator):
 
 def test_no_texts_give_no_rows(translator):
     nothing = tf.constant([], tf.string)
-    options = SearchOptions(n_best=3, max_source_length=7)
+    options = Search(n_best=3, max_source_length=7)
 
     result = translator.text_model.search(nothing, options)
     scores, num_tokens = translator.text_model.score_text(
@@ -215,7 +213,7 @@ def test_no_texts_give_no_rows(translator):
 
 def test_text_that_is_not_utf_8_gives_a_row(translator):
     texts = tf.constant([b"\xff\xfe dog", b"laut"])
-    options = SearchOptions(max_length=5)
+    options = Search(max_length=5)
 
     result = translator.text_model.search(texts, options)
 
@@ -232,7 +230,7 @@ def test_a_long_source_is_cut_and_flagged(translator, tokenizer):
     texts = [" ".join(WORDS[:count]) for count in (2, 5, 11)]
     ids = tokenizer.tokenize(texts)
     longest = len(ids[1])  # Just fits.
-    options = SearchOptions(max_length=7, max_source_length=longest)
+    options = Search(max_length=7, max_source_length=longest)
 
     result = translator.text_model.search(tf.constant(texts), options)
 
@@ -280,7 +278,7 @@ def test_a_score_is_the_normalised_log_probability(
 def test_a_blank_pair_scores_nothing(translator):
     assert translator.score([""], [" "]) == [0.0]
     scores, num_tokens = translator.text_model.score_text(
-        tf.constant(["", "laut"]), tf.constant(["", ""]), SearchOptions()
+        tf.constant(["", "laut"]), tf.constant(["", ""]), Search()
     )
     assert num_tokens.numpy().tolist() == [0, 1]
     assert scores[0] == 0 and scores[1] < 0
@@ -290,7 +288,7 @@ def test_a_blank_pair_scores_nothing(translator):
 
 def test_a_scored_target_is_cut_where_the_search_would_stop(translator):
     source = tf.constant(["the dog"])
-    options = SearchOptions(max_source_length=7)
+    options = Search(max_source_length=7)
 
     _, num_tokens = translator.text_model.score_text(
         source, tf.constant(["laut " * 200]), options

@@ -1,0 +1,93 @@
+"""Flags made from settings: a field is a flag, its help and its range."""
+
+import argparse
+import contextlib
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from keras_transformer import settings
+from keras_transformer.config import JobError, UserError
+from keras_transformer.settings import kind_of, setting_of
+
+
+def add(
+    parser: argparse.ArgumentParser,
+    fields: Iterable[dataclasses.Field],
+    prefix: str = "",
+    default: str | None = None,
+) -> None:
+    """Add the flag of every field that has one; not given, it is None.
+
+    Args:
+        parser: Gets the flags.
+        fields: Fields of a configuration.
+        prefix: How every help text begins.
+        default: How every help text ends; with the field's default if not
+            given.
+    """
+    for field in fields:
+        about, (kind, _) = setting_of(field), kind_of(field)
+        if not about.flag:
+            continue
+        known: dict[str, Any] = {"type": kind, "metavar": about.metavar}
+        if kind is bool:
+            known = {"action": "store_const", "const": True}
+        elif about.choices:
+            known["metavar"] = field.name.upper()
+        ending = default or ""
+        if default is None and field.default not in (None, False):
+            ending = f"; default: {field.default}"
+        text = f"{prefix}{about.described()}{ending}"
+        parser.add_argument(
+            flag(field.name),
+            help=re.sub(r"`(\w+)`", lambda name: flag(name[1]), text),
+            **known,
+        )
+
+
+def given(
+    args: argparse.Namespace, fields: Iterable[dataclasses.Field]
+) -> dict[str, Any]:
+    """The settings whose flags were given."""
+    values = {field.name: getattr(args, field.name, None) for field in fields}
+    return {name: x for name, x in values.items() if x is not None}
+
+
+@contextlib.contextmanager
+def named(parser: argparse.ArgumentParser) -> Iterator[None]:
+    """Let the errors of a verb name its flags where Python names arguments."""
+    try:
+        yield
+    except (UserError, JobError) as error:
+        kind = UserError if isinstance(error, UserError) else JobError
+        raise kind(_with_flags(str(error), parser)) from error
+
+
+def flag(name: str) -> str:
+    """The flag that stands for an argument."""
+    return f"--{name.replace('_', '-')}"
+
+
+def meant(unknown: list[str], parser: argparse.ArgumentParser) -> str:
+    """End a sentence about unknown arguments with the flag that is nearest."""
+    names = [word[2:] for word in unknown if word.startswith("--")]
+    if not names:
+        return ""
+    name = names[0].partition("=")[0].replace("-", "_")
+    known = [word[2:].replace("-", "_") for word in _flags(parser)]
+    return _with_flags(settings.meant(name, known).rstrip("."), parser)
+
+
+def _flags(parser: argparse.ArgumentParser) -> set[str]:
+    return set(re.findall(r"--[\w-]+", parser.format_usage()))
+
+
+def _with_flags(message: str, parser: argparse.ArgumentParser) -> str:
+    known = _flags(parser)
+
+    def called(found: re.Match) -> str:
+        return flag(found[1]) if flag(found[1]) in known else found[0]
+
+    return re.sub(r"`(\w+)`", called, message)

@@ -1,0 +1,318 @@
+"""Settings that stand once, and the errors that refuse them.
+
+A setting is a field of a frozen dataclass, made by `setting`: its default,
+range, help and symbol stand there. Checks, refusals, flags, signatures and
+docstrings are made from the fields.
+"""
+
+import dataclasses
+import difflib
+import inspect
+import numbers
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+Target = TypeVar("Target")
+
+
+class UserError(Exception):
+    """A mistake that its one-sentence message explains to the user.
+
+    The message puts the names of arguments in backticks. The command lines
+    print it with flags in their place, on standard error, and exit with 2.
+    """
+
+
+class JobError(Exception):
+    """Why a job that began rightly cannot go on, in one sentence.
+
+    The command lines print the message on standard error and exit with 1.
+    """
+
+
+class SettingError(UserError, ValueError):
+    """Refuses the value of one setting.
+
+    Args:
+        setting: Its name.
+        expected: Completes "Expected it to be …".
+        received: The value.
+
+    Attributes:
+        setting: As given, like the two others.
+        expected: As given.
+        received: As given.
+    """
+
+    def __init__(self, setting: str, expected: str, received: Any) -> None:
+        super().__init__(
+            f"Expected `{setting}` to be {expected}, received {received!r:.60}."
+        )
+        self.setting = setting
+        self.expected = expected
+        self.received = received
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.setting, self.expected, self.received)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What a field says of itself beside its name, type and default.
+
+    Attributes:
+        help: A noun phrase, without a full stop: help of the flag, and line
+            of a docstring.
+        within: The interval of allowed numbers, such as `"[0, 1)"`.
+        choices: All allowed values, where they are few.
+        symbol: The paper's name, such as `"d_k"`.
+        flag: Whether command lines have a flag for it.
+        metavar: What the flag's help calls the value.
+        of_layers: Whether the layers of a model's stacks take it.
+    """
+
+    help: str
+    within: str | None = None
+    choices: tuple[str, ...] = ()
+    symbol: str | None = None
+    flag: bool = True
+    metavar: str | None = None
+    of_layers: bool = False
+
+    def described(self) -> str:
+        """The help with the symbol, and the choices or the range."""
+        symbol = f" ({self.symbol})" if self.symbol else ""
+        allowed = f": {', '.join(self.choices)}" if self.choices else ""
+        if self.within and not self.within.endswith("inf)"):
+            allowed = f", in {self.within}"
+        return f"{self.help}{symbol}{allowed}"
+
+
+def setting(default: Any, help: str, **details: Any) -> Any:
+    """Declare a field with its default and what `Setting` holds."""
+    return dataclasses.field(
+        default=default, metadata={"setting": Setting(help, **details)}
+    )
+
+
+def setting_of(field: dataclasses.Field) -> Setting:
+    """What a field made by `setting` says of itself."""
+    return field.metadata["setting"]
+
+
+def kind_of(field: dataclasses.Field) -> tuple[type, bool]:
+    """The type of a setting's values, and whether it may also be None."""
+    kinds = typing.get_args(field.type) or (field.type,)
+    return kinds[0], types.NoneType in kinds
+
+
+def settle(configuration: Any) -> None:
+    """Check every setting of a configuration, and give it its field's type.
+
+    Called by `__post_init__`, so that a configuration that exists makes sense.
+
+    Raises:
+        SettingError: If a value is of another type or out of range.
+    """
+    for field in dataclasses.fields(configuration):
+        if "setting" in field.metadata:
+            value = settled(field, getattr(configuration, field.name))
+            object.__setattr__(configuration, field.name, value)
+
+
+def settled(field: dataclasses.Field, value: Any) -> Any:
+    """The value of a setting in the type of its field.
+
+    Numbers of NumPy are taken, and whole numbers written as floats.
+
+    Raises:
+        SettingError: If it is of another type or out of range.
+    """
+    kind, may_be_none = kind_of(field)
+    if value is None and may_be_none:
+        return None
+    about = setting_of(field)
+    converted = _as(kind, value)
+    if converted is None:
+        raise SettingError(
+            field.name, _KINDS.get(kind, f"a {kind.__name__}"), value
+        )
+    if about.choices and converted not in about.choices:
+        expected = f"one of {', '.join(about.choices)}"
+        raise SettingError(
+            field.name, expected + nearest(converted, about.choices), value
+        )
+    if about.within and not _is_within(converted, about.within):
+        raise SettingError(field.name, _in_words(about.within, kind), value)
+    return converted
+
+
+_KINDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    str: "text",
+}
+
+
+def _as(kind: type, value: Any) -> Any:
+    """`value` as `kind`, or None where it is something else."""
+    is_bool = isinstance(value, bool) or type(value).__name__ == "bool"
+    if kind is bool:
+        return bool(value) if is_bool else None
+    if kind in (int, float):
+        if is_bool or not isinstance(value, numbers.Real):
+            return None
+        number = float(value)
+        if kind is float:
+            return number
+        return int(number) if number.is_integer() else None
+    return value if isinstance(value, kind) else None
+
+
+def _is_within(value: float, within: str) -> bool:
+    low, high = (float(end) for end in within[1:-1].split(", "))
+    return (
+        low < value < high  # NaN is nowhere.
+        or (within[0] == "[" and value == low)
+        or (within[-1] == "]" and value == high)
+    )
+
+
+def _in_words(within: str, kind: type) -> str:
+    low, high = within[1:-1].split(", ")
+    if high != "inf":
+        return f"in {within}"
+    finite = " and finite" if kind is float and within[-1] == ")" else ""
+    return f"{'at least' if within[0] == '[' else 'above'} {low}{finite}"
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Suggest the known name that a wrong one may stand for."""
+    found = difflib.get_close_matches(name, list(names), n=1)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
+# What users of other systems call a setting.
+_ELSEWHERE = {
+    "batch_size": "batch_tokens",
+    "epochs": "steps",
+    "max_steps": "steps",
+    "train_steps": "steps",
+    "hidden_size": "d_model",
+    "num_units": "d_model",
+    "dff": "ffn_dim",
+    "d_ff": "ffn_dim",
+    "filter_size": "ffn_dim",
+    "depth": "num_layers",
+    "n_layers": "num_layers",
+    "n_heads": "num_heads",
+    "heads": "num_heads",
+    "lr": "learning_rate_scale",
+    "learning_rate": "learning_rate_scale",
+    "num_beams": "beam_size",
+    "smoothing": "label_smoothing",
+}
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """End a sentence about an unknown setting, with a known one if it is near.
+
+    Args:
+        name: The unknown one.
+        known: Names of all settings.
+    """
+    names = {known_name: known_name for known_name in known}
+    names.update({x: y for x, y in _ELSEWHERE.items() if y in names})
+    found = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean `{names[found[0]]}`?" if found else "."
+
+
+def take(
+    fields: Iterable[dataclasses.Field], given: dict[str, Any]
+) -> dict[str, Any]:
+    """Take settings out of keyword arguments, checked.
+
+    Args:
+        fields: Of a configuration; what is not given is as by default.
+        given: Keyword arguments; what is taken is removed.
+
+    Raises:
+        SettingError: If a value makes no sense.
+    """
+    return {
+        field.name: settled(field, given.pop(field.name, field.default))
+        for field in fields
+    }
+
+
+def with_settings(
+    fields: Iterable[dataclasses.Field],
+) -> Callable[[Target], Target]:
+    """Decorate what takes settings as `**settings`: signature and docstring.
+
+    The line of the docstring that describes `**settings` becomes a line for
+    each, and every setting completes on Tab.
+
+    Args:
+        fields: Of configurations; those that the function has arguments for by
+            itself are left to it.
+    """
+    fields = list(fields)
+
+    def decorate(target: Target) -> Target:
+        is_class = isinstance(target, type)
+        function: Any = target.__init__ if is_class else target  # type: ignore
+        signature = inspect.signature(function)
+        kept = [
+            parameter
+            for name, parameter in signature.parameters.items()
+            if name != "settings"
+        ]
+        own = {parameter.name for parameter in kept}
+        added = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=field.type,
+            )
+            for field in fields
+            if field.name not in own
+        ]
+        last = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
+        function.__signature__ = signature.replace(
+            parameters=[*kept, *added, *([last] if is_class else [])]
+        )
+        if target.__doc__:  # Not under python -OO.
+            lines = [
+                _line_of(field) for field in fields if field.name not in own
+            ]
+            target.__doc__ = re.sub(
+                r"^ +\*\*settings: .*\n(?: {12,}.*\n)*",
+                lambda _: "".join(lines),
+                target.__doc__,
+                flags=re.MULTILINE,
+            )
+        return target
+
+    return decorate
+
+
+def _line_of(field: dataclasses.Field) -> str:
+    """Describe a setting as a docstring does, indented."""
+    about = setting_of(field).described()
+    text = f"{field.name}: {about[0].upper()}{about[1:]}; default: "
+    return (
+        textwrap.fill(
+            f"{text}{field.default!r}.",
+            width=79,
+            initial_indent=" " * 8,
+            subsequent_indent=" " * 12,
+        )
+        + "\n"
+    )
