@@ -35,19 +35,17 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
         self,
         d_model: int,
         warmup_steps: int = 4_000,
-        learning_rate_scale: float = 1.0,
+        scale: float = 1.0,
     ) -> None:
         self.d_model = checked("d_model", d_model)
         self.warmup_steps = checked("warmup_steps", warmup_steps)
-        self.learning_rate_scale = checked(
-            "learning_rate_scale", learning_rate_scale
-        )
+        self.scale = checked("learning_rate_scale", scale)
 
     def __call__(self, step):
         # Keras counts updates from 0, the paper from 1.
         step = ops.cast(step, "float32") + 1.0
         return (
-            self.learning_rate_scale
+            self.scale
             * self.d_model**-0.5
             * ops.minimum(step**-0.5, step * self.warmup_steps**-1.5)
         )
@@ -56,5 +54,5 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
         return {
             "d_model": self.d_model,
             "warmup_steps": self.warmup_steps,
-            "learning_rate_scale": self.learning_rate_scale,
+            "scale": self.scale,
         }

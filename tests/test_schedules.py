@@ -69,16 +69,15 @@ def test_schedule_comes_back_from_a_serialised_optimizer():
     assert schedule.get_config() == {
         "d_model": 130,
         "warmup_steps": 1_700,
-        "learning_rate_scale": 1.9,
+        "scale": 1.9,
     }
 
 
-@pytest.mark.parametrize(
-    "name", ["d_model", "warmup_steps", "learning_rate_scale"]
-)
+@pytest.mark.parametrize("name", ["d_model", "warmup_steps", "scale"])
 @pytest.mark.parametrize("value", [0, -3, float("nan")])
 def test_schedule_refuses_arguments_that_are_not_positive(name, value):
     arguments = {"d_model": 512, name: value}
-    message = f"`{name}` to be .*, received {value}"
+    called = "learning_rate_scale" if name == "scale" else name
+    message = f"`{called}` to be .*, received {value}"
     with pytest.raises(ValueError, match=message):
         TransformerSchedule(**arguments)
