@@ -18,6 +18,7 @@ import inspect
 import sys
 from collections.abc import Sequence
 
+from keras_transformer import __version__
 from keras_transformer.commands import (
     argument_files,
     command_line,
@@ -79,6 +80,9 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
         prog="keras-transformer", description=__doc__, formatter_class=raw
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {__version__}"
     )
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     for name, (add_flags, function, summary) in _VERBS.items():

@@ -253,6 +253,12 @@ class TrainingConfig:
     seed: int = setting(
         1, "fixes weights, data order and dropout", within=f"[0, {2**32})"
     )
+    validation_share: float | None = setting(
+        None,
+        "share of the training split held out to validate on, for a corpus "
+        "without a validation split",
+        within="(0, 1)",
+    )
     length_growth: float | None = setting(
         None,
         "quotient of neighbours among the lengths that batches are "

@@ -32,7 +32,11 @@ from keras_transformer.runs import averaging, layout
 from keras_transformer.runs.history import read_history
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.settings import with_settings
-from keras_transformer.training.request import default_run_dir, request
+from keras_transformer.training.request import (
+    default_run_dir,
+    open_text,
+    request,
+)
 from keras_transformer.training.request import recipe as read_recipe
 from keras_transformer.training.session import Session
 from keras_transformer.translation import run_card
@@ -73,8 +77,8 @@ class Run:
     def history(self) -> list[dict[str, float]]:
         """The rows of the learning curve, oldest first.
 
-        `pandas.DataFrame(run.history())` makes a table of them. A row has
-        `step` and `minutes`, and what was measured then.
+        `pandas.DataFrame(run.history())` makes a table of them: a row for each
+        step at which something was measured, with `step`, `minutes` and that.
         """
         return read_history(self.path)
 
@@ -157,7 +161,7 @@ class Run:
             for name in RUN_SEARCH
         }
         opened = self._open_corpus(corpus)
-        pairs = list(opened.pairs(split, "--split"))
+        pairs = list(opened.pairs(split, "split"))
         from keras_transformer.translation import evaluation
 
         names = averaging.checkpoint_names(self.path, average)  # There are any.
@@ -209,8 +213,9 @@ class Run:
                 f"{self.path} was imported and has no corpus of its own; give "
                 "one with --corpus."
             )
-        source = run.corpus if corpus is None else corpus
-        return open_corpus(source, run.source_lang, run.target_lang)
+        if corpus is None:
+            return open_text(run, run.corpus)
+        return open_corpus(corpus, run.source_lang, run.target_lang)
 
     def _result_paths(
         self, split: str, json_file: str | os.PathLike | None
@@ -415,7 +420,8 @@ def train(
         run_dir: Where everything goes; `runs/PRESET` if not given.
         corpus: As for `open_corpus`. Where it lies may change between calls,
             its text may not.
-        preset: One of `PRESETS`; `base` if not given.
+        preset: One of `PRESETS`; not given, `demo` for that corpus, `tiny`
+            for one of fewer than 100,000 pairs, or else `base`.
         recipe: Name of a recipe of this package, such as `small-corpus`; what
             is given beside it wins.
         source_lang: Language code of the source side; `en` if not given.
@@ -468,6 +474,12 @@ def train(
     from keras_transformer.training import course
 
     with _log_shown(), exhaustion.explained(session.less_memory):
+        if "preset" not in given and not (path / layout.CONFIG_FILE).exists():
+            logger.info(
+                "Taking the preset %s, which fits the text; name another one "
+                "as `preset`.",
+                run.preset,
+            )
         devices.let_memory_grow()
         devices.log_devices()
         stopped = course.train(run, path, session, opened, tokenizer)

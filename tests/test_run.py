@@ -139,7 +139,7 @@ def test_another_text_is_refused_in_one_sentence(run, in_memory):
 
 
 def test_a_setting_that_does_not_exist_is_named(in_memory, tmp_path):
-    with pytest.raises(TypeError, match="received dropuot"):
+    with pytest.raises(UserError, match="received dropuot; .* `dropout`"):
         kt.train(tmp_path / "run", corpus=in_memory, dropuot=0.2)
     assert not (tmp_path / "run").exists()
 
@@ -323,7 +323,7 @@ def test_an_open_corpus_is_remembered_by_its_folder(corpus, tmp_path):
 
 
 def test_the_shape_of_the_run_to_begin_with_is_kept(run, in_memory, tmp_path):
-    message = "whose d_model is 14, received 16; leave out --d-model"
+    message = "whose d_model is 14, received 16; leave out `d_model`"
     with pytest.raises(UserError, match=message):
         kt.train(
             tmp_path / "run", corpus=in_memory, init_from=run.path, d_model=16

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from keras_transformer import extras
 from keras_transformer.commands import command_line
 from keras_transformer.config import UserError
-from keras_transformer.runs.layout import EXPORTED
+from keras_transformer.runs.layout import CONFIG_FILE, EXPORTED
 from keras_transformer.runs.run_config import RunConfig
 
 
@@ -24,7 +24,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=pathlib.Path,
         metavar="EXPORTED",
-        help="folder of all versions, as OUTPUT of export",
+        help="folder of all versions, as OUTPUT of export, or a run directory",
     )
     add(
         "--run-dir",
@@ -87,8 +87,16 @@ def serve(args: argparse.Namespace) -> None:
     """
     if (args.exported is None) == (args.run_dir is None):
         args.parser.error("expected either EXPORTED or --run-dir")
+    if args.exported and (args.exported / CONFIG_FILE).exists():
+        args.run_dir, args.exported = args.exported, None
     if args.run_dir is not None:
         RunConfig.load(args.run_dir)  # That it is one.
+    elif (args.exported / "saved_model.pb").exists():
+        raise UserError(
+            "Expected the folder of all versions of an export, received "
+            f"{args.exported}, which is one version; give "
+            f"{args.exported.absolute().parent}."
+        )
     elif not args.exported.is_dir():
         raise UserError(
             f"Expected the folder of an export, {args.exported} is none; write "

@@ -17,7 +17,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add all flags; a training takes no flag of another verb."""
     add = parser.add_argument
     add("--run-dir", type=pathlib.Path, help="default: runs/PRESET")
-    add("--preset", help=f"{', '.join(PRESETS)}; default: base")
+    add(
+        "--preset",
+        help=f"{', '.join(PRESETS)}; default: by the number of pairs",
+    )
     _add_corpus_flags(parser)
     setting_flags.add(parser, SETTINGS.values(), default="")
     setting_flags.add(parser, SESSION_SETTINGS)

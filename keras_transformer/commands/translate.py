@@ -30,7 +30,21 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add what the verb alone has."""
     search_flags.add_run_flags(parser)
     add = parser.add_argument
-    add("--input", type=pathlib.Path, help="default: standard input")
+    add(
+        "input",
+        nargs="?",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="lines of text; default: standard input",
+    )
+    add(
+        "--input",
+        dest="input",
+        type=pathlib.Path,
+        default=argparse.SUPPRESS,
+        metavar="FILE",
+        help="the same",
+    )
     add("--output", type=pathlib.Path, help="default: standard output")
     search_flags.add_search_flags(parser)
     search_flags.add_sampling_flags(parser)

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import pathlib
 
+from keras_transformer import files
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.data import lines
 
@@ -17,7 +18,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add(
         "--output",
         type=pathlib.Path,
-        help="the page, such as page.html; default: standard output",
+        help="the page; default: view.html in the run directory",
     )
     add("--prefix", metavar="TEXT", help="how the translation begins")
     search_flags.add_search_flags(parser)
@@ -33,7 +34,12 @@ def view(args: argparse.Namespace) -> None:
     search = search_flags.search_of_run(args, n_best=4)
     with contextlib.ExitStack() as stack:
         # Before the work, so that a place that cannot be written shows.
-        output = lines.open_output(args.output, stack)
+        path = args.output or args.run_dir / "view.html"
+        output = (
+            lines.open_output(path, stack)
+            if args.output
+            else stack.enter_context(files.open_whole(path))
+        )
         command_line.quiet_tensorflow()
         from keras_transformer.translation.translator import Translator
         from keras_transformer.viewing import page
@@ -50,3 +56,4 @@ def view(args: argparse.Namespace) -> None:
             title = f"{len(args.text)} texts"
         views = [each.to_html() for each in explanations]
         output.write(page.document(title, views).encode())
+    print(path)

@@ -60,7 +60,7 @@ class Corpus:
 
         Args:
             split: One of `splits`.
-            flag: The flag of a command that names another split, for the
+            flag: The argument that names another split, for the
                 error.
 
         Raises:
@@ -86,9 +86,12 @@ class Corpus:
                 f"other side of the split {found}, found none; restore it."
             )
         if found not in self.splits:
-            advice = f"; name one of them with {flag}" if flag else ""
+            advice = f"; name one of them as `{flag}`" if flag else ""
             if self.name == MEMORY:
                 advice = "; pass a dictionary such as {'train': …, 'val': …}"
+            if flag == "validation_split":
+                advice += ", or hold some of the training text out with "
+                advice += "`validation_share` 0.02"
             raise UserError(
                 f"Expected a split of {self.name} in {self.source_lang} and "
                 f"{self.target_lang}, received {split}; it has: "

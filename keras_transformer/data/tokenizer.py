@@ -176,7 +176,7 @@ class Tokenizer(tf.Module):
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise config.UserError(
                 f"Expected a vocabulary at {path}, found no such file; give "
-                "the directory of a run that train.py has started, or a "
+                "the directory of a run that has begun, or a "
                 "sentencepiece model."
             ) from None
         except ValueError as error:

@@ -58,8 +58,10 @@ def read(directory: str | os.PathLike) -> Imported:
     folder = pathlib.Path(directory)
     if not folder.is_dir():
         raise UserError(
-            f"Expected the folder of a model at {folder}, found none; give "
-            "the one that its files were downloaded to."
+            f"Expected the folder of a model at {folder}, found none; models "
+            "are not downloaded here: fetch its files first, such as with "
+            f"`git clone https://huggingface.co/Helsinki-NLP/{folder.name}`, "
+            "and give their folder."
         )
     for reader in _READERS:
         if reader.is_here(folder):

@@ -163,8 +163,7 @@ def averaged_checkpoints(
                 "training ended with; leave out --average to take them."
             )
         raise UserError(
-            f"{run_dir} has no checkpoint yet; run train.py --run-dir "
-            f"{run_dir} until it has written one."
+            f"{run_dir} has no checkpoint yet; train until it has written one."
         )
     return [path for path, _ in newest_undamaged(run_dir, average)]
 

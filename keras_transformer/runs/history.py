@@ -98,7 +98,7 @@ def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:
             f"{path} has columns that no version of this package writes; "
             "restore or remove the file."
         )
-    rows = []
+    rows: list[dict[str, float]] = []
     for row in table:
         try:
             values = {
@@ -108,5 +108,8 @@ def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:
         except (ValueError, TypeError, KeyError):
             logger.warning("Passing over a damaged row of %s.", path)
             continue
-        rows.append(values)
+        if rows and rows[-1]["step"] == values["step"]:
+            rows[-1].update(values)  # A validation after its step.
+        else:
+            rows.append(values)
     return rows

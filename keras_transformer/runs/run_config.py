@@ -288,7 +288,7 @@ class RunConfig:
         except (FileNotFoundError, NotADirectoryError):
             raise UserError(
                 f"Expected a run directory with a {CONFIG_FILE}, found none "
-                f"at {path}; train one with train.py --run-dir {run_dir}."
+                f"at {path}; train one first."
             ) from None
         except (
             *(ValueError, TypeError, KeyError, AttributeError),

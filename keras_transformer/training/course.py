@@ -17,7 +17,13 @@ from keras_transformer.config import UserError
 from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.runs import averaging, history, layout, lock
+from keras_transformer.runs import (
+    averaging,
+    checkpoints,
+    history,
+    layout,
+    lock,
+)
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import load_vocabulary
@@ -30,6 +36,7 @@ from keras_transformer.training.planning import (
     choose_lengths,
     compiles,
     plan_batches,
+    warn_of_warm_up,
 )
 from keras_transformer.training.preparation import (
     CHANGEABLE,
@@ -106,6 +113,7 @@ def _train(
     )
     workers.meet(strategy)  # The others read what is written now.
     model, average, start = restore_model(run, run_dir, session, strategy)
+    warn_of_warm_up(run.training, run.training.steps)
     replicas = strategy.num_replicas_in_sync
     logger.info(
         "%s: %s parameters, %d replica%s.",
@@ -148,6 +156,9 @@ def _train(
         if stopped:
             logger.info("Stopped; the same command goes on from here.")
             return stopped
+        ended = checkpoints.step_of(checkpoints.list_checkpoints(run_dir)[-1])
+        if ended < run.training.steps:
+            warn_of_warm_up(run.training, ended)
     finish(run, run_dir, validator, model.get_weights())
     logger.info(
         "Peak memory: %.1f GB.",

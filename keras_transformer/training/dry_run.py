@@ -30,6 +30,7 @@ from keras_transformer.training.planning import (
     choose_lengths,
     compiles,
     plan_batches,
+    warn_of_warm_up,
 )
 from keras_transformer.training.preparation import (
     check_beginning,
@@ -92,6 +93,7 @@ def print_costs(
         with strategy.scope():
             model = build_model(run, session)
         measured = measure(model, run, plan, costs.flops, replicas)
+    warn_of_warm_up(run.training, run.training.steps)
     print(report(run, plan, costs, measured, session, replicas, xla))
 
 

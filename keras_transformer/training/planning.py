@@ -1,6 +1,7 @@
 """The batches of a run: their plan is chosen when it begins, and kept."""
 
 import dataclasses
+import logging
 import pathlib
 
 import tensorflow as tf
@@ -17,6 +18,8 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs.layout import CONFIG_FILE
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.session import XLA
+
+logger = logging.getLogger("keras_transformer")
 
 
 def compiles(xla: str) -> bool:
@@ -53,6 +56,17 @@ def choose_lengths(
         growth = XLA_LENGTH_GROWTH if xla else LENGTH_GROWTH
     recipe = dataclasses.replace(run.training, length_growth=growth)
     return dataclasses.replace(run, training=recipe)
+
+
+def warn_of_warm_up(recipe: TrainingConfig, steps: int) -> None:
+    """Say so where a training ends while its rate still rises (5.3)."""
+    if steps < recipe.warmup_steps:
+        logger.warning(
+            "%d updates end inside the warm-up of %d, where the learning rate "
+            "still rises: lower `warmup_steps`, or train for longer.",
+            steps,
+            recipe.warmup_steps,
+        )
 
 
 def plan_batches(

@@ -74,8 +74,8 @@ def check_beginning(
     """
     has_begun = (run_dir / layout.CONFIG_FILE).exists()
     for split, flag in (
-        (run.train_split, "--train-split"),
-        (run.validation_split, "--validation-split"),
+        (run.train_split, "train_split"),
+        (run.validation_split, "validation_split"),
     ):
         corpus.find(split, flag)
         if not has_begun:  # Or the text was good, and its fingerprint tells.

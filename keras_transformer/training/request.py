@@ -4,6 +4,7 @@ Without TensorFlow, so that a mistake shows before it is loaded.
 """
 
 import importlib.resources
+import itertools
 import os
 import pathlib
 import shlex
@@ -12,13 +13,16 @@ from typing import Any, TypeGuard
 
 from keras_transformer.config import SETTINGS, SettingError, UserError
 from keras_transformer.data.corpora import Source, absolute_name, open_corpus
-from keras_transformer.data.corpus import MEMORY, Corpus
+from keras_transformer.data.corpus import DEMO, MEMORY, Corpus
+from keras_transformer.data.held_out import hold_out
 from keras_transformer.data.symbols import read_symbols
 from keras_transformer.runs.layout import CONFIG_FILE
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.settings import kind_of, nearest
 
 RECIPE_SUFFIX = ".args"
+# Pairs from which on `base` is taken where nobody names a preset.
+ENOUGH_FOR_BASE = 100_000
 
 
 def request(
@@ -40,9 +44,56 @@ def request(
         raise SettingError(
             "corpus", "demo, a folder, tfds:NAME or pairs of texts", corpus
         )
+    if settings.get("preset") is None and settings.get("init_from") is None:
+        settings["preset"] = fitting_preset(corpus, **settings)
     run = configure(corpus, **settings)
-    source = run.corpus if _is_name(corpus) else corpus
-    return run, open_corpus(source, run.source_lang, run.target_lang)
+    return run, open_text(run, run.corpus if _is_name(corpus) else corpus)
+
+
+def open_text(run: RunConfig, source: Source) -> Corpus:
+    """Open the text of a run, its validation split held out where it says so.
+
+    Raises:
+        UserError: As from `open_corpus` and `hold_out`.
+    """
+    corpus = open_corpus(source, run.source_lang, run.target_lang)
+    share = run.training.validation_share
+    if share is None:
+        return corpus
+    splits = run.train_split, run.validation_split
+    return hold_out(corpus, *splits, share, run.training.seed)
+
+
+def fitting_preset(
+    corpus: Source,
+    *,
+    run_dir: str | os.PathLike | None = None,
+    source_lang: str = "en",
+    target_lang: str = "de",
+    train_split: str = "train",
+    **others: Any,
+) -> str:
+    """Choose the preset that nobody names: the run's own, or by the text.
+
+    Args:
+        corpus: As for `open_corpus`.
+        run_dir: Where the run goes, or has begun.
+        source_lang: As for `kt.train`, like the others.
+        target_lang: Likewise.
+        train_split: Likewise.
+        **others: Of no matter here.
+
+    Raises:
+        UserError: If the corpus cannot be opened or lacks the split.
+    """
+    if run_dir is not None and pathlib.Path(run_dir, CONFIG_FILE).exists():
+        return RunConfig.load(run_dir).preset
+    if corpus == DEMO:
+        return DEMO
+    opened = open_corpus(corpus, source_lang, target_lang)
+    pairs = opened.pairs(train_split, "train_split")
+    some = sum(1 for _ in itertools.islice(pairs, ENOUGH_FOR_BASE))
+    return "base" if some == ENOUGH_FOR_BASE else "tiny"
 
 
 def default_run_dir(preset: str | None) -> pathlib.Path:

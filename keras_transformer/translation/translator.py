@@ -103,7 +103,7 @@ class Translator:
         average: int | None = None,
         precision: str = "float32",
     ) -> "Translator":
-        """Load what train.py wrote, to search as the run's recipe says.
+        """Load what a training wrote, to search as the run's recipe says.
 
         Args:
             run_dir: The run directory.

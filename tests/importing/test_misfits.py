@@ -266,6 +266,7 @@ def test_an_imported_run_says_how_to_go_on(originals, tmp_path):
         saved,
         initial={"run_dir": "from", "weights": "0"},
         fingerprints={"train": "1", "validation": "2"},
+        is_imported=False,
     )
     with pytest.raises(UserError, match="give --init-from from as before"):
         asked.resume(tuned, [], path)

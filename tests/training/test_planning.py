@@ -90,6 +90,6 @@ def test_a_resumed_run_has_the_batches_it_began_with(
 
 def test_a_growth_of_one_is_refused():
     with pytest.raises(
-        UserError, match=r"--length-growth in \(1, 2\], received 1"
+        UserError, match=r"`length_growth` to be in \(1, 2\], received 1"
     ):
         RunConfig.from_preset("tiny", corpus="demo", length_growth=1.0)

@@ -135,7 +135,7 @@ def test_python_takes_a_recipe_as_the_command_line_does(name):
 
 
 def test_no_other_recipe_is_known():
-    with pytest.raises(UserError, match="wmt14-en-fr-big; received tiny"):
+    with pytest.raises(UserError, match="wmt14-en-fr-big, received 'tiny'"):
         keras_transformer.recipe("tiny")
 
 

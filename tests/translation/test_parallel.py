@@ -49,7 +49,7 @@ def test_a_number_asked_for_is_taken():
 
 @pytest.mark.parametrize("asked", [0, -1])
 def test_no_search_at_all_is_refused(asked):
-    with pytest.raises(ValueError, match=f"at least 1. .*parallel={asked}$"):
+    with pytest.raises(ValueError, match=f"at least 1, received {asked}"):
         parallel.searches(asked, 2, 128)
 
 
@@ -261,5 +261,5 @@ def test_an_error_in_progress_ends_the_searches(translator, texts):
 
 
 def test_a_translator_without_any_search_is_refused(translator):
-    with pytest.raises(ValueError, match="`parallel` must be at least 1"):
+    with pytest.raises(ValueError, match="`parallel` to be at least 1"):
         translator.translate(["four"], parallel=0)

@@ -431,24 +431,12 @@ def test_a_directory_that_is_no_run_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"beam_size": 0}, "`beam_size` must be at least 1"),
-        ({"n_best": 0}, "`n_best` must be from 1 to `beam_size`"),
-        ({"n_best": 5}, "Received: n_best=5, beam_size=4"),
-        ({"length_penalty": -1.0}, "Received: length_penalty=-1.0"),
-        (
-            {"min_length": -1},
-            "`min_length` must be at least 0. Received: min_length=-1",
-        ),
-        ({"max_length": 0}, "`max_length` must be at least 1"),
-        ({"max_source_length": 1}, "`max_source_length` must be at least 2"),
-    ],
+    "options", [{"beam_size": 0}, {"n_best": 5}, {"max_source_length": 1}]
 )
-def test_options_out_of_range_are_refused(translator, options, message):
-    with pytest.raises(ValueError) as error:
+def test_settings_that_make_no_sense_are_refused(translator, options):
+    [name] = options
+    with pytest.raises(ValueError, match=f"Expected `{name}` to be "):
         translator.translate(["laut"], **options)
-    assert message in str(error.value)
 
 
 def test_one_text_in_place_of_a_list_is_refused(translator):

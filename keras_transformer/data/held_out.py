@@ -1,0 +1,74 @@
+"""A validation split held out of the training text, where a corpus has none."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+
+from keras_transformer.config import SettingError, UserError
+from keras_transformer.data.corpus import Corpus, Pair, checksum_of
+
+
+def hold_out(
+    corpus: Corpus,
+    train_split: str,
+    validation_split: str,
+    share: float,
+    seed: int,
+) -> Corpus:
+    """Part the training split into two by what its sources say.
+
+    Equal sources lie on the same side, so that nothing that is validated on
+    has been trained on.
+
+    Args:
+        corpus: The corpus.
+        train_split: Its training split, which keeps the rest.
+        validation_split: The name of what is held out; no split of the corpus.
+        share: The expected share of the pairs that is held out, in (0, 1).
+        seed: Fixes which they are.
+
+    Returns:
+        The corpus with both; its other splits are as they were.
+
+    Raises:
+        UserError: If the corpus has the validation split, or nothing is left
+            on one of the sides.
+    """
+    if validation_split in (*corpus.splits, *corpus.missing):
+        raise UserError(
+            f"Expected `validation_share` for a corpus without a split "
+            f"{validation_split}, but {corpus.name} has one; leave it out."
+        )
+    whole = corpus.find(train_split, "train_split")
+
+    def is_held_out(pair: Pair) -> bool:
+        digest = hashlib.blake2b(pair[0].encode(), key=b"%d" % seed)
+        return int.from_bytes(digest.digest()[:8], "big") < share * 2**64
+
+    def read(split: str) -> Iterator[Pair]:
+        if split not in (whole, validation_split):
+            return corpus.read(split)
+        held = split == validation_split
+        return (p for p in corpus.read(whole) if is_held_out(p) == held)
+
+    parted = dataclasses.replace(
+        corpus,
+        splits=(*corpus.splits, validation_split),
+        read=read,
+        identify=checksum_of(read),
+        stamp=lambda split: _stamp(corpus, whole, split, f"{share} {seed}"),
+    )
+    for split in (whole, validation_split):
+        if next(read(split), None) is None:
+            raise SettingError(
+                "validation_share", f"one that leaves pairs in {split}", share
+            )
+    return parted
+
+
+def _stamp(corpus: Corpus, whole: str, split: str, how: str) -> str | None:
+    """The stamp of the text that a split comes from, and how it was parted."""
+    if split in corpus.splits and split != whole:
+        return corpus.stamp(split)
+    stamp = corpus.stamp(whole)
+    return None if stamp is None else f"{stamp} {split} {how}"

@@ -1,0 +1,60 @@
+"""A validation split held out of the training text."""
+
+import pytest
+
+from keras_transformer.config import UserError
+from keras_transformer.data.corpora import open_corpus
+from keras_transformer.data.held_out import hold_out
+
+# Every source comes twice, with two translations.
+PAIRS = [(f"source {i % 500}", f"target {i}") for i in range(1_000)]
+
+
+def parted(share=0.2, seed=3, pairs=PAIRS, **others):
+    corpus = open_corpus({"train": pairs, **others})
+    return hold_out(corpus, "train", "val", share, seed)
+
+
+def test_no_source_is_on_both_sides_and_no_pair_is_lost():
+    corpus = parted()
+    train, held = (list(corpus.pairs(split)) for split in ("train", "val"))
+    assert sorted(train + held) == sorted(PAIRS)
+    assert not {s for s, _ in train} & {s for s, _ in held}
+
+
+def test_about_the_share_that_is_asked_for_is_held_out():
+    # The deviation of a binomial of 500 sources at 0.2, twice each, is 18.
+    assert 128 < len(list(parted().pairs("val"))) < 272
+
+
+def test_the_seed_decides_which_pairs_are_held_out():
+    first, again, other = (
+        list(parted(seed=seed).pairs("val")) for seed in (3, 3, 5)
+    )
+    assert first == again != other
+
+
+def test_the_text_of_each_side_has_a_name_of_its_own():
+    corpus, other = parted(), parted(seed=5)
+    names = {
+        each.fingerprint(split)
+        for each in (corpus, other)
+        for split in ("train", "val")
+    }
+    assert len(names) == 4
+
+
+def test_other_splits_stay_as_they_are():
+    test = [("a", "b")]
+    assert list(parted(test=test).pairs("test")) == test
+
+
+def test_a_corpus_with_a_validation_split_is_refused():
+    with pytest.raises(UserError, match="`validation_share` .* leave it out"):
+        parted(val=[("a", "b")])
+
+
+@pytest.mark.parametrize("share, empty", [(1e-9, "val"), (1 - 1e-9, "train")])
+def test_a_share_that_leaves_one_side_empty_is_refused(share, empty):
+    with pytest.raises(UserError, match=f"leaves pairs in {empty}"):
+        parted(share)
