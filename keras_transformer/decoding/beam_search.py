@@ -12,29 +12,53 @@ a step, P prefix, t tokens written so far, L tokens of the longest hypothesis.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from keras_transformer import config
 from keras_transformer.config import Search
-from keras_transformer.decoding.beams import Sentences, first_beams
-from keras_transformer.decoding.continuations import Rules, padded_prefix
+from keras_transformer.decoding.candidates import (
+    NONE,
+    Rules,
+    continuations,
+    padded_prefix,
+)
 from keras_transformer.decoding.search_history import (
     SearchHistory,
     empty_history,
+    lengthened,
+    with_results,
 )
-from keras_transformer.decoding.search_loop import Shared, Step, run_to_end
 from keras_transformer.settings import with_settings
 
+Step = Callable[..., tuple]
+
+
+class Shared(NamedTuple):
+    """A state of the sentence, which all its beams share.
+
+    Attributes:
+        state: Nest of tensors `(B, ...)`. `step` is called with it as a fourth
+            argument and returns it as a third result. It is not reordered as
+            beams branch; every few steps the rows of finished sentences are
+            dropped. An axis after the first that starts with the static
+            size 0 may grow.
+        extend: Called as `extend(state, steps)` before every block of steps,
+            an int32 scalar; returns the state with room for so many more.
+    """
+
+    state: Any
+    extend: Callable[[Any, tf.Tensor], Any]
+
+
 # The settings that a search over ids knows.
-SEARCHED = [
-    field
-    for field in dataclasses.fields(Search)
-    if field.name in ("beam_size", "length_penalty", "n_best", "min_length")
-    or field.name == "no_repeat_ngram"
-]
+_NAMES = (
+    *("beam_size", "length_penalty", "n_best", "min_length"),
+    "no_repeat_ngram",
+)
+SEARCHED = [f for f in dataclasses.fields(Search) if f.name in _NAMES]
 
 
 class BeamResult(NamedTuple):
@@ -49,6 +73,24 @@ class BeamResult(NamedTuple):
     ids: tf.Tensor
     scores: tf.Tensor
     lengths: tf.Tensor
+
+
+class Sentences(NamedTuple):
+    """What a search knows of its sentences from the start."""
+
+    rows: tf.Tensor  # (B,) int64, their places in the result
+    limits: tf.Tensor  # (B,) int64
+    prefix: tf.Tensor  # (B, P) int64, its last column PAD; P = 0 for none
+
+
+class Beams(NamedTuple):
+    """Live and finished hypotheses, and how they came about if asked for."""
+
+    live_ids: tf.Tensor  # (B, W, 1 + t) int64, BOS first
+    live_log_probs: tf.Tensor  # (B, W) float32, best first
+    finished_ids: tf.Tensor  # (B, N, 1 + t) int64, BOS first
+    finished_scores: tf.Tensor  # (B, N) float32, best first
+    history: SearchHistory | tuple[()] = ()
 
 
 @with_settings(SEARCHED)
@@ -171,3 +213,314 @@ def _search(
     ids = tf.cast(beams.finished_ids[:, :, 1:], tf.int32)
     lengths = tf.reduce_sum(tf.cast(ids != rules.pad_id, tf.int32), axis=-1)
     return BeamResult(ids, beams.finished_scores, lengths), beams.history
+
+
+# Steps between two looks for finished sentences: so many, or a quarter of what
+# is written where that is more, for the caches are copied at every look.
+_FEWEST_STEPS = 4
+_QUARTER = 4
+
+
+def run_to_end(
+    step: Step,
+    rules: Rules,
+    sentences: Sentences,
+    beams: Beams,
+    state: Any,
+    shared: Shared | None,
+) -> Beams:
+    """Search until all sentences are finished.
+
+    Args:
+        step: As in `beam_search`, like `state` and `shared`.
+        rules: What a hypothesis may look like.
+        sentences: Of the whole batch.
+        beams: As from `first_beams`.
+        state: Of the beams.
+        shared: Of the sentences.
+
+    Returns:
+        The finished hypotheses of all sentences.
+    """
+    if shared is None:
+        start = (tf.constant(0), beams, state, ())
+        return _run(step, rules, sentences, start)[1]
+    return _run_in_blocks(step, rules, sentences, beams, state, shared)
+
+
+def _run_in_blocks(
+    step: Step,
+    rules: Rules,
+    sentences: Sentences,
+    beams: Beams,
+    state: Any,
+    shared: Shared,
+) -> Beams:
+    """Search to the end; returns the finished hypotheses of all sentences."""
+
+    def run_block(
+        position: tf.Tensor,
+        done: Beams,
+        sentences: Sentences,
+        beams: Beams,
+        state: Any,
+        memory: Any,
+    ) -> tuple[tf.Tensor, Beams, Sentences, Beams, Any, Any]:
+        sentences, beams, state, memory = _keep_open(
+            sentences, beams, state, memory
+        )
+        steps = tf.maximum(_FEWEST_STEPS, position // _QUARTER)
+        memory = shared.extend(memory, steps)
+        position, beams, state, memory = _run(
+            step, rules, sentences, (position, beams, state, memory), steps
+        )
+        done = _record(rules, done, sentences, beams, position)
+        return position, done, sentences, beams, state, memory
+
+    start = (tf.constant(0), beams, sentences, beams, state, shared.state)
+    _, done, *_ = tf.while_loop(
+        lambda position, done, sentences, beams, *_: tf.reduce_any(
+            is_open(beams)
+        ),
+        run_block,
+        start,
+        shape_invariants=_shape_invariants(start, any_batch=True),
+    )
+    return done
+
+
+def _keep_open(
+    sentences: Sentences, beams: Beams, state: Any, memory: Any
+) -> tuple[Sentences, Beams, Any, Any]:
+    """Without the sentences that are finished."""
+    everything = (sentences, beams, state, memory)
+    stay = is_open(beams)
+    rows = tf.where(stay)[:, 0]
+    kept = tf.cond(
+        tf.reduce_all(stay),
+        lambda: tf.nest.flatten(everything),
+        lambda: [tf.gather(t, rows) for t in tf.nest.flatten(everything)],
+    )
+    return tf.nest.pack_sequence_as(everything, kept)
+
+
+def _record(
+    rules: Rules,
+    done: Beams,
+    sentences: Sentences,
+    beams: Beams,
+    position: tf.Tensor,
+) -> Beams:
+    """The results of all sentences, with those of `sentences` renewed."""
+    missing = 1 + position - tf.shape(done.finished_ids)[2]
+    ids = padded(done.finished_ids, missing, rules.pad_id)
+    rows = sentences.rows[:, None]
+    if done.history and beams.history:
+        done = done._replace(
+            history=with_results(done.history, rows, beams.history)
+        )
+    return done._replace(
+        finished_ids=tf.tensor_scatter_nd_update(ids, rows, beams.finished_ids),
+        finished_scores=tf.tensor_scatter_nd_update(
+            done.finished_scores, rows, beams.finished_scores
+        ),
+    )
+
+
+def _run(
+    step: Step,
+    rules: Rules,
+    sentences: Sentences,
+    start: tuple,
+    steps: tf.Tensor | None = None,
+) -> tuple:
+    """Search until all sentences are finished, or for `steps` more steps."""
+    end = None if steps is None else start[0] + steps
+
+    def goes_on(position: tf.Tensor, beams: Beams, *_: Any) -> tf.Tensor:
+        any_open = tf.reduce_any(is_open(beams))
+        return any_open if end is None else any_open & (position < end)
+
+    def advance(
+        position: tf.Tensor, beams: Beams, state: Any, memory: Any
+    ) -> tuple[tf.Tensor, Beams, Any, Any]:
+        newest = tf.cast(beams.live_ids[:, :, -1], tf.int32)
+        if steps is None:
+            logits, state = step(newest, position, state)
+        else:
+            logits, state, memory = step(newest, position, state, memory)
+        beams, parents = branch(rules, sentences, position, beams, logits)
+        state = tf.nest.map_structure(lambda t: take(t, parents), state)
+        return position + 1, beams, state, memory
+
+    return tf.while_loop(
+        goes_on, advance, start, shape_invariants=_shape_invariants(start)
+    )
+
+
+def _shape_invariants(start: Any, any_batch: bool = False) -> Any:
+    """Ids grow along their last axis, a state along its empty axes."""
+
+    def growing_after(axes: int, nest: Any) -> Any:
+        return tf.nest.map_structure(
+            lambda tensor: tensor.shape[:axes].concatenate(
+                [size or None for size in tensor.shape[axes:]]
+            ),
+            nest,
+        )
+
+    def without_batch(shape: tf.TensorShape) -> tf.TensorShape:
+        return tf.TensorShape([None, *shape[1:]]) if shape.rank else shape
+
+    def of_beams(beams: Beams) -> Beams:
+        ids = (beams.live_ids.shape, beams.finished_ids.shape)
+        live, finished = (shape[:2].concatenate([None]) for shape in ids)
+        return Beams(
+            live,
+            beams.live_log_probs.shape,
+            finished,
+            beams.finished_scores.shape,
+            growing_after(1, beams.history),
+        )
+
+    position, *beams_and_more, state, memory = start
+    invariants = (
+        position.shape,
+        *(
+            of_beams(part)
+            if isinstance(part, Beams)
+            else tf.nest.map_structure(lambda t: t.shape, part)
+            for part in beams_and_more
+        ),
+        growing_after(2, state),
+        growing_after(1, memory),
+    )
+    if not any_batch:
+        return invariants
+    return tf.nest.map_structure(without_batch, invariants)
+
+
+def length_normaliser(length: tf.Tensor, length_penalty: float) -> tf.Tensor:
+    """The divisor ((5 + L) / 6)^alpha of Wu et al. (2016), equation 14.
+
+    Args:
+        length: Integer tensor of any shape, tokens with the end token.
+        length_penalty: The exponent alpha. At least 0.
+
+    Returns:
+        A float32 tensor of the shape of `length`.
+    """
+    return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** length_penalty
+
+
+def first_beams(
+    rules: Rules,
+    limits: tf.Tensor,
+    history: SearchHistory | tuple[()] = (),
+) -> Beams:
+    """One live beam, or with the limit 0 one finished empty hypothesis."""
+    may_write = limits[:, None] > 0  # (B, 1)
+    others = tf.fill([tf.size(limits), rules.search.beam_size - 1], NONE)
+    live = tf.concat([tf.where(may_write, 0.0, NONE), others], axis=1)
+    finished = tf.concat([tf.where(may_write, NONE, 0.0), others], axis=1)
+    finished = finished[:, : rules.search.n_best]
+    bos_id = tf.constant(rules.bos_id, tf.int64)
+    return Beams(
+        live_ids=tf.fill(tf.shape(live[..., None]), bos_id),
+        live_log_probs=live,
+        finished_ids=tf.fill(tf.shape(finished[..., None]), bos_id),
+        finished_scores=finished,
+        history=history,
+    )
+
+
+def is_open(beams: Beams) -> tf.Tensor:
+    """Whether a sentence still has a live beam, bool `(B,)`."""
+    return beams.live_log_probs[:, 0] > NONE
+
+
+def branch(
+    rules: Rules,
+    sentences: Sentences,
+    position: tf.Tensor,
+    beams: Beams,
+    logits: tf.Tensor,
+) -> tuple[Beams, tf.Tensor]:
+    """Write one token: t grows by one.
+
+    Returns:
+        The beams, and the parent of each live one, int64 `(B, W)`.
+    """
+    length = tf.cast(position + 1, tf.int64)
+    log_probs, parents, tokens = continuations(
+        rules,
+        position,
+        sentences.prefix,
+        beams.live_ids,
+        beams.live_log_probs,
+        logits,
+    )
+    ids = tf.concat(
+        [take(beams.live_ids, parents), tokens[:, :, None]], axis=-1
+    )  # (B, C, 1 + t)
+    at_limit = length >= sentences.limits[:, None]  # (B, 1)
+    ended = (tokens == rules.eos_id) | at_limit  # (B, C)
+
+    # Those that ended compete with the finished ones, which come first: an
+    # equal score found later does not replace the earlier hypothesis.
+    normaliser = length_normaliser(length, rules.search.length_penalty)
+    scores = tf.where(ended, log_probs / normaliser, NONE)
+    scores = tf.concat([beams.finished_scores, scores], axis=1)
+    finished_ids = padded(beams.finished_ids, 1, rules.pad_id)
+    finished_ids = tf.concat([finished_ids, ids], axis=1)
+    finished_scores, best = tf.math.top_k(scores, rules.search.n_best)
+    finished_ids = take(finished_ids, best)
+
+    # The others live on.
+    live, best = tf.math.top_k(
+        tf.where(ended, NONE, log_probs), rules.search.beam_size
+    )
+    history = beams.history
+    if history:
+        survivors = tf.where(live > NONE, best, -1)
+        history = lengthened(
+            history, log_probs, parents, tokens, ended, survivors
+        )
+    beams = Beams(
+        live_ids=take(ids, best),
+        live_log_probs=_unless_done(
+            rules, sentences.limits, live, finished_scores
+        ),
+        finished_ids=finished_ids,
+        finished_scores=finished_scores,
+        history=history,
+    )
+    return beams, take(parents, best)
+
+
+def padded(ids: tf.Tensor, more: int | tf.Tensor, pad_id: int) -> tf.Tensor:
+    """`(B, N, t)` to `(B, N, t + more)`; `tf.pad` of int64 knows no GPU."""
+    batch, hypotheses, _ = tf.unstack(tf.shape(ids))
+    pad = tf.fill([batch, hypotheses, more], tf.constant(pad_id, tf.int64))
+    return tf.concat([ids, pad], axis=2)
+
+
+def take(tensor: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+    """Pick `places` `(B, C)` along the second axis of `(B, W, ...)`."""
+    return tf.gather(tensor, places, axis=1, batch_dims=1)
+
+
+def _unless_done(
+    rules: Rules,
+    limits: tf.Tensor,
+    live: tf.Tensor,
+    finished_scores: tf.Tensor,
+) -> tf.Tensor:
+    """Give up the live beams that can no longer change the result.
+
+    Log-probabilities only fall and the normaliser is largest at the limit, so
+    no descendant of the best live beam scores above the bound used here.
+    """
+    bound = live[:, 0] / length_normaliser(limits, rules.search.length_penalty)
+    is_done = finished_scores[:, -1] >= bound
+    return tf.where(is_done[:, None], NONE, live)

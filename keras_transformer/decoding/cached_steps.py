@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.decoding.search_loop import Shared
+from keras_transformer.decoding.beam_search import Shared
 from keras_transformer.model import Transformer
 
 

@@ -16,18 +16,20 @@ import tensorflow as tf
 
 from keras_transformer import config
 from keras_transformer.config import Sampling, Search
-from keras_transformer.decoding.beam_search import BeamResult
-from keras_transformer.decoding.beams import length_normaliser
-from keras_transformer.decoding.continuations import (
+from keras_transformer.decoding.beam_search import (
+    BeamResult,
+    Step,
+    length_normaliser,
+)
+from keras_transformer.decoding.candidates import (
     NONE,
     Rules,
     padded_prefix,
     prefix_tokens,
+    top_k,
     without,
     without_repeats,
 )
-from keras_transformer.decoding.search_loop import Step
-from keras_transformer.decoding.top_k import top_k
 
 
 class _Drawing(NamedTuple):

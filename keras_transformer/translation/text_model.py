@@ -17,8 +17,8 @@ from keras_transformer.decoding.beam_search import (
     BeamResult,
     beam_search,
     beam_search_with_history,
+    length_normaliser,
 )
-from keras_transformer.decoding.beams import length_normaliser
 from keras_transformer.decoding.cached_steps import CachedSteps
 from keras_transformer.decoding.sampling import sample
 from keras_transformer.decoding.search_history import SearchHistory

@@ -16,8 +16,10 @@ from simple_search import (
     plain_beam_search,
 )
 
-from keras_transformer.decoding.beam_search import beam_search
-from keras_transformer.decoding.beams import length_normaliser
+from keras_transformer.decoding.beam_search import (
+    beam_search,
+    length_normaliser,
+)
 
 
 class TreeModel:

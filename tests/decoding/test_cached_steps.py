@@ -23,9 +23,8 @@ from simple_search import (
     plain_beam_search,
 )
 
-from keras_transformer.decoding.beam_search import beam_search
+from keras_transformer.decoding.beam_search import Shared, beam_search
 from keras_transformer.decoding.cached_steps import extended, writer
-from keras_transformer.decoding.search_loop import Shared
 
 
 @pytest.fixture(scope="module")

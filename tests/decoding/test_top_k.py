@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.decoding.top_k import chunk_width, top_k
+from keras_transformer.decoding.candidates import chunk_width, top_k
 
 
 # Few different values make many ties; sizes with large and small divisors.

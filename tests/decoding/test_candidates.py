@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from simple_search import BOS, EOS, PAD, log_softmax
 
 from keras_transformer.config import Search
-from keras_transformer.decoding.continuations import (
+from keras_transformer.decoding.candidates import (
     Rules,
     continuations,
     padded_prefix,
