@@ -84,9 +84,9 @@ class Run:
 
     def plot(self) -> "matplotlib.figure.Figure":
         """Draw loss and validation BLEU over the minutes of training."""
-        from keras_transformer.runs import curves
+        from keras_transformer.runs import history
 
-        return curves.plot(self.path)
+        return history.plot(self.path)
 
     def translator(
         self, average: int | None = None, precision: str = "float32"

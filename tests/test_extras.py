@@ -17,7 +17,7 @@ from keras_transformer.__main__ import parse_args
 from keras_transformer.config import UserError
 from keras_transformer.data import corpora, demo
 from keras_transformer.exporting import ctranslate2, saved_model
-from keras_transformer.runs import curves
+from keras_transformer.runs import history
 from keras_transformer.translation import sentences
 
 
@@ -58,7 +58,7 @@ def read_demo(_):
             "tfds",
             lambda _: corpora.open_corpus("tfds:wmt14_translate", "de", "en"),
         ),
-        ("matplotlib", "plot", curves.draw),
+        ("matplotlib", "plot", history.draw),
         ("sentencex", "sentences", lambda _: sentences.split("A. B.", "en")),
         (
             "uvicorn",

@@ -19,12 +19,6 @@ import numpy as np
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import marian_model
-from keras_transformer.importing.files_of_model import (
-    is_language,
-    languages,
-    read_bytes,
-    read_sentencepiece,
-)
 from keras_transformer.importing.imported import Imported, interleaved
 from keras_transformer.importing.marian_model import (
     Arrays,
@@ -33,6 +27,12 @@ from keras_transformer.importing.marian_model import (
     Sublayer,
 )
 from keras_transformer.importing.settings import check_heads, require, same
+from keras_transformer.importing.source_files import (
+    is_language,
+    languages,
+    read_bytes,
+    read_sentencepiece,
+)
 from keras_transformer.importing.tensor_files import (
     read_pickle,
     read_safetensors,

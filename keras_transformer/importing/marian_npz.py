@@ -24,12 +24,6 @@ from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.files import ZIP_DAMAGES
 from keras_transformer.importing import marian_model
-from keras_transformer.importing.files_of_model import (
-    check_file,
-    languages,
-    read_bytes,
-    read_sentencepiece,
-)
 from keras_transformer.importing.imported import Imported
 from keras_transformer.importing.marian_model import (
     Arrays,
@@ -38,6 +32,12 @@ from keras_transformer.importing.marian_model import (
     Sublayer,
 )
 from keras_transformer.importing.settings import check_heads, require, same
+from keras_transformer.importing.source_files import (
+    check_file,
+    languages,
+    read_bytes,
+    read_sentencepiece,
+)
 
 DECODER = "decoder.yml"
 _SETTINGS = "special:model.yml"

@@ -14,7 +14,7 @@ from typing import Any
 
 from keras_transformer import extras
 from keras_transformer.config import UserError
-from keras_transformer.importing.files_of_model import read_sentencepiece
+from keras_transformer.importing.source_files import read_sentencepiece
 
 DESCRIPTION = "model_description.py"
 # The catalogue's names whose architecture is ours, and their heads.

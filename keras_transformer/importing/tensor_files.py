@@ -19,7 +19,7 @@ import numpy as np
 
 from keras_transformer.config import UserError
 from keras_transformer.files import ZIP_DAMAGES
-from keras_transformer.importing.files_of_model import check_file
+from keras_transformer.importing.source_files import check_file
 
 # By the names of either file; bfloat16 is the upper half of a float32.
 _DTYPES = {

@@ -16,7 +16,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from keras_transformer.serving.documents import Documents
-from keras_transformer.serving.language_names import name_of
 from keras_transformer.serving.requests import (
     RefusalError,
     as_form,
@@ -158,3 +157,63 @@ class LibreTranslateApi:
         text_format = fields.get("format") or "text"
         if text_format != "text":
             raise RefusalError(400, f"{text_format} format is not supported")
+
+
+def name_of(code: str) -> str:
+    """The English name of a language; its code where it is not known here."""
+    return _NAMES.get(code, code)
+
+
+_NAMES = dict(
+    ar="Arabic",
+    bg="Bulgarian",
+    bn="Bengali",
+    ca="Catalan",
+    cs="Czech",
+    da="Danish",
+    de="German",
+    el="Greek",
+    en="English",
+    es="Spanish",
+    et="Estonian",
+    eu="Basque",
+    fa="Persian",
+    fi="Finnish",
+    fr="French",
+    ga="Irish",
+    gl="Galician",
+    gu="Gujarati",
+    he="Hebrew",
+    hi="Hindi",
+    hr="Croatian",
+    hu="Hungarian",
+    id="Indonesian",
+    it="Italian",
+    ja="Japanese",
+    ka="Georgian",
+    kk="Kazakh",
+    ko="Korean",
+    lt="Lithuanian",
+    lv="Latvian",
+    mk="Macedonian",
+    ms="Malay",
+    nb="Norwegian",
+    nl="Dutch",
+    no="Norwegian",
+    pl="Polish",
+    pt="Portuguese",
+    ro="Romanian",
+    ru="Russian",
+    sk="Slovak",
+    sl="Slovenian",
+    sq="Albanian",
+    sr="Serbian",
+    sv="Swedish",
+    ta="Tamil",
+    th="Thai",
+    tr="Turkish",
+    uk="Ukrainian",
+    ur="Urdu",
+    vi="Vietnamese",
+    zh="Chinese",
+)

@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from keras_transformer.serving.documents import Documents
-from keras_transformer.serving.language_names import name_of
+from keras_transformer.serving.libretranslate_api import name_of
 from keras_transformer.serving.requests import (
     RefusalError,
     as_form,

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_transformer import files
 from keras_transformer.config import UserError
-from keras_transformer.runs import averaging, curves
+from keras_transformer.runs import averaging, history
 from keras_transformer.runs.checkpoints import list_checkpoints, step_of
 from keras_transformer.runs.layout import AVERAGED_FILE
 from keras_transformer.runs.result import (
@@ -43,7 +43,7 @@ def finish(
     if result is None or result.averages != _averages(run, run_dir):
         _compare(run, run_dir, validator, last)
     try:
-        logger.info("Wrote %s.", curves.draw(run_dir))
+        logger.info("Wrote %s.", history.draw(run_dir))
     except UserError as error:  # A picture is no reason to fail.
         logger.warning("Left out the learning curve: %s", error)
     logger.info(

@@ -7,22 +7,16 @@ has none.
 """
 
 import dataclasses
-import importlib
 import json
 import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from keras_transformer import files
+from keras_transformer import __version__, files
 from keras_transformer.config import UserError
 
 CARD_FILE = "model_card.json"
-
-
-def _version() -> str:
-    # Where it is written down, installed or not; only its names are lazy.
-    return importlib.import_module("keras_transformer").__version__
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +46,7 @@ class ModelCard:
     weights: str
     scores: tuple[Mapping[str, Any], ...] = ()
     search: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    package_version: str = dataclasses.field(default_factory=_version)
+    package_version: str = __version__
 
     def save(self, saved_model: str | os.PathLike) -> None:
         """Write the file into the folder of a SavedModel."""

@@ -16,7 +16,7 @@ from still_model import StillModel, StillVersions
 
 from keras_transformer.serving.limits import Batching
 from keras_transformer.serving.page_api import viewer_policy
-from keras_transformer.serving.word_links import word_links
+from keras_transformer.serving.sentence_answers import word_links
 from keras_transformer.viewing import page as viewer_page
 
 POLICY = "content-security-policy"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from small_run import WORDS
 
-from keras_transformer.serving import tensorflow_json
+from keras_transformer.serving import tensorflow_api
 
 TEXTS = ["ein kleiner Hund bellt", "", "über die Wiese 😀"]
 PREDICT = "/v1/models/small:predict"
@@ -256,9 +256,7 @@ def test_an_unknown_place_is_a_sentence_with_its_code(client, path, status):
 def test_one_output_stands_without_its_name_and_bytes_in_base64():
     outputs = {"raw_bytes": np.array([b"\xff", b"a"], object)}
     encoded = [{"b64": "/w=="}, {"b64": "YQ=="}]
-    assert tensorflow_json.to_json(outputs, True, False) == {
+    assert tensorflow_api.to_json(outputs, True, False) == {
         "predictions": encoded
     }
-    assert tensorflow_json.to_json(outputs, False, False) == {
-        "outputs": encoded
-    }
+    assert tensorflow_api.to_json(outputs, False, False) == {"outputs": encoded}

@@ -3,7 +3,6 @@ import types
 
 import pytest
 
-from keras_transformer.runs import curves
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History, read_history
 from keras_transformer.training import callbacks
@@ -152,7 +151,7 @@ def test_the_curve_is_a_picture_of_the_history(tmp_path):
     for step in (10, 20):
         history.add(Progress(step, 6.0 * step), loss=9.0 - step / 10)
         history.add(Progress(step, 6.0 * step), validation_bleu=step / 2)
-    path = curves.draw(tmp_path)
+    path = history.draw(tmp_path)
     assert path == tmp_path / "curve.png"
     assert path.read_bytes().startswith(b"\x89PNG")
     assert not list(tmp_path.glob(".partial*"))
