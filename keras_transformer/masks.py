@@ -1,11 +1,14 @@
-"""Which positions attention may see, made once from ids (section 3.2.3).
+"""Which positions attention may see (section 3.2.3).
 
-A mask is boolean and `True` means "may attend". Masks are combined as booleans
+A mask is boolean and `True` means "may attend". The model makes its masks once,
+from ids; layers take those of Keras's users too. Masks are combined as booleans
 and become a score only inside the attention, so two of them never add up to
 minus infinity.
 
-Axes: B batch, T query length, S key length.
+Axes: B batch, H heads, T query length, S key length.
 """
+
+import functools
 
 import keras
 from keras import ops
@@ -26,17 +29,21 @@ def padding_mask(ids: Tensor) -> Tensor:
     return ops.not_equal(ids, PAD_ID)[:, None, None, :]
 
 
-def causal_mask(length: int | Tensor) -> Tensor:
+def causal_mask(
+    length: int | Tensor, keys: int | Tensor | None = None
+) -> Tensor:
     """Let position i see the positions up to i.
 
     Args:
         length: Target length T, an integer or a scalar tensor.
+        keys: Length S of the keys, where it is another one.
 
     Returns:
-        Boolean tensor `(1, 1, T, T)`.
+        Boolean tensor `(1, 1, T, S)`.
     """
-    positions = ops.arange(length)
-    return (positions[:, None] >= positions[None, :])[None, None]
+    rows = ops.arange(length)
+    columns = rows if keys is None else ops.arange(keys)
+    return (rows[:, None] >= columns[None, :])[None, None]
 
 
 def target_mask(target_in: Tensor) -> Tensor:
@@ -55,3 +62,33 @@ def target_mask(target_in: Tensor) -> Tensor:
     else:
         causal = causal_mask(ops.shape(target_in)[1])
     return ops.logical_and(causal, padding_mask(target_in))
+
+
+def mask_of_keys(mask: Tensor | None) -> Tensor | None:
+    """Let every query see the keys of a mask: `(B, S)` to `(B, 1, 1, S)`."""
+    return None if mask is None else mask[:, None, None, :]
+
+
+def mask_of_queries(mask: Tensor | None) -> Tensor | None:
+    """Let the queries of a mask see all keys: `(B, T)` to `(B, 1, T, 1)`."""
+    return None if mask is None else mask[:, None, :, None]
+
+
+def mask_of_heads(mask: Tensor | None) -> Tensor | None:
+    """Give a mask `(B, T, S)` the axis H; any other rank may lack it."""
+    if mask is None or len(mask.shape) != 3:
+        return mask
+    return mask[:, None]
+
+
+def mask_of_memory(mask: Tensor | None) -> Tensor | None:
+    """The same, or `mask_of_keys` for a mask `(B, S)` of the memory."""
+    if mask is not None and len(mask.shape) == 2:
+        return mask_of_keys(mask)
+    return mask_of_heads(mask)
+
+
+def all_of(*masks: Tensor | None) -> Tensor | None:
+    """What all the given masks let see, or `None` if there is none."""
+    given = [ops.cast(mask, "bool") for mask in masks if mask is not None]
+    return functools.reduce(ops.logical_and, given) if given else None

@@ -27,9 +27,10 @@ FLOORS = [
         "files",
         "heartbeat",
         "layers",
+        "masks",
         "schedules",
     },
-    {"data", "losses", "masks"},
+    {"data", "losses"},
     {"model", "metrics"},
     {"decoding", "runs", "viewing"},
     {"translation"},
@@ -41,6 +42,7 @@ FLOORS = [
 FLOOR = {place: i for i, floor in enumerate(FLOORS) for place in floor}
 # Of one floor, and yet one stands on the other.
 STEPS = {
+    ("layers", "masks"),
     ("devices", "extras"),
     ("metrics", "losses"),
     ("config", "settings"),

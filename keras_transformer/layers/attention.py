@@ -12,13 +12,6 @@ from keras import ops
 
 from keras_transformer.config import checked
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
-from keras_transformer.layers.attention_masks import (
-    all_of,
-    causal_mask,
-    mask_of_heads,
-    mask_of_keys,
-    mask_of_queries,
-)
 from keras_transformer.layers.dot_product import (
     leading_axes,
     scaled_dot_product_attention,
@@ -27,6 +20,13 @@ from keras_transformer.layers.dot_product import (
 from keras_transformer.layers.restricted import (
     restricted_attention,
     whole_weights,
+)
+from keras_transformer.masks import (
+    all_of,
+    causal_mask,
+    mask_of_heads,
+    mask_of_keys,
+    mask_of_queries,
 )
 
 
@@ -274,7 +274,8 @@ class MultiHeadAttention(keras.layers.Layer):
             The output `(B, T, D)`, and the weights for `weights_of_sequence`.
         """
         if self.restriction is None:
-            mask = all_of(*masks, causal_mask(query, keys) if causal else None)
+            lengths = (ops.shape(x)[-2] for x in (query, keys))
+            mask = all_of(*masks, causal_mask(*lengths) if causal else None)
             return self.attend(query, keys, values, mask)
         queries = self._queries(query, swap_heads)
         context, weights = restricted_attention(

@@ -14,12 +14,6 @@ import keras
 
 from keras_transformer.config import LAYER_SETTINGS, STACK_SETTINGS
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
-from keras_transformer.layers.attention_masks import (
-    all_of,
-    mask_of_heads,
-    mask_of_keys,
-    mask_of_memory,
-)
 from keras_transformer.layers.dot_product import swap_heads_as_integers
 from keras_transformer.layers.encoder import (
     attention_layer,
@@ -28,6 +22,12 @@ from keras_transformer.layers.encoder import (
     norm_before,
     norm_layer,
     residual_parts,
+)
+from keras_transformer.masks import (
+    all_of,
+    mask_of_heads,
+    mask_of_keys,
+    mask_of_memory,
 )
 from keras_transformer.settings import take, with_settings
 

@@ -10,13 +10,13 @@ import keras
 from keras_transformer.config import LAYER_SETTINGS, STACK_SETTINGS
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
 from keras_transformer.layers.attention import MultiHeadAttention
-from keras_transformer.layers.attention_masks import (
+from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.normalization import LayerNormalization
+from keras_transformer.masks import (
     all_of,
     mask_of_heads,
     mask_of_keys,
 )
-from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.normalization import LayerNormalization
 from keras_transformer.settings import take, with_settings
 
 
