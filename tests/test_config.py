@@ -85,7 +85,7 @@ def test_a_save_that_fails_leaves_the_old_configuration(tmp_path, monkeypatch):
 def test_a_directory_without_a_configuration_is_no_run(tmp_path):
     message = (
         "Expected a run directory with a config.json, found none at "
-        f"{tmp_path}/config.json; train one with train.py --run-dir {tmp_path}."
+        f"{tmp_path}/config.json; train one first."
     )
     with pytest.raises(UserError) as caught:
         RunConfig.load(tmp_path)

@@ -31,20 +31,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     search_flags.add_run_flags(parser)
     add = parser.add_argument
     add(
-        "input",
+        "file",
         nargs="?",
         type=pathlib.Path,
         metavar="FILE",
         help="lines of text; default: standard input",
     )
-    add(
-        "--input",
-        dest="input",
-        type=pathlib.Path,
-        default=argparse.SUPPRESS,
-        metavar="FILE",
-        help="the same",
-    )
+    add("--input", type=pathlib.Path, metavar="FILE", help="the same")
     add("--output", type=pathlib.Path, help="default: standard output")
     search_flags.add_search_flags(parser)
     search_flags.add_sampling_flags(parser)
@@ -91,6 +84,9 @@ def translate(args: argparse.Namespace) -> None:
     or with --n-best as a fourth column. Lines that are cut after
     --max-source-length tokens are named on standard error.
     """
+    if args.file and args.input:
+        args.parser.error("expected FILE or --input FILE, received both")
+    args.input = args.input or args.file
     search = search_flags.search_of_run(args)
     check_combination(args, search)
     run = run_config.RunConfig.load(args.run_dir)

@@ -118,7 +118,7 @@ def test_an_evaluation_that_fails_keeps_the_results_before_it(
 @pytest.mark.parametrize(
     ("split", "sides", "message"),
     [
-        ("dev", {}, "it has: test, train; name one of them with --split."),
+        ("dev", {}, "it has: test, train; name one of them as --split."),
         ("bad", {"en": b"a\nb\n", "de": b"a\n"}, "found 2 in"),
         ("bad", {"en": b"", "de": b""}, "found both files empty"),
         ("bad", {"en": b"a\nb\n", "de": b"a\n\xff\n"}, "in line 2"),

@@ -191,8 +191,7 @@ def test_a_folder_that_is_no_run_is_an_error(
     assert run(verb, tmp_path) == 2
     assert capsys.readouterr().err == (
         "error: Expected a run directory with a config.json, found none at "
-        f"{tmp_path}/config.json; train one with train.py --run-dir "
-        f"{tmp_path}.\n"
+        f"{tmp_path}/config.json; train one first.\n"
     )
     assert not list(tmp_path.iterdir())
 
@@ -209,7 +208,7 @@ def test_a_run_without_a_checkpoint_is_an_error(
 
     assert run(verb, copy) == 2
     assert capsys.readouterr().err == (
-        f"error: {copy} has no checkpoint yet; run train.py --run-dir {copy} "
-        "until it has written one.\n"
+        f"error: {copy} has no checkpoint yet; train until it has written "
+        "one.\n"
     )
     assert not (copy / "evaluation").exists()

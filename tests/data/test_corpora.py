@@ -167,12 +167,12 @@ def test_the_file_that_a_split_lacks_is_named(tmp_path):
     assert list(corpus.pairs("val")) == [("1", "1")]
 
 
-def test_a_split_that_is_not_there_names_the_flag(tmp_path):
+def test_a_split_that_is_not_there_names_the_argument(tmp_path):
     name = write(tmp_path, train_en=b"1\n", train_de=b"1\n")
     corpus = open_corpus(name, "en", "de")
-    message = r"received test; it has: train; name one of them with --split\."
+    message = r"received test; it has: train; name one of them as `split`\."
     with pytest.raises(config.UserError, match=message):
-        corpus.pairs("test", "--split")
+        corpus.pairs("test", "split")
 
 
 @pytest.mark.parametrize(
