@@ -14,10 +14,12 @@ if TYPE_CHECKING:  # The same names once more, for type checkers.
     from keras_transformer import layers as layers
     from keras_transformer import masks as masks
     from keras_transformer.config import PRESETS as PRESETS
+    from keras_transformer.config import JobError as JobError
     from keras_transformer.config import Sampling as Sampling
     from keras_transformer.config import (
         Search as Search,
     )
+    from keras_transformer.config import UserError as UserError
     from keras_transformer.data.batching import batches as batches
     from keras_transformer.data.corpora import open_corpus as open_corpus
     from keras_transformer.data.tokenizer import Tokenizer as Tokenizer
@@ -54,6 +56,8 @@ if TYPE_CHECKING:  # The same names once more, for type checkers.
 
 _HOMES = {
     "PRESETS": "config",
+    "UserError": "config",
+    "JobError": "config",
     "Transformer": "model",
     "TransformerSchedule": "schedules",
     "SmoothedCrossEntropy": "losses",

@@ -222,7 +222,10 @@ class TrainingConfig:
         5, "checkpoints averaged at the end (6.1)", within=_SIZE
     )
     checkpoint_minutes: float = setting(
-        10.0, "minutes between checkpoints", within="(0, inf)"
+        10.0,
+        "minutes between checkpoints; when sessions end then decides which "
+        "weights are averaged",
+        within="(0, inf)",
     )
     checkpoint_steps: int | None = setting(
         None, "updates between checkpoints, in place of minutes", within=_SIZE

@@ -474,7 +474,7 @@ def train(
     from keras_transformer.training import course
 
     with _log_shown(), exhaustion.explained(session.less_memory):
-        if "preset" not in given and not (path / layout.CONFIG_FILE).exists():
+        if "preset" not in given and not layout.has_begun(path):
             logger.info(
                 "Taking the preset %s, which fits the text; name another one "
                 "as `preset`.",

@@ -76,8 +76,9 @@ def save_checkpoint(
     progress: Progress,
     keep: int = 10,
     average: Sequence[keras.Variable] = (),
+    is_passing: bool = False,
 ) -> pathlib.Path:
-    """Write a checkpoint and remove all but the newest `keep`.
+    """Write a checkpoint; remove passing ones, and all but the newest `keep`.
 
     Args:
         run_dir: The run directory.
@@ -85,6 +86,7 @@ def save_checkpoint(
         progress: What `restore_checkpoint` will return.
         keep: How many checkpoints stay, at least 1.
         average: The variables of a `MovingAverage`, if there is one.
+        is_passing: Whether it goes when the next one is written.
 
     Returns:
         The path of the new checkpoint's folder.
@@ -106,12 +108,16 @@ def save_checkpoint(
         np.savez(partial / _TRAINING_FILE, **arrays)
         state = {
             **dataclasses.asdict(progress),
+            "is_passing": is_passing,
             "files": {
                 name: files.checksum(partial / name)
                 for name in (WEIGHTS_FILE, _TRAINING_FILE)
             },
         }
         (partial / _STATE_FILE).write_text(files.to_json(state))
+    for old in list_checkpoints(run_dir):
+        if old != path and _is_passing(old):
+            files.remove(old)
     kept = list_checkpoints(run_dir)
     for old in kept[:-keep]:
         files.remove(old)
@@ -288,6 +294,15 @@ def _read_state(path: pathlib.Path) -> tuple[dict[str, Any], str | None]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         return {}, f"{type(error).__name__}: {error}"
     return state, None
+
+
+def _is_passing(path: pathlib.Path) -> bool:
+    """Whether a checkpoint is one that the next to be written replaces."""
+    try:
+        state = files.from_json((path / _STATE_FILE).read_text())
+        return bool(state["is_passing"])
+    except (OSError, ValueError, KeyError, TypeError):  # Damaged.
+        return False
 
 
 def _slim(path: pathlib.Path) -> None:

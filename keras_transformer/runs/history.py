@@ -42,6 +42,9 @@ class History:
         run_dir: The run directory.
         step: The update that training resumes from; later rows, left by a
             session that was killed, are dropped.
+
+    Attributes:
+        last: The row that training resumes after; empty where there is none.
     """
 
     def __init__(self, run_dir: str | os.PathLike, step: int) -> None:
@@ -54,6 +57,7 @@ class History:
             for row in read_history(run_dir)
             if row["step"] <= step
         ]
+        self.last = rows[-1] if rows else {}
         text = io.StringIO(newline="")
         table = csv.DictWriter(text, HISTORY_FIELDS)
         table.writeheader()

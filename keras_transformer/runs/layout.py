@@ -18,6 +18,9 @@ Of a finished run the first three are enough to translate, score, evaluate and
 export.
 """
 
+import os
+import pathlib
+
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.model"
 AVERAGED_FILE = "averaged.weights.h5"
@@ -31,3 +34,15 @@ HISTORY_FILE = "history.csv"
 EVALUATION = "evaluation"
 EXPORTED = "exported"
 LOCK_FILE = "training.lock"
+
+
+def has_begun(run_dir: str | os.PathLike) -> bool:
+    """Whether a run has weights, so that its settings bind whoever goes on.
+
+    What was prepared and never took a step binds nobody.
+    """
+    run_dir = pathlib.Path(run_dir)
+    return (run_dir / CONFIG_FILE).exists() and (
+        (run_dir / AVERAGED_FILE).exists()
+        or any((run_dir / CHECKPOINTS).glob("step-*"))
+    )

@@ -18,7 +18,7 @@ from keras_transformer.config import (
     TrainingConfig,
     UserError,
 )
-from keras_transformer.runs.layout import CONFIG_FILE
+from keras_transformer.runs.layout import CONFIG_FILE, has_begun
 from keras_transformer.settings import meant
 
 Part = TypeVar("Part", ModelConfig, TrainingConfig, Search)
@@ -298,6 +298,11 @@ class RunConfig:
                 f"{path} is not a configuration this version can read "
                 f"({error}); train the run again or restore the file."
             ) from None
+
+
+def begun_config(run_dir: str | os.PathLike) -> RunConfig | None:
+    """The configuration that whoever goes on with a run has to follow."""
+    return RunConfig.load(run_dir) if has_begun(run_dir) else None
 
 
 def _take_own(settings: dict[str, Any], part: Part) -> Part:

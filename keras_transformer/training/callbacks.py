@@ -163,9 +163,14 @@ class StopTraining(keras.callbacks.Callback):
 class SaveCheckpoints(keras.callbacks.Callback):
     """Saves every so many minutes or updates, and when training ends.
 
+    Checkpoints by updates come at the multiples of their number, whatever
+    sessions a training has. What is saved at an end in between is a passing
+    one: it goes when the next is written, so that an average at the end is of
+    the same checkpoints as if nothing had ended before.
+
     Args:
-        save: Writes a checkpoint of the `Progress` it is given, and returns
-            its path.
+        save: Writes a checkpoint of the `Progress` it is given, a passing one
+            or not, and returns its path.
         progress: Called without arguments, tells the `Progress` to save.
         minutes: Minutes between checkpoints.
         steps: Updates between checkpoints; overrules the minutes.
@@ -173,7 +178,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
 
     def __init__(
         self,
-        save: Callable[[Progress], pathlib.Path],
+        save: Callable[[Progress, bool], pathlib.Path],
         progress: Callable[[], Progress],
         minutes: float,
         steps: int | None,
@@ -190,17 +195,17 @@ class SaveCheckpoints(keras.callbacks.Callback):
     ) -> None:
         now = self.progress()
         if self.steps:
-            due = now.step - self.saved.step >= self.steps
+            due = now.step % self.steps == 0
         else:
             due = now.seconds - self.saved.seconds >= 60 * self.minutes
         if due:
-            self.save(now)
+            self.save(now, is_passing=False)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         now = self.progress()
         if now.step > self.saved.step:
-            self.save(now)
+            self.save(now, is_passing=True)
 
-    def save(self, now: Progress) -> None:
-        logger.info("Wrote %s", self.write(now))
+    def save(self, now: Progress, is_passing: bool) -> None:
+        logger.info("Wrote %s", self.write(now, is_passing))
         self.saved = now

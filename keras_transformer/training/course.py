@@ -25,7 +25,7 @@ from keras_transformer.runs import (
     lock,
 )
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.training import workers
 from keras_transformer.training.building import local_copy, restore_model
@@ -105,7 +105,7 @@ def _train(
     strategy: tf.distribute.Strategy,
 ) -> signal.Signals | None:
     """Train on this machine, or as the chief of several."""
-    run = choose_lengths(run, run_dir, compiles(session.xla))
+    run = choose_lengths(run, begun_config(run_dir), compiles(session.xla))
     if _is_slim(run, run_dir):
         return None
     run, tokenizer, plan, batches, sample = _prepare(
@@ -233,8 +233,9 @@ def _train_beside_chief(
     """Train as another worker than the chief, which alone writes."""
     workers.meet(strategy)  # The chief has prepared the run directory.
     workers.wait_for_file(run_dir / layout.CONFIG_FILE)
-    run = choose_lengths(run, run_dir, compiles(session.xla))
-    run = run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)
+    saved = RunConfig.load(run_dir)
+    run = choose_lengths(run, saved, compiles(session.xla))
+    run = run.resume(saved, CHANGEABLE, run_dir)
     records = batching.TokenisedCorpus.load(
         run_dir / layout.RECORDS / run.train_split
     )

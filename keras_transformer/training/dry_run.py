@@ -21,8 +21,8 @@ from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.runs.layout import CONFIG_FILE
-from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.layout import has_begun
+from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.training import estimates, workers
 from keras_transformer.training.building import build_model
 from keras_transformer.training.cost_report import Costs, Measured, report
@@ -73,13 +73,13 @@ def print_costs(
     devices.log_devices()
     strategy = workers.make_strategy(session.strategy)
     xla = compiles(session.xla)
-    run = choose_lengths(run, run_dir, xla)
+    run = choose_lengths(run, begun_config(run_dir), xla)
     run, given = take_vocabulary(run, tokenizer)
     corpus = head(corpus)
     replicas = strategy.num_replicas_in_sync
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        has_run = (run_dir / CONFIG_FILE).exists()
+        has_run = has_begun(run_dir)
         run, tokenizer = prepare_tokenizer(
             run, run_dir if has_run else folder, corpus, given
         )

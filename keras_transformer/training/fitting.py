@@ -47,7 +47,7 @@ def fit(
     guard = StopOnNonFinite(run_dir, now, plan, tokenizer)
     display = TrainingDisplay(now, history, recipe.steps, session.minutes)
 
-    def save(progress: Progress) -> pathlib.Path:
+    def save(progress: Progress, is_passing: bool) -> pathlib.Path:
         guard.check()
         return checkpoints.save_checkpoint(
             run_dir,
@@ -55,6 +55,7 @@ def fit(
             progress,
             recipe.keep_checkpoints,
             average.variables if average else (),
+            is_passing,
         )
 
     validation = Validation(
@@ -66,7 +67,15 @@ def fit(
         weights=average.in_use if average else contextlib.nullcontext,
         target_bleu=recipe.target_bleu,
     )
+    last = history.last
+    is_validated = last.get("step") == start.step and "validation_bleu" in last
+    is_due = start.step and start.step % recipe.validation_steps == 0
     try:
+        if is_due and not is_validated:  # It was killed before it could be.
+            validation.set_model(model)
+            validation.validate()
+            if stop.wanted and not stop.several:
+                return None
         _fit(
             model,
             plan,

@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import pathlib
 
 import tensorflow as tf
 
@@ -15,7 +14,6 @@ from keras_transformer.data.batch_plan import (
 from keras_transformer.data.bpe_dropout import AnyCorpus, ResegmentedCorpus
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.runs.layout import CONFIG_FILE
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.session import XLA
 
@@ -31,7 +29,7 @@ def compiles(xla: str) -> bool:
 
 
 def choose_lengths(
-    run: RunConfig, run_dir: pathlib.Path, xla: bool
+    run: RunConfig, begun: RunConfig | None, xla: bool
 ) -> RunConfig:
     """Fill in how far the lengths of batches lie apart, where nobody says.
 
@@ -41,17 +39,12 @@ def choose_lengths(
 
     Args:
         run: What is asked for.
-        run_dir: Where it goes, or has begun.
+        begun: What it goes on with, if it has begun.
         xla: Whether XLA compiles in this session.
-
-    Raises:
-        UserError: If what has begun cannot be read.
     """
     growth = run.training.length_growth
-    if (run_dir / CONFIG_FILE).exists():
-        saved = RunConfig.load(run_dir).training.length_growth
-        if growth is None or growth == (saved or LENGTH_GROWTH):
-            growth = saved
+    if growth is None and begun:
+        growth = begun.training.length_growth
     elif growth is None:
         growth = XLA_LENGTH_GROWTH if xla else LENGTH_GROWTH
     recipe = dataclasses.replace(run.training, length_growth=growth)

@@ -18,7 +18,7 @@ from keras_transformer.data.vocabularies import load_tokenizer
 from keras_transformer.heartbeat import heartbeat
 from keras_transformer.runs import layout
 from keras_transformer.runs.checkpoints import list_checkpoints
-from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.runs.vocabulary import checksum_of, load_vocabulary
 from keras_transformer.training.building import (
     check_initial,
@@ -72,13 +72,13 @@ def check_beginning(
     Raises:
         UserError: If the corpus lacks a split, or `run_dir` cannot be a run.
     """
-    has_begun = (run_dir / layout.CONFIG_FILE).exists()
+    is_new = not layout.has_begun(run_dir)
     for split, flag in (
         (run.train_split, "train_split"),
         (run.validation_split, "validation_split"),
     ):
         corpus.find(split, flag)
-        if not has_begun:  # Or the text was good, and its fingerprint tells.
+        if is_new:  # Or the text was good, and its fingerprint tells.
             with heartbeat(f"Reading the text of {split}"):
                 corpus.pairs(split, flag)
     if run_dir.exists():
@@ -122,8 +122,7 @@ def prepare_tokenizer(
         UserError: If the run was trained otherwise.
     """
     path = run_dir / layout.TOKENIZER_FILE
-    if (run_dir / layout.CONFIG_FILE).exists():
-        saved = RunConfig.load(run_dir)
+    if saved := begun_config(run_dir):
         check_initial(run, saved, run_dir)
         run = run.resume(saved, CHANGEABLE, run_dir)
         tokenizer = load_vocabulary(run_dir)

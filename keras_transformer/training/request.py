@@ -16,8 +16,7 @@ from keras_transformer.data.corpora import Source, absolute_name, open_corpus
 from keras_transformer.data.corpus import DEMO, MEMORY, Corpus
 from keras_transformer.data.held_out import hold_out
 from keras_transformer.data.symbols import read_symbols
-from keras_transformer.runs.layout import CONFIG_FILE
-from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.settings import kind_of, nearest
 
 RECIPE_SUFFIX = ".args"
@@ -86,8 +85,8 @@ def fitting_preset(
     Raises:
         UserError: If the corpus cannot be opened or lacks the split.
     """
-    if run_dir is not None and pathlib.Path(run_dir, CONFIG_FILE).exists():
-        return RunConfig.load(run_dir).preset
+    if run_dir is not None and (begun := begun_config(run_dir)):
+        return begun.preset
     if corpus == DEMO:
         return DEMO
     opened = open_corpus(corpus, source_lang, target_lang)
@@ -142,11 +141,9 @@ def configure(
         of_corpus = corpus.name
     elif _is_name(corpus):
         of_corpus = corpus
-    begun = None
     if run_dir is None and (preset or init_from is None):
         run_dir = default_run_dir(preset)
-    if run_dir is not None and pathlib.Path(run_dir, CONFIG_FILE).exists():
-        begun = RunConfig.load(run_dir)
+    begun = None if run_dir is None else begun_config(run_dir)
     return RunConfig.from_preset(
         preset,
         corpus=absolute_name(of_corpus),

@@ -1,0 +1,122 @@
+"""A training that is stopped, killed or refused ends as one that never was."""
+
+import signal
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.runs import averaging, checkpoints
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training.validation import Validation
+
+SHAPE = dict(num_layers=1, d_model=14, num_heads=2, ffn_dim=17, dropout=0.1)
+SETTINGS = dict(
+    preset="demo",
+    vocab_size=300,
+    batch_tokens=257,
+    target_bleu=float("inf"),
+    seed=3,
+    **SHAPE,
+)
+
+
+class AtStep(keras.callbacks.Callback):
+    """Does something after a step of a session."""
+
+    def __init__(self, step, do):
+        super().__init__()
+        self.step, self.do = step, do
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch + 1 == self.step:
+            self.do()
+
+
+class Killed(Exception):
+    pass
+
+
+def kill(*_):
+    raise Killed
+
+
+def train(run_dir, corpus, **settings):
+    return kt.train(run_dir, corpus=str(corpus), **{**SETTINGS, **settings})
+
+
+def names(run_dir):
+    return [path.name for path in checkpoints.list_checkpoints(run_dir)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_changes_neither_the_checkpoints_nor_their_average(
+    corpus, tmp_path, number
+):
+    rhythm = dict(steps=10, checkpoint_steps=3, average=3)
+    rhythm["validation_steps"] = 100
+    train(tmp_path / "whole", corpus, **rhythm)
+    stop = AtStep(4, lambda: signal.raise_signal(number))
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        train(tmp_path / "stopped", corpus, callbacks=[stop], **rhythm)
+    # The stop itself loses nothing: it lets the next step end.
+    assert names(tmp_path / "stopped") == ["step-000000003", "step-000000005"]
+
+    train(tmp_path / "stopped", corpus, **rhythm)
+
+    whole, stopped = (
+        averaging.load_average(tmp_path / name).get_weights()
+        for name in ("whole", "stopped")
+    )
+    assert names(tmp_path / "stopped") == names(tmp_path / "whole")
+    assert [int(name[5:]) for name in names(tmp_path / "whole")] == [
+        3,
+        6,
+        9,
+        10,
+    ]
+    for expected, found in zip(whole, stopped, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.slow
+def test_a_validation_that_a_kill_left_undone_still_ends_the_training(
+    corpus, tmp_path, monkeypatch
+):
+    # The first validation reaches it.
+    rhythm = dict(steps=11, checkpoint_steps=4, validation_steps=4)
+    rhythm["target_bleu"] = 0.0
+    with monkeypatch.context() as patch:
+        patch.setattr(Validation, "validate", kill)
+        with pytest.raises(Killed):
+            train(tmp_path / "run", corpus, **rhythm)
+    assert names(tmp_path / "run") == ["step-000000004"]
+
+    run = train(tmp_path / "run", corpus, **rhythm)
+
+    assert names(tmp_path / "run") == ["step-000000004"]
+    assert [
+        row["step"] for row in run.history() if "validation_bleu" in row
+    ] == [4]
+
+
+@pytest.mark.slow
+def test_a_call_that_took_no_step_binds_no_later_one(corpus, tmp_path):
+    class Failing(keras.callbacks.Callback):
+        on_train_begin = kill
+
+    with pytest.raises(Killed):
+        train(tmp_path / "run", corpus, steps=2, callbacks=[Failing()])
+    assert RunConfig.load(tmp_path / "run").model.dropout == 0.1
+
+    other = dict(steps=2, dropout=0.3, vocab_size=310, preset="tiny")
+    run = train(tmp_path / "run", corpus, **other)
+
+    assert run.config.preset == "tiny"
+    assert run.config.model.dropout == 0.3
+    assert run.config.requested_vocab_size == 310
+    # But the first step does.
+    with pytest.raises(kt.UserError, match="was trained with dropout = 0.3"):
+        train(tmp_path / "run", corpus, **{**other, "dropout": 0.1})
