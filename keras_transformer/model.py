@@ -19,7 +19,7 @@ from keras_transformer import layers, masks
 from keras_transformer.config import EOS_ID, PAD_ID, PRESETS, ModelConfig
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.layers.restricted import at_most
-from keras_transformer.replicas import ReplicatedModel
+from keras_transformer.replicas import Dropout, ReplicatedModel
 
 # For each decoder layer a pair of keys and values.
 Cache: TypeAlias = list[tuple[Tensor, Tensor]]
@@ -181,9 +181,7 @@ class Transformer(ReplicatedModel):
             for side in ("source", "target")
         )
         self.source_dropout, self.target_dropout = (
-            keras.layers.Dropout(
-                config.dropout, dtype=policy, name=f"{side}_dropout"
-            )
+            Dropout(config.dropout, dtype=policy, name=f"{side}_dropout")
             for side in ("source", "target")
         )
 

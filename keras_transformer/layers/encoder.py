@@ -23,6 +23,7 @@ from keras_transformer.layers.normalization import (
     check_epsilon,
 )
 from keras_transformer.layers.restricted import check_restriction
+from keras_transformer.replicas import Dropout
 
 # The paper names none; this is tensor2tensor's.
 NORM_EPSILON = 1e-6
@@ -314,9 +315,9 @@ def feed_forward_layer(owner: keras.layers.Layer) -> FeedForward:
 
 def residual_parts(
     owner: keras.layers.Layer, name: str
-) -> tuple[keras.layers.Dropout, LayerNormalization]:
+) -> tuple[Dropout, LayerNormalization]:
     """Dropout and norm of a sub-layer."""
-    dropout = keras.layers.Dropout(
+    dropout = Dropout(
         owner.settings["dropout"],
         dtype=owner.dtype_policy,
         name=f"{name}_dropout",

@@ -104,7 +104,6 @@ class ExactTransformer(Transformer):
             )
 
     def make_train_function(self, force: bool = False) -> Any:
-        self.part_seeds()
         strategy = self.distribute_strategy
         if strategy.num_replicas_in_sync == 1:
             return super().make_train_function(force)
