@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # The same names once more, for type checkers.
     from keras_transformer.importing.run_directory import (
         import_run as import_run,
     )
-    from keras_transformer.layers import (
+    from keras_transformer.layers.positional_encoding import (
         positional_encoding as positional_encoding,
     )
     from keras_transformer.losses import (
