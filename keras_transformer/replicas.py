@@ -22,8 +22,8 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
     On one replica, and on other backends, it is `keras.Model`. On several it
     mends what Keras does otherwise:
 
-    - Keras builds a model on the mean of the replicas' batches, which unequal
-      shapes have not. Here it is built on one of them.
+    - Keras builds metrics on the mean of the replicas' batches, which unequal
+      shapes have not. Here they are built on what the shapes are said to be.
     - Keras clips gradients, and asks whether they are finite, before it sums
       them. Here they are summed first, so that several replicas train as one.
     - Keras's logs of a batch are means of what each replica has seen. Here
@@ -48,7 +48,6 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
         Raises:
             ValueError: If the strategy cannot train so.
         """
-        self._is_built_on_data = False
         if keras.backend.backend() != "tensorflow":
             return super().compile(*args, **kwargs)
         # What Keras makes of names has to be made in the scope.
@@ -68,16 +67,16 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
 
-    def build_on_data(self, iterator: Any, data_batch: Any) -> None:
-        strategy = strategy_of(self)
-        if strategy is None:
-            super().build_on_data(iterator, data_batch)
-        elif not self._is_built_on_data:
-            if iterator is not None:
-                _, _, batches = next(iter(iterator))
-                data_batch = local_values(strategy, next(batches))
-            super().build_on_data(None, data_batch)
-            self._is_built_on_data = True
+    def spec_of_replica(self, spec: Any) -> Any:
+        import tensorflow as tf
+
+        # Of a part that is None there is no tensor.
+        return tf.nest.map_structure(
+            lambda part: next(
+                iter(tf.nest.flatten(part, expand_composites=True)), None
+            ),
+            spec,
+        )
 
     def make_train_function(self, force: bool = False) -> Any:
         strategy = strategy_of(self)

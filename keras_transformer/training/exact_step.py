@@ -166,10 +166,6 @@ class ExactTransformer(Transformer):
             metric.update_state(target, logits)
         return {metric.name: metric.result() for metric in self.metrics}
 
-    def build_on_data(self, iterator: Any, data_batch: Any) -> None:
-        # Built on construction, with no metrics of `compile`.
-        pass
-
     def _voting(self, steps):
         """Let the workers vote, before `steps`, whether to end after them."""
         strategy = self.distribute_strategy

@@ -307,10 +307,17 @@ def test_texts_are_batched_an_epoch_at_a_time(words):
     assert [read(again, words), read(again, words)] == [one, two]
 
 
-def test_an_epoch_that_was_given_up_begins_again(words):
-    dataset, again = (batching.batches(PAIRS * 7, words, 31) for _ in range(2))
-    assert len(dataset) > 9  # More than are read ahead.
-    next(iter(dataset))
+@pytest.mark.parametrize(
+    "copies", [1, 7]
+)  # Fewer and more than are read ahead.
+def test_an_epoch_that_was_given_up_begins_again(words, copies):
+    dataset, again = (
+        batching.batches(PAIRS * copies, words, 61) for _ in range(2)
+    )
+    assert (len(dataset) > 9) == (copies == 7)
+    unread = iter(dataset)
+    for _ in range(len(dataset) - 1):
+        next(unread)
     assert read(dataset, words) == read(again, words)
 
 
