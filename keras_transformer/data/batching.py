@@ -8,6 +8,7 @@ import concurrent.futures
 import functools
 import os
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -69,22 +70,22 @@ def batches(
             plain, tokenizer, bpe_dropout, seed, max_length
         )
     plan = BatchPlan(records, batch_tokens, seed, shuffle)
-    completed = 0
+    steps, completed = len(plan), 0
 
     def count(number: np.ndarray) -> None:
         nonlocal completed
-        completed = max(completed, (int(number) + 1) // len(plan))
+        completed = max(completed, (int(number) + 1) // steps)
 
     def numbers_of_epoch(_: tf.Tensor) -> tf.data.Dataset:
         # Of this iterator. One that was given up leaves its epoch to the next.
         first = tf.numpy_function(
-            lambda: np.int64(completed * len(plan)), [], tf.int64
+            lambda: np.int64(completed * steps), [], tf.int64
         )
-        return tf.data.Dataset.range(len(plan)).map(lambda i: first + i)
+        return tf.data.Dataset.range(steps).map(lambda i: first + i)
 
     numbers = tf.data.Dataset.range(1).flat_map(numbers_of_epoch)
-    steps = tf.data.experimental.assert_cardinality(len(plan))
-    return _dataset(records, numbers.apply(steps), _planned_ahead(plan), count)
+    numbers = numbers.apply(tf.data.experimental.assert_cardinality(steps))
+    return _dataset(records, numbers, _planned_ahead(plan), count)
 
 
 def stream(
@@ -154,13 +155,14 @@ def _dataset(
         batch: From a number to what is planned.
         count: Told the number of every batch that is taken.
     """
+    # TensorFlow keeps what `numpy_function` calls until the process ends: with
+    # a corpus, files and a thread, unless they are taken out of a box in time.
+    box = [lambda number: _assemble(corpus, batch(number), number)]
 
     def assemble(number: tf.Tensor) -> tuple:
         # Not `from_generator`, which complains when Python exits before it.
         source, target_in, target_out = tf.numpy_function(
-            lambda number: _assemble(corpus, batch(int(number)), int(number)),
-            [number],
-            [tf.int32] * 3,
+            lambda number: box[0](int(number)), [number], [tf.int32] * 3
         )
         for ids in (source, target_in, target_out):
             ids.set_shape((None, None))
@@ -181,7 +183,10 @@ def _dataset(
     # There is nothing to tune, and the thread that would keeps whoever drops
     # the iterator waiting, for up to a minute.
     options.autotune.enabled = False
-    return dataset.with_options(options)
+    dataset = dataset.with_options(options)
+    # What is made of the dataset, and iterators of it, hold it.
+    weakref.finalize(dataset, box.clear)
+    return dataset
 
 
 def _assemble(
