@@ -59,7 +59,7 @@ _HOMES = {
     "SmoothedCrossEntropy": "losses",
     "TokenAccuracy": "metrics",
     "Perplexity": "metrics",
-    "positional_encoding": "layers",
+    "positional_encoding": "layers.positional_encoding",
     "open_corpus": "data.corpora",
     "Tokenizer": "data.tokenizer",
     "batches": "data.batching",
