@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # The same names once more, for type checkers.
     from keras_transformer.importing.run_directory import (
         import_run as import_run,
     )
-    from keras_transformer.layers import (
+    from keras_transformer.layers.positional_encoding import (
         positional_encoding as positional_encoding,
     )
     from keras_transformer.losses import (
@@ -63,7 +63,7 @@ _HOMES = {
     "SmoothedCrossEntropy": "losses",
     "TokenAccuracy": "metrics",
     "Perplexity": "metrics",
-    "positional_encoding": "layers",
+    "positional_encoding": "layers.positional_encoding",
     "open_corpus": "data.corpora",
     "Tokenizer": "data.tokenizer",
     "batches": "data.batching",

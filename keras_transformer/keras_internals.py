@@ -17,26 +17,28 @@ Shape: TypeAlias = tuple[int | None, ...]
 
 
 class BuildHook:
-    """A mixin that gives Keras's private hook before a `fit` a public name.
+    """A mixin that builds a model without reading its data.
 
-    `fit`, `evaluate` and their like for one batch call `_maybe_symbolic_build`
-    on TensorFlow before the first step. There is no public way to give a model
-    another batch to be built on.
+    `fit` and `evaluate` call `_maybe_symbolic_build` on TensorFlow before the
+    first step. Under a strategy Keras begins an epoch there for one batch, and
+    takes the mean of the replicas' parts, which unequal shapes have not. There
+    is no public way to tell it the shapes instead.
     """
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        self.build_on_data(iterator, data_batch)
+        if iterator is not None:
+            data_batch = self.spec_of_replica(
+                iterator._distributed_dataset.element_spec
+            )
+        super()._maybe_symbolic_build(data_batch=data_batch)
 
-    def build_on_data(self, iterator: Any, data_batch: Any) -> None:
-        """Build what `compile` left unbuilt.
+    def spec_of_replica(self, spec: Any) -> Any:
+        """What a replica gets of data: the shape and dtype of every part.
 
         Args:
-            iterator: Keras's `EpochIterator`, or `None`.
-            data_batch: A batch instead.
+            spec: The `element_spec` of distributed data.
         """
-        super()._maybe_symbolic_build(  # type: ignore[misc]
-            iterator, data_batch
-        )
+        raise NotImplementedError
 
 
 def loss_tracker(model: keras.Model) -> keras.metrics.Mean:

@@ -26,7 +26,7 @@ from keras_transformer.config import (
 )
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.layers.restricted import at_most
-from keras_transformer.replicas import ReplicatedModel
+from keras_transformer.replicas import Dropout, ReplicatedModel
 from keras_transformer.settings import with_settings
 
 # For each decoder layer a pair of keys and values.
@@ -119,9 +119,7 @@ class Transformer(ReplicatedModel):
             for side in ("source", "target")
         )
         self.source_dropout, self.target_dropout = (
-            keras.layers.Dropout(
-                config.dropout, dtype=policy, name=f"{side}_dropout"
-            )
+            Dropout(config.dropout, dtype=policy, name=f"{side}_dropout")
             for side in ("source", "target")
         )
 

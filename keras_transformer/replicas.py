@@ -3,7 +3,7 @@
 A part of the model wing, and the one place in it that knows replicas:
 TensorFlow is imported inside functions, and only where it is Keras's backend.
 
-Axes: B batch, N seed generators.
+Axes: B batch.
 """
 
 from collections.abc import Callable
@@ -22,15 +22,17 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
     On one replica, and on other backends, it is `keras.Model`. On several it
     mends what Keras does otherwise:
 
-    - Keras builds a model on the mean of the replicas' batches, which unequal
-      shapes have not. Here it is built on one of them.
-    - Keras drops the same units on every replica. Here each drops its own.
+    - Keras builds metrics on the mean of the replicas' batches, which unequal
+      shapes have not. Here they are built on what the shapes are said to be.
     - Keras clips gradients, and asks whether they are finite, before it sums
       them. Here they are summed first, so that several replicas train as one.
     - Keras's logs of a batch are means of what each replica has seen. Here
       they are those of all.
     - Keras's loop of several steps a call fails on finite data, and its logs
       fail with several workers. Here both work; the steps are single calls.
+
+    Make one `MirroredStrategy` a process: TensorFlow takes the collectives of a
+    second one for those of the first, and fails, with any Keras model.
 
     Refused in `compile`, on several replicas: `jit_compile=True`, since XLA
     reaches one device alone; and optimizers that update under a condition
@@ -46,8 +48,6 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
         Raises:
             ValueError: If the strategy cannot train so.
         """
-        self._is_built_on_data = False
-        self._part_seeds: Callable[[], Any] | None = None
         if keras.backend.backend() != "tensorflow":
             return super().compile(*args, **kwargs)
         # What Keras makes of names has to be made in the scope.
@@ -67,22 +67,21 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
 
-    def build_on_data(self, iterator: Any, data_batch: Any) -> None:
-        strategy = strategy_of(self)
-        if strategy is None:
-            super().build_on_data(iterator, data_batch)
-        elif not self._is_built_on_data:
-            if iterator is not None:
-                _, _, batches = next(iter(iterator))
-                data_batch = local_values(strategy, next(batches))
-            super().build_on_data(None, data_batch)
-            self._is_built_on_data = True
+    def spec_of_replica(self, spec: Any) -> Any:
+        import tensorflow as tf
+
+        # Of a part that is None there is no tensor.
+        return tf.nest.map_structure(
+            lambda part: next(
+                iter(tf.nest.flatten(part, expand_composites=True)), None
+            ),
+            spec,
+        )
 
     def make_train_function(self, force: bool = False) -> Any:
         strategy = strategy_of(self)
         if strategy is None:
             return super().make_train_function(force)
-        self.part_seeds()
         if self.train_function is None or force:
             self.train_function = _step_function(
                 self, strategy, self.train_step
@@ -137,29 +136,30 @@ class ReplicatedModel(keras_internals.BuildHook, keras.Model):
         rows = len(keras.tree.flatten(x)[0])
         return keras.tree.map_structure(lambda all: all[:rows], outputs)
 
-    def part_seeds(self) -> None:
-        """Give every replica dropout masks of its own, whatever it resumes."""
-        import tensorflow as tf
 
-        strategy = self.distribute_strategy
-        generators = keras_internals.seed_generators(self)
-        if strategy.num_replicas_in_sync == 1 or not generators:
-            return
-        states = [generator.state for generator in generators]
+class Dropout(keras.layers.Dropout):
+    """Keras's dropout, which on every replica drops units of its own."""
 
-        def part():
-            context = tf.distribute.get_replica_context()
-            replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
-            own = tf.stack([tf.cast(state, tf.int64) for state in states])
-            first = sum_over_replicas(tf.where(replica == 0, own, 0))  # (N, 2)
-            for state, seed in zip(states, tf.unstack(first), strict=True):
-                state.assign(seed + tf.stack([replica, 0]))
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
+        if not training or not self.rate:
+            return inputs
+        seeds = _SeedsOfReplica(self.seed_generator)
+        return keras.random.dropout(inputs, self.rate, self.noise_shape, seeds)
 
-        if self._part_seeds is None:
-            self._part_seeds = tf.function(
-                lambda: strategy.run(part), autograph=False
-            )
-        self._part_seeds()
+
+class _SeedsOfReplica(keras.random.SeedGenerator):
+    """The seeds of a generator whose state is the same on every replica."""
+
+    def __init__(self, generator: keras.random.SeedGenerator) -> None:
+        self.generator = generator  # And no state besides.
+
+    def next(self, ordered: bool = True) -> Tensor:
+        seed = self.generator.next(ordered)
+        context = _replica_context()
+        if context is None:
+            return seed
+        replica = ops.cast(context.replica_id_in_sync_group, seed.dtype)
+        return seed + ops.stack([replica, ops.zeros_like(replica)])
 
 
 def strategy_of(model: keras.Model) -> Any:

@@ -183,6 +183,28 @@ def fit_with_dropout(strategy, folder):
     return {"losses": history.history["loss"], "dropped": dropped}
 
 
+def fit_on_batches_of_texts(strategy, folder):
+    """Epochs of 1 to 12 batches, each with the order of its own."""
+    draw = np.random.default_rng(3)
+    pairs = [
+        tuple(" ".join(draw.choice(list("abcde"), 5)) for _ in range(2))
+        for _ in range(12 * 8)
+    ]
+    texts = [text for pair in pairs for text in pair]
+    tokenizer = kt.Tokenizer.train(texts, 271, folder / "tokenizer.model")
+    found = {}
+    for steps in (1, 2, 3, 7, 12):
+        # 5 words and the end.
+        batches = kt.batches(pairs[: 8 * steps], tokenizer, 8 * 6)
+        assert len(batches) == steps
+        with strategy.scope():
+            model = randomise(kt.Transformer(tokenizer.vocab_size, **SIZES))
+            compiled(model)
+        history = model.fit(batches, epochs=3, shuffle=False, verbose=0)
+        found[f"log {steps}"] = history.history["loss"]
+    return found
+
+
 class EndAtSecondStep(keras.callbacks.Callback):
     """Ends `fit`; counts what each step waits for its devices to tell."""
 
@@ -255,6 +277,7 @@ WAYS = {
     "in float16 with an overflow": fit_in_float16_with_an_overflow,
     "by names": fit_by_names,
     "with dropout": fit_with_dropout,
+    "on batches of texts": fit_on_batches_of_texts,
     "ended by a callback": end_by_a_callback,
     "refused": refuse,
 }

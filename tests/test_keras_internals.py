@@ -10,22 +10,31 @@ from keras_transformer import keras_internals
 
 
 class Remembering(keras_internals.BuildHook, keras.Sequential):
-    """Counts how often it was to be built."""
+    """Remembers what it was to be built on."""
 
-    built_on = 0
+    spec = None
 
-    def build_on_data(self, iterator, data_batch):
-        self.built_on += 1
-        super().build_on_data(iterator, data_batch)
+    def spec_of_replica(self, spec):
+        self.spec = spec
+        return spec
 
 
-@pytest.mark.parametrize("way", ["fit", "evaluate", "train_on_batch"])
-def test_keras_calls_maybe_symbolic_build_before_the_first_step(way):
-    model = Remembering([keras.layers.Dense(1)])
-    model.compile(loss="mse")
-    options = {} if way == "train_on_batch" else {"verbose": 0}
-    getattr(model, way)(np.ones((2, 3)), np.ones((2, 1)), **options)
-    assert model.built_on == 1
+@pytest.mark.parametrize("way", ["fit", "evaluate"])
+def test_keras_builds_on_a_distributed_dataset_before_the_first_step(way):
+    read = []
+
+    def rows():
+        read.append(True)
+        yield np.ones((2, 3)), np.ones((2, 1))
+
+    spec = tuple(tf.TensorSpec((2, n), tf.float64) for n in (3, 1))
+    data = tf.data.Dataset.from_generator(rows, output_signature=spec)
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+        model = Remembering([keras.layers.Dense(1)])
+        model.compile(loss="mse", metrics=["mae"])
+    getattr(model, way)(data, verbose=0)
+    assert model.spec == spec
+    assert len(read) == 1
 
 
 def test_loss_tracker_is_what_fit_reports_as_loss():

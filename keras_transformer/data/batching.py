@@ -8,6 +8,7 @@ import concurrent.futures
 import functools
 import os
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -31,6 +32,10 @@ def batches(
     shuffle: bool = True,
 ) -> tf.data.Dataset:
     """Batch pairs of texts for `model.fit`, an epoch each time it is iterated.
+
+    An epoch that was not read to its end begins again. A new dataset begins
+    with the order of its first epoch, also where `initial_epoch` or
+    `BackupAndRestore` lets `fit` go on with a later one.
 
     Args:
         pairs: Source and target texts; read once, here.
@@ -65,26 +70,22 @@ def batches(
             plain, tokenizer, bpe_dropout, seed, max_length
         )
     plan = BatchPlan(records, batch_tokens, seed, shuffle)
-    completed = 0
-    numbered = _planned_ahead(plan)
+    steps, completed = len(plan), 0
 
-    def batch(number: int) -> Batch:
+    def count(number: np.ndarray) -> None:
         nonlocal completed
-        epoch, index = divmod(number, len(plan))
-        if index + 1 == len(plan):
-            completed = max(completed, epoch + 1)
-        return numbered(number)
+        completed = max(completed, (int(number) + 1) // steps)
 
     def numbers_of_epoch(_: tf.Tensor) -> tf.data.Dataset:
         # Of this iterator. One that was given up leaves its epoch to the next.
         first = tf.numpy_function(
-            lambda: np.int64(completed * len(plan)), [], tf.int64
+            lambda: np.int64(completed * steps), [], tf.int64
         )
-        return tf.data.Dataset.range(len(plan)).map(lambda i: first + i)
+        return tf.data.Dataset.range(steps).map(lambda i: first + i)
 
     numbers = tf.data.Dataset.range(1).flat_map(numbers_of_epoch)
-    steps = tf.data.experimental.assert_cardinality(len(plan))
-    return _dataset(records, numbers.apply(steps), batch)
+    numbers = numbers.apply(tf.data.experimental.assert_cardinality(steps))
+    return _dataset(records, numbers, _planned_ahead(plan), count)
 
 
 def stream(
@@ -144,30 +145,48 @@ def _dataset(
     corpus: AnyCorpus,
     numbers: tf.data.Dataset,
     batch: Callable[[int], Batch],
+    count: Callable[[np.ndarray], None] | None = None,
 ) -> tf.data.Dataset:
-    """Assemble the batch of every number, a few ahead of their use."""
+    """Assemble the batch of every number, a few ahead of their use.
+
+    Args:
+        corpus: The pairs.
+        numbers: The batches, int64 scalars.
+        batch: From a number to what is planned.
+        count: Told the number of every batch that is taken.
+    """
+    # TensorFlow keeps what `numpy_function` calls until the process ends: with
+    # a corpus, files and a thread, unless they are taken out of a box in time.
+    box = [lambda number: _assemble(corpus, batch(number), number)]
 
     def assemble(number: tf.Tensor) -> tuple:
         # Not `from_generator`, which complains when Python exits before it.
         source, target_in, target_out = tf.numpy_function(
-            lambda number: _assemble(corpus, batch(int(number)), int(number)),
-            [number],
-            [tf.int32] * 3,
+            lambda number: box[0](int(number)), [number], [tf.int32] * 3
         )
         for ids in (source, target_in, target_out):
             ids.set_shape((None, None))
-        return (source, target_in), target_out
+        return number, ((source, target_in), target_out)
 
-    dataset = numbers.map(assemble)
+    def take(number: tf.Tensor, batch: tuple) -> tuple:
+        if count:
+            tf.numpy_function(count, [number], [])
+        return batch
+
+    # Counted here, after what is read ahead.
+    dataset = numbers.map(assemble).prefetch(8).map(take)
     options = tf.data.Options()
-    # `rows` shares the batches out; tf.distribute shall not do it again.
+    # Where `fit` of several workers shares the batches out, by their rows.
     options.experimental_distribute.auto_shard_policy = (
-        tf.data.experimental.AutoShardPolicy.OFF
+        tf.data.experimental.AutoShardPolicy.DATA
     )
     # There is nothing to tune, and the thread that would keeps whoever drops
     # the iterator waiting, for up to a minute.
     options.autotune.enabled = False
-    return dataset.prefetch(8).with_options(options)
+    dataset = dataset.with_options(options)
+    # What is made of the dataset, and iterators of it, hold it.
+    weakref.finalize(dataset, box.clear)
+    return dataset
 
 
 def _assemble(

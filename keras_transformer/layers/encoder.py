@@ -17,6 +17,7 @@ from keras_transformer.masks import (
     mask_of_heads,
     mask_of_keys,
 )
+from keras_transformer.replicas import Dropout
 from keras_transformer.settings import take, with_settings
 
 
@@ -236,9 +237,9 @@ def feed_forward_layer(owner: keras.layers.Layer) -> FeedForward:
 
 def residual_parts(
     owner: keras.layers.Layer, name: str
-) -> tuple[keras.layers.Dropout, LayerNormalization]:
+) -> tuple[Dropout, LayerNormalization]:
     """Dropout and norm of a sub-layer."""
-    dropout = keras.layers.Dropout(
+    dropout = Dropout(
         owner.settings["dropout"],
         dtype=owner.dtype_policy,
         name=f"{name}_dropout",

@@ -31,7 +31,11 @@ from keras_transformer.training import workers
 from keras_transformer.training.building import local_copy, restore_model
 from keras_transformer.training.cluster import count_workers
 from keras_transformer.training.finishing import finish
-from keras_transformer.training.fitting import fit, fit_beside_chief
+from keras_transformer.training.fitting import (
+    fit,
+    fit_beside_chief,
+    gradients_forgotten,
+)
 from keras_transformer.training.planning import (
     choose_lengths,
     compiles,
@@ -82,7 +86,7 @@ def train(
             "save the tokenizer and pass its file."
         )
     strategy = workers.make_strategy(session.strategy)
-    with workers.one_fate(strategy):
+    with workers.one_fate(strategy), gradients_forgotten():
         run, tokenizer = take_vocabulary(run, tokenizer)
         if workers.is_chief(strategy):
             check_beginning(run, run_dir, corpus)

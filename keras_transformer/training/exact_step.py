@@ -102,7 +102,6 @@ class ExactTransformer(Transformer):
             )
 
     def make_train_function(self, force: bool = False) -> Any:
-        self.part_seeds()
         strategy = self.distribute_strategy
         if strategy.num_replicas_in_sync == 1:
             return super().make_train_function(force)
@@ -164,10 +163,6 @@ class ExactTransformer(Transformer):
         for metric in self.evaluation_metrics:
             metric.update_state(target, logits)
         return {metric.name: metric.result() for metric in self.metrics}
-
-    def build_on_data(self, iterator: Any, data_batch: Any) -> None:
-        # Built on construction, with no metrics of `compile`.
-        pass
 
     def _voting(self, steps):
         """Let the workers vote, before `steps`, whether to end after them."""

@@ -6,6 +6,7 @@ chief, the first of the workers, is the only one that writes.
 """
 
 import contextlib
+import functools
 import logging
 import os
 import pathlib
@@ -46,7 +47,8 @@ def make_strategy(name: str) -> tf.distribute.Strategy:
             worker, which some platforms set, is this machine.
 
     Returns:
-        A strategy whose scope the model must be built in.
+        A strategy whose scope the model must be built in, the same one
+        whenever a process asks again.
 
     Raises:
         UserError: If `TF_CONFIG` does not fit it.
@@ -65,10 +67,18 @@ def make_strategy(name: str) -> tf.distribute.Strategy:
         name = "auto"
     gpus = tf.config.list_logical_devices("GPU")
     if name == "mirrored" or (name == "auto" and len(gpus) > 1):
-        return tf.distribute.MirroredStrategy()
+        return _mirrored()
     return tf.distribute.get_strategy()
 
 
+@functools.cache
+def _mirrored() -> tf.distribute.Strategy:
+    # A second one in a process would count its collectives from the start
+    # again, and TensorFlow would take them for those of the first.
+    return tf.distribute.MirroredStrategy()
+
+
+@functools.cache
 def _join(cluster: Cluster) -> tf.distribute.Strategy:
     """Meet the other workers."""
     logger.info(

@@ -1,7 +1,9 @@
 """Batches: nothing lost, nothing over budget, resumable."""
 
+import gc
 import itertools
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -252,6 +254,20 @@ def test_datasets_know_their_length():
     assert finite.cardinality() == len(elements(finite))
 
 
+def test_a_corpus_lasts_as_long_as_somebody_reads_its_batches():
+    plan = BatchPlan(natural_corpus(pairs=211), 257, seed=5)
+    planned = weakref.ref(plan)
+    batches = iter(batching.stream(plan).map(lambda inputs, target: target))
+    del plan
+    gc.collect()
+    for _ in range(50):
+        next(batches)
+    assert planned() is not None
+    del batches
+    gc.collect()
+    assert planned() is None
+
+
 def test_the_shape_of_a_batch_is_told_without_its_rows():
     plan = BatchPlan(natural_corpus(503), 307, seed=5)
     told = [plan.shape(number) for number in range(2 * len(plan))]
@@ -307,10 +323,17 @@ def test_texts_are_batched_an_epoch_at_a_time(words):
     assert [read(again, words), read(again, words)] == [one, two]
 
 
-def test_an_epoch_that_was_given_up_begins_again(words):
-    dataset, again = (batching.batches(PAIRS * 7, words, 31) for _ in range(2))
-    assert len(dataset) > 9  # More than are read ahead.
-    next(iter(dataset))
+@pytest.mark.parametrize(
+    "copies", [1, 7]
+)  # Fewer and more than are read ahead.
+def test_an_epoch_that_was_given_up_begins_again(words, copies):
+    dataset, again = (
+        batching.batches(PAIRS * copies, words, 61) for _ in range(2)
+    )
+    assert (len(dataset) > 9) == (copies == 7)
+    unread = iter(dataset)
+    for _ in range(len(dataset) - 1):
+        next(unread)
     assert read(dataset, words) == read(again, words)
 
 
@@ -324,6 +347,24 @@ def test_two_readers_at_once_have_whole_epochs_each(words):
     expected = sorted(target.encode() for _, target in PAIRS * 7)
     for found in seen:
         assert sorted(text for text in found if text) == expected
+
+
+def test_texts_are_forgotten_with_their_batches(words, monkeypatch):
+    plans = []
+
+    class Plan(BatchPlan):
+        def __init__(self, *args):
+            super().__init__(*args)
+            plans.append(weakref.ref(self))
+
+    monkeypatch.setattr(batching, "BatchPlan", Plan)
+    dataset = batching.batches(PAIRS, words, 61)
+    assert read(dataset, words)
+    (plan,) = plans
+    assert plan() is not None
+    del dataset
+    gc.collect()
+    assert plan() is None
 
 
 def test_pairs_that_are_too_long_are_left_out_of_batches(words):

@@ -1,0 +1,38 @@
+"""Train toy runs one after the other in one process, on two devices.
+
+A program of its own, because logical devices must be set before TensorFlow
+starts: python tests/train_again.py CORPUS FOLDER STRATEGY DROPOUT...
+FOLDER gets a run for each rate of dropout. Prints JSON: after each of them, how
+many files and threads the process has, and its memory in MB.
+"""
+
+import gc
+import json
+import os
+import pathlib
+import sys
+
+import tensorflow as tf
+from toy_training import arguments, run
+
+
+def main(corpus, folder, strategy, *rates):
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    two = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(cpu, two)
+    after = []
+    for i, rate in enumerate(rates):
+        run_dir = pathlib.Path(folder, str(i))
+        options = ["--steps", "3", "--strategy", strategy, "--dropout", rate]
+        assert run(*arguments(corpus, run_dir, *options)) == 0
+        gc.collect()
+        files, threads = (
+            len(os.listdir(f"/proc/self/{kind}")) for kind in ("fd", "task")
+        )
+        pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+        after.append([files, threads, pages * os.sysconf("SC_PAGE_SIZE") / 1e6])
+    print(json.dumps(after))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

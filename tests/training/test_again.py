@@ -1,0 +1,53 @@
+"""One training after another in one process."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from keras_transformer.runs.history import read_history
+from keras_transformer.training import workers
+
+PROGRAM = pathlib.Path(__file__).parents[1] / "train_again.py"
+
+
+def train(*argv):
+    return subprocess.run(
+        [sys.executable, PROGRAM, *map(str, argv)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=PROGRAM.parents[1],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(PROGRAM.parents[1]),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        },
+    ).stdout
+
+
+@pytest.mark.slow
+def test_a_second_training_of_other_layers_runs_on_two_replicas(
+    corpus, tmp_path
+):
+    train(corpus, tmp_path, "mirrored", 0.0, 0.1, 0.0)
+    for i in range(3):
+        assert read_history(tmp_path / str(i))[-1]["step"] == 3
+
+
+@pytest.mark.slow
+def test_trainings_leave_no_files_threads_or_memory_behind(corpus, tmp_path):
+    told = train(corpus, tmp_path, "none", *[0.1] * 12)
+    files, threads, memory = zip(*json.loads(told)[3:], strict=True)
+    assert len(set(files)) == 1
+    assert max(threads) - min(threads) <= 2
+    # MB; it falls and rises from one to the next.
+    assert max(memory[-4:]) - max(memory[:4]) < 20
+
+
+def test_a_process_has_one_mirrored_strategy():
+    first, second = (workers.make_strategy("mirrored") for _ in range(2))
+    assert first is second
