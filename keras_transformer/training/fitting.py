@@ -9,7 +9,7 @@ import keras
 
 from keras_transformer.data import batching
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.runs import checkpoints
+from keras_transformer.runs import checkpoints, lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
 from keras_transformer.runs.run_config import RunConfig
@@ -49,6 +49,7 @@ def fit(
 
     def save(progress: Progress) -> pathlib.Path:
         guard.check()
+        lock.check(run_dir)
         return checkpoints.save_checkpoint(
             run_dir,
             model,
