@@ -3,6 +3,7 @@
 import hashlib
 import pathlib
 import shutil
+import threading
 
 import keras
 import matplotlib.figure
@@ -352,6 +353,43 @@ def test_a_run_that_was_begun_anew_gets_nothing_of_the_old_one(
         )
     (path / "training.lock").unlink()
     assert digest(path) == digest(run.path)
+
+
+class TrainBeside(keras.callbacks.Callback):
+    """Begins another training in another thread; keeps its error.
+
+    Args:
+        run_dir: Where that would go.
+        corpus: Its corpus.
+    """
+
+    def __init__(self, run_dir, corpus):
+        super().__init__()
+        self.run_dir, self.corpus = run_dir, corpus
+
+    def on_train_begin(self, logs=None):
+        thread = threading.Thread(target=self.train)
+        thread.start()
+        thread.join()
+
+    def train(self):
+        try:
+            kt.train(self.run_dir, corpus=self.corpus, steps=1, **SETTINGS)
+        except UserError as error:
+            self.error = str(error)
+
+
+def test_a_second_training_in_another_thread_is_refused(in_memory, tmp_path):
+    beside = TrainBeside(tmp_path / "second", in_memory)
+    kt.train(
+        tmp_path / "first",
+        corpus=in_memory,
+        steps=1,
+        callbacks=[beside],
+        **SETTINGS,
+    )
+    assert beside.error.startswith("Expected one training at a time")
+    assert not beside.run_dir.exists()
 
 
 def test_an_open_corpus_is_remembered_by_its_folder(corpus, tmp_path):

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from keras_transformer.config import JobError, UserError
@@ -49,9 +50,16 @@ def make_strategy(name: str) -> tf.distribute.Strategy:
         A strategy whose scope the model must be built in.
 
     Raises:
-        UserError: If `TF_CONFIG` does not fit it.
+        UserError: If Keras has another backend than TensorFlow, or
+            `TF_CONFIG` does not fit.
         JobError: If the other workers came and went.
     """
+    if keras.backend.backend() != "tensorflow":
+        raise UserError(
+            "Expected Keras to have the backend tensorflow for a training, "
+            f"found {keras.backend.backend()}; start Python with "
+            "KERAS_BACKEND=tensorflow."
+        )
     text = os.environ.get("TF_CONFIG", "")
     if name == "multiworker" and not text:
         raise UserError(
