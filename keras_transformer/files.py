@@ -7,6 +7,7 @@ that ends last leaves its own. `remove_leftovers` knows such names.
 """
 
 import contextlib
+import errno
 import glob
 import json
 import logging
@@ -32,6 +33,8 @@ ZIP_DAMAGES = (
     zipfile.BadZipFile,
     zlib.error,
 )
+# Of a folder where the file system can flush files alone.
+_UNFLUSHED = (errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 logger = logging.getLogger("keras_transformer")
 
@@ -222,5 +225,8 @@ def _flush_one(path: pathlib.Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _UNFLUSHED or not path.is_dir():
+            raise
     finally:
         os.close(descriptor)

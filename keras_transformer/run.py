@@ -414,7 +414,8 @@ def train(
 
     The same call again resumes at the last checkpoint and ends with the same
     weights as one that nothing interrupted; on a finished run it does nothing.
-    A setting that is not given, or None, comes from the preset.
+    A setting that is not given, or None, comes from the preset. The seeds of
+    Python, NumPy and TensorFlow are set: a process trains one run at a time.
 
     Args:
         run_dir: Where everything goes; `runs/PRESET` if not given.

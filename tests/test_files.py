@@ -1,6 +1,8 @@
 """Files and folders are whole or absent, whatever interrupts the writing."""
 
+import errno
 import os
+import pathlib
 import signal
 
 import pytest
@@ -111,6 +113,39 @@ def test_everything_is_on_disk_before_it_gets_its_name(tmp_path, monkeypatch):
     (partial,) = seen[0]
     assert partial.startswith(".partial-")
     assert seen == [[partial], [partial], ["a"]]
+
+
+def refuse_to_flush(monkeypatch, number, is_refused):
+    real = os.fsync
+
+    def fsync(descriptor):
+        if is_refused(pathlib.Path(f"/proc/self/fd/{descriptor}")):
+            raise OSError(number, os.strerror(number))
+        real(descriptor)
+
+    monkeypatch.setattr(files.os, "fsync", fsync)
+
+
+def test_a_file_system_that_flushes_no_folder_is_written_to(
+    tmp_path, monkeypatch
+):
+    refuse_to_flush(monkeypatch, errno.EINVAL, pathlib.Path.is_dir)
+    with files.whole(tmp_path / "a") as partial:
+        partial.mkdir()
+        (partial / "b").write_text("")
+    assert names(tmp_path / "a") == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("number", "is_refused"),
+    [(errno.EIO, pathlib.Path.is_dir), (errno.EINVAL, pathlib.Path.is_file)],
+)
+def test_what_could_not_be_flushed_is_an_error(
+    tmp_path, monkeypatch, number, is_refused
+):
+    refuse_to_flush(monkeypatch, number, is_refused)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        files.write_text(tmp_path / "a", "text")
 
 
 def test_a_link_is_followed_and_a_pipe_is_written_to(tmp_path):

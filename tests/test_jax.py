@@ -42,6 +42,24 @@ def test_the_model_wing_runs_on_jax_where_tensorflow_cannot_be_imported(on_jax):
     assert not on_jax["tensorflow"]
 
 
+def test_a_training_on_jax_is_refused_before_it_writes(corpus, tmp_path):
+    run_dir = tmp_path / "run"
+    done = subprocess.run(
+        [sys.executable, "-m", "keras_transformer", "train"]
+        + ["--corpus", corpus, "--run-dir", run_dir],
+        capture_output=True,
+        text=True,
+        cwd=PROGRAM.parents[1],
+        env={**os.environ, "KERAS_BACKEND": "jax"},
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "error: Expected Keras to have the backend tensorflow for a training, "
+        "found jax; start Python with KERAS_BACKEND=tensorflow."
+    )
+    assert not run_dir.exists()
+
+
 def test_jax_gives_the_same_logits_for_the_same_weights(on_jax, on_tensorflow):
     np.testing.assert_allclose(
         on_jax["logits"], on_tensorflow["logits"], rtol=1e-5, atol=1e-5

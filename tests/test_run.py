@@ -3,6 +3,7 @@
 import hashlib
 import pathlib
 import shutil
+import threading
 
 import keras
 import matplotlib.figure
@@ -12,7 +13,7 @@ import tensorflow as tf
 from digits import write_digits
 
 import keras_transformer as kt
-from keras_transformer.config import UserError
+from keras_transformer.config import JobError, UserError
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.result import final_result
 
@@ -311,6 +312,84 @@ def test_a_callback_may_end_a_training(in_memory, tmp_path, caplog):
         )
     assert "worker" not in caplog.text
     assert final_result(run.path).step == 3
+
+
+class BeginAnew(keras.callbacks.Callback):
+    """Does what another process may do beside a training.
+
+    Args:
+        run: The other's run directory.
+        run_dir: Where it goes, in the place of this one.
+        at_end: Whether it does when there is no checkpoint left to write.
+    """
+
+    def __init__(self, run, run_dir, at_end):
+        super().__init__()
+        self.run, self.run_dir, self.at_end = run, run_dir, at_end
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 4 and not self.at_end:
+            self.begin()
+
+    def on_train_end(self, logs=None):
+        if self.at_end:
+            self.begin()
+
+    def begin(self):
+        shutil.rmtree(self.run_dir)
+        shutil.copytree(self.run, self.run_dir)
+        (self.run_dir / "training.lock").write_text("{}")
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_a_run_that_was_begun_anew_gets_nothing_of_the_old_one(
+    run, in_memory, tmp_path, at_end
+):
+    path = tmp_path / "run"
+    other = BeginAnew(run.path, path, at_end)
+    with pytest.raises(JobError, match="or began it anew; this training ends"):
+        kt.train(
+            path, corpus=in_memory, steps=11, callbacks=[other], **SETTINGS
+        )
+    (path / "training.lock").unlink()
+    assert digest(path) == digest(run.path)
+
+
+class TrainBeside(keras.callbacks.Callback):
+    """Begins another training in another thread; keeps its error.
+
+    Args:
+        run_dir: Where that would go.
+        corpus: Its corpus.
+    """
+
+    def __init__(self, run_dir, corpus):
+        super().__init__()
+        self.run_dir, self.corpus = run_dir, corpus
+
+    def on_train_begin(self, logs=None):
+        thread = threading.Thread(target=self.train)
+        thread.start()
+        thread.join()
+
+    def train(self):
+        try:
+            kt.train(self.run_dir, corpus=self.corpus, steps=1, **SETTINGS)
+        except UserError as error:
+            self.error = str(error)
+
+
+def test_a_second_training_in_another_thread_is_refused(in_memory, tmp_path):
+    beside = TrainBeside(tmp_path / "second", in_memory)
+    kt.train(
+        tmp_path / "first",
+        corpus=in_memory,
+        steps=1,
+        callbacks=[beside],
+        **SETTINGS,
+    )
+    assert beside.error.startswith("Expected one training at a time")
+    assert not beside.run_dir.exists()
 
 
 def test_an_open_corpus_is_remembered_by_its_folder(corpus, tmp_path):

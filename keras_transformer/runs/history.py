@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from keras_transformer import extras, files
 from keras_transformer.config import UserError
+from keras_transformer.runs import lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.layout import CURVE_FILE, HISTORY_FILE, LOGS
 
@@ -48,6 +49,7 @@ class History:
     """
 
     def __init__(self, run_dir: str | os.PathLike, step: int) -> None:
+        self.run_dir = run_dir
         folder = pathlib.Path(run_dir) / LOGS
         folder.mkdir(parents=True, exist_ok=True)
         self.writer = tf.summary.create_file_writer(str(folder))
@@ -65,7 +67,12 @@ class History:
         files.write_text(self.path, text.getvalue())
 
     def add(self, progress: Progress, **values: float) -> None:
-        """Add a row; what was not measured stays empty."""
+        """Add a row; what was not measured stays empty.
+
+        Raises:
+            JobError: As from `lock.check`.
+        """
+        lock.check(self.run_dir)
         minutes = progress.seconds / 60
         row = {"step": progress.step, "minutes": f"{minutes:.3f}"}
         row.update({name: f"{value:.6g}" for name, value in values.items()})

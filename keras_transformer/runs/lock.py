@@ -1,7 +1,8 @@
 """One writer at a time for a run directory.
 
 The lock is the kernel's, on a file in the directory: it ends with the process
-that holds it, however that ends. Readers need none.
+that holds it, however that ends. Readers need none. Who removes the directory
+removes the file too, so the holder looks again before it writes.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ import socket
 import time
 from collections.abc import Iterator
 
-from keras_transformer.config import UserError
+from keras_transformer.config import JobError, UserError
 from keras_transformer.runs.layout import LOCK_FILE
 
 # Where nobody can write, nobody needs to be kept away.
@@ -23,6 +24,9 @@ _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 ATTEMPTS = 100
 # File systems without locks.
 _UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+# What this process holds, by the path of the locked file.
+_held: dict[pathlib.Path, int] = {}
 
 logger = logging.getLogger("keras_transformer")
 
@@ -39,17 +43,37 @@ def only_writer(run_dir: str | os.PathLike) -> Iterator[None]:
     run_dir = pathlib.Path(run_dir)
     is_new = not run_dir.exists()
     lock = _take(run_dir)
+    path = run_dir / LOCK_FILE
+    if lock is not None:
+        _held[path] = lock
     try:
         yield
     finally:
         if lock is not None:
+            del _held[path]
             # In this order: who has opened the file meanwhile sees that it
             # is no longer the one in the directory.
-            (run_dir / LOCK_FILE).unlink(missing_ok=True)
+            if _is_at(lock, path):
+                path.unlink()
             os.close(lock)
         if is_new:
             with contextlib.suppress(OSError):  # Not empty.
                 run_dir.rmdir()
+
+
+def check(run_dir: str | os.PathLike) -> None:
+    """Look whether a directory that this process holds is still the same one.
+
+    Raises:
+        JobError: If it was removed or moved since, or begun anew.
+    """
+    path = pathlib.Path(run_dir) / LOCK_FILE
+    if path in _held and not _is_at(_held[path], path):
+        raise JobError(
+            f"{path} is not this training's any more: somebody removed or "
+            "moved the directory, or began it anew; this training ends and "
+            "writes nothing there."
+        )
 
 
 def _take(run_dir: pathlib.Path) -> int | None:

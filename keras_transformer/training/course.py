@@ -4,11 +4,14 @@ The chief does all of it; other workers take part in the steps alone. The run
 directory is what they have in common.
 """
 
+import contextlib
 import logging
 import os
 import pathlib
 import resource
 import signal
+import threading
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -52,6 +55,9 @@ from keras_transformer.training.preparation import (
 from keras_transformer.training.session import Session
 from keras_transformer.training.validation import Validator
 
+# Of this process, whose seeds a training sets.
+_training = threading.Lock()
+
 logger = logging.getLogger("keras_transformer")
 
 
@@ -86,7 +92,11 @@ def train(
             "save the tokenizer and pass its file."
         )
     strategy = workers.make_strategy(session.strategy)
-    with workers.one_fate(strategy), gradients_forgotten():
+    with (
+        _only_training(),
+        workers.one_fate(strategy),
+        gradients_forgotten(),
+    ):
         run, tokenizer = take_vocabulary(run, tokenizer)
         if workers.is_chief(strategy):
             check_beginning(run, run_dir, corpus)
@@ -98,6 +108,21 @@ def train(
             stopped = _train_beside_chief(run, run_dir, session, strategy)
         workers.meet(strategy)  # Or who ends first would seem lost.
     return stopped
+
+
+@contextlib.contextmanager
+def _only_training() -> Iterator[None]:
+    """Keep another thread's training from drawing of the same seeds."""
+    if not _training.acquire(blocking=False):
+        raise UserError(
+            "Expected one training at a time in a process, since its seeds "
+            "are the process's, received a second one; wait for the end of "
+            "the first, or start another process."
+        )
+    try:
+        yield
+    finally:
+        _training.release()
 
 
 def _train(

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_transformer import files
 from keras_transformer.config import UserError
-from keras_transformer.runs import averaging, history
+from keras_transformer.runs import averaging, history, lock
 from keras_transformer.runs.checkpoints import list_checkpoints, step_of
 from keras_transformer.runs.layout import AVERAGED_FILE
 from keras_transformer.runs.result import (
@@ -39,6 +39,7 @@ def finish(
         validator: Measures the weights of its model, which are replaced.
         last: The weights that the training ended with.
     """
+    lock.check(run_dir)
     result = final_result(run_dir)
     if result is None or result.averages != _averages(run, run_dir):
         _compare(run, run_dir, validator, last)

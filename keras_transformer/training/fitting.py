@@ -10,7 +10,7 @@ from tensorflow.python.framework.ops import gradient_registry
 
 from keras_transformer.data import batching
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.runs import checkpoints
+from keras_transformer.runs import checkpoints, lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
 from keras_transformer.runs.run_config import RunConfig
@@ -50,6 +50,7 @@ def fit(
 
     def save(progress: Progress, is_passing: bool) -> pathlib.Path:
         guard.check()
+        lock.check(run_dir)
         return checkpoints.save_checkpoint(
             run_dir,
             model,

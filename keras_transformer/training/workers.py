@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from keras_transformer.config import JobError, UserError
@@ -51,9 +52,16 @@ def make_strategy(name: str) -> tf.distribute.Strategy:
         whenever a process asks again.
 
     Raises:
-        UserError: If `TF_CONFIG` does not fit it.
+        UserError: If Keras has another backend than TensorFlow, or
+            `TF_CONFIG` does not fit.
         JobError: If the other workers came and went.
     """
+    if keras.backend.backend() != "tensorflow":
+        raise UserError(
+            "Expected Keras to have the backend tensorflow for a training, "
+            f"found {keras.backend.backend()}; start Python with "
+            "KERAS_BACKEND=tensorflow."
+        )
     text = os.environ.get("TF_CONFIG", "")
     if name == "multiworker" and not text:
         raise UserError(

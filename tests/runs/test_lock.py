@@ -4,12 +4,13 @@ import errno
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import time
 
 import pytest
 
-from keras_transformer.config import UserError
+from keras_transformer.config import JobError, UserError
 from keras_transformer.runs import lock
 
 fork = multiprocessing.get_context("fork")
@@ -80,6 +81,23 @@ def test_what_was_written_stays_and_an_empty_new_directory_goes(tmp_path):
     with lock.only_writer(tmp_path / "c"):
         (tmp_path / "c" / "config.json").write_text("{}")
     assert os.listdir(tmp_path / "c") == ["config.json"]
+
+
+@pytest.mark.parametrize("is_begun_anew", [False, True])
+def test_a_directory_that_was_removed_is_held_no_more(tmp_path, is_begun_anew):
+    run_dir = tmp_path / "run"
+    with lock.only_writer(run_dir):
+        lock.check(run_dir)
+        shutil.rmtree(run_dir)
+        if is_begun_anew:
+            run_dir.mkdir()
+            (run_dir / "training.lock").write_text("{}")
+        with pytest.raises(JobError, match="training.lock is not this"):
+            lock.check(run_dir)
+    lock.check(run_dir)  # Nobody holds anything now.
+    # The lock of another training is not for us to remove.
+    assert run_dir.exists() == is_begun_anew
+    assert is_begun_anew == (run_dir / "training.lock").exists()
 
 
 @pytest.mark.parametrize("inside", ["", "run"])

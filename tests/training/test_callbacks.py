@@ -1,8 +1,11 @@
 import math
+import shutil
 import types
 
 import pytest
 
+from keras_transformer.config import JobError
+from keras_transformer.runs import lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History, read_history
 from keras_transformer.training import callbacks
@@ -99,6 +102,16 @@ def test_history_forgets_what_came_after_the_resumed_step(tmp_path):
     assert [row["step"] for row in rows] == [10, 20, 25]
     assert rows[1]["loss"] == 3.0
     assert rows[2] == {"step": 25, "minutes": 0.417, "validation_bleu": 12.5}
+
+
+def test_a_history_adds_no_row_to_a_run_that_was_begun_anew(tmp_path):
+    with lock.only_writer(tmp_path / "run"):
+        history = History(tmp_path / "run", step=0)
+        shutil.rmtree(tmp_path / "run")
+        other = History(tmp_path / "run", step=0)
+        with pytest.raises(JobError, match="began it anew"):
+            history.add(Progress(10, 60.0), loss=2.0)
+    assert other.path.read_text().count("\n") == 1  # The names alone.
 
 
 def test_a_row_that_was_cut_short_is_passed_over(tmp_path):
