@@ -6,6 +6,9 @@ backend.
 """
 
 import importlib
+import importlib.abc
+import importlib.util
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -20,6 +23,7 @@ if TYPE_CHECKING:  # The same names once more, for type checkers.
         Search as Search,
     )
     from keras_transformer.config import UserError as UserError
+    from keras_transformer.data.batching import batch as batch
     from keras_transformer.data.batching import batches as batches
     from keras_transformer.data.corpora import open_corpus as open_corpus
     from keras_transformer.data.tokenizer import Tokenizer as Tokenizer
@@ -66,6 +70,7 @@ _HOMES = {
     "positional_encoding": "layers.positional_encoding",
     "open_corpus": "data.corpora",
     "Tokenizer": "data.tokenizer",
+    "batch": "data.batching",
     "batches": "data.batching",
     "beam_search": "decoding.beam_search",
     "Search": "config",
@@ -98,8 +103,53 @@ if not TYPE_CHECKING:  # Or every misspelt name would pass.
                 f"module {__name__!r} has no attribute {name!r}"
             )
         globals()[name] = value
+        if "keras" in sys.modules:
+            _register()
         return value
 
 
 def __dir__() -> list[str]:
     return __all__
+
+
+# Where the classes are that Keras saves by name.
+_SAVED_BY_KERAS = ("layers", "model", "losses", "metrics", "schedules")
+
+
+def _register() -> None:
+    """Let `keras.models.load_model` find the classes of this package."""
+    # A module whose import has led here registers its own.
+    for name, module in list(sys.modules.items()):
+        is_own = name.partition(".")[0] == __name__ and name != __name__
+        if is_own and getattr(module.__spec__, "_initializing", False):
+            return
+    for name in _SAVED_BY_KERAS:
+        importlib.import_module(f"{__name__}.{name}")
+    if sys.modules["keras"].backend.backend() == "tensorflow":
+        importlib.import_module(f"{__name__}.training.optimizers")
+
+
+class _OnceKerasIsThere(importlib.abc.MetaPathFinder):
+    """Calls `_register` after the first `import keras` of a process."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        if fullname != "keras":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def execute_and_register(module: Any) -> None:
+            execute(module)
+            _register()
+
+        spec.loader.exec_module = execute_and_register  # type: ignore
+        return spec
+
+
+if "keras" in sys.modules:
+    _register()
+else:
+    sys.meta_path.insert(0, _OnceKerasIsThere())

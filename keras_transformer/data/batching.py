@@ -9,16 +9,21 @@ import functools
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer import config
+from keras_transformer.config import SettingError
 from keras_transformer.data.batch_plan import Batch, BatchPlan, Epoch
 from keras_transformer.data.bpe_dropout import AnyCorpus, ResegmentedCorpus
+from keras_transformer.data.corpus import checked_pairs, checked_texts
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
+
+Texts: TypeAlias = Sequence[str] | tf.Tensor
 
 
 def batches(
@@ -33,9 +38,11 @@ def batches(
 ) -> tf.data.Dataset:
     """Batch pairs of texts for `model.fit`, an epoch each time it is iterated.
 
-    An epoch that was not read to its end begins again. A new dataset begins
-    with the order of its first epoch, also where `initial_epoch` or
-    `BackupAndRestore` lets `fit` go on with a later one.
+    Rows of padding round a batch up, so that `predict` on 200 pairs may return
+    208 rows; without `shuffle` there are none. An epoch that was not read to
+    its end begins again. A new dataset begins with the order of its first
+    epoch, also where `initial_epoch` or `BackupAndRestore` lets `fit` go on
+    with a later one.
 
     Args:
         pairs: Source and target texts; read once, here.
@@ -48,7 +55,8 @@ def batches(
             into pieces, in [0, 1); every epoch has other pieces.
         seed: Fixes the order, which is another one in every epoch, and what
             is left out.
-        shuffle: Whether to shuffle; without it batches come shortest first.
+        shuffle: Whether to shuffle; without it batches come shortest first, and
+            have as many rows as there are pairs, as for an evaluation.
 
     Returns:
         Dataset of `((source (B, S), target_in (B, T)), target_out (B, T))`,
@@ -62,7 +70,10 @@ def batches(
     """
     with tempfile.TemporaryDirectory() as folder:
         plain = TokenisedCorpus.build(
-            pairs, tokenizer, os.path.join(folder, "records"), max_length
+            checked_pairs("pairs", pairs),
+            tokenizer,
+            os.path.join(folder, "records"),
+            max_length,
         ).in_memory()
     records: AnyCorpus = plain
     if bpe_dropout:
@@ -85,7 +96,15 @@ def batches(
 
     numbers = tf.data.Dataset.range(1).flat_map(numbers_of_epoch)
     numbers = numbers.apply(tf.data.experimental.assert_cardinality(steps))
-    return _dataset(records, numbers, _planned_ahead(plan), count)
+    planned = _planned_ahead(plan)
+    if not shuffle:
+        padded = planned
+
+        def planned(number: int) -> Batch:
+            found = padded(number)
+            return found._replace(rows=found.rows[found.rows >= 0])
+
+    return _dataset(records, numbers, planned, count)
 
 
 def stream(
@@ -157,16 +176,16 @@ def _dataset(
     """
     # TensorFlow keeps what `numpy_function` calls until the process ends: with
     # a corpus, files and a thread, unless they are taken out of a box in time.
-    box = [lambda number: _assemble(corpus, batch(number), number)]
+    box = [lambda number: corpus.gather(*batch(number), number)]
 
     def assemble(number: tf.Tensor) -> tuple:
         # Not `from_generator`, which complains when Python exits before it.
-        source, target_in, target_out = tf.numpy_function(
-            lambda number: box[0](int(number)), [number], [tf.int32] * 3
+        source, target_out = tf.numpy_function(
+            lambda number: box[0](int(number)), [number], [tf.int32] * 2
         )
-        for ids in (source, target_in, target_out):
+        for ids in (source, target_out):
             ids.set_shape((None, None))
-        return number, ((source, target_in), target_out)
+        return number, _shifted(source, target_out)
 
     def take(number: tf.Tensor, batch: tuple) -> tuple:
         if count:
@@ -189,12 +208,44 @@ def _dataset(
     return dataset
 
 
-def _assemble(
-    corpus: AnyCorpus, batch: Batch, number: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    source, target_out = corpus.gather(*batch, number)
-    target_in = np.full_like(target_out, config.PAD_ID)
-    target_in[batch.rows >= 0, 0] = config.BOS_ID
-    target_in[:, 1:] = target_out[:, :-1]
-    target_in[target_in == config.EOS_ID] = config.PAD_ID
-    return source, target_in, target_out
+def batch(
+    sources: Texts, targets: Texts, tokenizer: Tokenizer
+) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Make one batch of texts, for data and a `fit` of your own.
+
+    Works eagerly and in `tf.data.Dataset.map`.
+
+    Args:
+        sources: Source texts: a list, or a string tensor `(B,)`.
+        targets: Their translations, as many.
+        tokenizer: Vocabulary of both sides.
+
+    Returns:
+        `((source (B, S), target_in (B, T)), target_out (B, T))`, int32:
+        `target_out` ends with `eos_id`, `target_in` is the same, shifted right
+        behind `bos_id`; `pad_id` fills both.
+
+    Raises:
+        UserError: If one is no list of texts, or their lengths differ.
+    """
+    if not isinstance(sources, tf.Tensor) or not isinstance(targets, tf.Tensor):
+        sources = list(checked_texts("sources", sources))
+        targets = list(checked_texts("targets", targets))
+        if len(sources) != len(targets):
+            raise SettingError(
+                "targets", f"as many as `sources`, {len(sources)}", targets
+            )
+    source = tokenizer.tokenize(sources).to_tensor(config.PAD_ID)
+    target = tokenizer.target.tokenize(targets).to_tensor(config.PAD_ID)
+    return _shifted(source, target)
+
+
+def _shifted(
+    source: tf.Tensor, target_out: tf.Tensor
+) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Add what the decoder reads: BOS, and the target without EOS."""
+    is_row = target_out[:, :1] != config.PAD_ID
+    begin = tf.where(is_row, config.BOS_ID, config.PAD_ID)
+    rest = target_out[:, :-1]
+    rest = tf.where(rest == config.EOS_ID, config.PAD_ID, rest)
+    return (source, tf.concat([begin, rest], axis=1)), target_out

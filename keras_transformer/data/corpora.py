@@ -8,7 +8,7 @@ import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 
-from keras_transformer.config import UserError
+from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import demo
 from keras_transformer.data.corpus import (
     DEMO,
@@ -17,6 +17,7 @@ from keras_transformer.data.corpus import (
     TFDS_PREFIX,
     Corpus,
     Pair,
+    checked_pairs,
     checksum_of,
 )
 from keras_transformer.data.folders import open_folder
@@ -27,7 +28,7 @@ Source = (
 
 
 def open_corpus(
-    corpus: Source, source_lang: str = "en", target_lang: str = "de"
+    corpus: Source | None, source_lang: str = "en", target_lang: str = "de"
 ) -> Corpus:
     """Find a corpus and check that it speaks both languages.
 
@@ -59,6 +60,10 @@ def open_corpus(
                 f"{target_lang}; pass source_lang and target_lang."
             )
         return corpus
+    if corpus is None:
+        raise SettingError(
+            "corpus", "demo, a folder, tfds:NAME or pairs of texts", corpus
+        )
     if not isinstance(corpus, str | os.PathLike):
         return _in_memory(corpus, source_lang, target_lang)
     name = os.fspath(corpus)
@@ -112,9 +117,15 @@ def _in_memory(
 ) -> Corpus:
     splits = corpus if isinstance(corpus, Mapping) else {"train": corpus}
     pairs = {
-        split: _checked(split, list(of_split))
+        split: list(checked_pairs(split, of_split))
         for split, of_split in splits.items()
     }
+    for split, of_split in pairs.items():
+        if not of_split:
+            raise UserError(
+                f"Expected pairs of sentences in the split {split}, received "
+                "none."
+            )
 
     def read(split: str) -> Iterator[Pair]:
         return iter(pairs[split])
@@ -127,19 +138,3 @@ def _in_memory(
         read,
         checksum_of(read),
     )
-
-
-def _checked(split: str, pairs: list) -> list[Pair]:
-    """Refuse an empty split, and what is not two texts."""
-    for number, pair in enumerate(pairs):
-        is_pair = isinstance(pair, tuple | list) and len(pair) == 2
-        if not (is_pair and all(isinstance(side, str) for side in pair)):
-            raise UserError(
-                "Expected pairs of source and target text, received "
-                f"{pair!r:.60} in place {number} of {split}."
-            )
-    if not pairs:
-        raise UserError(
-            f"Expected pairs of sentences in the split {split}, received none."
-        )
-    return [(source, target) for source, target in pairs]

@@ -5,9 +5,10 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
-from keras_transformer.config import UserError
+from keras_transformer.config import SettingError, UserError
 
 Pair = tuple[str, str]
 
@@ -156,3 +157,68 @@ def some(names: tuple[str, ...]) -> str:
     rest = len(names) - MOST_NAMES
     more = (f"and {rest} more",) if rest > 0 else ()
     return ", ".join((*names[:MOST_NAMES], *more)) or "nothing"
+
+
+def checked_texts(name: str, texts: Iterable[str]) -> Iterator[str]:
+    """Pass texts on; refuse what is none, by its place.
+
+    Args:
+        name: The argument that they are given as.
+        texts: The texts.
+
+    Raises:
+        SettingError: If `texts` is a single text, or nothing that has texts.
+        UserError: While iterating: if one of them is no `str`.
+    """
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+        raise SettingError(name, "a list of texts", texts)
+
+    def checked() -> Iterator[str]:
+        for number, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise UserError(
+                    f"Expected texts as `{name}`, received "
+                    f"{_kind_of(text)} in place {number}; make a str of it or "
+                    "leave it out."
+                )
+            yield text
+
+    return checked()
+
+
+def checked_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Pass pairs of texts on; refuse what is none, by its place.
+
+    Args:
+        name: What an error calls them.
+        pairs: The pairs.
+
+    Raises:
+        UserError: If there are none, while iterating.
+    """
+    if isinstance(pairs, str | bytes | Corpus) or not isinstance(
+        pairs, Iterable
+    ):
+        raise SettingError(
+            name, "pairs of texts, such as `corpus.pairs('train')`", pairs
+        )
+
+    def checked() -> Iterator[Pair]:
+        for number, pair in enumerate(pairs):
+            is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+            if not (is_pair and all(isinstance(side, str) for side in pair)):
+                kind = tuple(map(_kind_of, pair)) if is_pair else pair
+                raise UserError(
+                    "Expected pairs of source and target text, received "
+                    f"{kind!r:.60} in place {number} of {name}."
+                )
+            yield pair[0], pair[1]
+
+    return checked()
+
+
+def _kind_of(text: Any) -> Any:
+    """What a sentence calls a thing that may not be a text."""
+    if text is None or isinstance(text, str | float):
+        return text
+    return type(text).__name__

@@ -30,11 +30,14 @@ import tensorflow_text
 
 from keras_transformer import config, files
 from keras_transformer.data import words
+from keras_transformer.data.corpus import checked_texts
 from keras_transformer.data.sample import Sample
 
 logger = logging.getLogger("keras_transformer")
 
 _SPECIAL_IDS = (config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID)
+# What the file is called in a run directory.
+FILE_OF_RUN = "tokenizer.model"
 # The four roles and the 256 bytes that spell rare characters.
 RESERVED_PIECES = 4 + 256
 # Beyond this many sentences, a random sample trains the vocabulary.
@@ -54,14 +57,27 @@ class Tokenizer(tf.Module):
 
     Attributes:
         vocab_size: Number of pieces.
+        pad_id: Fills batches; no text has it.
+        unk_id: A piece that is unknown.
+        bos_id: What a model's `target_in` begins with; no text has it.
+        eos_id: What the ids of every text end with.
         model: The serialised sentencepiece model.
 
     Raises:
         ValueError: If `model` is no such model.
     """
 
+    pad_id, unk_id, bos_id, eos_id = _SPECIAL_IDS
+
     def __init__(self, model: bytes) -> None:
         super().__init__(name="tokenizer")
+        if not isinstance(model, bytes):
+            raise config.SettingError(
+                "model",
+                "the bytes of a sentencepiece model; `Tokenizer.load` reads a "
+                "file of one",
+                model,
+            )
         pieces = sentencepiece.SentencePieceProcessor()
         try:
             pieces.LoadFromSerializedProto(model)
@@ -81,6 +97,13 @@ class Tokenizer(tf.Module):
         self._pieces = pieces
         self.model = model
         self.processor = self._make_processor()
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(vocab_size={self.vocab_size}, "
+            f"pad_id={self.pad_id}, unk_id={self.unk_id}, "
+            f"bos_id={self.bos_id}, eos_id={self.eos_id})"
+        )
 
     @property
     def target(self) -> "Tokenizer":
@@ -145,7 +168,8 @@ class Tokenizer(tf.Module):
             dir=path.parent, prefix=files.PARTIAL
         ) as folder:
             text = Sample(os.path.join(folder, "sentences.txt"))
-            text.write(sentences, MAX_TRAINING_SENTENCES)
+            texts = checked_texts("sentences", sentences)
+            text.write(texts, MAX_TRAINING_SENTENCES)
             model = _train_model(text, vocab_size, symbols)
         tokenizer = cls(model)
         if tokenizer.vocab_size != vocab_size:
@@ -167,12 +191,18 @@ class Tokenizer(tf.Module):
     def load(cls, path: str | os.PathLike) -> "Tokenizer":
         """Read what `train` wrote, or a sentencepiece model made elsewhere.
 
+        Args:
+            path: The file, or a run directory that holds one.
+
         Raises:
             UserError: If there is no file at `path` or it is not a
                 vocabulary of ours.
         """
+        path = pathlib.Path(path)
+        if path.is_dir():
+            path = path / FILE_OF_RUN
         try:
-            return cls(pathlib.Path(path).read_bytes())
+            return cls(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise config.UserError(
                 f"Expected a vocabulary at {path}, found no such file; give "
@@ -193,7 +223,12 @@ class Tokenizer(tf.Module):
 
         Returns:
             Ragged int32 `(B, None)`. An empty text is `EOS_ID` alone.
+
+        Raises:
+            SettingError: If `text` is a single `str`.
         """
+        if isinstance(text, str):
+            raise config.SettingError("text", "a list of texts", text)
         # A list of no strings would become float32.
         return self._run("tokenize", tf.convert_to_tensor(text, tf.string))
 

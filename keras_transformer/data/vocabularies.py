@@ -5,7 +5,7 @@ import pathlib
 
 from keras_transformer.config import UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer
-from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.data.tokenizer import FILE_OF_RUN, Tokenizer
 
 _ZIP = b"PK"
 
@@ -13,11 +13,16 @@ _ZIP = b"PK"
 def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
     """Read a sentencepiece model, or what `paired_tokenizer.pack` makes.
 
+    Args:
+        path: The file, or a run directory that holds one.
+
     Raises:
         UserError: If there is no file at `path` or it is not a vocabulary of
             ours.
     """
     path = pathlib.Path(path)
+    if path.is_dir():
+        path = path / FILE_OF_RUN
     try:
         with open(path, "rb") as file:
             if file.read(len(_ZIP)) != _ZIP:

@@ -118,6 +118,10 @@ def export(
         JobError: If the disk is full.
         ValueError: If `quantization` is none of the three.
     """
+    if not isinstance(translator, Translator):
+        raise SettingError(
+            "translator", "a Translator(model, tokenizer)", translator
+        )
     if quantization not in ("float32", "float16", "bfloat16"):
         raise SettingError(
             "quantization", "float32, float16 or bfloat16", quantization

@@ -22,7 +22,7 @@ import os
 import pathlib
 
 CONFIG_FILE = "config.json"
-TOKENIZER_FILE = "tokenizer.model"
+TOKENIZER_FILE = "tokenizer.model"  # As `Tokenizer.load` looks for it.
 AVERAGED_FILE = "averaged.weights.h5"
 RESULT_FILE = "result.json"
 CURVE_FILE = "curve.png"

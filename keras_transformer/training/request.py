@@ -40,9 +40,7 @@ def request(
         UserError: If it makes no sense.
     """
     if corpus is None:
-        raise SettingError(
-            "corpus", "demo, a folder, tfds:NAME or pairs of texts", corpus
-        )
+        corpus = open_corpus(None)  # Refused.
     if settings.get("preset") is None and settings.get("init_from") is None:
         settings["preset"] = fitting_preset(corpus, **settings)
     run = configure(corpus, **settings)

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import EOS_ID, PAD_ID
+from keras_transformer.data.corpus import checked_texts
 
 _MOST_NUMBERS = 20  # In a message.
 # Batches for each that works on them from which on their sums do not matter.
@@ -23,14 +24,10 @@ def as_bytes(name: str, texts: Sequence[str]) -> list[bytes]:
         texts: The texts.
 
     Raises:
-        ValueError: If `texts` is one `str`.
+        UserError: As from `checked_texts`.
     """
-    if isinstance(texts, str):
-        raise ValueError(
-            f"`{name}` must be a sequence of texts. Received: {name}={texts!r}"
-        )
     # A lone surrogate is no character that UTF-8 could carry.
-    return [text.encode("utf-8", "replace") for text in texts]
+    return [x.encode("utf-8", "replace") for x in checked_texts(name, texts)]
 
 
 def check_pairs(**texts: Sequence[str]) -> None:

@@ -11,7 +11,13 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, PAD_ID, UNK_ID, Search
+from keras_transformer.config import (
+    BOS_ID,
+    PAD_ID,
+    UNK_ID,
+    Search,
+    SettingError,
+)
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import (
     BeamResult,
@@ -70,6 +76,8 @@ class TextModel:
     """
 
     def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
+        if not isinstance(tokenizer, Tokenizer):
+            raise SettingError("tokenizer", "a Tokenizer", tokenizer)
         if model.vocab_size != tokenizer.vocab_size:
             raise ValueError(
                 "`model` and `tokenizer` must share one vocabulary. Received: "

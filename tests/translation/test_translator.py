@@ -440,7 +440,7 @@ def test_settings_that_make_no_sense_are_refused(translator, options):
 
 
 def test_one_text_in_place_of_a_list_is_refused(translator):
-    with pytest.raises(ValueError, match="must be a sequence of texts"):
+    with pytest.raises(ValueError, match="to be a list of texts"):
         translator.translate("laut")
     with pytest.raises(ValueError, match="2 sources, 1 targets"):
         translator.score(["a", "b"], ["c"])

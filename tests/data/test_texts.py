@@ -1,0 +1,102 @@
+"""What is taken for texts, and one batch of them."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import toy
+
+import keras_transformer as kt
+from keras_transformer.data.corpus import checked_pairs, checked_texts
+
+TEXTS = ["ein kleiner Hund", "", "laut"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return toy.tokenizer()
+
+
+@pytest.mark.parametrize("texts", ["runs/text.en", b"text", None, 7])
+def test_one_text_or_none_is_no_list_of_texts(texts):
+    with pytest.raises(kt.UserError, match="`sources` to be a list of texts"):
+        checked_texts("sources", texts)
+
+
+@pytest.mark.parametrize(
+    "wrong, called",
+    [
+        (None, "None"),
+        (float("nan"), "nan"),
+        (b"bytes", "bytes"),
+        (tf.constant("text"), "EagerTensor"),
+    ],
+)
+def test_what_is_no_text_is_named_by_its_place(wrong, called):
+    with pytest.raises(kt.UserError, match=f"received {called} in place 2;"):
+        list(checked_texts("texts", ["a", "b", wrong]))
+    with pytest.raises(kt.UserError, match="in place 1 of pairs"):
+        list(checked_pairs("pairs", [("a", "b"), ("c", wrong)]))
+
+
+def test_a_path_is_no_text_to_learn_from(tokenizer, tmp_path):
+    path = str(tmp_path / "train.en")
+    target = tmp_path / "tokenizer.model"
+    for call in (
+        lambda: kt.Tokenizer.train(path, 300, target),
+        lambda: kt.batches(path, tokenizer),
+        lambda: kt.batches(kt.open_corpus("demo"), tokenizer),
+        lambda: tokenizer.tokenize(path),
+        lambda: kt.batch(path, path, tokenizer),
+        lambda: kt.Tokenizer(path),
+        lambda: kt.Translator(tokenizer, None),
+        lambda: kt.export(tokenizer, tmp_path / "exported"),
+        lambda: kt.open_corpus(None),
+    ):
+        with pytest.raises(kt.UserError, match="^Expected `"):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_tokenizer_tells_its_ids(tokenizer):
+    ids = [getattr(tokenizer, f"{x}_id") for x in ("pad", "unk", "bos", "eos")]
+    assert ids == [0, 1, 2, 3]
+    assert "bos_id=2" in repr(tokenizer)
+
+
+def test_the_directory_of_a_run_has_its_tokenizer(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "tokenizer.model")
+    assert kt.Tokenizer.load(tmp_path).model == tokenizer.model
+
+
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_a_batch_shifts_its_target_behind_the_begin_token(tokenizer, in_graph):
+    sources, targets = TEXTS, TEXTS[::-1]
+    if in_graph:
+        dataset = tf.data.Dataset.from_tensors((sources, targets))
+        dataset = dataset.map(lambda s, t: kt.batch(s, t, tokenizer))
+        (source, target_in), target_out = next(iter(dataset))
+    else:
+        (source, target_in), target_out = kt.batch(sources, targets, tokenizer)
+    ids = [row.numpy().tolist() for row in tokenizer.tokenize(targets)]
+    longest = max(map(len, ids))
+    expected_out = [row + [0] * (longest - len(row)) for row in ids]
+    expected_in = [[2, *row[:-1]] + [0] * (longest - len(row)) for row in ids]
+    np.testing.assert_array_equal(target_out, expected_out)
+    np.testing.assert_array_equal(target_in, expected_in)
+    np.testing.assert_array_equal(
+        source, tokenizer.tokenize(sources).to_tensor(0)
+    )
+
+
+def test_a_batch_needs_as_many_targets_as_sources(tokenizer):
+    with pytest.raises(kt.UserError, match="as many as `sources`, 3"):
+        kt.batch(TEXTS, TEXTS[1:], tokenizer)
+
+
+def test_without_a_shuffle_there_is_a_row_for_each_pair(tokenizer):
+    pairs = [("ein Hund", "laut")] * 203
+    dataset = kt.batches(pairs, tokenizer, 257, shuffle=False)
+    assert sum(len(target) for _, target in dataset) == 203
+    for (source, target_in), target in dataset:
+        assert source.shape[0] == target_in.shape[0]
+        assert (target_in[:, 0] == 2).numpy().all() and target.shape[1] > 1

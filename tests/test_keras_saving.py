@@ -1,0 +1,75 @@
+"""Models saved by Keras, loaded where nothing but the package was imported."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+SAVE = """
+import keras, numpy as np
+import keras_transformer as kt
+
+model = kt.Transformer(29, num_layers=1, d_model=14, num_heads=2, ffn_dim=11)
+adam = kt.Adam if keras.backend.backend() == "tensorflow" else (
+    keras.optimizers.Adam)
+model.compile(adam(kt.TransformerSchedule(14)),
+    loss=kt.SmoothedCrossEntropy(0.1),
+    metrics=[kt.TokenAccuracy(), kt.Perplexity()])
+x = np.array([[5, 6, 3]], "int32"), np.array([[2, 7]], "int32")
+model.fit(x, np.array([[7, 3]], "int32"), verbose=0)
+np.save("logits.npy", np.asarray(model(x)))
+model.save("model.keras")
+"""
+LOAD = """
+import sys
+import numpy as np
+{imports}
+assert "tensorflow" not in sys.modules or (
+    keras.backend.backend() == "tensorflow")
+model = keras.models.load_model("model.keras")
+x = np.array([[5, 6, 3]], "int32"), np.array([[2, 7]], "int32")
+np.testing.assert_allclose(np.asarray(model(x)), np.load("logits.npy"), 1e-5)
+assert type(model.loss).__name__ == "SmoothedCrossEntropy"
+"""
+WAYS = (
+    "import keras_transformer; import keras",
+    "import keras; import keras_transformer",
+    "import keras_transformer.layers.attention; import keras; "
+    "keras_transformer.PRESETS",
+)
+
+
+def run(program, folder, backend):
+    environment = {
+        **os.environ,
+        "KERAS_BACKEND": backend,
+        "PYTHONPATH": str(ROOT),
+    }
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        check=True,
+        cwd=folder,
+        env=environment,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+def test_a_new_process_loads_what_keras_saved(tmp_path, backend):
+    run(SAVE, tmp_path, backend)
+    for imports in WAYS:
+        run(LOAD.format(imports=imports), tmp_path, backend)
+
+
+def test_the_package_alone_imports_neither_keras_nor_tensorflow(tmp_path):
+    program = """
+        import sys
+        import keras_transformer
+        from keras_transformer.config import PRESETS
+        assert not {"keras", "tensorflow"} & set(sys.modules)
+    """
+    run(program, tmp_path, "tensorflow")
