@@ -448,8 +448,8 @@ def train(
     Raises:
         UserError: If the request makes no sense, or not with what is there.
         JobError: If the training cannot go on.
-        KeyboardInterrupt: After Ctrl-C, when a checkpoint is written.
-        SystemExit: After SIGTERM, likewise.
+        KeyboardInterrupt: After Ctrl-C and a checkpoint, or a second Ctrl-C.
+        SystemExit: After SIGTERM and a checkpoint.
     """
     session = Session(minutes, strategy, accumulate, xla, tuple(callbacks))
     arguments = dict(

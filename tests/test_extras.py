@@ -59,7 +59,7 @@ def read_demo(_):
             lambda _: corpora.open_corpus("tfds:wmt14_translate", "de", "en"),
         ),
         ("matplotlib", "plot", history.draw),
-        ("sentencex", "sentences", lambda _: sentences.split("A. B.", "en")),
+        ("sentencex", "sentences", lambda _: sentences.spans_of("A. B.", "en")),
         (
             "uvicorn",
             "serve",

@@ -1,8 +1,10 @@
 """The one way in from Python: `kt.train` and `kt.Run`."""
 
 import hashlib
+import os
 import pathlib
 import shutil
+import signal
 import threading
 
 import keras
@@ -312,6 +314,35 @@ def test_a_callback_may_end_a_training(in_memory, tmp_path, caplog):
         )
     assert "worker" not in caplog.text
     assert final_result(run.path).step == 3
+
+
+class PressTwice(keras.callbacks.Callback):
+    """Ctrl-C, and once more before the step ends."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_second_ctrl_c_is_an_exception_and_checkpoints_stay(
+    in_memory, tmp_path
+):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            kt.train(
+                tmp_path / "run",
+                corpus=in_memory,
+                steps=11,
+                callbacks=[PressTwice()],
+                **SETTINGS,
+            )
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    kept = [x.name for x in checkpoints.list_checkpoints(tmp_path / "run")]
+    assert kept == ["step-000000002", "step-000000004"]
 
 
 class BeginAnew(keras.callbacks.Callback):

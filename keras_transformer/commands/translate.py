@@ -6,13 +6,13 @@ import itertools
 import logging
 import pathlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from keras_transformer import devices, extras
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.commands.display import SentenceDisplay
-from keras_transformer.config import Search, UserError
+from keras_transformer.config import Search
 from keras_transformer.data import lines
 from keras_transformer.runs import run_config
 from keras_transformer.translation import sentences
@@ -108,20 +108,23 @@ def translate(args: argparse.Namespace) -> None:
         progress = stack.enter_context(
             SentenceDisplay(total, bar=not on_screen)
         )
+        is_warned = False
         for chunk in lines.chunks(rows):
             texts, prefixes = zip(*chunk, strict=True)
             found: Sequence[_Hypotheses]
             truncated: Iterable[bool]
             if args.split_sentences:
-                found, truncated = by_sentence(
-                    translator,
+                whole, truncated = sentences.translate(
+                    translator.n_best,
                     texts,
-                    search,
                     run.source_lang,
-                    args.parallel,
-                    progress,
+                    options=search,
+                    parallel=args.parallel,
+                    progress=progress,
                 )
+                found = [[(text, 0.0)] for text in whole]
             else:
+                is_warned = is_warned or sentences.warn_of_several(texts)
                 found, truncated = translator.n_best(
                     texts,
                     search,
@@ -143,17 +146,12 @@ def check_combination(args: argparse.Namespace, search: Search) -> None:
     """Refuse what does not go with --split-sentences, or what it lacks."""
     if args.split_sentences:
         extras.needs("sentencex", "sentences")
-        for name, is_given in (
-            ("n-best above 1", search.n_best > 1),
-            ("prefix", args.prefix is not None),
-            ("prefixes", args.prefixes is not None),
-            ("alignment", args.alignment),
-        ):
-            if is_given:
-                raise UserError(
-                    f"Expected --split-sentences without --{name}, received "
-                    "both; leave one out."
-                )
+        sentences.check_alone(
+            n_best=search.n_best > 1,
+            prefix=args.prefix is not None,
+            prefixes=args.prefixes is not None,
+            alignment=args.alignment,
+        )
 
 
 def open_rows(
@@ -169,36 +167,6 @@ def open_rows(
         lines.read_lines(file, name), itertools.repeat(args.prefix or "")
     )
     return rows, total
-
-
-def by_sentence(
-    translator: "Translator",
-    texts: tuple[str, ...],
-    search: Search,
-    language: str,
-    parallel: int | None,
-    progress: Callable[[int, int], None],
-) -> tuple[list[_Hypotheses], list[bool]]:
-    """As `Translator.n_best`, but each sentence of a text on its own."""
-    parts = [sentences.split(text, language) for text in texts]
-    every = list(itertools.chain.from_iterable(parts))
-    found, truncated = translator.n_best(
-        every,
-        search,
-        parallel=parallel,
-        progress=lambda done, total: progress(
-            done * len(texts) // total, len(texts)
-        ),
-    )
-    results = zip(found, truncated, strict=True)
-    joined: list[_Hypotheses] = []
-    was_cut = []
-    for part in parts:
-        of_text = list(itertools.islice(results, len(part)))
-        text = " ".join(hypotheses[0].text for hypotheses, _ in of_text)
-        joined.append([(text, 0.0)])
-        was_cut.append(any(is_cut for _, is_cut in of_text))
-    return joined, was_cut
 
 
 def warn_of_cuts(

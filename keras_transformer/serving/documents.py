@@ -9,7 +9,6 @@ sentences stay as they are.
 import asyncio
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,48 +17,7 @@ from keras_transformer.serving.served_model import (
     ServedModel,
 )
 from keras_transformer.serving.service import Service, card_of
-from keras_transformer.translation import sentences
-
-# Characters of a line that are looked at together: the time that sentencex
-# takes for some texts, such as opening quotes alone, grows with their square.
-_PIECE = 8_192
-
-
-class Span(NamedTuple):
-    """A sentence, or a part of one, by its place in a text."""
-
-    start: int
-    end: int
-
-
-def sentence_spans(text: str, language: str) -> list[Span]:
-    """Find the sentences of a text; no sentence goes over a line's end.
-
-    Args:
-        text: Any text.
-        language: Its code.
-
-    Returns:
-        The sentences in order. Between them is nothing but space.
-
-    Raises:
-        UserError: If sentencex is missing.
-    """
-    spans = []
-    for line in re.finditer(r"[^\r\n]+", text):
-        begin, is_last = line.start(), False
-        while not is_last:
-            end = min(begin + _PIECE, line.end())
-            found = [
-                Span(begin + start, begin + stop)
-                for start, stop in sentences.spans(text[begin:end], language)
-            ]
-            is_last = end == line.end()
-            if not is_last and len(found) > 1:
-                end = found.pop().start  # It may go on.
-            spans += found
-            begin = end
-    return spans
+from keras_transformer.translation.sentences import Span, spans_of, together
 
 
 def halves(text: str, span: Span) -> tuple[Span, Span] | None:
@@ -76,28 +34,6 @@ def halves(text: str, span: Span) -> tuple[Span, Span] | None:
         return Span(span.start, middle), Span(middle, span.end)
     space = min(spaces, key=lambda found: abs(found.start() - middle))
     return Span(span.start, space.start()), Span(space.end(), span.end)
-
-
-def together(text: str, spans: Sequence[Span], parts: Sequence[str]) -> str:
-    """Put the translations of a text's spans in their places.
-
-    Args:
-        text: The text.
-        spans: Its sentences in order.
-        parts: A translation of each.
-
-    Returns:
-        The space around and between the spans with the translations in it;
-        where there is none between two, they are written without in the source
-        language alone, and a space is put there.
-    """
-    result: list[str] = []
-    position = 0
-    for span, part in zip(spans, parts, strict=True):
-        gap = text[position : span.start]
-        result += [gap if gap or not result else " ", part]
-        position = span.end
-    return "".join([*result, text[position:]])
 
 
 class Documents:
@@ -127,7 +63,7 @@ class Documents:
         """
         language = card_of(model).source_lang
         spans = await asyncio.to_thread(
-            lambda: [sentence_spans(text, language) for text in texts]
+            lambda: [spans_of(text, language) for text in texts]
         )
         while True:
             # Where the model cuts; those cannot be halved that are too short.

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.serving import documents
-from keras_transformer.serving.documents import Documents, Span
+from keras_transformer.serving.documents import Documents
 from keras_transformer.serving.served_model import (
     DEFAULT_SIGNATURE,
     ServedModel,
 )
 from keras_transformer.translation.alignment import align_words
+from keras_transformer.translation.sentences import Span, together
 
 _SPACE = "▁".encode()
 _END = b"</s>"
@@ -70,7 +71,7 @@ class Sentences:
                     zip(spans, hypotheses, strict=True)
                 )
             ],
-            "translation": documents.together(text, spans, best),
+            "translation": together(text, spans, best),
         }
 
     async def _hypotheses(

@@ -103,7 +103,8 @@ class StopTraining(keras.callbacks.Callback):
     """Ends `fit` after the running step: on a signal, or when time is up.
 
     The first Ctrl-C or SIGTERM lets the step end, so that a checkpoint can be
-    written; a second one ends the process at once.
+    written. A second Ctrl-C does what it did before, which is to raise
+    `KeyboardInterrupt` at once; a second SIGTERM ends the process.
 
     Args:
         now: Tells the progress.
@@ -139,7 +140,10 @@ class StopTraining(keras.callbacks.Callback):
     def _note(self, number: int, frame: types.FrameType | None) -> None:
         self.signal = signal.Signals(number)
         logger.info("%s: ending after this step.", self.signal.name)
-        signal.signal(number, signal.SIG_DFL)
+        # A notebook's kernel outlives any number of Ctrl-C.
+        is_ctrl_c = number == signal.SIGINT
+        second = self.handlers[self.signal] if is_ctrl_c else signal.SIG_DFL
+        signal.signal(number, second)
 
     def on_train_batch_end(
         self, batch: int, logs: dict[str, Any] | None = None

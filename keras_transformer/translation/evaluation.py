@@ -152,6 +152,7 @@ def evaluate(
     translations = translator.translate(
         sources,
         max_source_length=max_source_length,
+        split_sentences=False,
         progress=progress,
         **options,
     )

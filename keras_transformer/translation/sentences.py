@@ -1,42 +1,175 @@
-"""Where sentences end: sentencex, which knows many languages' abbreviations."""
+"""Texts sentence by sentence, for a model that has learnt from sentences.
 
+sentencex, which knows many languages' abbreviations, finds where they end.
+"""
+
+import itertools
+import logging
 import re
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from keras_transformer import extras
+from keras_transformer.config import UserError
+
+# Characters of a line that are looked at together: the time that sentencex
+# takes for some texts, such as opening quotes alone, grows with their square.
+_PIECE = 8_192
+# An end of a sentence and the beginning of the next: a guess, for a warning.
+_TWO = re.compile(
+    # After two letters it could be "Dr. Dog".
+    r"(?:\w{3}\.|\w[!?…])[^\w\s]*\s+[^\w\s]*[^\W\d_a-z]|[。！？]\s*\w"
+)
+
+logger = logging.getLogger("keras_transformer")
 
 
-def split(text: str, language: str) -> list[str]:
-    """Split a text into its sentences.
+class Span(NamedTuple):
+    """A sentence, or a part of one, by its place in a text."""
+
+    start: int
+    end: int
+
+
+def spans_of(text: str, language: str) -> list[Span]:
+    """Find the sentences of a text; no sentence goes over a line's end.
 
     Args:
         text: Any text.
-        language: Its code, such as `en`; one without rules of its own is split
-            like a related language, or English.
+        language: Its code.
 
     Returns:
-        The sentences in order, without the space around them; none where there
-        is nothing but space.
+        The sentences in order. Between them is nothing but space.
 
     Raises:
         UserError: If sentencex is missing.
     """
-    return [text[begin:end] for begin, end in spans(text, language)]
+    spans = []
+    for line in re.finditer(r"[^\r\n]+", text):
+        begin, is_last = line.start(), False
+        while not is_last:
+            end = min(begin + _PIECE, line.end())
+            found = [
+                Span(begin + start, begin + stop)
+                for start, stop in _in_line(text[begin:end], language)
+            ]
+            is_last = end == line.end()
+            if not is_last and len(found) > 1:
+                end = found.pop().start  # It may go on.
+            spans += found
+            begin = end
+    return spans
 
 
-def spans(text: str, language: str) -> list[tuple[int, int]]:
-    """Find where sentences begin and end.
+def together(text: str, spans: Sequence[Span], parts: Sequence[str]) -> str:
+    """Put the translations of a text's spans in their places.
 
     Args:
-        text: Any text.
-        language: Its code, as in `split`.
+        text: The text.
+        spans: Its sentences in order.
+        parts: A translation of each.
 
     Returns:
-        For each sentence of `split` the places of its first character and of
-        that after its last. Between them is nothing but space.
+        The space around and between the spans with the translations in it;
+        where there is none between two, they are written without in the source
+        language alone, and a space is put there.
+    """
+    result: list[str] = []
+    position = 0
+    for span, part in zip(spans, parts, strict=True):
+        gap = text[position : span.start]
+        result += [gap if gap or not result else " ", part]
+        position = span.end
+    return "".join([*result, text[position:]])
+
+
+def translate(
+    n_best: Callable[..., tuple[Sequence, Iterable[bool]]],
+    texts: Sequence[str],
+    language: str,
+    progress: Callable[[int, int], None] | None = None,
+    **others: Any,
+) -> tuple[list[str], list[bool]]:
+    """Translate each sentence of every text on its own.
+
+    The space between two sentences stays as it is.
+
+    Args:
+        n_best: `Translator.n_best`, for the sentences.
+        texts: Any texts.
+        language: The code of theirs.
+        progress: Called with the numbers of texts done and of all texts.
+        **others: Further arguments of `n_best`.
+
+    Returns:
+        The translation of each text, and whether a sentence of it was cut
+        after `max_source_length` tokens.
 
     Raises:
         UserError: If sentencex is missing.
     """
+    texts = [text.strip() for text in texts]
+    spans = [spans_of(text, language) for text in texts]
+    of_texts = list(zip(texts, spans, strict=True))
+
+    def tell(done: int, total: int) -> None:
+        if progress:
+            progress(done * len(texts) // total, len(texts))
+
+    found, truncated = n_best(
+        [text[slice(*span)] for text, spans in of_texts for span in spans],
+        progress=tell,
+        **others,
+    )
+    best = iter(hypotheses[0].text for hypotheses in found)
+    whole = [
+        together(text, spans, list(itertools.islice(best, len(spans))))
+        for text, spans in of_texts
+    ]
+    cuts = iter(truncated)
+    are_cut = [
+        any(list(itertools.islice(cuts, len(spans)))) for _, spans in of_texts
+    ]
+    return whole, are_cut
+
+
+def check_alone(**others: bool) -> None:
+    """Refuse what makes no sense where sentences are translated on their own.
+
+    Args:
+        **others: Whether each argument is given.
+
+    Raises:
+        UserError: If one is.
+    """
+    for name, is_given in others.items():
+        if is_given:
+            raise UserError(
+                f"Expected `split_sentences` without `{name}`, received "
+                "both; leave one out."
+            )
+
+
+def warn_of_several(texts: Sequence[str]) -> bool:
+    """Name the first text that looks like several sentences, on the log.
+
+    Returns:
+        Whether there is one.
+    """
+    several = next((text for text in texts if _TWO.search(text)), None)
+    if several is not None:
+        logger.warning(
+            "%r looks like several sentences, and a model that has learnt from "
+            "single ones may leave some out; translate with --split-sentences, "
+            "or in Python with split_sentences=True.",
+            textwrap.shorten(several, 60, placeholder=" …"),
+        )
+    return several is not None
+
+
+def _in_line(text: str, language: str) -> list[tuple[int, int]]:
+    """Find the places of the sentences of a line, or of a part of one."""
     sentencex = extras.needs("sentencex", "sentences")
     # sentencex 1.0.32 ends in a panic at "A\u00a0. B": it takes every space to
     # be one byte long.

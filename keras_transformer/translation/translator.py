@@ -24,6 +24,7 @@ from keras_transformer.runs import averaging
 from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import load_vocabulary
+from keras_transformer.translation import sentences
 from keras_transformer.translation.alignment import Attention
 from keras_transformer.translation.explaining import Explainer
 from keras_transformer.translation.given_pairs import GivenPairs
@@ -62,10 +63,11 @@ class Translator:
         model: The model; its vocabulary is the tokenizer's.
         tokenizer: The tokenizer.
         search: How to search where nobody says otherwise.
+        source_lang: Language code of the texts, by which sentences are split.
 
     Attributes:
         text_model: The same inside a graph, of which exports are made.
-        search: As the argument.
+        search: As the argument, like `source_lang`.
 
     Raises:
         ValueError: If the two differ in vocabulary size.
@@ -76,9 +78,12 @@ class Translator:
         model: Transformer,
         tokenizer: Tokenizer,
         search: Search | None = None,
+        source_lang: str = "en",
     ) -> None:
         self.text_model = TextModel(model, tokenizer)
         self.search = search or Search()
+        self.source_lang = source_lang
+        self._is_warned = False  # Of texts of several sentences.
         self._pairs = GivenPairs(self.text_model)
         self._explainer = Explainer(self.text_model)
         # One graph for each set of options, for batches of any shape. Ids
@@ -125,8 +130,9 @@ class Translator:
         devices.let_memory_grow()  # A training may run beside.
         model = averaging.load_model(run_dir, average)
         tokenizer = load_vocabulary(run_dir)
+        run = RunConfig.load(run_dir)
         try:
-            found = cls(model, tokenizer, RunConfig.load(run_dir).search)
+            found = cls(model, tokenizer, run.search, run.source_lang)
         except ValueError:
             raise UserError(
                 f"Expected {model.vocab_size} pieces in {run_dir}/"
@@ -152,7 +158,7 @@ class Translator:
         settings = {**self.model.get_config(), "dtype": "bfloat16"}
         model = Transformer.from_config(settings)
         model.set_weights(self.model.get_weights())
-        return Translator(model, self.tokenizer, self.search)
+        return Translator(model, self.tokenizer, self.search, self.source_lang)
 
     def options(self, **given: Any) -> Search:
         """The options of a search: those given, or else of `search`.
@@ -169,6 +175,7 @@ class Translator:
         *,
         n_best: None = None,
         prefixes: Sequence[str] | None = None,
+        split_sentences: bool | None = None,
         batch_tokens: int = 8_192,
         parallel: int | None = None,
         progress: Callable[[int, int], None] | None = None,
@@ -182,6 +189,7 @@ class Translator:
         *,
         n_best: int,
         prefixes: Sequence[str] | None = None,
+        split_sentences: bool | None = None,
         batch_tokens: int = 8_192,
         parallel: int | None = None,
         progress: Callable[[int, int], None] | None = None,
@@ -194,6 +202,7 @@ class Translator:
         *,
         n_best: int | None = None,
         prefixes: Sequence[str] | None = None,
+        split_sentences: bool | None = None,
         batch_tokens: int = 8_192,
         parallel: int | None = None,
         progress: Callable[[int, int], None] | None = None,
@@ -205,6 +214,10 @@ class Translator:
             texts: Source texts.
             n_best: Hypotheses per text; not given, one, as plain `str`.
             prefixes: As in `n_best`, like `batch_tokens` and `progress`.
+            split_sentences: Whether each sentence of a text is translated on
+                its own, as by a model that has learnt from single ones; the
+                space between them stays. Not given, none is, and the log says
+                once where a text looks like several.
             batch_tokens: Budget of a batch.
             parallel: Batches searched at the same time, as in `n_best`.
             progress: Called with the numbers of texts done and of all texts.
@@ -217,16 +230,29 @@ class Translator:
 
         Raises:
             ValueError: If an option is out of range, or as from `n_best`.
+            UserError: If sentences are split beside `n_best` or `prefixes`, or
+                sentencex is missing.
         """
         search = self.options(n_best=1 if n_best is None else n_best, **options)
-        found, truncated = self.n_best(
-            texts,
-            search,
-            prefixes=prefixes,
-            batch_tokens=batch_tokens,
-            parallel=parallel,
-            progress=progress,
+        how: dict[str, Any] = dict(
+            batch_tokens=batch_tokens, parallel=parallel, progress=progress
         )
+        if split_sentences:
+            sentences.check_alone(
+                n_best=n_best is not None, prefixes=prefixes is not None
+            )
+            texts = [text.decode() for text in as_bytes("texts", texts)]
+            whole, cuts = sentences.translate(
+                self.n_best, texts, self.source_lang, options=search, **how
+            )
+            truncated = np.array(cuts)
+        else:
+            if split_sentences is None and not self._is_warned:
+                self._is_warned = sentences.warn_of_several(texts)
+            found, truncated = self.n_best(
+                texts, search, prefixes=prefixes, **how
+            )
+            whole = [hypotheses[0].text for hypotheses in found]
         if np.any(truncated):
             logger.warning(
                 "Cut %d of %d texts after %d tokens: number %s.",
@@ -235,9 +261,7 @@ class Translator:
                 search.max_source_length,
                 numbered(truncated),
             )
-        if n_best is None:
-            return [hypotheses[0].text for hypotheses in found]
-        return found
+        return whole if n_best is None else found
 
     def n_best(
         self,

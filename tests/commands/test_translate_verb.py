@@ -311,7 +311,7 @@ def test_a_warning_of_cuts_names_at_most_twenty_lines(caplog):
 
 
 def test_sentences_of_a_line_are_translated_one_by_one(
-    run_dir, tmp_path, monkeypatch, capsysbinary
+    run_dir, tmp_path, monkeypatch, capsysbinary, caplog
 ):
     source = tmp_path / "source.en"
     write_lines(
@@ -334,6 +334,7 @@ def test_sentences_of_a_line_are_translated_one_by_one(
     code = run("translate", run_dir, "--input", source, "--split-sentences")
 
     assert code == 0
+    assert "looks like several sentences" not in caplog.text
 
     # The sentences and their number are those of a reader.
     assert given == [
@@ -345,12 +346,27 @@ def test_sentences_of_a_line_are_translated_one_by_one(
         "Two.",
     ]
     assert capsysbinary.readouterr().out.decode().split("\n") == [
-        "<Dr. Dog met Mr. Cat.> <They ran, e.g. across the meadow!> <Why?>",
+        "<Dr. Dog met Mr. Cat.> <They ran, e.g. across the meadow!>  <Why?>",
         "",
         "<no end>",
         "<One.> <Two.>",
         "",
     ]
+
+
+def test_a_line_of_several_sentences_is_named_once(
+    run_dir, tmp_path, monkeypatch, caplog
+):
+    source = tmp_path / "source.en"
+    write_lines(source, ["one dog", *["A dog ran. It barked."] * 3])
+    replace_translator(
+        monkeypatch, lambda texts: [[Hypothesis("a", 0.0)]] * len(texts)
+    )
+    monkeypatch.setattr(lines, "CHUNK_LINES", 2)
+
+    assert run("translate", run_dir, "--input", source) == 0
+
+    assert caplog.text.count("'A dog ran. It barked.' looks like several") == 1
 
 
 @pytest.mark.parametrize("chunk_lines", [1, 3, 8])

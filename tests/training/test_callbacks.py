@@ -1,5 +1,7 @@
 import math
+import os
 import shutil
+import signal
 import types
 
 import pytest
@@ -157,6 +159,26 @@ def test_training_stops_when_its_minutes_are_over():
     clock.progress = Progress(6, 120.0)
     stop.on_train_batch_end(1)
     assert stop.model.stop_training
+
+
+def test_a_second_ctrl_c_is_an_exception_and_a_second_sigterm_deadly():
+    process = os.fork()
+    if not process:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        stop = callbacks.StopTraining(Clock(), None)
+        stop.on_train_begin()
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            assert stop.signal == signal.SIGINT
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stop.signal == signal.SIGTERM
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(process, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
 
 
 def test_the_curve_is_a_picture_of_the_history(tmp_path):

@@ -266,6 +266,7 @@ def test_search_options_and_progress_reach_the_translator():
         length_penalty=0.3,
         max_extra_length=13,
         max_source_length=11,
+        split_sentences=False,
     )
     assert shown == [(1, 1)]
 

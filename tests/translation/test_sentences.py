@@ -1,0 +1,192 @@
+"""Texts come apart into sentences, and their translations together again."""
+
+import dataclasses
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from keras_transformer.config import UserError
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.translation import sentences
+from keras_transformer.translation.sentences import spans_of, together
+from keras_transformer.translation.translator import Translator
+
+TEXT = (
+    "\n  Dr. Smith came home.  He was tired.\r\n\r\n"
+    "- No end here\n\t \nWho? Me!\u2003Yes. "
+)
+SENTENCES = [
+    *("Dr. Smith came home.", "He was tired.", "- No end here"),
+    *("Who?", "Me!", "Yes."),
+]
+
+
+def cut_out(text, spans):
+    return [text[span.start : span.end] for span in spans]
+
+
+def test_sentences_are_found_where_they_are():
+    assert cut_out(TEXT, spans_of(TEXT, "en")) == SENTENCES
+
+
+@pytest.mark.parametrize("text", ["", " \n\t\r\n ", "\u2003"])
+def test_space_alone_has_no_sentences_and_stays(text):
+    assert spans_of(text, "en") == []
+    assert together(text, [], []) == text
+
+
+def test_translations_take_the_places_of_their_sentences():
+    spans = spans_of(TEXT, "en")
+    assert together(TEXT, spans, SENTENCES) == TEXT
+    numbers = [f"<{i}>" for i in range(len(spans))]
+    assert together(TEXT, spans, numbers) == (
+        "\n  <0>  <1>\r\n\r\n<2>\n\t \n<3> <4>\u2003<5> "
+    )
+
+
+def test_sentences_without_a_space_between_get_one():
+    text = "你好。再见。"
+    spans = spans_of(text, "zh")
+    assert cut_out(text, spans) == ["你好。", "再见。"]
+    assert together(text, spans, ["Hello.", "Bye."]) == "Hello. Bye."
+
+
+def test_a_long_line_has_the_sentences_of_a_short_one():
+    sentence = "The answer of Dr. Smith is four. "
+    text = sentence * 1_009
+    found = spans_of(text, "en")
+    assert cut_out(text, found) == [sentence.strip()] * 1_009
+    # Without an end, and with what sentencex needs long for.
+    text = "“" * 20_011
+    assert "".join(cut_out(text, spans_of(text, "en"))) == text
+
+
+def test_any_text_comes_together_as_it_was():
+    draw = np.random.default_rng(3)
+    letters = [*"aB\n\r \u2028\xa0\x0b。😀", ". ", "! "]
+    for _ in range(300):
+        text = "".join(draw.choice(letters, draw.integers(1, 31)))
+        spans = spans_of(text, "en")
+        same = together(text, spans, cut_out(text, spans))
+        # But for the spaces between sentences that stood without.
+        assert re.sub(r"\s", "", same) == re.sub(r"\s", "", text)
+        assert re.findall(r"[\r\n]", same) == re.findall(r"[\r\n]", text)
+
+
+@pytest.fixture
+def translator(small_translator):
+    """One that has not warned yet."""
+    return Translator(small_translator.model, small_translator.tokenizer)
+
+
+def said_by_us(caplog):
+    """The log without TensorFlow's advice on tracing."""
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "keras_transformer"
+    ]
+
+
+def test_every_sentence_is_translated_on_its_own(translator):
+    texts = [
+        " a dog. A meadow!\nThe dog runs. ",
+        "",
+        "The dog of Dr. Dog runs.",
+        " \t",
+        "dog",
+    ]
+    progress = []
+
+    found = translator.translate(
+        texts,
+        split_sentences=True,
+        max_length=7,
+        progress=lambda *counts: progress.append(counts),
+    )
+
+    single = ["a dog.", "A meadow!", "The dog runs.", texts[2], "dog"]
+    one, two, three, whole, dog = translator.translate(single, max_length=7)
+    assert found == [f"{one} {two}\n{three}", "", whole, "", dog]
+    assert found[0] != translator.translate(texts[:1], max_length=7)[0]
+    assert progress[-1] == (5, 5)
+
+
+def test_sentences_end_as_in_the_language_of_the_run(small_run, tmp_path):
+    shutil.copytree(small_run, tmp_path, dirs_exist_ok=True)
+    german = dataclasses.replace(
+        RunConfig.load(small_run), source_lang="de", target_lang="en"
+    )
+    german.save(tmp_path)
+    text = ["ein Hund, ggf. Die grüne Wiese"]  # Two, who knows English alone.
+    for run_dir, is_one in (small_run, False), (tmp_path, True):
+        translator = Translator.from_run(run_dir, average=1)
+        whole = translator.translate(text, max_length=7)
+        split = translator.translate(text, split_sentences=True, max_length=7)
+        assert (split == whole) == is_one
+    assert translator.in_bfloat16().source_lang == "de"
+
+
+def test_a_sentence_that_is_cut_is_named_by_its_text(translator, caplog):
+    long = "Dog dog dog dog dog."
+    texts = ["a dog. The dog runs.", f"{long} {long}", "dog"]
+    translator.translate(
+        texts, split_sentences=True, max_source_length=9, max_length=3
+    )
+    (said,) = said_by_us(caplog)
+    assert said == "Cut 1 of 3 texts after 9 tokens: number 2."
+
+
+def test_no_text_has_no_sentence_and_no_character_is_too_odd(translator):
+    assert translator.translate([], split_sentences=True) == []
+    (found,) = translator.translate(
+        ["\ud800 dog. A dog."], split_sentences=True, max_length=3
+    )
+    assert found
+    with pytest.raises(ValueError, match="must be a sequence of texts"):
+        translator.translate("a dog. A dog.", split_sentences=True)
+
+
+@pytest.mark.parametrize(
+    "other", [{"n_best": 2}, {"prefixes": ["ein"]}], ids=["n_best", "prefixes"]
+)
+def test_what_sentences_of_their_own_have_no_room_for_is_refused(
+    translator, other
+):
+    (name,) = other
+    message = f"Expected `split_sentences` without `{name}`, received both"
+    with pytest.raises(UserError, match=message):
+        translator.translate(["a dog"], split_sentences=True, **other)
+
+
+def test_a_text_of_several_sentences_is_named_once(translator, caplog):
+    texts = ["a dog", "The dog runs. A dog barks."]
+    # Who has chosen needs no word.
+    for chosen in (False, True):
+        translator.translate(texts, split_sentences=chosen, max_length=3)
+    assert not said_by_us(caplog)
+    for _ in range(2):
+        translator.translate(texts, max_length=3)
+    (said,) = said_by_us(caplog)
+    assert said.startswith("'The dog runs. A dog barks.' looks like several")
+    assert "split_sentences=True" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [
+        ("Der Hund bellt. Die Katze schläft.", True),
+        ("“Who is it?” “Me!”", True),
+        ("The end... Or not", True),
+        ("你好。再见。", True),
+        ("The dog barks.", False),
+        ("Dr. Dog met Mr. Cat in 3.5 hours, e.g. at St. Mary's.", False),
+        ("你好。", False),
+        ("no end", False),
+        ("." * 20_011 + " " * 20_011, False),
+    ],
+)
+def test_several_sentences_are_told_from_one(text, is_told):
+    assert sentences.warn_of_several([text]) == is_told
