@@ -75,7 +75,7 @@ def open_corpus(
     if name == DEMO:
         return _open_demo(source_lang, target_lang)
     if name.startswith(TFDS_PREFIX):
-        from keras_transformer.data.datasets import open_tfds
+        from keras_transformer.data.tfds import open_tfds
 
         return open_tfds(name, source_lang, target_lang)
     if name.startswith(TEST_SET_PREFIX):

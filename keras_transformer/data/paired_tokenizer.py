@@ -18,6 +18,8 @@ Axes: B batch, L length.
 
 import io
 import json
+import os
+import pathlib
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -28,14 +30,15 @@ import sentencepiece
 import tensorflow as tf
 import tensorflow_text
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
+from keras_transformer.data.tokenizer import FILE_OF_RUN, Tokenizer
 from keras_transformer.files import ZIP_DAMAGES
 
 SOURCE, TARGET = "source", "target"
 _PIECES, _RULES = "pieces.json", "rules.json"
 # The tag, and the text after it.
 _TAG = "(?s)(>>.*?<<)(.*)"
+_ZIP = b"PK"
 
 
 def pack(
@@ -212,3 +215,30 @@ class PairedTokenizer(Tokenizer):
 def _for_each(text: tf.Tensor, value: int) -> tf.RaggedTensor:
     """One int32 for each text, ragged `(B, 1)`."""
     return tf.RaggedTensor.from_tensor(tf.fill([tf.size(text), 1], value))
+
+
+def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
+    """Read a sentencepiece model, or what `paired_tokenizer.pack` makes.
+
+    Args:
+        path: The file, or a run directory that holds one.
+
+    Raises:
+        UserError: If there is no file at `path` or it is not a vocabulary of
+            ours.
+    """
+    path = pathlib.Path(path)
+    if path.is_dir():
+        path = path / FILE_OF_RUN
+    try:
+        with open(path, "rb") as file:
+            if file.read(len(_ZIP)) != _ZIP:
+                return Tokenizer.load(path)
+        return PairedTokenizer(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return Tokenizer.load(path)  # Says so.
+    except ValueError as error:
+        raise UserError(
+            f"{path} is not a vocabulary that this package can use ({error}); "
+            "restore the file."
+        ) from None

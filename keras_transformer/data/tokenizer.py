@@ -29,7 +29,7 @@ import tensorflow as tf
 import tensorflow_text
 
 from keras_transformer import config, files
-from keras_transformer.data import words
+from keras_transformer.data import bulk_tokenizer
 from keras_transformer.data.corpus import checked_texts
 from keras_transformer.data.sample import Sample
 
@@ -248,10 +248,10 @@ class Tokenizer(tf.Module):
         return found
 
     @functools.cached_property
-    def _words(self) -> words.Words | None:
-        if not words.are_independent(self.model):
+    def _words(self) -> bulk_tokenizer.Words | None:
+        if not bulk_tokenizer.are_independent(self.model):
             return None
-        return words.Words(self._pieces)
+        return bulk_tokenizer.Words(self._pieces)
 
     def tokenize_with_offsets(
         self, text: tf.Tensor | Sequence[str]

@@ -7,7 +7,7 @@ import sentencepiece
 from google.protobuf.message import DecodeError
 
 from keras_transformer.config import UserError
-from keras_transformer.data.words import parse_model
+from keras_transformer.data.bulk_tokenizer import parse_model
 
 _POINTER = b"version https://git-lfs"
 

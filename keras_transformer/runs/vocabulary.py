@@ -5,8 +5,8 @@ import pathlib
 import zlib
 
 from keras_transformer.config import UserError
+from keras_transformer.data.paired_tokenizer import load_tokenizer
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.data.vocabularies import load_tokenizer
 from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.runs.run_config import RunConfig
 

@@ -12,9 +12,9 @@ import tensorflow as tf
 from keras_transformer.config import UserError
 from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus, Pair
+from keras_transformer.data.paired_tokenizer import load_tokenizer
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.data.vocabularies import load_tokenizer
 from keras_transformer.heartbeat import heartbeat
 from keras_transformer.runs import layout
 from keras_transformer.runs.checkpoints import list_checkpoints

@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from keras_transformer.data import lengths
+from keras_transformer.data import batch_plan
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.records import Side, TokenisedCorpus
 
@@ -31,7 +31,7 @@ def digest(plan, epochs=(0, 1, 13)):
     return found.hexdigest()
 
 
-# Written down from the code before `lengths.py`, which sorted all pairs at
+# Written down from the code before `batch_plan.py`, which sorted all pairs at
 # once and cut them one window at a time.
 EARLIER = [
     (
@@ -78,6 +78,6 @@ def test_the_plan_is_that_of_earlier_versions(
     corpus, options, earlier, batches, monkeypatch
 ):
     # Fewer than most corpora have, so that they come in several chunks.
-    monkeypatch.setattr(lengths, "CHUNK", 4099)
+    monkeypatch.setattr(batch_plan, "CHUNK", 4099)
     plan = BatchPlan(random_corpus(*corpus), **options)
     assert (digest(plan), len(plan)) == (earlier, batches)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.data import demo
-from keras_transformer.data.merges import Merges
+from keras_transformer.data.bpe_dropout import Merges
 from keras_transformer.data.tokenizer import Tokenizer
 
 TEXT = [text for pair in demo.demo_pairs("train", "en", "de") for text in pair]

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from keras_transformer import config
-from keras_transformer.data import record_writer
 from keras_transformer.data.records import TokenisedCorpus
 
 PAD, EOS = 0, 3
@@ -37,7 +36,7 @@ def build(pairs, directory, **options):
 
 
 def test_records_hold_the_tokens_of_every_pair(tmp_path, monkeypatch):
-    monkeypatch.setattr(record_writer, "CHUNK", 3)
+    monkeypatch.setattr("keras_transformer.data.records.CHUNK", 3)
     pairs = [(f"{i} 5 7", f"{i + 41} " * (i % 4)) for i in range(11, 22)]
     records = build(pairs, tmp_path / "records")
     assert len(records) == 11
@@ -138,8 +137,8 @@ class Killed(BaseException):
 def test_a_build_cut_short_goes_on_from_its_last_note(
     tmp_path, monkeypatch, read
 ):
-    monkeypatch.setattr(record_writer, "CHUNK", 2)
-    monkeypatch.setattr(record_writer, "CHUNKS_NOTED", 3)
+    monkeypatch.setattr("keras_transformer.data.records.CHUNK", 2)
+    monkeypatch.setattr("keras_transformer.data.records.CHUNKS_NOTED", 3)
     # Every fifth pair is too long, every seventh is without text.
     pairs = [
         ("5 " * (11 if i % 5 == 0 else i % 3 + 1), "" if i % 7 == 0 else "7")
@@ -180,8 +179,8 @@ def test_a_build_cut_short_goes_on_from_its_last_note(
 def test_what_is_left_of_another_or_a_broken_build_is_made_anew(
     tmp_path, monkeypatch, change
 ):
-    monkeypatch.setattr(record_writer, "CHUNK", 2)
-    monkeypatch.setattr(record_writer, "CHUNKS_NOTED", 1)
+    monkeypatch.setattr("keras_transformer.data.records.CHUNK", 2)
+    monkeypatch.setattr("keras_transformer.data.records.CHUNKS_NOTED", 1)
 
     def interrupted():
         yield from [("5 6", "7")] * 5
@@ -220,7 +219,7 @@ def test_no_pair_left_is_an_error_and_leaves_nothing(tmp_path):
 
 
 def test_progress_counts_the_pairs_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(record_writer, "CHUNK", 3)
+    monkeypatch.setattr("keras_transformer.data.records.CHUNK", 3)
     seen = []
     pairs = [("5", "7"), ("", "")] * 4
     build(pairs, tmp_path / "r", max_length=5, progress=seen.append)

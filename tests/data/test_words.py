@@ -9,7 +9,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.data import demo, words
+from keras_transformer.data import bulk_tokenizer, demo
 from keras_transformer.data.tokenizer import Tokenizer
 
 TEXT = [text for pair in demo.demo_pairs("train", "en", "de") for text in pair]
@@ -36,7 +36,7 @@ def assert_same(tokenizer, texts):
 
 
 def test_text_gets_the_ids_of_the_operator(tokenizer):
-    assert words.are_independent(tokenizer.model)
+    assert bulk_tokenizer.are_independent(tokenizer.model)
     assert_same(tokenizer, TEXT)
     assert_same(tokenizer, ["", " ", TEXT[0], "", "  a  b "])
     assert_same(tokenizer, [])
@@ -77,13 +77,13 @@ def test_a_text_that_holds_the_mark_of_an_end_is_one_text(tokenizer):
 
 
 def test_words_beyond_the_memory_get_the_same_ids(tokenizer, monkeypatch):
-    monkeypatch.setattr(words, "MOST_WORDS", 3)
-    monkeypatch.setattr(words, "LONGEST_WORD", 2)
+    monkeypatch.setattr(bulk_tokenizer, "MOST_WORDS", 3)
+    monkeypatch.setattr(bulk_tokenizer, "LONGEST_WORD", 2)
     assert_same(Tokenizer(tokenizer.model), TEXT[:97])
 
 
 def test_no_rule_of_the_normalisation_holds_a_space(tokenizer):
-    proto = words.parse_model(tokenizer.model)
+    proto = bulk_tokenizer.parse_model(tokenizer.model)
     used = bytes_in_rules(proto.normalizer_spec.precompiled_charsmap)
     assert {*"ﬁ".encode(), *"e\u0301".encode()} <= used
     assert ord(" ") not in used
@@ -141,5 +141,5 @@ def test_a_vocabulary_that_reaches_over_spaces_gets_its_own_ids(change):
         **{**options, **change},
     )
     tokenizer = Tokenizer(model.getvalue())
-    assert not words.are_independent(tokenizer.model)
+    assert not bulk_tokenizer.are_independent(tokenizer.model)
     assert_same(tokenizer, [*TEXT[:97], "x  a b\t語  ｱ 語 \n y ", " ", NASTY])

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.config import UserError
-from keras_transformer.data.paired_tokenizer import pack
-from keras_transformer.data.vocabularies import load_tokenizer
+from keras_transformer.data.paired_tokenizer import load_tokenizer, pack
 from keras_transformer.importing import formats, marian_npz, tensor_files
 
 HERE = pathlib.Path(__file__).parent

@@ -15,7 +15,7 @@ from keras_transformer.config import (
     TrainingConfig,
     UserError,
 )
-from keras_transformer.data import folders, record_writer
+from keras_transformer.data import folders, records
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.heartbeat import heartbeat
@@ -166,7 +166,7 @@ def killed_while_tokenising(monkeypatch, folder, run_dir):
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(record_writer, "_append", kill)
+        patch.setattr(records, "_append", kill)
         with pytest.raises(Killed):
             prepare(folder, run_dir)
     assert not (run_dir / "config.json").exists()
