@@ -26,7 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from keras_transformer import devices
+from keras_transformer.machine import devices
 
 VOCABULARY = 32_000
 BEAMS = 4

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer import exhaustion, files
 from keras_transformer.config import (
     RUN_SEARCH,
     SETTINGS,
@@ -28,6 +27,7 @@ from keras_transformer.data import lines
 from keras_transformer.data.corpora import Source, open_corpus
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.machine import exhaustion, files
 from keras_transformer.runs import averaging, layout
 from keras_transformer.runs.history import read_history
 from keras_transformer.runs.run_config import RunConfig
@@ -471,7 +471,7 @@ def train(
     run_dir = given.get("run_dir")
     run, opened = request(**given)
     path = pathlib.Path(run_dir or default_run_dir(run.preset))
-    from keras_transformer import devices
+    from keras_transformer.machine import devices
     from keras_transformer.training import course
 
     with _log_shown(), exhaustion.explained(session.less_memory):

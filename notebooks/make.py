@@ -18,8 +18,8 @@ import jupytext
 import nbclient
 import nbformat
 
-from keras_transformer import files
 from keras_transformer.config import UserError
+from keras_transformer.machine import files
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 NAMES = "[0-9]_*.py"

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from playwright.sync_api import Browser, sync_playwright
 
 import keras_transformer as kt
-from keras_transformer import files
+from keras_transformer.machine import files
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 SENTENCE = "The lamp costs two hundred and twelve euros and seven cents."

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from run_config import make_run
 
-from keras_transformer import config, files
+from keras_transformer import config
 from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.setting_flags import named
 from keras_transformer.config import (
@@ -26,6 +26,7 @@ from keras_transformer.config import (
     TrainingConfig,
     UserError,
 )
+from keras_transformer.machine import files
 from keras_transformer.runs.run_config import RunConfig
 
 

@@ -20,16 +20,7 @@ PACKAGE = ROOT / "keras_transformer"
 # Folders, and the few modules beside them, from the ground up.
 FLOORS = [
     {"config", "keras_internals", "replicas", "settings"},
-    {
-        "devices",
-        "exhaustion",
-        "extras",
-        "files",
-        "heartbeat",
-        "layers",
-        "masks",
-        "schedules",
-    },
+    {"layers", "machine", "masks", "schedules"},
     {"data", "losses"},
     {"model", "metrics"},
     {"decoding", "runs", "viewing"},
@@ -43,7 +34,6 @@ FLOOR = {place: i for i, floor in enumerate(FLOORS) for place in floor}
 # Of one floor, and yet one stands on the other.
 STEPS = {
     ("layers", "masks"),
-    ("devices", "extras"),
     ("metrics", "losses"),
     ("config", "settings"),
     ("replicas", "keras_internals"),
@@ -74,7 +64,7 @@ TENSORFLOW = {
 }
 # Where it may be imported by a function: the model's `fit` has to sum over the
 # replicas of a TensorFlow strategy, and only there; devices are TensorFlow's.
-TENSORFLOW_IN_FUNCTIONS = {"devices", "replicas"}
+TENSORFLOW_IN_FUNCTIONS = {"machine", "replicas"}
 
 
 def place_of(path):

@@ -16,9 +16,9 @@ import score
 import trees
 from nltk.tree import Tree
 
-from keras_transformer import extras, files
 from keras_transformer.commands import command_line
 from keras_transformer.config import UserError
+from keras_transformer.machine import extras, files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

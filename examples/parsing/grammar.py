@@ -22,9 +22,9 @@ import prepare
 import trees
 from nltk.tree import Tree
 
-from keras_transformer import files
 from keras_transformer.commands import command_line
 from keras_transformer.config import UserError
+from keras_transformer.machine import files
 
 # A category is a label and, after ".", what the tree does not show. {n} is sg
 # and pl, {m} the other. The first choice of a category never leads back to it.

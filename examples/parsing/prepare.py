@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 import trees
 from nltk.tree import Tree
 
-from keras_transformer import files
 from keras_transformer.commands import command_line
 from keras_transformer.config import UserError
+from keras_transformer.machine import files
 
 SPLITS = ("train", "val", "test")
 SYMBOLS = "symbols.txt"

@@ -17,10 +17,10 @@ import brackets
 import trees
 from nltk.tree import Tree
 
-from keras_transformer import extras, files
 from keras_transformer.commands import command_line
 from keras_transformer.commands.display import SentenceDisplay
 from keras_transformer.config import UserError
+from keras_transformer.machine import extras, files
 from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig
 

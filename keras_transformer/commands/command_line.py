@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Callable
 
-from keras_transformer import exhaustion
 from keras_transformer.config import JobError, UserError
+from keras_transformer.machine import exhaustion
 
 DONE, FAILED, WRONG = 0, 1, 2
 
@@ -80,6 +80,6 @@ def quiet_tensorflow() -> None:
         os.close(standard_error)
     # It reports where it writes an export before that gets its real name.
     logging.getLogger("tensorflow").setLevel(logging.WARNING)
-    from keras_transformer import devices
+    from keras_transformer.machine import devices
 
     devices.let_memory_grow()

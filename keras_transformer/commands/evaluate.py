@@ -3,10 +3,10 @@
 import argparse
 import pathlib
 
-from keras_transformer import devices
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.commands.display import SentenceDisplay
 from keras_transformer.config import RUN_SEARCH
+from keras_transformer.machine import devices
 from keras_transformer.runs.run_config import RunConfig
 
 

@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import pathlib
 
-from keras_transformer import devices
 from keras_transformer.commands import setting_flags
 from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
@@ -14,6 +13,7 @@ from keras_transformer.config import (
     Search,
     UserError,
 )
+from keras_transformer.machine import devices
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.translation import parallel
 

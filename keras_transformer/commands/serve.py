@@ -9,9 +9,9 @@ import sys
 import threading
 from collections.abc import Callable
 
-from keras_transformer import extras
 from keras_transformer.commands import command_line
 from keras_transformer.config import UserError
+from keras_transformer.machine import extras
 from keras_transformer.runs.layout import CONFIG_FILE, EXPORTED
 from keras_transformer.runs.run_config import RunConfig
 

@@ -5,9 +5,9 @@ import contextlib
 import pathlib
 from typing import Any
 
-from keras_transformer import exhaustion
 from keras_transformer.commands import command_line, setting_flags
 from keras_transformer.config import PRESETS, SETTINGS, UserError
+from keras_transformer.machine import exhaustion
 from keras_transformer.training.cluster import count_workers
 from keras_transformer.training.request import default_run_dir, request
 from keras_transformer.training.session import SESSION_SETTINGS, Session

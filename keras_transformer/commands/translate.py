@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from keras_transformer import devices, extras
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.commands.display import SentenceDisplay
 from keras_transformer.config import Search
 from keras_transformer.data import lines
+from keras_transformer.machine import devices, extras
 from keras_transformer.runs import run_config
 from keras_transformer.translation import sentences
 

@@ -5,9 +5,9 @@ import contextlib
 import dataclasses
 import pathlib
 
-from keras_transformer import files
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.data import lines
+from keras_transformer.machine import files
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,8 @@ import datetime
 import functools
 import random
 
-from keras_transformer import config, extras
+from keras_transformer import config
+from keras_transformer.machine import extras
 
 Pair = tuple[str, str]
 

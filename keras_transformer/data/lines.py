@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, TypeVar
 
-from keras_transformer import files
 from keras_transformer.config import UserError
+from keras_transformer.machine import files
 
 CHUNK_LINES = 10_000
 

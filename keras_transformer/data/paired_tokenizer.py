@@ -32,7 +32,7 @@ import tensorflow_text
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
 from keras_transformer.data.tokenizer import FILE_OF_RUN, Tokenizer
-from keras_transformer.files import ZIP_DAMAGES
+from keras_transformer.machine.files import ZIP_DAMAGES
 
 SOURCE, TARGET = "source", "target"
 _PIECES, _RULES = "pieces.json", "rules.json"

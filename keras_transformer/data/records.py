@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_transformer import config, files
+from keras_transformer import config
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.machine import files
 
 RECORDS_FILE = "records.json"
 # Pairs tokenised at a time.

@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from keras_transformer import config, extras
+from keras_transformer import config
 from keras_transformer.data.corpus import TFDS_PREFIX, Corpus, Pair, some
+from keras_transformer.machine import extras
 
 # Dataset examples decoded at a time.
 BLOCK_EXAMPLES = 1024

@@ -28,10 +28,11 @@ import sentencepiece
 import tensorflow as tf
 import tensorflow_text
 
-from keras_transformer import config, files
+from keras_transformer import config
 from keras_transformer.data import bulk_tokenizer
 from keras_transformer.data.corpus import checked_texts
 from keras_transformer.data.sample import Sample
+from keras_transformer.machine import files
 
 logger = logging.getLogger("keras_transformer")
 

@@ -42,7 +42,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer import exhaustion, extras, files
 from keras_transformer.config import (
     BOS_ID,
     EOS_ID,
@@ -60,6 +59,7 @@ from keras_transformer.layers import (
 )
 from keras_transformer.layers.normalization import LayerNormalization
 from keras_transformer.layers.positional_encoding import SINUSOIDS
+from keras_transformer.machine import exhaustion, extras, files
 from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.translation.translator import Translator
 

@@ -34,7 +34,6 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
-from keras_transformer import exhaustion, files
 from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
     JobError,
@@ -44,6 +43,7 @@ from keras_transformer.config import (
 )
 from keras_transformer.exporting.half import HalfWeights
 from keras_transformer.exporting.serving_kit import ServingKit
+from keras_transformer.machine import exhaustion, files
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 

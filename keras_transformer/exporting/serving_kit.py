@@ -27,8 +27,8 @@ from typing import Any
 import tensorflow as tf
 from google.protobuf import text_format
 
-from keras_transformer import extras, files
 from keras_transformer.config import UserError
+from keras_transformer.machine import extras, files
 
 MODELS_FILE = "models.config"
 BATCHING_FILE = "batching_parameters.txt"

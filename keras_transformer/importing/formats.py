@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from keras_transformer.config import UserError
-from keras_transformer.files import ZIP_DAMAGES
 from keras_transformer.importing import hugging_face, marian_npz, opennmt
 from keras_transformer.importing.imported import Imported
+from keras_transformer.machine.files import ZIP_DAMAGES
 
 # Modules of this folder with `is_here(folder)` and `read(folder)`.
 _READERS = (opennmt, hugging_face, marian_npz)

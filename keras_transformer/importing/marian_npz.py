@@ -19,10 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer import extras
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
-from keras_transformer.files import ZIP_DAMAGES
 from keras_transformer.importing import marian_model
 from keras_transformer.importing.imported import Imported
 from keras_transformer.importing.marian_model import (
@@ -38,6 +36,8 @@ from keras_transformer.importing.source_files import (
     read_bytes,
     read_sentencepiece,
 )
+from keras_transformer.machine import extras
+from keras_transformer.machine.files import ZIP_DAMAGES
 
 DECODER = "decoder.yml"
 _SETTINGS = "special:model.yml"

@@ -12,9 +12,9 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from keras_transformer import extras
 from keras_transformer.config import UserError
 from keras_transformer.importing.source_files import read_sentencepiece
+from keras_transformer.machine import extras
 
 DESCRIPTION = "model_description.py"
 # The catalogue's names whose architecture is ours, and their heads.

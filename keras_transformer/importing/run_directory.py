@@ -11,11 +11,11 @@ import pathlib
 
 import numpy as np
 
-from keras_transformer import files
 from keras_transformer.config import UserError
 from keras_transformer.importing import formats
 from keras_transformer.importing.imported import Imported
 from keras_transformer.importing.source_files import is_language
+from keras_transformer.machine import files
 from keras_transformer.model import Transformer
 from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig

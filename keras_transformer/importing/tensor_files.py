@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from keras_transformer.config import UserError
-from keras_transformer.files import ZIP_DAMAGES
 from keras_transformer.importing.source_files import check_file
+from keras_transformer.machine.files import ZIP_DAMAGES
 
 # By the names of either file; bfloat16 is the upper half of a float32.
 _DTYPES = {

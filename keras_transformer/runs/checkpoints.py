@@ -25,8 +25,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformer import files, keras_internals
+from keras_transformer import keras_internals
 from keras_transformer.config import UserError
+from keras_transformer.machine import files
 from keras_transformer.runs.layout import CHECKPOINTS
 
 WEIGHTS_FILE = "model.weights.h5"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from keras_transformer import extras, files
 from keras_transformer.config import UserError
+from keras_transformer.machine import extras, files
 from keras_transformer.runs import lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.layout import CURVE_FILE, HISTORY_FILE, LOGS

@@ -10,8 +10,8 @@ import os
 import pathlib
 from collections.abc import Mapping
 
-from keras_transformer import files
 from keras_transformer.config import UserError
+from keras_transformer.machine import files
 from keras_transformer.runs.checkpoints import list_checkpoints, step_of
 from keras_transformer.runs.layout import AVERAGED_FILE, RESULT_FILE
 

@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from keras_transformer import config, files
+from keras_transformer import config
 from keras_transformer.config import (
     RUN_SEARCH,
     SETTINGS,
@@ -18,6 +18,7 @@ from keras_transformer.config import (
     TrainingConfig,
     UserError,
 )
+from keras_transformer.machine import files
 from keras_transformer.runs.layout import CONFIG_FILE, has_begun
 from keras_transformer.settings import meant
 

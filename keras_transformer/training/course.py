@@ -15,11 +15,11 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from keras_transformer import files
 from keras_transformer.config import UserError
 from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.machine import files
 from keras_transformer.runs import (
     averaging,
     checkpoints,

@@ -16,11 +16,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import config, devices
+from keras_transformer import config
 from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.machine import devices
 from keras_transformer.runs.layout import has_begun
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.training import estimates, workers

@@ -5,8 +5,8 @@ import pathlib
 
 import numpy as np
 
-from keras_transformer import files
 from keras_transformer.config import UserError
+from keras_transformer.machine import files
 from keras_transformer.runs import averaging, history, lock
 from keras_transformer.runs.checkpoints import list_checkpoints, step_of
 from keras_transformer.runs.layout import AVERAGED_FILE

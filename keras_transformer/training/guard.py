@@ -10,10 +10,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import files
 from keras_transformer.config import JobError
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.machine import files
 from keras_transformer.runs.checkpoints import Progress, list_checkpoints
 from keras_transformer.runs.layout import LOGS
 from keras_transformer.training.step_window import StepWindow

@@ -15,7 +15,7 @@ from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.paired_tokenizer import load_tokenizer
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.heartbeat import heartbeat
+from keras_transformer.machine.heartbeat import heartbeat
 from keras_transformer.runs import layout
 from keras_transformer.runs.checkpoints import list_checkpoints
 from keras_transformer.runs.run_config import RunConfig, begun_config

@@ -6,9 +6,9 @@ Nothing here is needed: without it, or with another text, all is read again.
 import json
 import pathlib
 
-from keras_transformer import files
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.machine import files
 from keras_transformer.runs import layout
 from keras_transformer.runs.vocabulary import checksum_of
 

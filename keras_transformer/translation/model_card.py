@@ -13,8 +13,9 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from keras_transformer import __version__, files
+from keras_transformer import __version__
 from keras_transformer.config import UserError
+from keras_transformer.machine import files
 
 CARD_FILE = "model_card.json"
 

@@ -6,7 +6,7 @@ import os
 import pathlib
 from typing import Any
 
-from keras_transformer import files
+from keras_transformer.machine import files
 from keras_transformer.runs import averaging, layout
 from keras_transformer.runs.checkpoints import WEIGHTS_FILE
 from keras_transformer.runs.result import final_result

@@ -10,8 +10,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from keras_transformer import extras
 from keras_transformer.config import UserError
+from keras_transformer.machine import extras
 
 # Characters of a line that are looked at together: the time that sentencex
 # takes for some texts, such as opening quotes alone, grows with their square.

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import devices
 from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
     SEARCH_PRECISIONS,
@@ -19,6 +18,7 @@ from keras_transformer.config import (
 )
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
+from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging
 from keras_transformer.runs.layout import TOKENIZER_FILE

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer import files
 from keras_transformer.config import UserError
+from keras_transformer.machine import files
 from keras_transformer.viewing import lines, page, payload, tree
 from keras_transformer.viewing.hypotheses import (
     Alternative,

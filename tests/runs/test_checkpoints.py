@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from tiny_run import make_model, train, write_run
 
-from keras_transformer import files
 from keras_transformer.config import UserError
+from keras_transformer.machine import files
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.training.moving_average import MovingAverage

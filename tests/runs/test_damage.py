@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from run_config import make_run
 
-from keras_transformer import files
 from keras_transformer.config import ModelConfig, UserError
+from keras_transformer.machine import files
 from keras_transformer.runs import averaging, history
 from keras_transformer.runs.result import Result
 from keras_transformer.runs.run_config import RunConfig

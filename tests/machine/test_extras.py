@@ -12,11 +12,11 @@ from packaging.requirements import Requirement
 from project import EXTRAS
 from small_run import OPTIONS
 
-from keras_transformer import extras
 from keras_transformer.__main__ import parse_args
 from keras_transformer.config import UserError
 from keras_transformer.data import corpora, demo
 from keras_transformer.exporting import ctranslate2, saved_model
+from keras_transformer.machine import extras
 from keras_transformer.runs import history
 from keras_transformer.translation import sentences
 

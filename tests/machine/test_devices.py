@@ -5,8 +5,8 @@ import types
 import pytest
 import tensorflow as tf
 
-from keras_transformer import devices
 from keras_transformer.commands import command_line
+from keras_transformer.machine import devices
 
 GPUS = [
     types.SimpleNamespace(name=f"/physical_device:GPU:{i}", device_type="GPU")

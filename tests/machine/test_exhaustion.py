@@ -6,9 +6,9 @@ import os
 import pytest
 import tensorflow as tf
 
-from keras_transformer import exhaustion
 from keras_transformer.commands import command_line
 from keras_transformer.config import JobError
+from keras_transformer.machine import exhaustion
 
 # As TensorFlow passes it on.
 FULL = tf.errors.ResourceExhaustedError(

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from keras_transformer import files
 from keras_transformer.config import UserError
+from keras_transformer.machine import files
 
 
 def names(folder):

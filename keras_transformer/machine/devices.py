@@ -9,7 +9,7 @@ import re
 import shutil
 from typing import Any
 
-from keras_transformer import extras
+from keras_transformer.machine import extras
 
 logger = logging.getLogger("keras_transformer")
 

@@ -1,0 +1,1 @@
+"""What the paper does not know: files, memory, cores, optional packages."""
