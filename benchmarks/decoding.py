@@ -254,7 +254,7 @@ def our_search(
     import tensorflow as tf
 
     from keras_transformer.config import Search
-    from keras_transformer.translation import parallel
+    from keras_transformer.translation import text_batches
 
     model = trained.translator(precision=precision).text_model
     export(model, Search(), path)
@@ -266,7 +266,7 @@ def our_search(
     def translate(size):
         starts = range(0, ids.nrows(), size)
         batches = [slice(start, start + size) for start in starts]
-        list(parallel.results(search, batches, searches))
+        list(text_batches.results(search, batches, searches))
 
     return translate
 

@@ -39,7 +39,7 @@ from keras_transformer.training.request import (
 )
 from keras_transformer.training.request import recipe as read_recipe
 from keras_transformer.training.session import Session
-from keras_transformer.translation import run_card
+from keras_transformer.translation import model_card
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
@@ -326,7 +326,7 @@ class Run:
         """
         from keras_transformer.training.estimates import parameters
 
-        return run_card.make_card(
+        return model_card.make_card(
             self.path, parameters(self.config.model), average
         )
 

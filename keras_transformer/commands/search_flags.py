@@ -15,7 +15,6 @@ from keras_transformer.config import (
 )
 from keras_transformer.machine import devices
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.translation import parallel
 
 _FIELDS = {field.name: field for field in dataclasses.fields(Search)}
 _SAMPLING = dataclasses.fields(Sampling)
@@ -131,4 +130,4 @@ def searches_of(args: argparse.Namespace, run: RunConfig) -> int:
     Raises:
         UserError: If `--parallel` is below 1.
     """
-    return parallel.searches(args.parallel, devices.cores(), run.model.d_model)
+    return devices.searches(args.parallel, devices.cores(), run.model.d_model)

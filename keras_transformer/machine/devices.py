@@ -9,9 +9,20 @@ import re
 import shutil
 from typing import Any
 
+from keras_transformer.config import SettingError
 from keras_transformer.machine import extras
 
 logger = logging.getLogger("keras_transformer")
+
+# Each search holds the keys and values of a batch of its own, 0.8 GB for base:
+# all together have this width, and so at most about 3 GB.
+TOTAL_WIDTH = 2_048
+# Up to here several searches are no slower than one where each of them uses all
+# cores: `benchmarks/decoding.md`.
+NARROW = 256
+# Fewer texts than these are searched faster together by operators of several
+# threads.
+FEWEST = 16
 
 # What the driver of an NVIDIA card brings; where Linux runs inside Windows,
 # there is only the program.
@@ -148,3 +159,36 @@ def _describe(gpu: Any) -> str:
         return name
     major, minor = details["compute_capability"]
     return f"{name} (compute capability {major}.{minor})"
+
+
+def searches(
+    asked: int | None,
+    cores: int,
+    d_model: int,
+    threads: int = 1,
+    texts: int | None = None,
+) -> int:
+    """How many searches run at the same time.
+
+    As many as there are cores where each has one thread, which is the fastest
+    at every width measured. Wide models whose operators have more threads than
+    that have searches for the cores alone.
+
+    Args:
+        asked: The number that somebody wants; None for the best.
+        cores: Of the processor, for this process.
+        d_model: The model's width.
+        threads: On which an operator runs.
+        texts: To translate; None where nobody knows.
+
+    Raises:
+        ValueError: If `asked` is below 1.
+    """
+    if asked is None:
+        most = cores if d_model <= NARROW else cores // threads
+        if threads > 1 and texts is not None:
+            most = min(most, texts // FEWEST)
+        return max(1, min(most, TOTAL_WIDTH // d_model))
+    if asked < 1:
+        raise SettingError("parallel", "at least 1", asked)
+    return asked

@@ -11,7 +11,7 @@ from keras_transformer.config import EOS_ID, PAD_ID, Search
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.search_history import SearchHistory
-from keras_transformer.translation.rereading import Ids, Rereader
+from keras_transformer.translation.scoring import Ids, Rereader
 from keras_transformer.translation.text_batches import as_bytes, cut, dense
 from keras_transformer.translation.text_model import TextModel
 from keras_transformer.viewing.explanation import Explanation

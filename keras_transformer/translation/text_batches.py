@@ -1,9 +1,16 @@
-"""Texts as ids, cut and batched.
+"""Texts as ids, cut and batched, and batches searched at the same time.
+
+Two threads that share the products of one search meet after each of them, and
+a product of narrow matrices is over before that pays. Searches beside each
+other never meet.
 
 Axes: B batch, L tokens of the longest text.
 """
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +21,8 @@ from keras_transformer.data.corpus import checked_texts
 _MOST_NUMBERS = 20  # In a message.
 # Batches for each that works on them from which on their sums do not matter.
 _MANY = 8
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def as_bytes(name: str, texts: Sequence[str]) -> list[bytes]:
@@ -131,3 +140,43 @@ def _fill(
         found.append(rows[:count])
         rows = rows[count:]
     return found
+
+
+def results(
+    function: Callable[[Item], Result], items: Iterable[Item], parallel: int
+) -> Generator[tuple[Item, Result], None, None]:
+    """Apply a function to items, so many at the same time.
+
+    An item is taken when there is a place for it. An error, or closing, drops
+    the items that wait and ends once those that run are done: a search cannot
+    be stopped.
+
+    Args:
+        function: Called in threads of their own, or for one at a time in the
+            caller's.
+        items: Its arguments.
+        parallel: How many at the same time, at least 1.
+
+    Yields:
+        An item and its result, in the order in which they are done.
+    """
+    if parallel == 1:
+        for item in items:
+            yield item, function(item)
+        return
+    rest = iter(items)
+    running: dict[Future[Result], Item] = {}
+    with ThreadPoolExecutor(parallel, "search") as pool:
+        try:
+            # One more than run, so that no thread waits for the caller.
+            for item in itertools.islice(rest, parallel + 1):
+                running[pool.submit(function, item)] = item
+            while running:
+                for future in wait(running, None, FIRST_COMPLETED).done:
+                    item, result = running.pop(future), future.result()
+                    for following in itertools.islice(rest, 1):
+                        running[pool.submit(function, following)] = following
+                    yield item, result
+        finally:
+            for future in running:
+                future.cancel()

@@ -27,8 +27,7 @@ from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.translation import sentences
 from keras_transformer.translation.alignment import Attention
 from keras_transformer.translation.explaining import Explainer
-from keras_transformer.translation.given_pairs import GivenPairs
-from keras_transformer.translation.parallel import results, searches
+from keras_transformer.translation.scoring import GivenPairs
 from keras_transformer.translation.text_batches import (
     as_bytes,
     batches,
@@ -36,6 +35,7 @@ from keras_transformer.translation.text_batches import (
     cut,
     dense,
     numbered,
+    results,
 )
 from keras_transformer.translation.text_model import TextModel
 from keras_transformer.viewing.explanation import Explanation
@@ -484,7 +484,7 @@ class Translator:
         on_gpu = bool(tf.config.list_physical_devices("GPU"))
         if asked is None and (on_gpu or not texts):
             return 1
-        return searches(
+        return devices.searches(
             asked,
             devices.cores(),
             self.model.model_config.d_model,

@@ -145,7 +145,7 @@ def test_no_text_has_no_sentence_and_no_character_is_too_odd(translator):
         ["\ud800 dog. A dog."], split_sentences=True, max_length=3
     )
     assert found
-    with pytest.raises(ValueError, match="must be a sequence of texts"):
+    with pytest.raises(ValueError, match="to be a list of texts"):
         translator.translate("a dog. A dog.", split_sentences=True)
 
 

@@ -7,8 +7,9 @@ import pytest
 from small_run import SIZES
 
 from keras_transformer.config import Sampling, Search
+from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
-from keras_transformer.translation import parallel
+from keras_transformer.translation import text_batches
 from keras_transformer.translation.text_batches import batches
 from keras_transformer.translation.translator import Translator
 
@@ -39,30 +40,30 @@ from keras_transformer.translation.translator import Translator
     ],
 )
 def test_cores_width_and_texts_decide(cores, d_model, threads, texts, expected):
-    found = parallel.searches(None, cores, d_model, threads, texts)
+    found = devices.searches(None, cores, d_model, threads, texts)
     assert found == expected
 
 
 def test_a_number_asked_for_is_taken():
-    assert parallel.searches(7, 2, 512, 2, 3) == 7
+    assert devices.searches(7, 2, 512, 2, 3) == 7
 
 
 @pytest.mark.parametrize("asked", [0, -1])
 def test_no_search_at_all_is_refused(asked):
     with pytest.raises(ValueError, match=f"at least 1, received {asked}"):
-        parallel.searches(asked, 2, 128)
+        devices.searches(asked, 2, 128)
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
 def test_every_item_comes_once_with_its_result(at_once):
-    found = dict(parallel.results(lambda i: i**2, range(23), at_once))
+    found = dict(text_batches.results(lambda i: i**2, range(23), at_once))
     assert found == {i: i**2 for i in range(23)}
 
 
 def test_so_many_run_at_the_same_time():
     # Breaks in every one of them unless three meet.
     meeting = threading.Barrier(3, timeout=20)
-    found = list(parallel.results(lambda i: meeting.wait(), range(6), 3))
+    found = list(text_batches.results(lambda i: meeting.wait(), range(6), 3))
     assert sorted(item for item, _ in found) == list(range(6))
 
 
@@ -74,7 +75,7 @@ def test_items_are_taken_as_places_are_free():
             taken.append(i)
             yield i
 
-    found = parallel.results(lambda i: i, items(), 2)
+    found = text_batches.results(lambda i: i, items(), 2)
     for count in range(1, 11):
         next(found)
         # Two run and one is next; each that came back made room for one.
@@ -96,7 +97,7 @@ def test_an_error_surfaces_as_itself_and_ends_all_threads():
         return i
 
     with pytest.raises(ZeroDivisionError, match="of the third batch"):
-        list(parallel.results(fail_at_two, range(97), 2))
+        list(text_batches.results(fail_at_two, range(97), 2))
     assert len(begun) < 10
     assert threads_of_searches() == []
 
@@ -111,7 +112,7 @@ def test_whoever_takes_the_results_may_stop(error):
         if i:
             released.wait(20)
 
-    found = parallel.results(search, range(97), 2)
+    found = text_batches.results(search, range(97), 2)
     assert next(found) == (0, None)
     # Now 1 and 2 run, or are about to, and 3 waits.
     threading.Timer(0.1, released.set).start()
