@@ -468,7 +468,7 @@ def train(
     from keras_transformer import devices
     from keras_transformer.training import course
 
-    with _log_shown(), exhaustion.explained(session.less_memory):
+    with _log_shown(), exhaustion.explained(session.less_memory, path):
         devices.let_memory_grow()
         devices.log_devices()
         stopped = course.train(run, path, session, opened, tokenizer)
