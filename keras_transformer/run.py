@@ -474,7 +474,7 @@ def train(
     from keras_transformer.machine import devices
     from keras_transformer.training import course
 
-    with _log_shown(), exhaustion.explained(session.less_memory):
+    with _log_shown(), exhaustion.explained(session.less_memory, path):
         if "preset" not in given and not layout.has_begun(path):
             logger.info(
                 "Taking the preset %s, which fits the text; name another one "

@@ -264,7 +264,7 @@ assert run_dir.exists() == existed  # Nothing was written.
 # Those are this machine's and not shown here; `print(dry.stdout)` has them.
 # Look at two lines before you begin. *in all* must fit into the GPU's memory,
 # 16 GB on a T4; if it does not, `accumulate=4` runs each batch in four parts
-# and changes nothing else. And the hours must fit into your day.
+# and changes nothing but dropout's draws. And the hours must fit into your day.
 
 # %% [markdown]
 # ## 5. Begin, and lose the machine

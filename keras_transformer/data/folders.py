@@ -2,7 +2,9 @@
 
 import gzip
 import hashlib
+import itertools
 import json
+import logging
 import pathlib
 import time
 import zlib
@@ -18,6 +20,8 @@ BLOCK_BYTES = 1 << 20
 # More than a tick of any file system's clock.
 CLOCK_TICK_NS = 2_000_000_000
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+
+logger = logging.getLogger("keras_transformer")
 
 
 def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
@@ -56,6 +60,14 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
             "name its languages with --source-lang and --target-lang."
         )
     languages = source_lang, target_lang
+    for split, language in itertools.product(splits, languages):
+        plain = f"{split}.{language}"
+        if {plain, f"{plain}.gz"} <= set(files):
+            logger.warning(
+                "Reading %s and not %s.gz beside it; remove or rename one.",
+                folder / plain,
+                plain,
+            )
     missing = {
         split: str(folder / f"{split}.{language}")
         for language, side in zip(languages, sides, strict=True)

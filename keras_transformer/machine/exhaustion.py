@@ -29,11 +29,14 @@ def full_disk(error: Exception) -> str | None:
 
 
 @contextlib.contextmanager
-def explained(less: str) -> Iterator[None]:
+def explained(
+    less: str, place: str | os.PathLike | None = None
+) -> Iterator[None]:
     """Turn the end of memory or of a disk into one sentence.
 
     Args:
         less: Advice, the end of a sentence: what needs less memory.
+        place: What an error of a full disk is about that names no file.
 
     Raises:
         JobError: Where the work inside ends so.
@@ -42,7 +45,7 @@ def explained(less: str) -> Iterator[None]:
         yield
     except Exception as error:
         if reason := full_disk(error):
-            name = getattr(error, "filename", None)
+            name = getattr(error, "filename", None) or place
             raise JobError(
                 f"{f'{name}: ' if name else ''}{reason}; free space or choose "
                 "a place that can be written, then run the same command again."

@@ -33,6 +33,8 @@ ZIP_DAMAGES = (
     zipfile.BadZipFile,
     zlib.error,
 )
+# What the writing into a file raises, without the file's name.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Of a folder where the file system can flush files alone.
 _UNFLUSHED = (errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -57,8 +59,10 @@ def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         yield partial
         give_name(partial, path)
     except BaseException as error:
-        if isinstance(error, OSError) and error.filename == str(partial):
-            error.filename = str(path)  # The name that somebody gave.
+        if isinstance(error, OSError):
+            is_full = error.errno in _FULL and error.filename is None
+            if is_full or error.filename == str(partial):
+                error.filename = str(path)  # The name that somebody gave.
         _erase(partial)
         raise
 

@@ -259,11 +259,11 @@ class RunConfig:
         return dataclasses.replace(self, fingerprints=dict(found))
 
     def save(self, run_dir: str | os.PathLike) -> None:
-        """Write `config.json` into `run_dir`, whole or not at all."""
-        files.write_text(
-            pathlib.Path(run_dir) / CONFIG_FILE,
-            files.to_json(dataclasses.asdict(self)),
-        )
+        """Write `config.json`, whole or not at all, unless it is there."""
+        path = pathlib.Path(run_dir) / CONFIG_FILE
+        text = files.to_json(dataclasses.asdict(self))
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            files.write_text(path, text)
 
     @classmethod
     def load(cls, run_dir: str | os.PathLike) -> "RunConfig":

@@ -2,6 +2,7 @@
 
 import logging
 import pathlib
+import shlex
 
 import numpy as np
 
@@ -30,6 +31,8 @@ def finish(
 ) -> None:
     """Keep the better of the averaged and the last weights; draw the curve.
 
+    Where that is done already, nothing is written.
+
     An average reaches back to weights of a long time ago where a training was
     short, and spoils the result.
 
@@ -43,15 +46,15 @@ def finish(
     result = final_result(run_dir)
     if result is None or result.averages != _averages(run, run_dir):
         _compare(run, run_dir, validator, last)
-    try:
-        logger.info("Wrote %s.", history.draw(run_dir))
-    except UserError as error:  # A picture is no reason to fail.
-        logger.warning("Left out the learning curve: %s", error)
+        try:
+            logger.info("Wrote %s.", history.draw(run_dir))
+        except UserError as error:  # A picture is no reason to fail.
+            logger.warning("Left out the learning curve: %s", error)
     logger.info(
         "Next: keras-transformer evaluate --run-dir %s, or keras-transformer "
         "translate --run-dir %s < FILE, or keras-transformer export --run-dir "
         "%s --output DIR",
-        *[run_dir] * 3,
+        *[shlex.quote(str(run_dir))] * 3,
     )
 
 

@@ -14,10 +14,12 @@ XLA: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """How one session trains; nothing of it changes what comes out.
+    """How one session trains; the next one of a run may choose otherwise.
 
-    But for one thing that `xla` chooses where a run begins: the recipe's
-    `length_growth`, unless that is given. The run keeps it.
+    Every update has the same batch and learning rate. With another `strategy`
+    or `accumulate` dropout draws otherwise, and sums are rounded otherwise.
+    Where a run begins, `xla` chooses the recipe's `length_growth`, unless that
+    is given; the run keeps it.
 
     Attributes:
         callbacks: Keras callbacks, called after the package's own. A training
@@ -55,9 +57,9 @@ class Session:
     def less_memory(self) -> str:
         """What to do where memory runs out: the end of a sentence."""
         return (
-            f"the same again with --accumulate {2 * self.accumulate} goes on "
-            "in half of it and changes nothing else; a smaller --batch-tokens "
-            "takes another --run-dir"
+            f"the same again with `accumulate` {2 * self.accumulate} goes on "
+            "in half of it, with the same batches; a smaller `batch_tokens` "
+            "takes another `run_dir`"
         )
 
 

@@ -147,6 +147,19 @@ def test_gzipped_files_are_read_and_are_the_same_text(tmp_path):
     assert other.fingerprint("train") == one.fingerprint("train")
 
 
+def test_a_gzipped_file_beside_the_one_that_is_read_is_named(tmp_path, caplog):
+    name = write(tmp_path, train_en=b"one\n", train_de=b"eins\n")
+    for other in ("train.en.gz", "train.fr.gz", "notes.gz"):
+        (tmp_path / other).write_bytes(gzip.compress(b"two\n"))
+    (tmp_path / "notes").write_text("")
+    corpus = open_corpus(name, "en", "de")
+    assert list(corpus.pairs("train")) == [("one", "eins")]
+    assert caplog.messages == [
+        f"Reading {tmp_path / 'train.en'} and not train.en.gz beside it; "
+        "remove or rename one."
+    ]
+
+
 def test_half_a_gzipped_file_is_refused_by_name(tmp_path):
     write(tmp_path, train_en=b"one\n")
     packed = gzip.compress(b"eins\n" * 1000)

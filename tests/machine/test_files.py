@@ -34,6 +34,16 @@ def test_a_file_that_is_interrupted_leaves_what_was_there(tmp_path, error):
     assert (tmp_path / "a").read_text() == "old"
 
 
+@pytest.mark.parametrize(
+    ("number", "is_named"), [(errno.ENOSPC, True), (errno.EIO, False)]
+)
+def test_what_fills_the_disk_is_called_by_its_name(tmp_path, number, is_named):
+    """What else goes wrong inside may have nothing to do with the file."""
+    with pytest.raises(OSError) as caught, files.whole(tmp_path / "a"):
+        raise OSError(number, os.strerror(number))  # As from writing.
+    assert (caught.value.filename == str(tmp_path / "a")) == is_named
+
+
 def test_two_processes_that_write_the_same_do_not_meet(tmp_path):
     with files.open_whole(tmp_path / "a") as file:
         file.write(b"ours")

@@ -351,8 +351,8 @@ def test_a_gpu_without_memory_is_one_sentence(
     assert error == (
         "error: Out of memory (OOM when allocating tensor with shape[23,37000] "
         "and type float on /device:GPU:0 by allocator GPU_0_bfc); the same "
-        "again with --accumulate 6 goes on in half of it and changes nothing "
-        "else; a smaller --batch-tokens takes another --run-dir."
+        "again with --accumulate 6 goes on in half of it, with the same "
+        "batches; a smaller --batch-tokens takes another --run-dir."
     )
 
 
