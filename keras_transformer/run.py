@@ -33,12 +33,12 @@ from keras_transformer.runs.history import read_history
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.settings import with_settings
 from keras_transformer.training.request import (
+    Session,
     default_run_dir,
     open_text,
     request,
 )
 from keras_transformer.training.request import recipe as read_recipe
-from keras_transformer.training.session import Session
 from keras_transformer.translation import model_card
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator

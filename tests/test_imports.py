@@ -248,7 +248,7 @@ def test_the_model_wing_reaches_no_tensorflow_through_others():
         "keras_transformer",
         "keras_transformer.config",
         "keras_transformer.runs.run_config",
-        "keras_transformer.training.session",
+        "keras_transformer.training.request",
         "keras_transformer.__main__",
         "keras_transformer.config",
     ],

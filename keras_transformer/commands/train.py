@@ -9,8 +9,12 @@ from keras_transformer.commands import command_line, setting_flags
 from keras_transformer.config import PRESETS, SETTINGS, UserError
 from keras_transformer.machine import exhaustion
 from keras_transformer.training.cluster import count_workers
-from keras_transformer.training.request import default_run_dir, request
-from keras_transformer.training.session import SESSION_SETTINGS, Session
+from keras_transformer.training.request import (
+    SESSION_SETTINGS,
+    Session,
+    default_run_dir,
+    request,
+)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,7 @@ from keras_transformer.training.exact_step import ExactTransformer
 from keras_transformer.training.moving_average import MovingAverage
 from keras_transformer.training.optimizers import Adam
 from keras_transformer.training.planning import compiles
-from keras_transformer.training.session import Session
+from keras_transformer.training.request import Session
 
 logger = logging.getLogger("keras_transformer")
 

@@ -52,7 +52,7 @@ from keras_transformer.training.preparation import (
     prepare_tokenizer,
     take_vocabulary,
 )
-from keras_transformer.training.session import Session
+from keras_transformer.training.request import Session
 from keras_transformer.training.validation import Validator
 
 # Of this process, whose seeds a training sets.

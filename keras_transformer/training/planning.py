@@ -15,7 +15,7 @@ from keras_transformer.data.bpe_dropout import AnyCorpus, ResegmentedCorpus
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training.session import XLA
+from keras_transformer.training.request import XLA
 
 logger = logging.getLogger("keras_transformer")
 

@@ -1,6 +1,7 @@
 """What a training needs in its run directory: vocabulary and records."""
 
 import dataclasses
+import json
 import logging
 import os
 import pathlib
@@ -15,6 +16,7 @@ from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.paired_tokenizer import load_tokenizer
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.machine import files
 from keras_transformer.machine.heartbeat import heartbeat
 from keras_transformer.runs import layout
 from keras_transformer.runs.checkpoints import list_checkpoints
@@ -26,16 +28,13 @@ from keras_transformer.training.building import (
 )
 from keras_transformer.training.display import log_count
 from keras_transformer.training.planning import plan_batches
-from keras_transformer.training.remembered import Remembered
-from keras_transformer.training.validation_data import validation_batches
+from keras_transformer.training.validation import validation_batches
 from keras_transformer.translation.evaluation import longest_source
 
 logger = logging.getLogger("keras_transformer")
-
 VALIDATION_SAMPLE = 200  # sentences
 # A few thousand sentences in large batches would be mostly padding.
 VALIDATION_TOKENS = 4_096
-
 # Fields of a recipe that a resumed run may change: they say how long to train
 # and what to keep, not what comes out.
 CHANGEABLE = (
@@ -267,3 +266,63 @@ def _describe(run: RunConfig, plan: batching.BatchPlan) -> None:
             "its own.",
             run.training.batch_tokens,
         )
+
+
+class Remembered:
+    """The notes of a run directory; `save` writes what is new.
+
+    Args:
+        run_dir: The run directory, which exists.
+    """
+
+    def __init__(self, run_dir: pathlib.Path) -> None:
+        self.path = run_dir / layout.RECORDS / layout.REMEMBERED_FILE
+        try:
+            self.notes = dict(json.loads(self.path.read_text()))
+        except (OSError, ValueError, TypeError):
+            self.notes = {}
+        self._saved = dict(self.notes)
+
+    def fingerprint(self, corpus: Corpus, split: str, known: str | None) -> str:
+        """The fingerprint of a split, without reading files that stayed alike.
+
+        Args:
+            corpus: Where it is.
+            split: Its name.
+            known: What the fingerprint should be; None to read the text.
+        """
+        name = f"text {split}"
+        stamp = corpus.fingerprint_stamp(split)
+        if known is not None and self.notes.get(name) == [stamp, known]:
+            return known
+        fingerprint = corpus.fingerprint(split)
+        if stamp is not None and stamp == corpus.fingerprint_stamp(split):
+            self.notes[name] = [stamp, fingerprint]
+        return fingerprint
+
+    def has_vocabulary(
+        self, tokenizer: Tokenizer, size: int, made_of: str
+    ) -> bool:
+        """Whether a vocabulary is what `note_vocabulary` was told of."""
+        expected = [size, made_of, checksum_of(tokenizer)]
+        return self.notes.get("vocabulary") == expected
+
+    def note_vocabulary(
+        self, tokenizer: Tokenizer, size: int, made_of: str
+    ) -> None:
+        """Note what a vocabulary was trained for.
+
+        Args:
+            tokenizer: The vocabulary.
+            size: The size asked for.
+            made_of: Fingerprint of the text, and the symbols if there are any.
+        """
+        checksum = checksum_of(tokenizer)
+        self.notes["vocabulary"] = [size, made_of, checksum]
+
+    def save(self) -> None:
+        """Write the notes, where there are new ones."""
+        if self.notes != self._saved:
+            self.path.parent.mkdir(exist_ok=True)
+            files.write_text(self.path, json.dumps(self.notes, indent=2))
+            self._saved = dict(self.notes)

@@ -19,10 +19,9 @@ from keras_transformer.data.corpora import Corpus
 from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.training import dry_run, estimates
-from keras_transformer.training.cost_report import Measured, report
+from keras_transformer.training.dry_run import Measured, report
 from keras_transformer.training.planning import plan_batches
-from keras_transformer.training.request import configure
-from keras_transformer.training.session import Session
+from keras_transformer.training.request import Session, configure
 
 
 def arguments(corpus, run_dir, *more):

@@ -17,7 +17,7 @@ from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.training.guard import StopOnNonFinite
+from keras_transformer.training.callbacks import StopOnNonFinite
 
 NAN, INF = float("nan"), float("inf")
 

@@ -19,7 +19,7 @@ from keras_transformer.runs.history import read_history
 from keras_transformer.runs.result import AVERAGE, Result, final_result
 from keras_transformer.training import validation
 from keras_transformer.training.callbacks import StopTraining
-from keras_transformer.training.validation_data import (
+from keras_transformer.training.validation import (
     cut_rows,
     validation_batches,
 )

@@ -9,10 +9,13 @@ from tiny_run import make_model, train
 
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
-from keras_transformer.training.callbacks import StepCallbacks, Stopwatch
+from keras_transformer.training.callbacks import (
+    StepCallbacks,
+    StepWindow,
+    StopOnNonFinite,
+    Stopwatch,
+)
 from keras_transformer.training.display import TrainingDisplay
-from keras_transformer.training.guard import StopOnNonFinite
-from keras_transformer.training.step_window import StepWindow
 
 
 @pytest.fixture

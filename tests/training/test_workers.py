@@ -25,7 +25,7 @@ from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.history import read_history
 from keras_transformer.training import cluster, workers
 from keras_transformer.training.cluster import Cluster
-from keras_transformer.training.session import Session
+from keras_transformer.training.request import Session
 
 ROOT = pathlib.Path(__file__).parents[2]
 HERE = ["h1:1", "h2:2", "h3:3"]
