@@ -17,20 +17,21 @@ from keras import ops
 
 from keras_transformer import layers, masks
 from keras_transformer.config import EOS_ID, PAD_ID, PRESETS, ModelConfig
+from keras_transformer.exact_step import ExactModel
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.layers.restricted import at_most
-from keras_transformer.replicas import Dropout, ReplicatedModel
+from keras_transformer.replicas import Dropout
 
 # For each decoder layer a pair of keys and values.
 Cache: TypeAlias = list[tuple[Tensor, Tensor]]
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(ReplicatedModel):
+class Transformer(ExactModel):
     """The encoder-decoder model of "Attention Is All You Need".
 
     Built on construction. Works in `compile`, `fit`, `evaluate` and `predict`,
-    under every strategy of TensorFlow, as `ReplicatedModel` says. Saves as
+    under every strategy of TensorFlow, as `ExactModel` says. Saves as
     `.keras` and as weights, exports as a SavedModel of ids, and runs under
     `mixed_bfloat16` and `mixed_float16` (logits, softmax, norms and positions
     stay float32).

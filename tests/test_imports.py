@@ -30,7 +30,7 @@ FLOORS = [
         "schedules",
     },
     {"data", "losses", "masks"},
-    {"model", "metrics"},
+    {"exact_step", "model", "metrics"},
     {"decoding", "runs", "viewing"},
     {"translation"},
     {"training", "exporting", "importing", "serving"},
@@ -42,11 +42,14 @@ FLOOR = {place: i for i, floor in enumerate(FLOORS) for place in floor}
 # Of one floor, and yet one stands on the other.
 STEPS = {
     ("devices", "extras"),
+    ("exact_step", "metrics"),
     ("metrics", "losses"),
+    ("model", "exact_step"),
     ("replicas", "keras_internals"),
 }
 
 MODEL_WING = {
+    "exact_step",
     "keras_internals",
     "layers",
     "losses",
@@ -71,7 +74,12 @@ TENSORFLOW = {
 }
 # Where it may be imported by a function: the model's `fit` has to sum over the
 # replicas of a TensorFlow strategy, and only there; devices are TensorFlow's.
-TENSORFLOW_IN_FUNCTIONS = {"devices", "replicas"}
+TENSORFLOW_IN_FUNCTIONS = {
+    "devices",
+    "exact_step",
+    "keras_internals",
+    "replicas",
+}
 
 
 def place_of(path):

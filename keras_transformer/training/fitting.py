@@ -10,6 +10,7 @@ from tensorflow.python.framework.ops import gradient_registry
 
 from keras_transformer.data import batching
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.model import Transformer
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
@@ -17,7 +18,6 @@ from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import callbacks, workers
 from keras_transformer.training.compilations import Compilations
 from keras_transformer.training.display import TrainingDisplay
-from keras_transformer.training.exact_step import ExactTransformer
 from keras_transformer.training.guard import StopOnNonFinite
 from keras_transformer.training.moving_average import MovingAverage
 from keras_transformer.training.session import Session
@@ -27,7 +27,7 @@ from keras_transformer.training.validation import Validation, Validator
 def fit(
     run: RunConfig,
     run_dir: pathlib.Path,
-    model: ExactTransformer,
+    model: Transformer,
     average: MovingAverage | None,
     plan: batching.BatchPlan,
     tokenizer: Tokenizer,
@@ -100,7 +100,7 @@ def fit(
 
 def fit_beside_chief(
     run: RunConfig,
-    model: ExactTransformer,
+    model: Transformer,
     average: MovingAverage | None,
     plan: batching.BatchPlan,
     start: Progress,
@@ -122,7 +122,7 @@ def fit_beside_chief(
 
 
 def _fit(
-    model: ExactTransformer,
+    model: Transformer,
     plan: batching.BatchPlan,
     start: Progress,
     steps: int,
@@ -131,12 +131,15 @@ def _fit(
 ) -> None:
     left = steps - start.step
     batches = batching.stream(plan, divmod(start.step, len(plan)))
+    strategy = model.distribute_strategy
     model.fit(
-        workers.share_rows(model.distribute_strategy, batches),
+        workers.share_rows(strategy, batches),
         steps_per_epoch=left,
         shuffle=False,
         verbose=0,
-        callbacks=callbacks.StepCallbacks(own, theirs, model, left),
+        callbacks=callbacks.StepCallbacks(
+            own, theirs, model, left, workers.vote_of(strategy)
+        ),
     )
 
 

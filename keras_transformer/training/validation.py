@@ -48,7 +48,7 @@ class Validator:
     """Measures whatever weights a model has at the moment.
 
     Args:
-        model: An `ExactTransformer`, compiled.
+        model: A `Transformer`, compiled with its loss.
         tokenizer: The run's tokenizer.
         batches: Finite dataset, as from `validation_batches`.
         sample: Pairs of source and target text, decoded for BLEU.
