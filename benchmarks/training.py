@@ -141,7 +141,7 @@ def make_model(preset, vocab_size, xla, dropout=None):
 
     from keras_transformer.config import PRESETS
     from keras_transformer.losses import SmoothedCrossEntropy
-    from keras_transformer.training.exact_step import ExactTransformer
+    from keras_transformer.model import Transformer
     from keras_transformer.training.optimizers import Adam
 
     keras.utils.set_random_seed(1)
@@ -149,7 +149,7 @@ def make_model(preset, vocab_size, xla, dropout=None):
     sizes["vocab_size"] = vocab_size
     if dropout is not None:
         sizes["dropout"] = dropout
-    model = ExactTransformer(**sizes)
+    model = Transformer(**sizes)
     model.compile(Adam(1e-4), SmoothedCrossEntropy(0.1), jit_compile=xla)
     model.optimizer.build(model.trainable_variables)
     return model

@@ -16,29 +16,23 @@ Tensor: TypeAlias = Any
 Shape: TypeAlias = tuple[int | None, ...]
 
 
-class BuildHook:
-    """A mixin that builds a model without reading its data.
+def replica_spec(iterator: Any) -> Any:
+    """What a replica gets of Keras's iterator: shapes and dtypes, not data.
 
     `fit` and `evaluate` call `_maybe_symbolic_build` on TensorFlow before the
     first step. Under a strategy Keras begins an epoch there for one batch, and
     takes the mean of the replicas' parts, which unequal shapes have not. There
     is no public way to tell it the shapes instead.
     """
+    import tensorflow as tf
 
-    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        if iterator is not None:
-            data_batch = self.spec_of_replica(
-                iterator._distributed_dataset.element_spec
-            )
-        super()._maybe_symbolic_build(data_batch=data_batch)
-
-    def spec_of_replica(self, spec: Any) -> Any:
-        """What a replica gets of data: the shape and dtype of every part.
-
-        Args:
-            spec: The `element_spec` of distributed data.
-        """
-        raise NotImplementedError
+    # Of a part that is None there is no tensor.
+    return tf.nest.map_structure(
+        lambda part: next(
+            iter(tf.nest.flatten(part, expand_composites=True)), None
+        ),
+        iterator._distributed_dataset.element_spec,
+    )
 
 
 def loss_tracker(model: keras.Model) -> keras.metrics.Mean:
@@ -48,6 +42,16 @@ def loss_tracker(model: keras.Model) -> keras.metrics.Mean:
     without telling which one it is.
     """
     return model._loss_tracker
+
+
+def name_metrics(model: keras.Model, target: Tensor) -> None:
+    """Let the metrics of `compile`, objects all, be asked before their use.
+
+    `fit` asks for all results after an epoch, and fails where no step and no
+    validation has updated the metrics.
+    """
+    if not model._compile_metrics.built:
+        model._compile_metrics.build(target, target)
 
 
 def seed_generators(model: keras.Model) -> list[keras.random.SeedGenerator]:

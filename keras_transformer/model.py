@@ -9,6 +9,7 @@ H heads, K key width, U value width, W beams, t slots of a cache.
 import dataclasses
 import functools
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ from keras import ops
 
 from keras_transformer import layers, masks
 from keras_transformer.config import (
+    BOS_ID,
     EOS_ID,
     PAD_ID,
     STACK_SETTINGS,
@@ -24,9 +26,10 @@ from keras_transformer.config import (
     head_width,
     preset_of,
 )
+from keras_transformer.exact_step import ExactModel
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.layers.restricted import at_most
-from keras_transformer.replicas import Dropout, ReplicatedModel
+from keras_transformer.replicas import Dropout
 from keras_transformer.settings import with_settings
 
 # For each decoder layer a pair of keys and values.
@@ -35,11 +38,11 @@ Cache: TypeAlias = list[tuple[Tensor, Tensor]]
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 @with_settings(dataclasses.fields(ModelConfig))
-class Transformer(ReplicatedModel):
+class Transformer(ExactModel):
     """The encoder-decoder model of "Attention Is All You Need".
 
     Built on construction. Works in `compile`, `fit`, `evaluate` and `predict`,
-    under every strategy of TensorFlow, as `ReplicatedModel` says. Saves as
+    under every strategy of TensorFlow, as `ExactModel` says. Saves as
     `.keras` and as weights, exports as a SavedModel of ids, and runs under
     `mixed_bfloat16` and `mixed_float16` (logits, softmax, norms and positions
     stay float32).
@@ -54,7 +57,9 @@ class Transformer(ReplicatedModel):
 
     Call arguments:
         inputs: A pair of integer tensors, source `(B, S)` and target_in
-            `(B, T)`, the latter starting with the begin token. Padding is 0.
+            `(B, T)`. Source and target end with `tokenizer.eos_id`, target_in
+            begins with `tokenizer.bos_id` in its place, and `tokenizer.pad_id`
+            fills all: `kt.batch` makes it of texts.
         training: Whether dropout is on.
 
     Returns:
@@ -152,6 +157,25 @@ class Transformer(ReplicatedModel):
         self.encoder.build(embedded)
         self.decoder.build(embedded, embedded)
         self.built = True
+
+    def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """As `keras.Model.fit`, with a warning about data without BOS.
+
+        Args:
+            x: As for `keras.Model.fit`; of a `tf.data.Dataset` the first batch
+                is read once more, unless `kt.batches` has made it.
+            *args: Likewise.
+            **kwargs: Likewise.
+        """
+        target_in = _first_target_in(x)
+        if target_in is not None and not (target_in[:, 0] == BOS_ID).any():
+            warnings.warn(
+                "No row of `target_in` begins with the begin token, "
+                f"{BOS_ID}: such a model learns to read its target, and "
+                "translates nothing. `kt.batch` makes a batch of texts.",
+                stacklevel=2,
+            )
+        return super().fit(x, *args, **kwargs)
 
     def call(
         self, inputs: tuple[Tensor, Tensor], training: bool = False
@@ -472,6 +496,18 @@ class Transformer(ReplicatedModel):
             **super().get_config(),
             **dataclasses.asdict(self.model_config),
         }
+
+
+def _first_target_in(x):
+    """What `fit` will give the decoder first, `(B, T)`, where that is seen."""
+    if hasattr(x, "take") and not getattr(x, "has_begin_tokens", False):
+        x = next(iter(x.take(1)), (None,))[0]  # The inputs.
+    if not (isinstance(x, list | tuple) and len(x) == 2):
+        return None
+    target_in = x[1]
+    if len(getattr(target_in, "shape", ())) != 2 or 0 in target_in.shape:
+        return None
+    return ops.convert_to_numpy(target_in)
 
 
 def _append(old, new, kept=None):

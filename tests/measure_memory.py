@@ -13,12 +13,12 @@ import keras
 import numpy as np
 
 from keras_transformer.losses import SmoothedCrossEntropy
-from keras_transformer.training.exact_step import ExactTransformer
+from keras_transformer.model import Transformer
 
 
 def main(sizes, shape):
     rows, source_length, target_length = shape
-    model = ExactTransformer(**sizes)
+    model = Transformer(**sizes)
     model.compile(
         keras.optimizers.Adam(), SmoothedCrossEntropy(0.1), jit_compile=False
     )

@@ -22,7 +22,7 @@ FLOORS = [
     {"config", "keras_internals", "replicas", "settings"},
     {"layers", "machine", "masks", "schedules"},
     {"data", "losses"},
-    {"model", "metrics"},
+    {"exact_step", "model", "metrics"},
     {"decoding", "runs", "viewing"},
     {"translation"},
     {"training", "exporting", "importing", "serving"},
@@ -34,12 +34,15 @@ FLOOR = {place: i for i, floor in enumerate(FLOORS) for place in floor}
 # Of one floor, and yet one stands on the other.
 STEPS = {
     ("layers", "masks"),
+    ("exact_step", "metrics"),
     ("metrics", "losses"),
+    ("model", "exact_step"),
     ("config", "settings"),
     ("replicas", "keras_internals"),
 }
 
 MODEL_WING = {
+    "exact_step",
     "keras_internals",
     "layers",
     "losses",
@@ -64,7 +67,12 @@ TENSORFLOW = {
 }
 # Where it may be imported by a function: the model's `fit` has to sum over the
 # replicas of a TensorFlow strategy, and only there; devices are TensorFlow's.
-TENSORFLOW_IN_FUNCTIONS = {"machine", "replicas"}
+TENSORFLOW_IN_FUNCTIONS = {
+    "exact_step",
+    "keras_internals",
+    "machine",
+    "replicas",
+}
 
 
 def place_of(path):

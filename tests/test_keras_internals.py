@@ -9,14 +9,14 @@ from small import SOURCE, TARGET_IN, make_model
 from keras_transformer import keras_internals
 
 
-class Remembering(keras_internals.BuildHook, keras.Sequential):
-    """Remembers what it was to be built on."""
+class Remembering(keras.Sequential):
+    """Remembers what it was built on."""
 
     spec = None
 
-    def spec_of_replica(self, spec):
-        self.spec = spec
-        return spec
+    def _maybe_symbolic_build(self, iterator):
+        self.spec = keras_internals.replica_spec(iterator)
+        super()._maybe_symbolic_build(data_batch=self.spec)
 
 
 @pytest.mark.parametrize("way", ["fit", "evaluate"])
@@ -134,7 +134,7 @@ def test_a_model_tells_its_distribute_strategy():
 
 
 def test_keras_still_leaves_a_model_with_its_own_compile_uncompiled(tmp_path):
-    # Why `ReplicatedModel` has a `compile_from_config`.
+    # Why `ExactModel` has a `compile_from_config`.
     model = make_model(num_layers=1)
     model.compile("sgd", "mse", jit_compile=False)
     with pytest.warns(UserWarning, match="method is custom"):

@@ -1,5 +1,7 @@
 """What users of Keras do with any model, and what they get wrong."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -120,3 +122,21 @@ def test_a_symbolic_call_on_one_tensor_is_refused_in_the_same_words(
 ):
     with pytest.raises(ValueError, match="`inputs` must be a pair"):
         small_model(keras.Input((None,), dtype="int32"))
+
+
+@pytest.mark.parametrize("kind", ["arrays", "tf.data"])
+@pytest.mark.parametrize("begin, warns", [(1, True), (2, False)])
+def test_fit_warns_of_targets_that_never_begin(kind, begin, warns):
+    model = make_model()
+    model.compile("sgd", loss=SmoothedCrossEntropy(0.1))
+    source = np.array([[5, 6, 3], [7, 3, 0]], "int32")
+    target = np.array([[8, 9, 3], [10, 3, 0]], "int32")
+    inputs = source, np.array([[begin, 8, 9], [begin, 10, 0]], "int32")
+    data = (inputs, target)
+    if kind == "tf.data":
+        data = (tf.data.Dataset.from_tensors((inputs, target)),)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(*data, verbose=0)
+    found = [w for w in caught if "begin token" in str(w.message)]
+    assert len(found) == int(warns)

@@ -162,22 +162,18 @@ def test_every_replica_drops_other_units(fitted):
     assert (first != second).mean() > 0.1
 
 
-@pytest.mark.parametrize("model", ["plain", "exact"])
+@pytest.mark.parametrize("model", ["plain", "bare"])
 @pytest.mark.parametrize("strategy", ["none", *SCOPED])
 def test_a_callback_ends_fit_after_the_step(fitted, strategy, model):
-    # Workers that agree on it vote while the next step runs.
-    votes = model == "exact" and strategy in ("first worker", "second worker")
-    assert fitted[strategy]["ended by a callback"][model] == (3 if votes else 2)
+    assert fitted[strategy]["ended by a callback"][model] == 2
 
 
-@pytest.mark.parametrize("strategy", ["lone worker", "mirrored"])
-def test_a_step_waits_for_no_device_where_nobody_else_votes(fitted, strategy):
-    # Of two, the first traces.
-    ended = fitted[strategy]["ended by a callback"]
-    assert ended["exact reads"][1] == 0
-    # So it is counted rightly.
-    voted = fitted["first worker"]["ended by a callback"]
-    assert voted["exact reads"][1] == 1
+@pytest.mark.parametrize("strategy", ["lone worker", *SEVERAL])
+def test_a_step_waits_for_no_device(fitted, strategy):
+    # Of two, the first traces, and is seen to read a number.
+    first, second = fitted[strategy]["ended by a callback"]["bare reads"]
+    assert first > 0
+    assert second == 0
 
 
 @pytest.mark.parametrize(

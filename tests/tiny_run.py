@@ -8,9 +8,9 @@ from run_config import make_run
 
 from keras_transformer import config
 from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.model import Transformer
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.training.exact_step import ExactTransformer
 from keras_transformer.training.moving_average import MovingAverage
 
 MODEL = config.ModelConfig(
@@ -27,7 +27,7 @@ MODEL = config.ModelConfig(
 
 def make_model(seed):
     keras.utils.set_random_seed(seed)
-    model = ExactTransformer(**dataclasses.asdict(MODEL))
+    model = Transformer(**dataclasses.asdict(MODEL))
     model.compile(
         keras.optimizers.Adam(0.01),
         SmoothedCrossEntropy(0.1),

@@ -4,7 +4,7 @@ import tensorflow as tf
 from small import SIZES
 
 from keras_transformer.losses import SmoothedCrossEntropy
-from keras_transformer.training.exact_step import ExactTransformer
+from keras_transformer.model import Transformer
 from keras_transformer.training.optimizers import Adam
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -14,14 +14,18 @@ def train_step_graph(precision, accumulate, strategy=None, **changes):
     """A `GraphDef`: the gradient by XLA, the update, the logs."""
     strategy = strategy or tf.distribute.get_strategy()
     with strategy.scope():
-        model = ExactTransformer(
-            accumulate=accumulate,
+        model = Transformer(
             dropout=0.1,
             dtype=precision,
             **SIZES,
             **changes,
         )
-        model.compile(Adam(), SmoothedCrossEntropy(0.1), jit_compile=True)
+        model.compile(
+            Adam(),
+            SmoothedCrossEntropy(0.1),
+            jit_compile=True,
+            accumulate=accumulate,
+        )
         model.optimizer.build(model.trainable_variables)
     ids = tf.TensorSpec([None, None], tf.int32)
 

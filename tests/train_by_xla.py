@@ -13,15 +13,15 @@ from natural_corpus import natural_corpus
 
 from keras_transformer.data import batching
 from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.model import Transformer
 from keras_transformer.training.display import Compilations
-from keras_transformer.training.exact_step import ExactTransformer
 from keras_transformer.training.optimizers import Adam
 
 
 def main(pairs):
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     plan = batching.BatchPlan(natural_corpus(pairs), 487, length_growth=3.0)
-    model = ExactTransformer(
+    model = Transformer(
         vocab_size=pairs + 11, num_layers=1, d_model=6, num_heads=2, ffn_dim=7
     )
     model.compile(Adam(0.01), SmoothedCrossEntropy(), jit_compile=True)

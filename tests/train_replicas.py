@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.model import Transformer
 from keras_transformer.training import workers
-from keras_transformer.training.exact_step import ExactTransformer
 from keras_transformer.training.optimizers import Adam
 
 VOCAB = 29
@@ -76,19 +76,19 @@ def batches(few_rows):
 
 def make_model(way):
     keras.utils.set_random_seed(5)
-    model = ExactTransformer(
+    model = Transformer(
         vocab_size=VOCAB,
         num_layers=1,
         d_model=14,
         num_heads=2,
         ffn_dim=17,
         dropout=way.dropout,
-        accumulate=way.accumulate,
     )
     model.compile(
         way.adam(0.01, beta_2=0.98, epsilon=1e-9),
         SmoothedCrossEntropy(0.1),
         jit_compile=way.xla,
+        accumulate=way.accumulate,
         steps_per_execution=way.steps_per_execution,
     )
     model.optimizer.build(model.trainable_variables)

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.model import Transformer
 from keras_transformer.schedules import TransformerSchedule
-from keras_transformer.training.exact_step import ExactTransformer
 from keras_transformer.training.moving_average import MovingAverage
 
 VOCAB = 29
@@ -33,14 +33,13 @@ def data(seed=3, rows=8):
 
 def make_model(accumulate, start=START, growth=2_000):
     keras.utils.set_random_seed(5)
-    model = ExactTransformer(
+    model = Transformer(
         vocab_size=VOCAB,
         num_layers=1,
         d_model=14,
         num_heads=2,
         ffn_dim=17,
         dropout=0.1,
-        accumulate=accumulate,
         dtype="mixed_float16",
     )
     model.compile(
@@ -53,6 +52,7 @@ def make_model(accumulate, start=START, growth=2_000):
         ),
         SmoothedCrossEntropy(0.1),
         jit_compile=False,
+        accumulate=accumulate,
     )
     model.optimizer.build(model.trainable_variables)
     return model

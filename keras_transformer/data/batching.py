@@ -203,6 +203,7 @@ def _dataset(
     # the iterator waiting, for up to a minute.
     options.autotune.enabled = False
     dataset = dataset.with_options(options)
+    dataset.has_begin_tokens = True  # As `Transformer.fit` need not check.
     # What is made of the dataset, and iterators of it, hold it.
     weakref.finalize(dataset, box.clear)
     return dataset

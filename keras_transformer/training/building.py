@@ -13,12 +13,12 @@ import tensorflow as tf
 
 from keras_transformer.config import UserError
 from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training import workers
-from keras_transformer.training.exact_step import ExactTransformer
 from keras_transformer.training.moving_average import MovingAverage
 from keras_transformer.training.optimizers import Adam
 from keras_transformer.training.planning import compiles
@@ -27,15 +27,11 @@ from keras_transformer.training.request import Session
 logger = logging.getLogger("keras_transformer")
 
 
-def build_model(run: RunConfig, session: Session) -> ExactTransformer:
+def build_model(run: RunConfig, session: Session) -> Transformer:
     """The model, compiled with the optimizer and the loss of section 5."""
     recipe = run.training
     keras.utils.set_random_seed(recipe.seed)
-    model = ExactTransformer(
-        **dataclasses.asdict(run.model),
-        accumulate=session.accumulate,
-        dtype=recipe.precision,
-    )
+    model = Transformer(**dataclasses.asdict(run.model), dtype=recipe.precision)
     model.compile(
         # Sections 5.3 and 5.4.
         optimizer=Adam(
@@ -50,14 +46,15 @@ def build_model(run: RunConfig, session: Session) -> ExactTransformer:
         ),
         loss=SmoothedCrossEntropy(recipe.label_smoothing),
         jit_compile=compiles(session.xla),
+        accumulate=session.accumulate,
     )
     model.optimizer.build(model.trainable_variables)
     return model
 
 
-def local_copy(run: RunConfig) -> ExactTransformer:
+def local_copy(run: RunConfig) -> Transformer:
     """A model to evaluate on the chief alone."""
-    model = ExactTransformer(
+    model = Transformer(
         **dataclasses.asdict(run.model), dtype=run.training.precision
     )
     model.compile(
@@ -72,7 +69,7 @@ def restore_model(
     run_dir: pathlib.Path,
     session: Session,
     strategy: tf.distribute.Strategy,
-) -> tuple[ExactTransformer, MovingAverage | None, Progress]:
+) -> tuple[Transformer, MovingAverage | None, Progress]:
     """The model and its moving average, if any, and where they are.
 
     Raises:

@@ -37,6 +37,8 @@ class StepCallbacks(keras.callbacks.CallbackList):
         theirs: Any other Keras callbacks.
         model: The model to fit.
         steps: Steps of its only epoch.
+        vote: Tells whether `fit` is to end on any worker, so that it ends on
+            all after the same step; None without other workers.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class StepCallbacks(keras.callbacks.CallbackList):
         theirs: Sequence[keras.callbacks.Callback],
         model: keras.Model,
         steps: int | None = None,
+        vote: Callable[[bool], bool] | None = None,
     ) -> None:
         super().__init__(
             [*own, *theirs],
@@ -56,10 +59,23 @@ class StepCallbacks(keras.callbacks.CallbackList):
         )
         self.own = list(own)
         self.theirs = [each for each in theirs if _looks_at_steps(each)]
+        self.vote = vote
+        self.wanted = False
 
     def on_train_batch_end(
         self, batch: int, logs: dict[str, Any] | None = None
     ) -> None:
+        if self.vote is None:
+            return self._call(batch, logs)
+        # What callbacks want now is voted on after the next step.
+        agreed = self.model.stop_training = self.vote(self.wanted)
+        self._call(batch, logs)
+        self.wanted, self.model.stop_training = (
+            self.model.stop_training,
+            agreed,
+        )
+
+    def _call(self, batch: int, logs: dict[str, Any] | None) -> None:
         for callback in self.own:
             callback.on_train_batch_end(batch, logs)
         if self.theirs:

@@ -10,6 +10,7 @@ from tensorflow.python.framework.ops import gradient_registry
 
 from keras_transformer.data import batching
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.model import Transformer
 from keras_transformer.runs import checkpoints, lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
@@ -17,7 +18,6 @@ from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import callbacks, workers
 from keras_transformer.training.callbacks import StopOnNonFinite
 from keras_transformer.training.display import Compilations, TrainingDisplay
-from keras_transformer.training.exact_step import ExactTransformer
 from keras_transformer.training.moving_average import MovingAverage
 from keras_transformer.training.request import Session
 from keras_transformer.training.validation import Validation, Validator
@@ -26,7 +26,7 @@ from keras_transformer.training.validation import Validation, Validator
 def fit(
     run: RunConfig,
     run_dir: pathlib.Path,
-    model: ExactTransformer,
+    model: Transformer,
     average: MovingAverage | None,
     plan: batching.BatchPlan,
     tokenizer: Tokenizer,
@@ -109,7 +109,7 @@ def fit(
 
 def fit_beside_chief(
     run: RunConfig,
-    model: ExactTransformer,
+    model: Transformer,
     average: MovingAverage | None,
     plan: batching.BatchPlan,
     start: Progress,
@@ -131,7 +131,7 @@ def fit_beside_chief(
 
 
 def _fit(
-    model: ExactTransformer,
+    model: Transformer,
     plan: batching.BatchPlan,
     start: Progress,
     steps: int,
@@ -140,12 +140,15 @@ def _fit(
 ) -> None:
     left = steps - start.step
     batches = batching.stream(plan, divmod(start.step, len(plan)))
+    strategy = model.distribute_strategy
     model.fit(
-        workers.share_rows(model.distribute_strategy, batches),
+        workers.share_rows(strategy, batches),
         steps_per_epoch=left,
         shuffle=False,
         verbose=0,
-        callbacks=callbacks.StepCallbacks(own, theirs, model, left),
+        callbacks=callbacks.StepCallbacks(
+            own, theirs, model, left, workers.vote_of(strategy)
+        ),
     )
 
 

@@ -1,8 +1,8 @@
 """How well a model does on the validation set, in training and at its end.
 
 Every pair of the split is read, and cut where it is too long, as the translator
-cuts its sources: one line of a whole book would ask for attention of book × book
-tokens.
+cuts its sources: one line of a whole book would ask for attention of book by
+book tokens.
 
 Axes: B rows of a batch, S source length, T target length.
 """
@@ -56,7 +56,7 @@ class Validator:
     """Measures whatever weights a model has at the moment.
 
     Args:
-        model: An `ExactTransformer`, compiled.
+        model: A `Transformer`, compiled with its loss.
         tokenizer: The run's tokenizer.
         batches: Finite dataset, as from `validation_batches`.
         sample: Pairs of source and target text, decoded for BLEU.

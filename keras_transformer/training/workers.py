@@ -14,13 +14,14 @@ import re
 import signal
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from keras_transformer.config import JobError, UserError
+from keras_transformer.replicas import local_values, sum_over_replicas
 from keras_transformer.training.cluster import EXAMPLE, Cluster
 
 # What TensorFlow raises where another worker has gone.
@@ -192,6 +193,28 @@ def meet(strategy: tf.distribute.Strategy) -> None:
         with _signals_end_the_process():
             zero = tf.constant(0)
             strategy.reduce(tf.distribute.ReduceOp.SUM, zero, axis=None)
+
+
+def vote_of(strategy: tf.distribute.Strategy) -> Callable[[bool], bool] | None:
+    """A function that tells whether any worker calls it with True.
+
+    Returns:
+        The function, which all workers have to call; None without others.
+    """
+    if not are_several(strategy):
+        return None
+
+    @tf.function(autograph=False)
+    def count(vote: tf.Tensor) -> tf.Tensor:
+        votes = strategy.run(_count_votes, args=(vote,))
+        return local_values(strategy, votes)
+
+    return lambda vote: bool(count(tf.constant(float(vote))) > 0)
+
+
+def _count_votes(vote: tf.Tensor) -> tf.Tensor:
+    # Placed, which an argument of a graph is not.
+    return sum_over_replicas(tf.identity(vote))
 
 
 def wait_for_file(path: pathlib.Path, seconds: float = 60.0) -> None:

@@ -10,11 +10,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny_run
 from free_ports import free_ports
 from train_replicas import BY_WORKERS, KERAS_SHARES, WAYS
 
 from keras_transformer.losses import SmoothedCrossEntropy
-from keras_transformer.training.exact_step import ExactTransformer
+from keras_transformer.metrics import TokenAccuracy
+from keras_transformer.model import Transformer
 
 SCRIPT = pathlib.Path(__file__).parents[1] / "train_replicas.py"
 
@@ -144,7 +146,7 @@ def test_every_replica_drops_other_units(two, pair):
 
 
 def test_evaluation_weighs_every_token_alike():
-    model = ExactTransformer(vocab_size=11, d_model=6, num_heads=2, ffn_dim=7)
+    model = Transformer(vocab_size=11, d_model=6, num_heads=2, ffn_dim=7)
     model.compile(loss=SmoothedCrossEntropy(0.1), jit_compile=False)
     random = np.random.default_rng(2)
     batches, losses, hits = [], [], []
@@ -168,7 +170,7 @@ def test_evaluation_weighs_every_token_alike():
 
 
 def test_the_optimizer_is_left_as_it_was():
-    model = ExactTransformer(vocab_size=11, d_model=6, num_heads=2, ffn_dim=7)
+    model = Transformer(vocab_size=11, d_model=6, num_heads=2, ffn_dim=7)
     optimizer = keras.optimizers.SGD()
     known = set(vars(optimizer))
     model.compile(optimizer, SmoothedCrossEntropy(0.1), jit_compile=False)
@@ -179,6 +181,22 @@ def test_the_optimizer_is_left_as_it_was():
     assert int(optimizer.iterations) == 1
 
 
+def test_metrics_change_no_weight_and_take_no_accumulation():
+    found = []
+    for metrics in ([], [TokenAccuracy()]):
+        model = tiny_run.make_model(seed=3)
+        loss = SmoothedCrossEntropy(0.1)
+        model.compile("adam", loss, metrics=metrics, jit_compile=False)
+        keras.utils.set_random_seed(7)
+        tiny_run.train(model, 3)
+        found.append(model.get_weights())
+    for bare, measured in zip(*found, strict=True):
+        np.testing.assert_allclose(bare, measured, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="Received: accumulate=2"):
+        model.compile("adam", loss, metrics=metrics, accumulate=2)
+
+
 def test_accumulate_below_one_is_refused():
+    model = Transformer(vocab_size=7, d_model=2, num_heads=1)
     with pytest.raises(ValueError, match="`accumulate` to be at least 1"):
-        ExactTransformer(vocab_size=7, d_model=2, num_heads=1, accumulate=0)
+        model.compile(loss=SmoothedCrossEntropy(), accumulate=0)

@@ -108,3 +108,21 @@ def test_a_window_keeps_what_it_has_read(reads):
     assert reads == [6, 2]
     window.clear()
     assert len(window) == 0 and window.read().shape == (0, 2)
+
+
+def test_workers_end_after_the_step_that_follows_a_wish():
+    class End(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.stop_training = self.model.stop_training or batch == 1
+
+    def count_steps(own, vote):
+        model = make_model(1)
+        train(model, 5, StepCallbacks(own, [], model, vote=vote))
+        return int(model.optimizer.iterations)
+
+    votes = []
+    assert count_steps([End()], lambda x: votes.append(x) or x) == 3
+    assert votes == [False, False, True]
+    # Another worker's wish, told with the third vote.
+    others = iter([False, False, True])
+    assert count_steps([], lambda _: next(others)) == 3

@@ -1,0 +1,446 @@
+"""One training step that is exact, on one replica or many (section 5.1).
+
+The gradient of a global batch is the sum over the target tokens of all
+replicas and micro-batches, divided by their global count. A mean for each
+replica, which is Keras's way, weighs a replica with few tokens like one with
+many.
+
+A part of the model wing: TensorFlow is imported inside functions, and only
+where it is Keras's backend.
+
+Axes: B batch, S source length, T target length, M rows of a micro-batch.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer import keras_internals
+from keras_transformer.config import SettingError
+from keras_transformer.losses import (
+    SmoothedCrossEntropy,
+    tied_cross_entropies,
+    token_cross_entropies,
+    token_weights,
+)
+from keras_transformer.metrics import Perplexity, TokenAccuracy
+from keras_transformer.replicas import (
+    local_values,
+    safe_count,
+    sum_over_replicas,
+)
+
+
+class ExactModel(keras.Model):
+    """A `keras.Model` whose `fit` and `evaluate` work under every strategy.
+
+    On TensorFlow, compiled with `SmoothedCrossEntropy`, it takes exact steps:
+    as on one device, however the replicas share a batch. Compiled without
+    metrics, it finds some that cost nothing: besides `loss`, the logs of a step
+    hold `batch_loss`, `perplexity` (of the unsmoothed likelihood),
+    `gradient_norm` (of the global batch, the loss scale taken out) and
+    `tokens`, the target tokens of the global batch; those of `evaluate` hold
+    `token_accuracy` and `perplexity`.
+
+    With another loss it is Keras's own `fit`, where several replicas find some
+    things mended:
+
+    - Keras builds metrics on the mean of the replicas' batches, which unequal
+      shapes have not. Here they are built on what the shapes are said to be.
+    - Keras clips gradients, and asks whether they are finite, before it sums
+      them. Here they are summed first, so that several replicas train as one.
+    - Keras's logs of a batch are means of what each replica has seen. Here
+      they are those of all.
+    - Keras's loop of several steps a call fails on finite data, and its logs
+      fail with several workers. Here both work; the steps are single calls.
+
+    Make one `MirroredStrategy` a process: TensorFlow takes the collectives of a
+    second one for those of the first, and fails, with any Keras model.
+    """
+
+    train_function: Any
+    test_function: Any
+
+    def compile(
+        self,
+        optimizer: str | keras.optimizers.Optimizer = "rmsprop",
+        loss: Any = None,
+        *args: Any,
+        jit_compile: bool | str = "auto",
+        accumulate: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        """As `keras.Model.compile`, in the scope of the model's strategy.
+
+        Args:
+            optimizer: As for `keras.Model`.
+            loss: Likewise.
+            *args: Likewise.
+            jit_compile: Of exact steps it puts the gradient of a replica under
+                XLA, under any strategy; `"auto"` does on GPUs.
+            accumulate: Micro-batches that a replica's share of a batch is run
+                in, one after the other, at least 1. Saves memory; changes
+                nothing else. For exact steps without metrics.
+            **kwargs: Likewise.
+
+        Raises:
+            ValueError: If the strategy cannot train so, or `accumulate` is
+                below 1 or cannot be had.
+        """
+        on_tensorflow = keras.backend.backend() == "tensorflow"
+        names = (
+            *("loss_weights", "metrics", "weighted_metrics"),
+            *("run_eagerly", "steps_per_execution"),
+        )
+        kwargs |= dict(zip(names, args, strict=False))
+        self.is_exact = (
+            on_tensorflow
+            and type(loss) is SmoothedCrossEntropy
+            and kwargs.get("loss_weights") is None
+        )
+        self.is_bare = self.is_exact and not (
+            kwargs.get("metrics") or kwargs.get("weighted_metrics")
+        )
+        if accumulate < 1 or accumulate > 1 and not self.is_bare:
+            raise SettingError(
+                "accumulate",
+                "at least 1, and 1 with metrics or another loss",
+                accumulate,
+            )
+        self.accumulate = accumulate
+        self.xla = False
+        if not on_tensorflow:
+            return super().compile(
+                optimizer, loss, jit_compile=jit_compile, **kwargs
+            )
+        # What Keras makes of names has to be made in the scope.
+        with self.distribute_strategy.scope():
+            if self.is_bare:
+                # Of `evaluate`: a step has no logits, and figures of its own.
+                kwargs["metrics"] = [TokenAccuracy(), Perplexity()]
+            if self.is_exact:
+                # Keras's own switch is off under a strategy, whose collectives
+                # XLA cannot take in. Nearly all of a step is the gradient.
+                self._compile_gradients(jit_compile)
+                jit_compile = False
+            super().compile(optimizer, loss, jit_compile=jit_compile, **kwargs)
+            _check_optimizer(self)
+            if _strategy_of(self) is not None:
+                _check_replicated_step(self)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        # Keras's own leaves a model whose `compile` is overridden uncompiled.
+        config = keras.saving.deserialize_keras_object(config)
+        # Saved is what `"auto"` came to elsewhere.
+        self.compile(**{**config, "jit_compile": "auto"})
+        if self.optimizer is not None:
+            self.optimizer.build(self.trainable_variables)
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        if iterator is not None:
+            data_batch = keras_internals.replica_spec(iterator)
+        super()._maybe_symbolic_build(data_batch=data_batch)
+
+    def make_train_function(self, force: bool = False) -> Any:
+        strategy = _strategy_of(self)
+        if strategy is None:
+            return super().make_train_function(force)
+        if self.train_function is None or force:
+            self.train_function = _step_function(
+                self, strategy, self.train_step, self.is_bare
+            )
+        return self.train_function
+
+    def make_test_function(self, force: bool = False) -> Any:
+        strategy = _strategy_of(self)
+        if strategy is None:
+            return super().make_test_function(force)
+        if self.test_function is None or force:
+            self.test_function = _step_function(self, strategy, self.test_step)
+        return self.test_function
+
+    def train_step(self, *args: Any) -> Any:
+        if not self.is_exact and _strategy_of(self) is None:
+            return super().train_step(*args)
+        step = self._exact_step if self.is_exact else self._replicated_step
+        return step(*keras.utils.unpack_x_y_sample_weight(*args))
+
+    def test_step(self, *args: Any) -> Any:
+        if not self.is_exact:
+            return super().test_step(*args)
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(*args)
+        logits = self(x, training=False)
+        smoothed, _ = token_cross_entropies(
+            y, logits, self.loss.label_smoothing
+        )
+        # Flat, or Keras first takes the mean of each row.
+        keras_internals.loss_tracker(self).update_state(
+            ops.reshape(smoothed, (-1,)),
+            sample_weight=ops.reshape(token_weights(y, sample_weight), (-1,)),
+        )
+        return self.compute_metrics(x, y, logits, sample_weight)
+
+    def _exact_step(self, x, y, sample_weight):
+        import tensorflow as tf
+
+        weights = token_weights(y, sample_weight)
+        count = sum_over_replicas(tf.reduce_sum(weights))
+        divisor = safe_count(count)
+        gradients_of = self._gradient_graph
+        if self.accumulate > 1:
+            gradients_of = self._accumulated
+        sums, gradients, logits = gradients_of(x, y, weights, divisor)
+        sums, gradients = sum_over_replicas((sums, gradients))
+        # Before the update, which may change the scale.
+        scale = self.optimizer.scale_loss(1.0)
+        self._apply(gradients)
+        loss, plain = tf.unstack(sums / divisor)
+        tracker = keras_internals.loss_tracker(self)
+        tracker.update_state(loss, sample_weight=count)
+        if not self.is_bare:
+            return self.compute_metrics(x, y, logits, sample_weight)
+        keras_internals.name_metrics(self, y)
+        return {
+            "loss": tracker.result(),
+            "batch_loss": loss,
+            "perplexity": tf.exp(plain),
+            "gradient_norm": tf.linalg.global_norm(gradients) / scale,
+            "tokens": count,
+        }
+
+    def _replicated_step(self, x, y, sample_weight):
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(x, y, y_pred, sample_weight, True)
+            scaled = self.optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, self.trainable_variables)
+        # Dense, also that of the tied matrix.
+        found = {
+            i: tf.convert_to_tensor(gradient)
+            for i, gradient in enumerate(gradients)
+            if gradient is not None
+        }
+        summed = sum_over_replicas(found)
+        self._apply([summed.get(i) for i in range(len(gradients))])
+        # The replicas' losses add up to the loss.
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        keras_internals.loss_tracker(self).update_state(
+            loss * replicas, sample_weight=tf.shape(tf.nest.flatten(x)[0])[0]
+        )
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def _apply(self, gradients):
+        with keras_internals.summed_gradients(self.optimizer):
+            self.optimizer.apply_gradients(
+                zip(gradients, self.trainable_variables, strict=True)
+            )
+
+    def _compile_gradients(self, jit_compile):
+        import tensorflow as tf
+
+        if jit_compile == "auto":
+            jit_compile = bool(tf.config.list_logical_devices("GPU"))
+        self.xla = jit_compile
+        self._gradient_graph = self._gradients
+        if not self.xla:
+            return
+        ids = tf.TensorSpec([None, None], tf.int32)
+        weights = tf.TensorSpec([None, None], tf.float32)
+        divisor = tf.TensorSpec([], tf.float32)
+
+        @tf.function(
+            input_signature=[ids] * 3 + [weights, divisor],
+            jit_compile=True,
+            autograph=False,
+        )
+        def gradients(source, target_in, *rest):
+            return self._gradients((source, target_in), *rest)
+
+        self._gradient_graph = lambda x, y, *rest: gradients(
+            *(tf.cast(ids, tf.int32) for ids in (*x, y)), *rest
+        )
+
+    def _gradients(self, x, y, weights, divisor):
+        """Both cross-entropies' sums `(2,)`, gradients; logits for metrics."""
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            smoothing, logits = self.loss.label_smoothing, None
+            features = self.features(x, training=True)
+            if self.is_bare:
+                smoothed, plain = tied_cross_entropies(
+                    y, *self.embedding.factors(features), smoothing
+                )
+            else:
+                logits = self.embedding.logits(features)
+                smoothed, plain = token_cross_entropies(y, logits, smoothing)
+            total = tf.reduce_sum(smoothed * weights)
+            scaled = self.optimizer.scale_loss(total / divisor)
+        # Dense, also that of the tied matrix.
+        gradients = [
+            tf.convert_to_tensor(gradient)
+            for gradient in tape.gradient(scaled, self.trainable_variables)
+        ]
+        sums = tf.stack([total, tf.reduce_sum(plain * weights)])
+        return sums, gradients, logits
+
+    def _accumulated(self, x, y, weights, divisor):
+        """As `_gradients`, over micro-batches of the same rows."""
+        import tensorflow as tf
+
+        batch = tf.nest.map_structure(self._micro_batches, (x, y, weights))
+        start = (
+            tf.constant(0),
+            tf.zeros(2),
+            [tf.zeros_like(v) for v in self.trainable_variables],
+        )
+
+        def add(i, sums, gradients):
+            part = tf.nest.map_structure(lambda rows: rows[i], batch)
+            new_sums, new, _ = self._gradient_graph(*part, divisor)
+            gradients = [
+                old + one for old, one in zip(gradients, new, strict=True)
+            ]
+            return i + 1, sums + new_sums, gradients
+
+        return *tf.while_loop(
+            lambda i, *_: i < self.accumulate, add, start, parallel_iterations=1
+        )[1:], None
+
+    def _micro_batches(self, rows):
+        """Split rows, padding where needed: `(B, T)` to `(count, M, T)`."""
+        import tensorflow as tf
+
+        number, length = tf.unstack(tf.shape(rows))
+        rows = tf.pad(rows, [[0, -number % self.accumulate], [0, 0]])
+        # Every count-th row, so that lengths are spread evenly.
+        rows = tf.reshape(rows, (-1, self.accumulate, length))
+        return tf.transpose(rows, (1, 0, 2))
+
+    def predict_on_batch(self, x: Any) -> Any:
+        outputs = super().predict_on_batch(x)
+        if _strategy_of(self) is None:
+            return outputs
+        # Every replica predicts the whole batch.
+        rows = len(keras.tree.flatten(x)[0])
+        return keras.tree.map_structure(lambda all: all[:rows], outputs)
+
+
+def _strategy_of(model: keras.Model) -> Any:
+    """The strategy that Keras's own `fit` fails under, or `None`."""
+    if keras.backend.backend() != "tensorflow":
+        return None
+    import tensorflow as tf
+
+    strategy = model.distribute_strategy
+    # With workers Keras's logs fail even if there is one.
+    workers = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    return strategy if workers or strategy.num_replicas_in_sync > 1 else None
+
+
+def _check_optimizer(model):
+    """Refuse an optimizer whose variables would lie elsewhere."""
+    if model.optimizer is None:
+        return
+    made_in = keras_internals.strategy_of_optimizer(model.optimizer)
+    if made_in is not model.distribute_strategy:
+        raise ValueError(
+            "`optimizer` must be made in the scope of the strategy that the "
+            "model was made in: `with strategy.scope(): ...`. Received: a "
+            f"model of {type(model.distribute_strategy).__name__}, an "
+            f"optimizer of {type(made_in).__name__}"
+        )
+
+
+def _check_replicated_step(model):
+    """Refuse, in the strategy's scope, what would fail in the first step."""
+    import tensorflow as tf
+
+    name = type(model.distribute_strategy).__name__
+    if model.jit_compile:
+        raise ValueError(
+            f"`jit_compile` must be False under {name}, whose step XLA cannot "
+            f"compile. Received: jit_compile={model.jit_compile}"
+        )
+    if tf.__internal__.distribute.strategy_supports_no_merge_call():
+        return
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    for setting in ("gradient_accumulation_steps", "ema_overwrite_frequency"):
+        if getattr(optimizer, setting, None):
+            raise ValueError(
+                f"The optimizer's `{setting}` must be None under {name}, which "
+                "has no updates under a condition. Received: "
+                f"{setting}={getattr(optimizer, setting)}"
+            )
+
+
+def _step_function(
+    model: keras.Model, strategy: Any, step: Callable, alike: bool = False
+) -> Callable:
+    """Make what Keras calls with an iterator for `steps_per_execution` steps.
+
+    Args:
+        model: The model.
+        strategy: Its strategy.
+        step: From a replica's batch to logs.
+        alike: Whether all replicas have the same logs.
+
+    Returns:
+        A function of an iterator, TensorFlow's or Python's, to the logs of the
+        last step.
+    """
+    import tensorflow as tf
+
+    def step_of_replica(batch):
+        def given(x):
+            return None if isinstance(x, tf.experimental.Optional) else x
+
+        return step(tf.nest.map_structure(given, batch))
+
+    def one_step(batch):
+        logs = strategy.run(step_of_replica, args=(batch,))
+        if alike:
+            return local_values(strategy, logs)
+        # Of all replicas, not the mean of what each has seen by itself.
+        metrics = model.get_metrics_result()
+        if isinstance(logs, dict) and logs.keys() == metrics.keys():
+            return metrics
+        return tf.nest.map_structure(
+            lambda values: strategy.reduce("MEAN", values, axis=None), logs
+        )
+
+    def next_step(iterator):
+        return one_step(iterator.get_next())
+
+    if not model.run_eagerly:
+        one_step, next_step = (
+            tf.function(function, reduce_retracing=True, autograph=False)
+            for function in (one_step, next_step)
+        )
+
+    ended: list = []  # The iterator that gave fewer steps than one call takes.
+
+    def steps(iterator):
+        if model.steps_per_execution == 1 and hasattr(iterator, "get_next"):
+            return next_step(iterator)
+        if iterator in ended:
+            # A distributed one would begin again.
+            ended.clear()
+            raise StopIteration
+        logs = None
+        for _ in range(model.steps_per_execution):
+            try:
+                # Not in one graph, where an end would count as an update.
+                logs = one_step(next(iterator))
+            except StopIteration:
+                if logs is None:
+                    raise
+                ended[:] = [iterator]
+                break
+        return logs
+
+    return steps
