@@ -500,7 +500,8 @@ class Transformer(ExactModel):
 
 def _first_target_in(x):
     """What `fit` will give the decoder first, `(B, T)`, where that is seen."""
-    if hasattr(x, "take") and not getattr(x, "has_begin_tokens", False):
+    is_dataset = hasattr(x, "element_spec") and hasattr(x, "take")
+    if is_dataset and not getattr(x, "has_begin_tokens", False):
         x = next(iter(x.take(1)), (None,))[0]  # The inputs.
     if not (isinstance(x, list | tuple) and len(x) == 2):
         return None

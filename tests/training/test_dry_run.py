@@ -77,7 +77,7 @@ def test_a_dry_run_writes_nothing(dry):
 
 @pytest.fixture(scope="module")
 def begun(corpus, tmp_path_factory):
-    """A run directory as it is when training begins."""
+    """A run directory as it is after the first step."""
     run_dir = tmp_path_factory.mktemp("runs") / "begun"
     argv = arguments(corpus, run_dir)
     argv.remove("--dry-run")
@@ -91,6 +91,7 @@ def begun(corpus, tmp_path_factory):
         configuration.model, vocab_size=tokenizer.vocab_size
     )
     dataclasses.replace(configuration, model=model).save(run_dir)
+    (run_dir / "checkpoints" / "step-000000001").mkdir(parents=True)
     return run_dir, tokenizer.vocab_size
 
 

@@ -192,7 +192,7 @@ def test_metrics_change_no_weight_and_take_no_accumulation():
         found.append(model.get_weights())
     for bare, measured in zip(*found, strict=True):
         np.testing.assert_allclose(bare, measured, rtol=1e-4, atol=1e-6)
-    with pytest.raises(ValueError, match="Received: accumulate=2"):
+    with pytest.raises(ValueError, match="`accumulate` to be at least 1"):
         model.compile("adam", loss, metrics=metrics, accumulate=2)
 
 

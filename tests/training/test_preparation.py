@@ -78,6 +78,10 @@ def prepare(folder, run_dir, model=MODEL, symbols=None):
         run, run_dir, corpus, tokenizer
     )
     run.save(run_dir)
+    # A step was taken: what was prepared binds who goes on.
+    (run_dir / "checkpoints" / "step-000000001").mkdir(
+        parents=True, exist_ok=True
+    )
     return run, plan, sample
 
 
