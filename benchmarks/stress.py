@@ -99,7 +99,7 @@ def result(run_dir):
         if isinstance(item, h5py.Dataset):
             found[f"{item.file.filename.rsplit('/')[-1]}/{name}"] = item[()]
 
-    for path in (newest / "model.weights.h5", run_dir / "averaged.weights.h5"):
+    for path in (newest / "model.weights.h5", run_dir / "final.weights.h5"):
         with h5py.File(path) as file:
             file.visititems(take)
     return found

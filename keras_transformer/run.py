@@ -472,7 +472,7 @@ def train(
     run, opened = request(**given)
     path = pathlib.Path(run_dir or default_run_dir(run.preset))
     from keras_transformer.machine import devices
-    from keras_transformer.training import course
+    from keras_transformer.training import loop
 
     with _log_shown(), exhaustion.explained(session.less_memory, path):
         if "preset" not in given and not layout.has_begun(path):
@@ -483,7 +483,7 @@ def train(
             )
         devices.let_memory_grow()
         devices.log_devices()
-        stopped = course.train(run, path, session, opened, tokenizer)
+        stopped = loop.train(run, path, session, opened, tokenizer)
     if stopped == signal.SIGINT:
         raise KeyboardInterrupt
     if stopped:

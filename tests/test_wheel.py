@@ -141,7 +141,7 @@ def test_a_recipe_is_known_from_anywhere(command):
 
 def test_a_training_ends_with_its_average(trained):
     assert (trained / "config.json").exists()
-    assert (trained / "averaged.weights.h5").exists()
+    assert (trained / "final.weights.h5").exists()
 
 
 def test_its_run_is_evaluated(trained, command):

@@ -25,7 +25,7 @@ import threading
 import time
 import traceback
 
-import keras_transformer.training.course  # noqa: F401  Once for all.
+import keras_transformer.training.loop  # noqa: F401  Once for all.
 from keras_transformer import config
 from keras_transformer.__main__ import main as command_line
 

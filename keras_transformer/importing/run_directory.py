@@ -1,7 +1,7 @@
 """A run directory made of a model from elsewhere.
 
 It holds what is left of a finished run: `config.json`, `tokenizer.model` and
-`averaged.weights.h5`. That is all that the other verbs need.
+`final.weights.h5`. That is all that the other verbs need.
 """
 
 import dataclasses
@@ -60,7 +60,7 @@ def import_run(
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.whole(path) as partial:
         partial.mkdir()
-        model.save_weights(partial / layout.AVERAGED_FILE)
+        model.save_weights(partial / layout.FINAL_FILE)
         imported.tokenizer.save(partial / layout.TOKENIZER_FILE)
         run.save(partial)
     logger.info("Imported %s into %s.", directory, path)

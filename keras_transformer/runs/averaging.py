@@ -17,7 +17,7 @@ from keras_transformer.runs.checkpoints import (
     newest_undamaged,
     read_moving_average,
 )
-from keras_transformer.runs.layout import AVERAGED_FILE
+from keras_transformer.runs.layout import FINAL_FILE
 from keras_transformer.runs.result import final_result
 from keras_transformer.runs.run_config import RunConfig
 
@@ -53,7 +53,7 @@ def load_model(
     else:
         return load_average(run_dir, average)
     model = _fresh_model(run_dir)
-    path = pathlib.Path(run_dir) / AVERAGED_FILE
+    path = pathlib.Path(run_dir) / FINAL_FILE
     try:
         model.load_weights(path)
     except (OSError, ValueError, KeyError) as error:
@@ -123,7 +123,7 @@ def checkpoint_names(
 
 def is_slim(run_dir: str | os.PathLike) -> bool:
     """Whether of a run's weights only the final ones are left."""
-    has_final = (pathlib.Path(run_dir) / AVERAGED_FILE).exists()
+    has_final = (pathlib.Path(run_dir) / FINAL_FILE).exists()
     return has_final and not list_checkpoints(run_dir)
 
 

@@ -3,7 +3,7 @@
     config.json           what was trained, on what, and how
     tokenizer.model       the vocabulary; of an imported run perhaps a zip of
                           two, as in `data.paired_tokenizer`
-    averaged.weights.h5   the weights that the training ended with
+    final.weights.h5   the weights that the training ended with
     result.json           which those are, and what validation said of them
     curve.png             the learning curve
     records/SPLIT/        the corpus as ids; SPLIT.unfinished/ on its way
@@ -23,7 +23,7 @@ import pathlib
 
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.model"  # As `Tokenizer.load` looks for it.
-AVERAGED_FILE = "averaged.weights.h5"
+FINAL_FILE = "final.weights.h5"
 RESULT_FILE = "result.json"
 CURVE_FILE = "curve.png"
 RECORDS = "records"
@@ -43,6 +43,6 @@ def has_begun(run_dir: str | os.PathLike) -> bool:
     """
     run_dir = pathlib.Path(run_dir)
     return (run_dir / CONFIG_FILE).exists() and (
-        (run_dir / AVERAGED_FILE).exists()
+        (run_dir / FINAL_FILE).exists()
         or any((run_dir / CHECKPOINTS).glob("step-*"))
     )

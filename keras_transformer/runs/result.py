@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from keras_transformer.config import UserError
 from keras_transformer.machine import files
 from keras_transformer.runs.checkpoints import list_checkpoints, step_of
-from keras_transformer.runs.layout import AVERAGED_FILE, RESULT_FILE
+from keras_transformer.runs.layout import FINAL_FILE, RESULT_FILE
 
 AVERAGE, LAST = "average", "last"
 
@@ -22,7 +22,7 @@ logger = logging.getLogger("keras_transformer")
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What `averaged.weights.h5` holds, and why.
+    """What `final.weights.h5` holds, and why.
 
     Attributes:
         step: Updates of the whole training.
@@ -32,7 +32,7 @@ class Result:
         validation: For each of the two its figures on the validation set:
             `loss`, `perplexity`, `token_accuracy` and `bleu`, of a sample
             decoded greedily. What could not be validated has none.
-        weights: CRC-32 of `averaged.weights.h5`; None in a run of before
+        weights: CRC-32 of `final.weights.h5`; None in a run of before
             there was one.
     """
 
@@ -82,7 +82,7 @@ def final_result(run_dir: str | os.PathLike) -> Result | None:
             in their place.
     """
     run_dir = pathlib.Path(run_dir)
-    if not (run_dir / AVERAGED_FILE).exists():
+    if not (run_dir / FINAL_FILE).exists():
         return None
     try:
         text = (run_dir / RESULT_FILE).read_text("utf-8")
@@ -104,7 +104,7 @@ def final_result(run_dir: str | os.PathLike) -> Result | None:
     kept = list_checkpoints(run_dir)
     if kept and step_of(kept[-1]) != result.step:
         return None
-    path = run_dir / AVERAGED_FILE
+    path = run_dir / FINAL_FILE
     if result.weights in (None, files.checksum(path)):
         return result
     if not kept:

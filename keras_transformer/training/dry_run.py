@@ -278,6 +278,8 @@ def measure(
     )
     options.autotune.enabled = False
     dataset = tf.data.Dataset.from_tensors(((source, target_in), target))
+    dataset = dataset.repeat().with_options(options)
+    dataset.has_begin_tokens = True  # Any will do.
     times = _StepTimes()
     logger.info(
         "Measuring steps of %d rows with %d source and %d target tokens; the "
@@ -287,7 +289,7 @@ def measure(
         target_length,
     )
     model.fit(
-        dataset.repeat().with_options(options),
+        dataset,
         steps_per_epoch=1 + MEASURED_STEPS,
         shuffle=False,
         verbose=0,

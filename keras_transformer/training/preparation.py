@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -46,6 +47,59 @@ CHANGEABLE = (
     "validation_steps",
     "target_bleu",
 )
+
+
+class Prepared(NamedTuple):
+    """What a training finds in its run directory.
+
+    Attributes:
+        run: The configuration, with all that the text has told.
+        tokenizer: The vocabulary.
+        plan: The training batches.
+        validation: Finite dataset, as from `validation_batches`.
+        sample: The pairs to watch BLEU on.
+    """
+
+    run: RunConfig
+    tokenizer: Tokenizer
+    plan: batching.BatchPlan
+    validation: tf.data.Dataset
+    sample: list[Pair]
+
+
+def prepare(
+    run: RunConfig,
+    run_dir: pathlib.Path,
+    corpus: Corpus,
+    tokenizer: Tokenizer | None,
+) -> Prepared:
+    """Write what a training needs; of a wrong request nothing stays.
+
+    Args:
+        run: What is asked for.
+        run_dir: The run directory.
+        corpus: The corpus that `run` names.
+        tokenizer: A vocabulary made elsewhere.
+
+    Raises:
+        UserError: If the request makes no sense with what is there.
+    """
+    files.remove_leftovers(
+        run_dir,
+        run_dir / layout.CHECKPOINTS,
+        run_dir / layout.LOGS,
+        run_dir / layout.RECORDS,
+    )
+    before = set(run_dir.iterdir())
+    try:
+        run, tokenizer = prepare_tokenizer(run, run_dir, corpus, tokenizer)
+        run, *others = prepare_data(run, run_dir, corpus, tokenizer)
+        run.save(run_dir)
+    except UserError:
+        for path in set(run_dir.iterdir()) - before:
+            files.remove(path)
+        raise
+    return Prepared(run, tokenizer, *others)
 
 
 def check_run_dir(run_dir: pathlib.Path) -> None:

@@ -151,7 +151,7 @@ def _weights(
     from keras_transformer.runs.checkpoints import WEIGHTS_FILE
     from keras_transformer.runs.result import final_result
 
-    path = run_dir / layout.AVERAGED_FILE
+    path = run_dir / layout.FINAL_FILE
     is_final = averaging.is_slim(run_dir) or final_result(run_dir)
     if average is not None or not is_final:
         path = run_dir / layout.CHECKPOINTS / names[-1] / WEIGHTS_FILE

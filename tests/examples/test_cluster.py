@@ -212,7 +212,7 @@ def test_three_workers_that_slurm_preempts_and_one_that_is_killed_go_on(
     assert [w.wait(timeout=300) for w in workers] == [0, 0, 0], job.log(0)
     resumed_at = int(re.search(r"Resuming after update (\d+)", job.log(0))[1])
     assert stopped_at <= resumed_at < 90
-    assert (job.run_dir / "averaged.weights.h5").exists()
+    assert (job.run_dir / "final.weights.h5").exists()
 
 
 @pytest.mark.parametrize("code, finished", [(0, True), (1, False)])
@@ -222,6 +222,6 @@ def test_slurm_is_not_asked_again_where_a_run_is_finished_or_failed(
     (tmp_path / "bin" / "srun").write_text(f"#!/bin/sh\nexit {code}\n")
     if finished:
         job.run_dir.mkdir()
-        (job.run_dir / "averaged.weights.h5").touch()
+        (job.run_dir / "final.weights.h5").touch()
     assert job.submit().wait(timeout=60) == code
     assert not (tmp_path / "requeued").exists()

@@ -34,7 +34,7 @@ if not run_dir.exists():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit({stopped}))
     run_dir.mkdir()
     time.sleep(60)
-(run_dir / "averaged.weights.h5").touch()
+(run_dir / "final.weights.h5").touch()
 """
 
 
@@ -153,4 +153,4 @@ def test_a_pod_that_is_preempted_has_not_succeeded_and_starts_again(
     assert shell.wait(timeout=60) == ends
 
     assert subprocess.run(command, env=environment).returncode == 0
-    assert (run_dir / "averaged.weights.h5").exists()
+    assert (run_dir / "final.weights.h5").exists()

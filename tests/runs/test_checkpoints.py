@@ -118,7 +118,7 @@ def test_what_a_killed_process_left_is_removed(run_dir):
     folder.mkdir()
     (folder / "training.npz").write_bytes(b"PK")
     (run_dir / "logs" / ".partial-history.csv").write_text("step")
-    (run_dir / ".partial-averaged.weights.h5").write_bytes(b"")
+    (run_dir / ".partial-final.weights.h5").write_bytes(b"")
     files.remove_leftovers(run_dir, run_dir / "checkpoints", run_dir / "logs")
     assert sorted(run_dir.rglob("*")) == whole
 

@@ -55,7 +55,7 @@ def run_dir(small_run, tmp_path):
     known = checksum_of(load_vocabulary(run_dir))
     run = RunConfig.load(run_dir)
     dataclasses.replace(run, vocabulary=known).save(run_dir)
-    path = run_dir / "averaged.weights.h5"
+    path = run_dir / "final.weights.h5"
     averaging.load_model(run_dir, average=1).save_weights(path)
     figures = {"loss": 2.5, "perplexity": 3.5, "token_accuracy": 0.5}
     Result(
@@ -121,7 +121,7 @@ def test_damaged_final_weights_give_way_to_checkpoints_or_are_told(
     run_dir, caplog, damage
 ):
     expected = averaging.load_model(run_dir).get_weights()
-    path = run_dir / "averaged.weights.h5"
+    path = run_dir / "final.weights.h5"
     damage(path)
     found = averaging.load_model(run_dir).get_weights()
     assert f"Passing over {path}, which is not as it was" in caplog.text

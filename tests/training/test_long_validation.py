@@ -156,7 +156,7 @@ def test_a_validation_that_fails_does_not_end_the_training(
         "step 2  could not be validated, which changes nothing in the "
         "training: ResourceExhaustedError: out of memory" in caplog.text
     )
-    assert "averaged.weights.h5, the last checkpoint (could" in caplog.text
+    assert "final.weights.h5, the last checkpoint (could" in caplog.text
     assert final_result(tmp_path).better == AVERAGE
 
 

@@ -12,7 +12,7 @@ from toy_training import arguments, run
 from keras_transformer.config import PRESETS, JobError, UserError
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training import course, preparation
+from keras_transformer.training import loop, preparation
 from keras_transformer.training.planning import choose_lengths, plan_batches
 from keras_transformer.training.preparation import CHANGEABLE
 
@@ -67,7 +67,7 @@ def test_a_resumed_run_has_the_batches_it_began_with(
     def stop(*args):
         raise JobError("That was enough.")
 
-    monkeypatch.setattr(course, "restore_model", stop)
+    monkeypatch.setattr(loop, "restore_model", stop)
     monkeypatch.setattr(
         preparation, "_describe", lambda run, plan: plans.append(plan)
     )
@@ -75,6 +75,8 @@ def test_a_resumed_run_has_the_batches_it_began_with(
         for xla in choices:
             argv = arguments(corpus, tmp_path / name, "--xla", xla)
             assert run(*argv) == 1
+            step = tmp_path / name / "checkpoints" / "step-000000001"
+            step.mkdir(parents=True, exist_ok=True)  # As if it had begun.
         config = json.loads((tmp_path / name / "config.json").read_text())
         growth = config["training"]["length_growth"]
         assert growth == {"with": 1.15, "without": 1.06}[name]

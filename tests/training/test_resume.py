@@ -114,7 +114,7 @@ def arrays(run_dir):
     assert newest.name == "step-000000029"
     with np.load(newest / "training.npz") as file:
         found = dict(file)
-    for path in (newest / "model.weights.h5", run_dir / "averaged.weights.h5"):
+    for path in (newest / "model.weights.h5", run_dir / "final.weights.h5"):
         with h5py.File(path) as file:
             file.visititems(
                 lambda name, item, path=path: (

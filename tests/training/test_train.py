@@ -18,7 +18,7 @@ from keras_transformer.commands import command_line
 from keras_transformer.config import ModelConfig, TrainingConfig, UserError
 from keras_transformer.runs import checkpoints, history, lock
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training import course
+from keras_transformer.training import loop
 from keras_transformer.training.preparation import CHANGEABLE
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -68,7 +68,7 @@ def test_a_run_directory_holds_all_that_later_verbs_need(finished):
         "records",
         "checkpoints",
         "logs",
-        "averaged.weights.h5",
+        "final.weights.h5",
         "curve.png",
         "result.json",
     }
@@ -140,7 +140,7 @@ def error_of(capsys, *argv, code=command_line.WRONG):
         (
             "--preset",
             "huge",
-            "--preset to be one of base, A-h1, .* huge",
+            "--preset to be one of base, A-h1, .*huge",
         ),
         ("--source-lang", "de", "received de twice|de for both sides"),
         ("--source-lang", "fr", "SPLIT.fr and SPLIT.de .* this folder has: t"),
@@ -345,7 +345,7 @@ def test_a_gpu_without_memory_is_one_sentence(
             "GPU_0_bfc\n\t [[{{node MatMul}}]]\nHint: [Op:__inference_1]",
         )
 
-    monkeypatch.setattr(course, "fit", exhausted)
+    monkeypatch.setattr(loop, "_fit", exhausted)
     argv = arguments(corpus, tmp_path / "run", "--accumulate", "3")
     error = error_of(capsys, *argv, code=command_line.FAILED)
     assert error == (

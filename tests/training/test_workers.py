@@ -332,7 +332,7 @@ def test_a_dead_worker_and_a_signal_stop_both_and_the_command_resumes(
     last = checkpoints.list_checkpoints(run_dir)[-1]
     assert f"Wrote {last}" in logs[0]
     assert resumed < int(last.name.removeprefix("step-")) < 60
-    assert not (run_dir / averaging.AVERAGED_FILE).exists()
+    assert not (run_dir / averaging.FINAL_FILE).exists()
 
     pair = Pair(run_dir, corpus)
     codes, logs = pair.end()

@@ -1,0 +1,473 @@
+"""A training on one screen: prepare, restore, fit, finish.
+
+The chief does all of it; other workers take part in the steps alone. The run
+directory is what they have in common.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import os
+import pathlib
+import resource
+import shlex
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework.ops import gradient_registry
+
+from keras_transformer.config import UserError
+from keras_transformer.data import batching
+from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.machine import files
+from keras_transformer.model import Transformer
+from keras_transformer.runs import (
+    averaging,
+    checkpoints,
+    history,
+    layout,
+    lock,
+)
+from keras_transformer.runs.checkpoints import (
+    Progress,
+    list_checkpoints,
+    step_of,
+)
+from keras_transformer.runs.result import AVERAGE, LAST, Result, final_result
+from keras_transformer.runs.run_config import RunConfig, begun_config
+from keras_transformer.runs.vocabulary import load_vocabulary
+from keras_transformer.training import callbacks, workers
+from keras_transformer.training.building import local_copy, restore_model
+from keras_transformer.training.cluster import count_workers
+from keras_transformer.training.display import Compilations, TrainingDisplay
+from keras_transformer.training.moving_average import MovingAverage
+from keras_transformer.training.planning import (
+    choose_lengths,
+    compiles,
+    plan_batches,
+    warn_of_warm_up,
+)
+from keras_transformer.training.preparation import (
+    CHANGEABLE,
+    check_beginning,
+    prepare,
+    take_vocabulary,
+)
+from keras_transformer.training.request import Session
+from keras_transformer.training.validation import Validation, Validator
+
+# Of this process, whose seeds a training sets.
+_training = threading.Lock()
+
+logger = logging.getLogger("keras_transformer")
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """A training that was prepared and restored: what its parts are told.
+
+    Attributes:
+        run: The configuration.
+        run_dir: The run directory.
+        session: How this session trains.
+        tokenizer: The vocabulary.
+        plan: The training batches.
+        model: The model, compiled, at `start`.
+        average: Its moving average, if the recipe has one.
+        start: Where this session begins.
+    """
+
+    run: RunConfig
+    run_dir: pathlib.Path
+    session: Session
+    tokenizer: Tokenizer
+    plan: batching.BatchPlan
+    model: Transformer
+    average: MovingAverage | None
+    start: Progress
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is nothing left to train."""
+        minutes, recipe = self.session.minutes, self.run.training
+        if minutes and self.start.seconds >= 60 * minutes:
+            return True
+        if self.start.step >= recipe.steps:
+            return True
+        target = recipe.target_bleu
+        return target is not None and any(
+            row["step"] == self.start.step
+            and row.get("validation_bleu", -1) >= target
+            for row in history.read_history(self.run_dir)
+        )
+
+
+def train(
+    run: RunConfig,
+    run_dir: pathlib.Path,
+    session: Session,
+    corpus: Corpus,
+    tokenizer: Tokenizer | str | os.PathLike | None = None,
+) -> signal.Signals | None:
+    """Train, or go on training, on this machine or as one of several.
+
+    Args:
+        run: What is asked for.
+        run_dir: Where it goes, or has begun.
+        session: How this session trains.
+        corpus: The corpus that `run` names.
+        tokenizer: A vocabulary made elsewhere, or its file; None to learn
+            one.
+
+    Returns:
+        The signal that ended it, or None where it has come to its end.
+
+    Raises:
+        UserError: If the request makes no sense with what is there.
+        JobError: If the training cannot go on.
+    """
+    if isinstance(tokenizer, Tokenizer) and count_workers() > 1:
+        raise UserError(
+            "Expected the path of a vocabulary where there are several "
+            "workers, which must meet before TensorFlow computes anything; "
+            "save the tokenizer and pass its file."
+        )
+    strategy = workers.make_strategy(session.strategy)
+    with (
+        _only_training(),
+        workers.one_fate(strategy),
+        _gradients_forgotten(),
+    ):
+        run, tokenizer = take_vocabulary(run, tokenizer)
+        if workers.is_chief(strategy):
+            check_beginning(run, run_dir, corpus)
+            with lock.only_writer(run_dir):
+                stopped = _train(
+                    run, run_dir, session, corpus, tokenizer, strategy
+                )
+        else:
+            stopped = _train_beside_chief(run, run_dir, session, strategy)
+        workers.meet(strategy)  # Or who ends first would seem lost.
+    return stopped
+
+
+def _train(
+    run: RunConfig,
+    run_dir: pathlib.Path,
+    session: Session,
+    corpus: Corpus,
+    tokenizer: Tokenizer | None,
+    strategy: tf.distribute.Strategy,
+) -> signal.Signals | None:
+    """Train on this machine, or as the chief of several."""
+    run = choose_lengths(run, begun_config(run_dir), compiles(session.xla))
+    if _is_slim(run, run_dir):
+        return None
+    prepared = prepare(run, run_dir, corpus, tokenizer)
+    run, tokenizer = prepared.run, prepared.tokenizer
+    workers.meet(strategy)  # The others read what is written now.
+    restored = restore_model(run, run_dir, session, strategy)
+    training = Training(
+        run, run_dir, session, tokenizer, prepared.plan, *restored
+    )
+    _describe(training)
+    model = training.model
+    validator = Validator(
+        local_copy(run) if workers.are_several(strategy) else model,
+        tokenizer,
+        prepared.validation,
+        prepared.sample,
+        run.training.max_length,
+        run.search.max_extra_length,
+    )
+    if not training.is_finished:
+        stopped = _fit(training, validator)
+        if stopped:
+            logger.info("Stopped; the same command goes on from here.")
+            return stopped
+        ended = step_of(list_checkpoints(run_dir)[-1])
+        if ended < run.training.steps:
+            warn_of_warm_up(run.training, ended)
+    _finish(training, validator, model.get_weights())
+    logger.info(
+        "Peak memory: %.1f GB.",
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    )
+    return None
+
+
+def _describe(training: Training) -> None:
+    """Log what is trained, and where it goes on."""
+    replicas = training.model.distribute_strategy.num_replicas_in_sync
+    logger.info(
+        "%s: %s parameters, %d replica%s.",
+        training.run.preset,
+        f"{training.model.count_params():,}",
+        replicas,
+        "s" if replicas > 1 else "",
+    )
+    start = training.start
+    if training.is_finished:
+        logger.info(
+            "%s is finished: %d updates in %.1f minutes. More --steps or "
+            "--minutes would go on.",
+            training.run_dir,
+            start.step,
+            start.seconds / 60,
+        )
+    elif start.step:
+        logger.info("Resuming after update %d.", start.step)
+    warn_of_warm_up(training.run.training, training.run.training.steps)
+
+
+def _is_slim(run: RunConfig, run_dir: pathlib.Path) -> bool:
+    """Say so where a finished run has no checkpoints to go on from."""
+    if not averaging.is_slim(run_dir):
+        return False
+    run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)  # That it is it.
+    logger.info(
+        "%s is finished. Its checkpoints are gone, so that it cannot go on; "
+        "--init-from starts another run from its weights.",
+        run_dir,
+    )
+    return True
+
+
+def _train_beside_chief(
+    run: RunConfig,
+    run_dir: pathlib.Path,
+    session: Session,
+    strategy: tf.distribute.Strategy,
+) -> signal.Signals | None:
+    """Train as another worker than the chief, which alone writes."""
+    workers.meet(strategy)  # The chief has prepared the run directory.
+    workers.wait_for_file(run_dir / layout.CONFIG_FILE)
+    saved = RunConfig.load(run_dir)
+    run = choose_lengths(run, saved, compiles(session.xla))
+    run = run.resume(saved, CHANGEABLE, run_dir)
+    records = batching.TokenisedCorpus.load(
+        run_dir / layout.RECORDS / run.train_split
+    )
+    tokenizer = load_vocabulary(run_dir)
+    training = Training(
+        run,
+        run_dir,
+        session,
+        tokenizer,
+        plan_batches(records, run.training, tokenizer),
+        *restore_model(run, run_dir, session, strategy),
+    )
+    if training.is_finished:
+        return None
+    stopwatch = callbacks.Stopwatch(training.start)
+    # The chief looks at the clock.
+    stop = callbacks.StopTraining(stopwatch.now, None, several=True)
+    average = [training.average] if training.average else []
+    try:
+        _take_steps(training, [stopwatch, *average, stop])
+    finally:
+        stop.restore_handlers()
+    return stop.signal
+
+
+def _fit(training: Training, validator: Validator) -> signal.Signals | None:
+    """Train to the end; returns the signal that came before, or None."""
+    recipe, start = training.run.training, training.start
+    run_dir, model, plan = training.run_dir, training.model, training.plan
+    minutes, average = training.session.minutes, training.average
+    stopwatch = callbacks.Stopwatch(start)
+    now = stopwatch.now
+    log = history.History(run_dir, start.step)
+    several = workers.are_several(model.distribute_strategy)
+    stop = callbacks.StopTraining(now, minutes, several)
+    guard = callbacks.StopOnNonFinite(run_dir, now, plan, training.tokenizer)
+    display = TrainingDisplay(now, log, recipe.steps, minutes)
+
+    def save(progress: Progress, is_passing: bool) -> pathlib.Path:
+        guard.check()
+        lock.check(run_dir)
+        return checkpoints.save_checkpoint(
+            run_dir,
+            model,
+            progress,
+            recipe.keep_checkpoints,
+            average.variables if average else (),
+            is_passing,
+        )
+
+    validation = Validation(
+        now,
+        log,
+        validator,
+        recipe.validation_steps,
+        stop,
+        weights=average.in_use if average else contextlib.nullcontext,
+        target_bleu=recipe.target_bleu,
+    )
+    own = [
+        stopwatch,
+        *([Compilations(plan, start.step)] if model.xla else []),
+        *([average] if average else []),
+        guard,
+        # First of those that take time: a second signal finds it done.
+        callbacks.SaveCheckpoints(
+            save, now, recipe.checkpoint_minutes, recipe.checkpoint_steps
+        ),
+        stop,
+        display,
+        validation,
+    ]
+    try:
+        if validation.was_left_undone(log.last):
+            validation.set_model(model)
+            validation.validate()
+        if not stop.wanted or several:  # Others would wait for a step.
+            _take_steps(training, own, training.session.callbacks)
+    finally:  # Keras ends no callback after an error.
+        stop.restore_handlers()
+        display.bar.stop()
+        log.close()
+    return stop.signal
+
+
+def _take_steps(
+    training: Training,
+    own: list[keras.callbacks.Callback],
+    theirs: Sequence[keras.callbacks.Callback] = (),
+) -> None:
+    """Call `fit` for the steps that are left, as one epoch."""
+    model, plan, step = training.model, training.plan, training.start.step
+    left = training.run.training.steps - step
+    batches = batching.stream(plan, divmod(step, len(plan)))
+    strategy = model.distribute_strategy
+    model.fit(
+        workers.share_rows(strategy, batches),
+        steps_per_epoch=left,
+        shuffle=False,
+        verbose=0,
+        callbacks=callbacks.StepCallbacks(
+            own, theirs, model, left, workers.vote_of(strategy)
+        ),
+    )
+
+
+def _finish(
+    training: Training, validator: Validator, last: list[np.ndarray]
+) -> None:
+    """Keep the better of the averaged and the last weights; draw the curve.
+
+    Where that is done already, nothing is written. An average reaches back to
+    weights of a long time ago where a training was short, and spoils the
+    result.
+
+    Args:
+        training: What has ended, with at least one checkpoint.
+        validator: Measures the weights of its model, which are replaced.
+        last: The weights that the training ended with.
+    """
+    run, run_dir = training.run, training.run_dir
+    lock.check(run_dir)
+    result = final_result(run_dir)
+    if result is None or result.averages != _averages(run, run_dir):
+        _compare(run, run_dir, validator, last)
+        try:
+            logger.info("Wrote %s.", history.draw(run_dir))
+        except UserError as error:  # A picture is no reason to fail.
+            logger.warning("Left out the learning curve: %s", error)
+    logger.info(
+        "Next: keras-transformer evaluate --run-dir %s, or keras-transformer "
+        "translate --run-dir %s < FILE, or keras-transformer export --run-dir "
+        "%s --output DIR",
+        *[shlex.quote(str(run_dir))] * 3,
+    )
+
+
+def _averages(run: RunConfig, run_dir: pathlib.Path) -> str:
+    """Name the average that the recipe asks for."""
+    if run.training.ema:
+        return "moving average of the weights"
+    return averaging.average_of(len(averaging.averaged_checkpoints(run_dir)))
+
+
+def _compare(
+    run: RunConfig,
+    run_dir: pathlib.Path,
+    validator: Validator,
+    last: list[np.ndarray],
+) -> None:
+    """Validate both, and write the better one with a word on why.
+
+    Where that fails it is the average, as in the paper.
+    """
+    names = [path.name for path in averaging.averaged_checkpoints(run_dir)]
+    averaged = averaging.load_average(run_dir)
+    weights = {AVERAGE: averaged.get_weights(), LAST: last}
+    averages = _averages(run, run_dir)
+    figures = {}
+    if validator.latest and not run.training.ema:  # At the end of training.
+        figures[LAST] = validator.latest._asdict()
+    for which, what in ((LAST, "last weights"), (AVERAGE, averages)):
+        if which in figures:
+            continue
+        if which == AVERAGE and len(names) == 1 and not run.training.ema:
+            figures[which] = figures[LAST]  # They are the same.
+            continue
+        validator.model.set_weights(weights[which])
+        if (found := validator.measure(what)) is None:
+            break
+        figures[which] = found._asdict()
+    # Of equal ones the average, as in the paper.
+    better = AVERAGE
+    if len(figures) == 2 and figures[LAST]["loss"] < figures[AVERAGE]["loss"]:
+        better = LAST
+    averaged.set_weights(weights[better])
+    path = run_dir / layout.FINAL_FILE
+    with files.whole(path) as partial:
+        averaged.save_weights(partial)
+    result = Result(
+        step=step_of(list_checkpoints(run_dir)[-1]),
+        better=better,
+        averages=averages,
+        checkpoints=tuple(names if better == AVERAGE else names[-1:]),
+        validation=figures,
+        weights=files.checksum(path),
+    )
+    result.save(run_dir)
+    logger.info("Wrote %s, the %s.", path, result.sentence())
+
+
+@contextlib.contextmanager
+def _only_training() -> Iterator[None]:
+    """Keep another thread's training from drawing of the same seeds."""
+    if not _training.acquire(blocking=False):
+        raise UserError(
+            "Expected one training at a time in a process, since its seeds "
+            "are the process's, received a second one; wait for the end of "
+            "the first, or start another process."
+        )
+    try:
+        yield
+    finally:
+        _training.release()
+
+
+@contextlib.contextmanager
+def _gradients_forgotten() -> Iterator[None]:
+    """Let TensorFlow forget the gradients that it notes meanwhile.
+
+    It keeps every `custom_gradient` of a graph, and so the graph, until the
+    process ends: 13 MB of a toy training.
+    """
+    noted = gradient_registry._registry
+    before = set(noted)
+    try:
+        yield
+    finally:
+        for name in set(noted) - before:
+            if name.startswith("CustomGradient-"):
+                del noted[name]
