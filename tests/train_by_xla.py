@@ -14,7 +14,7 @@ from natural_corpus import natural_corpus
 from keras_transformer.data import batching
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
-from keras_transformer.training.compilations import Compilations
+from keras_transformer.training.display import Compilations
 from keras_transformer.training.optimizers import Adam
 
 

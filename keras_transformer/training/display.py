@@ -11,6 +11,7 @@ import numpy as np
 import rich.console
 import rich.progress
 
+from keras_transformer.data.batching import BatchPlan
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
 from keras_transformer.training.step_window import StepWindow
@@ -129,6 +130,51 @@ class TrainingDisplay(keras.callbacks.Callback):
         self.history.add(now, learning_rate=rate, **values)
         self.last = now
         self.window.clear()
+
+
+class Compilations(keras.callbacks.Callback):
+    """Logs every batch shape that comes for the first time.
+
+    XLA compiles a step for each of `plan.shapes()`, anew in every session:
+    TensorFlow 2.21 can keep them in a folder, but fails where it cannot write
+    there or finds a file damaged.
+
+    Args:
+        plan: The batches of the training.
+        step: The update that training resumes from.
+
+    Attributes:
+        seen: By shape (B, S, T), the seconds of its first step.
+    """
+
+    def __init__(self, plan: BatchPlan, step: int) -> None:
+        super().__init__()
+        self.plan = plan
+        self.step = step
+        self.seen: dict[tuple[int, int, int], float] = {}
+
+    def on_train_batch_begin(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
+        self.started = time.monotonic()
+
+    def on_train_batch_end(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
+        shape = self.plan.shape(self.step)
+        self.step += 1
+        if shape in self.seen:
+            return
+        self.seen[shape] = time.monotonic() - self.started
+        logger.info(
+            "XLA: compiled (B, S, T) = %s in %.1f s; %d of %d shapes, %.0f s "
+            "in all.",
+            shape,
+            self.seen[shape],
+            len(self.seen),
+            len(self.plan.shapes()),
+            sum(self.seen.values()),
+        )
 
 
 def log_count(what: str, seconds: float = 30.0) -> Callable[[int], None]:

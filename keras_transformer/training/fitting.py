@@ -16,8 +16,7 @@ from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import callbacks, workers
-from keras_transformer.training.compilations import Compilations
-from keras_transformer.training.display import TrainingDisplay
+from keras_transformer.training.display import Compilations, TrainingDisplay
 from keras_transformer.training.guard import StopOnNonFinite
 from keras_transformer.training.moving_average import MovingAverage
 from keras_transformer.training.session import Session
