@@ -153,8 +153,7 @@ def _clock(seconds: float) -> str:
 class Compilations(keras.callbacks.Callback):
     """Logs every batch shape that comes for the first time.
 
-    XLA compiles a step for each shape of a batch. The plan bounds their
-    number: `len(plan.shapes())`. A session compiles its shapes anew:
+    XLA compiles a step for each of `plan.shapes()`, anew in every session:
     TensorFlow 2.21 can keep them in a folder, but fails where it cannot write
     there or finds a file damaged.
 
@@ -163,17 +162,14 @@ class Compilations(keras.callbacks.Callback):
         step: The update that training resumes from.
 
     Attributes:
-        seen: The shapes (B, S, T) so far.
-        seconds: Time that their first steps took, compilation included.
+        seen: By shape (B, S, T), the seconds of its first step.
     """
 
     def __init__(self, plan: BatchPlan, step: int) -> None:
         super().__init__()
         self.plan = plan
         self.step = step
-        self.seen: set[tuple[int, int, int]] = set()
-        self.seconds = 0.0
-        self.bound = len(plan.shapes())
+        self.seen: dict[tuple[int, int, int], float] = {}
 
     def on_train_batch_begin(
         self, batch: int, logs: dict[str, Any] | None = None
@@ -187,15 +183,13 @@ class Compilations(keras.callbacks.Callback):
         self.step += 1
         if shape in self.seen:
             return
-        seconds = time.monotonic() - self.started
-        self.seen.add(shape)
-        self.seconds += seconds
+        self.seen[shape] = time.monotonic() - self.started
         logger.info(
             "XLA: compiled (B, S, T) = %s in %.1f s; %d of %d shapes, %.0f s "
             "in all.",
             shape,
-            seconds,
+            self.seen[shape],
             len(self.seen),
-            self.bound,
-            self.seconds,
+            len(self.plan.shapes()),
+            sum(self.seen.values()),
         )
