@@ -211,7 +211,7 @@ class Run:
         if corpus is None and run.is_imported:
             raise UserError(
                 f"{self.path} was imported and has no corpus of its own; give "
-                "one with --corpus."
+                "one with `corpus`."
             )
         if corpus is None:
             return open_text(run, run.corpus)

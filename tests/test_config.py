@@ -373,7 +373,7 @@ def test_a_run_keeps_its_symbols(tmp_path, symbols):
     saved.save(tmp_path)
     assert RunConfig.load(tmp_path) == saved
     assert saved.resume(saved, [], "runs/a") == saved
-    with pytest.raises(UserError, match="runs/a was trained with other --sym"):
+    with pytest.raises(UserError, match="runs/a was trained with other `sym"):
         run_of(symbols=symbols).resume(saved, [], "runs/a")
 
 
@@ -400,5 +400,5 @@ def test_resuming_refuses_what_may_not_change(part, name, old, new):
         now.resume(saved, ["keep_checkpoints"], "runs/a")
     assert str(caught.value) == (
         f"runs/a was trained with {name} = {old}, this command says {new}; "
-        "give the same, or another --run-dir."
+        "give the same, or another `run_dir`."
     )

@@ -227,7 +227,7 @@ def test_a_finished_run_can_be_slimmed_and_moved(
     texts = ["one two three", "nine"]
     expected = run.translator().translate(texts)
     assert kt.Run(slim).translator().translate(texts) == expected
-    with pytest.raises(UserError, match="leave out --average"):
+    with pytest.raises(UserError, match="leave out `average`"):
         kt.Run(slim).translator(average=2)
     # Training again would begin at nothing, and end with worse weights.
     before = digest(slim)

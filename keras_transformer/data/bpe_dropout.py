@@ -101,8 +101,8 @@ class ResegmentedCorpus:
         if is_paired or not bulk_tokenizer.is_bpe(tokenizer.model):
             raise config.UserError(
                 "Expected a vocabulary of byte-pair encoding for "
-                "--bpe-dropout, received one of another kind; train without "
-                "it, or with another --tokenizer."
+                "`bpe_dropout`, received one of another kind; train without "
+                "it, or with another `tokenizer`."
             )
         self.source, self.target = corpus.source, corpus.target
         self.dropped, self.empty = corpus.dropped, corpus.empty

@@ -49,7 +49,7 @@ def open_corpus(
     if source_lang == target_lang:
         raise UserError(
             "Expected two different languages, received "
-            f"{source_lang} twice; change --source-lang or --target-lang."
+            f"{source_lang} twice; change `source_lang` or `target_lang`."
         )
     if isinstance(corpus, Corpus):
         languages = corpus.source_lang, corpus.target_lang
@@ -70,7 +70,7 @@ def open_corpus(
     if name == MEMORY:
         raise UserError(
             "Expected the pairs that were in memory, which no file keeps; pass "
-            "them again as corpus=, or a folder with --corpus."
+            "them again as corpus=, or a folder with `corpus`."
         )
     if name == DEMO:
         return _open_demo(source_lang, target_lang)

@@ -39,7 +39,7 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
     if not folder.is_dir():
         raise UserError(
             "Expected demo, a folder or tfds:NAME as corpus, received "
-            f"{name}, which is no folder; check the path that --corpus names."
+            f"{name}, which is no folder; check the path that `corpus` names."
         )
     files = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
     sides = [
@@ -57,7 +57,7 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
         raise UserError(
             f"Expected files SPLIT.{source_lang} and SPLIT.{target_lang} in "
             f"{folder}, found no such pair; this folder has: {some(files)}; "
-            "name its languages with --source-lang and --target-lang."
+            "name its languages with `source_lang` and `target_lang`."
         )
     languages = source_lang, target_lang
     for split, language in itertools.product(splits, languages):

@@ -27,7 +27,7 @@ logger = logging.getLogger("keras_transformer")
 def open_input(
     path: pathlib.Path | None,
     stack: contextlib.ExitStack,
-    flag: str = "--input",
+    flag: str = "`input`",
 ) -> tuple[BinaryIO, str, int | None]:
     """Open the text to translate.
 
@@ -125,7 +125,7 @@ def open_output(
         return sys.stdout.buffer
     if path.is_file():
         raise UserError(
-            f"Expected a new file as --output, but {path} exists; remove it or "
+            f"Expected a new file as `output`, but {path} exists; remove it or "
             "choose another name."
         )
     return stack.enter_context(files.open_whole(path))

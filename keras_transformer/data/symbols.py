@@ -38,7 +38,7 @@ def read_symbols(given: str | os.PathLike | Sequence[str]) -> tuple[str, ...]:
     if isinstance(given, str | os.PathLike):
         path = pathlib.Path(given)
         with contextlib.ExitStack() as stack:
-            file, name, _ = lines.open_input(path, stack, "--symbols")
+            file, name, _ = lines.open_input(path, stack, "`symbols`")
             symbols = tuple(lines.read_lines(file, name))
     else:
         name, symbols = "symbols", tuple(given)
@@ -50,7 +50,7 @@ def _check(symbols: tuple[str, ...], name: str) -> None:
     if not symbols:
         raise UserError(
             f"Expected symbols in {name}, one a line, found none; write some "
-            "or leave out --symbols."
+            "or leave out `symbols`."
         )
     import sentencepiece  # Slow, and of no use to most commands.
 

@@ -132,7 +132,7 @@ def export(
     if restriction is not None:
         raise UserError(
             "CTranslate2 has no restricted self-attention, and this model was "
-            f"trained with --restrict {restriction}; export it as a SavedModel."
+            f"trained with `restriction` {restriction}; export a SavedModel."
         )
     spec = _spec(translator)
     spec.validate()

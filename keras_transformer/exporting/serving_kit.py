@@ -107,7 +107,7 @@ class ServingKit:
         if not name or re.search("[/:]", name):
             raise UserError(
                 "Expected a model name without / and :, received "
-                f"{name!r}; give one with --name."
+                f"{name!r}; give one with `name`."
             )
         path = pathlib.Path(output) / BATCHING_FILE
         kept = _max_batch_size(path) if path.is_file() else None
@@ -120,7 +120,7 @@ class ServingKit:
         if kept not in (None, max_batch_size):
             raise UserError(
                 f"{path} has max_batch_size {kept}, this command says "
-                f"{max_batch_size}; leave out --max-batch-size or change the "
+                f"{max_batch_size}; leave out `max_batch_size` or change the "
                 "file."
             )
         if error := _missing():

@@ -79,7 +79,7 @@ def check_run_dir(run_dir: str | os.PathLike) -> pathlib.Path:
     ):
         raise UserError(
             f"{path} exists already and is left as it is; choose another "
-            "--run-dir or remove it."
+            "`run_dir` or remove it."
         )
     return path
 
@@ -125,7 +125,7 @@ def _config(
     if source_lang is None or target_lang is None:
         raise UserError(
             f"Expected the languages of {name}, whose files do not tell them; "
-            "give --source-lang and --target-lang."
+            "give `source_lang` and `target_lang`."
         )
     for language in (source_lang, target_lang):
         if not is_language(language):

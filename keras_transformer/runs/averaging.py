@@ -59,7 +59,7 @@ def load_model(
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
             f"{path} cannot be read ({type(error).__name__}); restore it, or "
-            "ask for an average of checkpoints with --average."
+            "ask for an average of checkpoints with `average`."
         ) from None
     return model
 
@@ -160,7 +160,7 @@ def averaged_checkpoints(
         if is_slim(run_dir):
             raise UserError(
                 f"{run_dir} has no checkpoints any more, but the weights its "
-                "training ended with; leave out --average to take them."
+                "training ended with; leave out `average` to take them."
             )
         raise UserError(
             f"{run_dir} has no checkpoint yet; train until it has written one."

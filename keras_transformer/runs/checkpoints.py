@@ -179,14 +179,14 @@ def read_moving_average(path: str | os.PathLike) -> list[np.ndarray]:
     if not file.exists():
         raise UserError(
             f"Expected a moving average in {path}, which is too old to have "
-            "kept one; ask for an average of checkpoints with --average."
+            "kept one; ask for an average of checkpoints with `average`."
         )
     with np.load(file) as arrays:
         count = sum(name.startswith("ema/") for name in arrays)
         if not count:
             raise UserError(
                 f"Expected a moving average in {path}, found none; ask for an "
-                "average of checkpoints with --average."
+                "average of checkpoints with `average`."
             )
         return [arrays[f"ema/{i}"] for i in range(count)]
 

@@ -93,7 +93,7 @@ def _take(run_dir: pathlib.Path) -> int | None:
             os.close(lock)
             raise UserError(
                 f"{run_dir} is being trained by {_holder(path)}; wait for its "
-                "end, or choose another --run-dir."
+                "end, or choose another `run_dir`."
             ) from None
         except OSError as error:
             os.close(lock)

@@ -207,8 +207,8 @@ class RunConfig:
                 )
         if self.symbols != saved.symbols:
             raise UserError(
-                f"{run_dir} was trained with other --symbols than this command "
-                "gives; give the same, or another --run-dir."
+                f"{run_dir} was trained with other `symbols` than this command "
+                "gives; give the same, or another `run_dir`."
             )
         recipe = {name: getattr(self.training, name) for name in changeable}
         return dataclasses.replace(
@@ -222,16 +222,16 @@ class RunConfig:
         """What to do about a setting in which `resume` finds a difference."""
         if saved.is_imported:
             return (
-                "this run was imported: train in another --run-dir with "
-                f"--init-from {run_dir}"
+                "this run was imported: train in another `run_dir` with "
+                f"`init_from` {run_dir}"
             )
         # It may have a setting that only the run it began with gives.
         if saved.initial and not self.initial:
             return (
-                f"give --init-from {saved.initial['run_dir']} as before, or "
-                "another --run-dir"
+                f"give `init_from` {saved.initial['run_dir']} as before, or "
+                "another `run_dir`"
             )
-        return "give the same, or another --run-dir"
+        return "give the same, or another `run_dir`"
 
     def with_fingerprints(
         self, found: Mapping[str, str], run_dir: str | os.PathLike
@@ -254,7 +254,7 @@ class RunConfig:
                 raise UserError(
                     f"The text of the split {split} in {self.corpus} is not "
                     f"the one that {run_dir} began with; restore it, or train "
-                    "in another --run-dir (--init-from takes its weights over)."
+                    "in another `run_dir` (`init_from` takes its weights over)."
                 )
         return dataclasses.replace(self, fingerprints=dict(found))
 

@@ -35,7 +35,7 @@ def listen(host: str, port: int) -> socket.socket:
         UserError: If it cannot be had.
     """
     if not 0 <= port < 1 << 16:
-        raise UserError(f"Expected a --port from 0 to 65535, received {port}.")
+        raise UserError(f"Expected a `port` from 0 to 65535, received {port}.")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM
@@ -51,7 +51,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise UserError(
             f"Expected a free address, cannot listen at {host}, port {port} "
             f"({error.strerror}); choose another "
-            "--port or --host."
+            "`port` or `host`."
         ) from None
     return listening
 

@@ -129,7 +129,7 @@ def check_initial(
     if initial_record(source)["weights"] != known["weights"]:
         raise UserError(
             f"{run_dir} did not begin with the weights of {source}; leave out "
-            "--init-from, or choose another --run-dir."
+            "`init_from`, or choose another `run_dir`."
         )
 
 
@@ -139,7 +139,7 @@ def _begin_with(model: keras.Model, initial: Mapping[str, Any]) -> None:
     if _checksum(source) != initial["weights"]:
         raise UserError(
             f"The weights of {initial['run_dir']} are not those that this run "
-            "began with; restore them, or choose another --run-dir."
+            "began with; restore them, or choose another `run_dir`."
         )
     model.set_weights(source.get_weights())
     logger.info("Starting from the weights of %s.", initial["run_dir"])

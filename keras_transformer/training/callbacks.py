@@ -334,7 +334,7 @@ class StopOnNonFinite(keras.callbacks.Callback):
             f"At step {step} {reason}; the {len(pairs)} sentence pairs of its "
             f"batch are in {path}; the last good checkpoint {last}; the same "
             "command would come by here again, so mend the sentences or "
-            "lower the learning rate in another --run-dir."
+            "lower the learning rate in another `run_dir`."
         )
 
     def sentences(self, step: int) -> list[tuple[str, ...]]:

@@ -214,8 +214,8 @@ def _describe(training: Training) -> None:
     start = training.start
     if training.is_finished:
         logger.info(
-            "%s is finished: %d updates in %.1f minutes. More --steps or "
-            "--minutes would go on.",
+            "%s is finished: %d updates in %.1f minutes. More `steps` or "
+            "`minutes` would go on.",
             training.run_dir,
             start.step,
             start.seconds / 60,
@@ -232,7 +232,7 @@ def _is_slim(run: RunConfig, run_dir: pathlib.Path) -> bool:
     run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)  # That it is it.
     logger.info(
         "%s is finished. Its checkpoints are gone, so that it cannot go on; "
-        "--init-from starts another run from its weights.",
+        "`init_from` starts another run from its weights.",
         run_dir,
     )
     return True

@@ -106,14 +106,14 @@ def check_run_dir(run_dir: pathlib.Path) -> None:
     """Refuse a place that is no run directory and cannot become one."""
     if not run_dir.is_dir():
         raise UserError(
-            f"Expected a directory as --run-dir, received {run_dir}, which is "
+            f"Expected a directory as `run_dir`, received {run_dir}, which is "
             "a file; choose another name."
         )
     has_config = (run_dir / layout.CONFIG_FILE).exists()
     if not has_config and list_checkpoints(run_dir):
         raise UserError(
             f"{run_dir} has checkpoints but no {layout.CONFIG_FILE} that says "
-            "of what; restore the file, or choose another --run-dir."
+            "of what; restore the file, or choose another `run_dir`."
         )
 
 
@@ -182,7 +182,7 @@ def prepare_tokenizer(
         if given and given.model != tokenizer.model:
             raise UserError(
                 f"{run_dir} was trained with another vocabulary than the "
-                "--tokenizer given; give the same, or choose another --run-dir."
+                "`tokenizer` given; give the same, or choose another `run_dir`."
             )
         return run, tokenizer
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -316,7 +316,7 @@ def _describe(run: RunConfig, plan: batching.BatchPlan) -> None:
     )
     if largest > run.training.batch_tokens:
         logger.warning(
-            "Some pairs are longer than --batch-tokens %d: each is a batch of "
+            "Some pairs are longer than `batch_tokens` %d: each is a batch of "
             "its own.",
             run.training.batch_tokens,
         )

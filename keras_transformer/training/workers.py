@@ -66,7 +66,7 @@ def make_strategy(name: str) -> tf.distribute.Strategy:
     text = os.environ.get("TF_CONFIG", "")
     if name == "multiworker" and not text:
         raise UserError(
-            "Expected TF_CONFIG to list the workers for --strategy "
+            "Expected TF_CONFIG to list the workers for `strategy` "
             f"multiworker, found it empty; it looks like {EXAMPLE}."
         )
     if name == "multiworker" or (name == "auto" and text):
@@ -228,7 +228,7 @@ def wait_for_file(path: pathlib.Path, seconds: float = 60.0) -> None:
         if time.monotonic() > until:
             raise UserError(
                 f"Expected the chief's {path} within {seconds:.0f} seconds, "
-                "found none; --run-dir must be on a file system that all "
+                "found none; `run_dir` must be on a file system that all "
                 "workers share."
             )
         time.sleep(0.2)
@@ -250,7 +250,7 @@ def check_alike(strategy: tf.distribute.Strategy, what: str) -> None:
     all_of_them = strategy.gather(mine, axis=0).numpy()
     if len(set(all_of_them)) > 1:
         raise UserError(
-            f"Expected the same on every worker, here it is {what}; --run-dir "
+            f"Expected the same on every worker, here it is {what}; `run_dir` "
             "must be on a file system that all workers share."
         )
 

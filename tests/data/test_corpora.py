@@ -265,7 +265,7 @@ def test_a_missing_language_is_refused_with_what_is_there(tmp_path):
     message = (
         r"Expected files SPLIT\.en and SPLIT\.fr in .*, found no such pair; "
         r"this folder has: train\.de, train\.en; name its languages with "
-        r"--source-lang and --target-lang\."
+        r"`source_lang` and `target_lang`\."
     )
     with pytest.raises(config.UserError, match=message):
         open_corpus(name, "en", "fr")

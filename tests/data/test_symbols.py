@@ -109,7 +109,7 @@ def test_a_file_has_a_symbol_a_line(tmp_path):
 @pytest.mark.parametrize(
     "content, message",
     [
-        ("", "found none; write some or leave out --symbols."),
+        ("", "found none; write some or leave out `symbols`."),
         ("(S\n\n)S", "Expected a symbol in line 2 of "),
         ("(S\na b", "found 'a b'; change it, or write ▁ in its first place"),
         ("a\tb", r"found 'a\tb'; change it"),

@@ -402,7 +402,7 @@ def test_the_saved_model_takes_and_returns_the_same_text(
 
 
 def test_bpe_dropout_needs_a_vocabulary_of_byte_pairs(translator):
-    with pytest.raises(UserError, match="for --bpe-dropout, received one of"):
+    with pytest.raises(UserError, match="for `bpe_dropout`, received one of"):
         batches(
             [("a cat", "eine Katze")] * 3,
             translator.tokenizer,

@@ -260,7 +260,7 @@ def test_an_imported_run_says_how_to_go_on(originals, tmp_path):
         Run(path).evaluate()
     saved = RunConfig.load(path)
     asked = RunConfig.from_preset("base", corpus="c", **LANGUAGES)
-    with pytest.raises(UserError, match=f"imported: .* --init-from {path}"):
+    with pytest.raises(UserError, match=f"imported: .* `init_from` {path}"):
         asked.resume(saved, [], path)
     tuned = dataclasses.replace(
         saved,
@@ -268,7 +268,7 @@ def test_an_imported_run_says_how_to_go_on(originals, tmp_path):
         fingerprints={"train": "1", "validation": "2"},
         is_imported=False,
     )
-    with pytest.raises(UserError, match="give --init-from from as before"):
+    with pytest.raises(UserError, match="give `init_from` from as before"):
         asked.resume(tuned, [], path)
 
 
@@ -277,7 +277,7 @@ def test_what_is_no_language_is_not_taken_over(copy_of, tmp_path, languages):
     folder = copy_of("hf")
     said = dict(zip(("source_lang", "target_lang"), languages, strict=True))
     change_json(folder / "tokenizer_config.json", said)
-    with pytest.raises(UserError, match="give --source-lang and --target"):
+    with pytest.raises(UserError, match="give `source_lang` and `target"):
         run_directory.import_run(folder, tmp_path / "run")
 
 

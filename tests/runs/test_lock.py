@@ -24,7 +24,7 @@ def test_the_second_is_told_who_holds_the_run_and_since_when(tmp_path):
         rf"{re.escape(str(tmp_path))} is being trained by process "
         rf"{os.getpid()} on {re.escape(os.uname().nodename)} since "
         r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}; wait for its end, or "
-        r"choose another --run-dir\."
+        r"choose another `run_dir`\."
     )
     assert re.fullmatch(expected, str(caught.value))
 

@@ -71,6 +71,6 @@ def test_ctranslate2_refuses_it_in_one_sentence(trained, tmp_path, capsys):
     error = capsys.readouterr().err.splitlines()[-1]
     assert error == (
         "error: CTranslate2 has no restricted self-attention, and this model "
-        "was trained with --restrict 3; export it as a SavedModel."
+        "was trained with `restriction` 3; export a SavedModel."
     )
     assert not output.exists()

@@ -429,7 +429,7 @@ def test_a_budget_below_a_pair_promises_nothing_else(corpus, tmp_path, caplog):
     with caplog.at_level("INFO"):
         assert run(*argv) == 0
     assert "of up to 5 tokens a side" not in caplog.text
-    assert "longer than --batch-tokens 5: each is a batch" in caplog.text
+    assert "longer than `batch_tokens` 5: each is a batch" in caplog.text
 
 
 @pytest.mark.parametrize(
