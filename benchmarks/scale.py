@@ -88,9 +88,9 @@ def tokenising(args):
 
 
 def planning(args):
-    from keras_transformer.config import PRESETS
     from keras_transformer.data.batch_plan import BatchPlan
     from keras_transformer.data.records import TokenisedCorpus
+    from keras_transformer.presets import PRESETS
 
     records = TokenisedCorpus.load(args.run_dir / "records/train")
     start = time.perf_counter()

@@ -91,8 +91,8 @@ def multi30k(run_dir):
     """`tiny` on batches of Multi30k, input pipeline included."""
     import itertools
 
-    from keras_transformer.config import PRESETS
     from keras_transformer.data import batching
+    from keras_transformer.presets import PRESETS
 
     plan = batching.BatchPlan(records(run_dir), 4_096, seed=1)
     model = make_model("tiny", TINY[2], False, PRESETS["tiny"].model.dropout)
@@ -139,9 +139,9 @@ def seconds_in_fit(model, dataset, steps, reduce=statistics.median):
 def make_model(preset, vocab_size, xla, dropout=None):
     import keras
 
-    from keras_transformer.config import PRESETS
     from keras_transformer.losses import SmoothedCrossEntropy
     from keras_transformer.model import Transformer
+    from keras_transformer.presets import PRESETS
     from keras_transformer.training.optimizers import Adam
 
     keras.utils.set_random_seed(1)
@@ -156,7 +156,7 @@ def make_model(preset, vocab_size, xla, dropout=None):
 
 
 def flops(preset, work):
-    from keras_transformer.config import PRESETS
+    from keras_transformer.presets import PRESETS
     from keras_transformer.training import estimates
 
     rows, length, vocab_size = work

@@ -16,7 +16,6 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:  # The same names once more, for type checkers.
     from keras_transformer import layers as layers
     from keras_transformer import masks as masks
-    from keras_transformer.config import PRESETS as PRESETS
     from keras_transformer.config import JobError as JobError
     from keras_transformer.config import Sampling as Sampling
     from keras_transformer.config import (
@@ -43,6 +42,7 @@ if TYPE_CHECKING:  # The same names once more, for type checkers.
     from keras_transformer.metrics import Perplexity as Perplexity
     from keras_transformer.metrics import TokenAccuracy as TokenAccuracy
     from keras_transformer.model import Transformer as Transformer
+    from keras_transformer.presets import PRESETS as PRESETS
     from keras_transformer.run import Run as Run
     from keras_transformer.run import train as train
     from keras_transformer.schedules import (
@@ -59,7 +59,7 @@ if TYPE_CHECKING:  # The same names once more, for type checkers.
     )
 
 _HOMES = {
-    "PRESETS": "config",
+    "PRESETS": "presets",
     "UserError": "config",
     "JobError": "config",
     "Transformer": "model",

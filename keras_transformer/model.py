@@ -24,11 +24,11 @@ from keras_transformer.config import (
     STACK_SETTINGS,
     ModelConfig,
     head_width,
-    preset_of,
 )
 from keras_transformer.exact_step import ExactModel
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.layers.restricted import at_most
+from keras_transformer.presets import preset_of
 from keras_transformer.replicas import Dropout
 from keras_transformer.settings import with_settings
 

@@ -17,7 +17,6 @@ from keras_transformer import config
 from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.setting_flags import named
 from keras_transformer.config import (
-    PRESETS,
     SETTINGS,
     ModelConfig,
     Sampling,
@@ -27,6 +26,7 @@ from keras_transformer.config import (
     UserError,
 )
 from keras_transformer.machine import files
+from keras_transformer.presets import PRESETS
 from keras_transformer.runs.run_config import RunConfig
 
 

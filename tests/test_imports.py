@@ -19,7 +19,7 @@ PACKAGE = ROOT / "keras_transformer"
 
 # Folders, and the few modules beside them, from the ground up.
 FLOORS = [
-    {"config", "keras_internals", "replicas", "settings"},
+    {"config", "keras_internals", "presets", "replicas", "settings"},
     {"layers", "machine", "masks", "schedules"},
     {"data", "losses"},
     {"exact_step", "model", "metrics"},
@@ -38,6 +38,8 @@ STEPS = {
     ("metrics", "losses"),
     ("model", "exact_step"),
     ("config", "settings"),
+    ("presets", "config"),
+    ("presets", "settings"),
     ("replicas", "keras_internals"),
 }
 

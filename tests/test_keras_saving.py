@@ -69,7 +69,7 @@ def test_the_package_alone_imports_neither_keras_nor_tensorflow(tmp_path):
     program = """
         import sys
         import keras_transformer
-        from keras_transformer.config import PRESETS
+        from keras_transformer.presets import PRESETS
         assert not {"keras", "tensorflow"} & set(sys.modules)
     """
     run(program, tmp_path, "tensorflow")

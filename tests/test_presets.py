@@ -5,8 +5,8 @@ import numpy as np
 import paper
 import pytest
 
-from keras_transformer.config import PRESETS
 from keras_transformer.model import Transformer
+from keras_transformer.presets import PRESETS
 
 # Table 3 as it is printed: N, d_model, d_ff, h, d_k, d_v, P_drop, eps_ls, steps
 # in thousands, parameters in millions (None where blank).

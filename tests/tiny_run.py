@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from run_config import make_run
 
-from keras_transformer import config
+from keras_transformer import config, presets
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
 from keras_transformer.runs import checkpoints
@@ -56,7 +56,7 @@ def write_run(run_dir, ema=None):
 
     With `ema`, checkpoint N has the weights of seed 10 + N as its average.
     """
-    preset = config.PRESETS["tiny"]
+    preset = presets.PRESETS["tiny"]
     make_run(MODEL, dataclasses.replace(preset.training, ema=ema)).save(run_dir)
     for step in (1, 2, 3):
         average = ()

@@ -26,7 +26,7 @@ import time
 import traceback
 
 import keras_transformer.training.loop  # noqa: F401  Once for all.
-from keras_transformer import config
+from keras_transformer import config, presets
 from keras_transformer.__main__ import main as command_line
 
 # What Python tells of files (PEP 578).
@@ -86,7 +86,7 @@ def session(run_dir, replicas, argv, end):
         tf.config.list_physical_devices("CPU")[0],
         [tf.config.LogicalDeviceConfiguration()] * replicas,
     )
-    config.PRESETS = {**config.PRESETS, "toy": TOY}
+    presets.PRESETS = {**presets.PRESETS, "toy": TOY}
     if end:
         end_early(run_dir, end.pop("signal"), **end)
     return command_line(

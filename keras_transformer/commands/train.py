@@ -6,8 +6,9 @@ import pathlib
 from typing import Any
 
 from keras_transformer.commands import command_line, setting_flags
-from keras_transformer.config import PRESETS, SETTINGS, UserError
+from keras_transformer.config import SETTINGS, UserError
 from keras_transformer.machine import exhaustion
+from keras_transformer.presets import PRESETS
 from keras_transformer.training.cluster import count_workers
 from keras_transformer.training.request import (
     SESSION_SETTINGS,

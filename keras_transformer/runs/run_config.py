@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from keras_transformer import config
+from keras_transformer import config, presets
 from keras_transformer.config import (
     RUN_SEARCH,
     SETTINGS,
@@ -89,7 +89,7 @@ class RunConfig:
         """A preset, with what is said otherwise.
 
         Args:
-            preset: One of `config.PRESETS`; not given, that of `init_from`, or
+            preset: One of `presets.PRESETS`; not given, that of `init_from`, or
                 `base`.
             corpus: Name of the corpus.
             source_lang: Language code of the source side.
@@ -123,7 +123,7 @@ class RunConfig:
             preset = preset or source.preset
             initial = {"run_dir": str(pathlib.Path(init_from).resolve())}
         preset = preset or "base"
-        row = config.preset_of(preset)
+        row = presets.preset_of(preset)
         if "checkpoint_minutes" in settings:
             settings.setdefault("checkpoint_steps", None)  # Not the preset's.
         _add_head_widths(settings, row.model)

@@ -176,7 +176,7 @@ class PageApi:
             raise RefusalError(
                 404,
                 "Only the export is here, and explaining needs the model; "
-                "start the server with `run_dir`.",
+                "start the server with --run-dir.",
             )
         text = scalar_text(request.query_params.get("text", ""))
         if not text.strip():

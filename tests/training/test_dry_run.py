@@ -12,12 +12,12 @@ from toy_training import run
 
 from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.train import arguments_of
-from keras_transformer.config import PRESETS
 from keras_transformer.data import demo
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.data.corpora import Corpus
 from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.presets import PRESETS
 from keras_transformer.training import dry_run, estimates
 from keras_transformer.training.dry_run import Measured, report
 from keras_transformer.training.planning import plan_batches

@@ -10,8 +10,9 @@ import pytest
 import tensorflow as tf
 from small import make_model
 
-from keras_transformer.config import PRESETS, ModelConfig
+from keras_transformer.config import ModelConfig
 from keras_transformer.model import Transformer
+from keras_transformer.presets import PRESETS
 from keras_transformer.training import estimates
 
 SCRIPT = pathlib.Path(__file__).parents[1] / "measure_memory.py"

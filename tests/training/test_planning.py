@@ -9,8 +9,9 @@ from natural_corpus import natural_corpus
 from run_config import make_run
 from toy_training import arguments, run
 
-from keras_transformer.config import PRESETS, JobError, UserError
+from keras_transformer.config import JobError, UserError
 from keras_transformer.data.batch_plan import BatchPlan
+from keras_transformer.presets import PRESETS
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import loop, preparation
 from keras_transformer.training.planning import choose_lengths, plan_batches

@@ -13,9 +13,10 @@ import pytest
 import keras_transformer
 from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.train import arguments_of
-from keras_transformer.config import PRESETS, UserError
+from keras_transformer.config import UserError
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.data.records import Side, TokenisedCorpus
+from keras_transformer.presets import PRESETS
 from keras_transformer.training import estimates
 from keras_transformer.training.request import configure
 
