@@ -32,7 +32,7 @@ from keras_transformer.__main__ import main as command_line
 # What Python tells of files (PEP 578).
 OPERATIONS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir")
 
-TOY = config.Preset(
+TOY = presets.Preset(
     config.ModelConfig(
         vocab_size=290,
         num_layers=1,

@@ -241,14 +241,9 @@ def _is_whole(directory: pathlib.Path, header: dict) -> bool:
         found = {name: (directory / name).stat().st_size for name in sizes}
     except OSError:
         return False
-    # Those of before there were any have no checksums.
+    checksums = header.get("checksums", {})
     return (
-        bool(sizes)
-        and found == sizes
-        and (
-            "checksums" not in header
-            or is_whole(directory, sizes, header["checksums"])
-        )
+        bool(sizes) and found == sizes and is_whole(directory, sizes, checksums)
     )
 
 

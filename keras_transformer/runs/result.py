@@ -32,8 +32,7 @@ class Result:
         validation: For each of the two its figures on the validation set:
             `loss`, `perplexity`, `token_accuracy` and `bleu`, of a sample
             decoded greedily. What could not be validated has none.
-        weights: CRC-32 of `final.weights.h5`; None in a run of before
-            there was one.
+        weights: CRC-32 of `final.weights.h5`.
     """
 
     step: int
@@ -41,7 +40,7 @@ class Result:
     averages: str
     checkpoints: tuple[str, ...]
     validation: Mapping[str, Mapping[str, float]]
-    weights: int | None = None
+    weights: int | None
 
     def sentence(self) -> str:
         """Name the weights, and why they were taken."""
@@ -105,7 +104,7 @@ def final_result(run_dir: str | os.PathLike) -> Result | None:
     if kept and step_of(kept[-1]) != result.step:
         return None
     path = run_dir / FINAL_FILE
-    if result.weights in (None, files.checksum(path)):
+    if result.weights == files.checksum(path):
         return result
     if not kept:
         raise UserError(

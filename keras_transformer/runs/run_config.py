@@ -40,15 +40,13 @@ class RunConfig:
             size that the corpus could fill.
         model: The model's arguments.
         training: The recipe.
-        search: How later verbs search where nobody says otherwise; that of
-            the paper's translations in a run of before it was written down.
+        search: How later verbs search where nobody says otherwise.
         fingerprints: Of the text of each split, by its role `"train"` or
-            `"validation"`; None in a run of before there were any.
+            `"validation"`; None of an imported run.
         initial: Where the first weights came from, if from another run: its
             `"run_dir"`, the names of its `"checkpoints"` that were averaged,
             and the checksum `"weights"` of what was taken.
-        vocabulary: Checksum of `tokenizer.model`; None in a run of before
-            there was one.
+        vocabulary: Checksum of `tokenizer.model`; None until it is there.
         symbols: Strings that stay one piece in the vocabulary; None where
             nobody asked for any.
         is_imported: Whether another system has trained the run, and ours never

@@ -82,7 +82,8 @@ def test_so_it_does_where_the_run_lies_at_the_presets_place(
     monkeypatch.chdir(tmp_path)
     for preset, place in (("demo", "demo"), (None, "base")):
         begun = configure("demo", preset=preset, length_penalty=1.7)
-        (tmp_path / "runs" / place).mkdir(parents=True)
+        run_dir = tmp_path / "runs" / place
+        (run_dir / "checkpoints" / "step-000000001").mkdir(parents=True)
         begun.save(default_run_dir(preset))
         assert configure("demo", preset=preset).search.length_penalty == 1.7
 

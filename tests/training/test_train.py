@@ -393,23 +393,6 @@ def test_a_text_that_was_changed_is_refused_and_nothing_is_touched(
 
 
 @pytest.mark.slow
-def test_a_run_of_before_there_were_fingerprints_goes_on(
-    corpus, finished, tmp_path
-):
-    shutil.copytree(finished, tmp_path / "old")
-    fields = json.loads((tmp_path / "old" / "config.json").read_text())
-    for name in ("fingerprints", "initial", "vocabulary", "checksum"):
-        del fields[name]
-    del fields["training"]["target_bleu"]
-    (tmp_path / "old" / "config.json").write_text(json.dumps(fields))
-    argv = arguments(corpus, tmp_path / "old", "--steps", "31")
-    assert run(*argv) == 0
-    assert RunConfig.load(tmp_path / "old").fingerprints == (
-        RunConfig.load(finished).fingerprints
-    )
-
-
-@pytest.mark.slow
 def test_a_training_ends_when_its_target_is_reached(corpus, tmp_path, caplog):
     more = ["--target-bleu", "0", "--validation-steps", "4"]
     argv = arguments(corpus, tmp_path / "run", *more)
