@@ -295,12 +295,3 @@ def test_no_flipped_bit_of_the_header_is_believed(tmp_path):
         else:  # A space, perhaps.
             assert (len(records), records.dropped, records.empty) == (1, 0, 1)
     assert refused > 150
-
-
-def test_records_of_before_there_were_checksums_are_reused(tmp_path):
-    build([("5 6", "7")], tmp_path / "r", max_length=5)
-    path = tmp_path / "r" / "records.json"
-    header = json.loads(path.read_text())
-    del header["checksums"], header["checksum"]
-    path.write_text(json.dumps(header))
-    assert len(build([], tmp_path / "r", max_length=5)) == 1
