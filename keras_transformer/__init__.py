@@ -7,7 +7,7 @@ backend.
 
 import importlib
 import importlib.abc
-import importlib.util
+import importlib.machinery
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -103,8 +103,6 @@ if not TYPE_CHECKING:  # Or every misspelt name would pass.
                 f"module {__name__!r} has no attribute {name!r}"
             )
         globals()[name] = value
-        if "keras" in sys.modules:
-            _register()
         return value
 
 
@@ -116,40 +114,46 @@ def __dir__() -> list[str]:
 _SAVED_BY_KERAS = ("layers", "model", "losses", "metrics", "schedules")
 
 
-def _register() -> None:
-    """Let `keras.models.load_model` find the classes of this package."""
-    # A module whose import has led here registers its own.
-    for name, module in list(sys.modules.items()):
-        is_own = name.partition(".")[0] == __name__ and name != __name__
-        if is_own and getattr(module.__spec__, "_initializing", False):
-            return
-    for name in _SAVED_BY_KERAS:
-        importlib.import_module(f"{__name__}.{name}")
-    if sys.modules["keras"].backend.backend() == "tensorflow":
-        importlib.import_module(f"{__name__}.training.optimizers")
+class _Registrar(importlib.abc.MetaPathFinder):
+    """Lets `keras.models.load_model` find the classes of this package.
 
+    Imports them as soon as Keras is there and no module of ours is halfway
+    through its own imports.
+    """
 
-class _OnceKerasIsThere(importlib.abc.MetaPathFinder):
-    """Calls `_register` after the first `import keras` of a process."""
+    def __init__(self) -> None:
+        self.running: set[str] = set()
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        if fullname != "keras":
+        if fullname != "keras" and not fullname.startswith(f"{__name__}."):
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.loader is None:
             return spec
         execute = spec.loader.exec_module
 
         def execute_and_register(module: Any) -> None:
-            execute(module)
-            _register()
+            self.running.add(fullname)
+            try:
+                execute(module)
+            finally:
+                self.running.discard(fullname)
+            self.register()
 
         spec.loader.exec_module = execute_and_register  # type: ignore
         return spec
 
+    def register(self) -> None:
+        is_done = self not in sys.meta_path
+        if is_done or self.running or "keras" not in sys.modules:
+            return
+        sys.meta_path.remove(self)
+        for name in _SAVED_BY_KERAS:
+            importlib.import_module(f"{__name__}.{name}")
+        if sys.modules["keras"].backend.backend() == "tensorflow":
+            importlib.import_module(f"{__name__}.training.optimizers")
 
-if "keras" in sys.modules:
-    _register()
-else:
-    sys.meta_path.insert(0, _OnceKerasIsThere())
+
+_registrar = _Registrar()
+sys.meta_path.insert(0, _registrar)
+_registrar.register()

@@ -38,8 +38,11 @@ assert type(model.loss).__name__ == "SmoothedCrossEntropy"
 WAYS = (
     "import keras_transformer; import keras",
     "import keras; import keras_transformer",
-    "import keras_transformer.layers.attention; import keras; "
-    "keras_transformer.PRESETS",
+    # As `import tensorflow` does, which imports Keras later.
+    "import keras_transformer, importlib.util; "
+    "importlib.util.find_spec('keras'); import keras",
+    "from keras_transformer.layers import attention; import keras",
+    "from keras_transformer.model import Transformer; import keras",
 )
 
 

@@ -31,7 +31,11 @@ import tensorflow as tf
 import tensorflow_text
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
-from keras_transformer.data.tokenizer import FILE_OF_RUN, Tokenizer
+from keras_transformer.data.tokenizer import (
+    FILE_OF_RUN,
+    Tokenizer,
+    as_strings,
+)
 from keras_transformer.machine.files import ZIP_DAMAGES
 
 SOURCE, TARGET = "source", "target"
@@ -180,7 +184,7 @@ class PairedTokenizer(Tokenizer):
         self, text: tf.Tensor | Sequence[str]
     ) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """The tag of each text, `(B, 0 or 1)`, and what follows, `(B,)`."""
-        text = tf.convert_to_tensor(text, tf.string)
+        text = as_strings(text)
         has_tag = tf.strings.regex_full_match(text, _TAG) & self._has_tags
         tags = tf.strings.regex_replace(text, _TAG, r"\1")
         rest = tf.strings.regex_replace(text, _TAG, r"\2")

@@ -152,9 +152,10 @@ class Tokenizer(tf.Module):
                 `symbols.read_symbols`; `pieces` has them after the four ids.
 
         Raises:
-            UserError: If `vocab_size` is 260 or less without the symbols, or
-                no sentence holds any text.
+            UserError: If `vocab_size` is 260 or less without the symbols, no
+                sentence holds any text, or what should be texts is none.
         """
+        symbols = list(checked_texts("symbols", symbols))
         reserved = RESERVED_PIECES + len(symbols)
         if vocab_size <= reserved:
             also = f", {len(symbols)} symbols" if symbols else ""
@@ -226,12 +227,9 @@ class Tokenizer(tf.Module):
             Ragged int32 `(B, None)`. An empty text is `EOS_ID` alone.
 
         Raises:
-            SettingError: If `text` is a single `str`.
+            UserError: If `text` is a single `str`, or one of it is no text.
         """
-        if isinstance(text, str):
-            raise config.SettingError("text", "a list of texts", text)
-        # A list of no strings would become float32.
-        return self._run("tokenize", tf.convert_to_tensor(text, tf.string))
+        return self._run("tokenize", as_strings(text))
 
     def tokenize_many(
         self, texts: Sequence[str]
@@ -264,9 +262,7 @@ class Tokenizer(tf.Module):
             after which it ends, each ragged int32 `(B, None)`. Pieces that
             spell one character in bytes share its end; `EOS_ID` has 0 and 0.
         """
-        return self._run(
-            "tokenize_with_offsets", tf.convert_to_tensor(text, tf.string)
-        )
+        return self._run("tokenize_with_offsets", as_strings(text))
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Turn ids into the text before the first `EOS_ID`.
@@ -303,6 +299,18 @@ class Tokenizer(tf.Module):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Name the piece of each id, "▁" for a space, as attention plots do."""
         return [self._pieces.IdToPiece(int(piece_id)) for piece_id in ids]
+
+
+def as_strings(text: tf.Tensor | Sequence[str]) -> tf.Tensor:
+    """Texts as a string tensor; UserError where one is none."""
+    if isinstance(text, str):
+        raise config.SettingError("text", "a list of texts", text)
+    try:
+        # A list of no strings would become float32.
+        return tf.convert_to_tensor(text, tf.string)
+    except (TypeError, ValueError):
+        list(checked_texts("text", text))  # Names the place.
+        raise
 
 
 def _train_model(

@@ -234,6 +234,7 @@ class Translator:
                 sentencex is missing.
         """
         search = self.options(n_best=1 if n_best is None else n_best, **options)
+        texts = [text.decode() for text in as_bytes("texts", texts)]
         how: dict[str, Any] = dict(
             batch_tokens=batch_tokens, parallel=parallel, progress=progress
         )
@@ -241,7 +242,6 @@ class Translator:
             sentences.check_alone(
                 n_best=n_best is not None, prefixes=prefixes is not None
             )
-            texts = [text.decode() for text in as_bytes("texts", texts)]
             whole, cuts = sentences.translate(
                 self.n_best, texts, self.source_lang, options=search, **how
             )

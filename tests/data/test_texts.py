@@ -38,6 +38,12 @@ def test_what_is_no_text_is_named_by_its_place(wrong, called):
         list(checked_pairs("pairs", [("a", "b"), ("c", wrong)]))
 
 
+def test_a_tokenizer_names_the_place_of_what_is_no_text(tokenizer):
+    for wrong in None, float("nan"), 7:
+        with pytest.raises(kt.UserError, match="`text`.* in place 1;"):
+            tokenizer.tokenize(["a", wrong])
+
+
 def test_a_path_is_no_text_to_learn_from(tokenizer, tmp_path):
     path = str(tmp_path / "train.en")
     target = tmp_path / "tokenizer.model"
@@ -45,6 +51,7 @@ def test_a_path_is_no_text_to_learn_from(tokenizer, tmp_path):
         lambda: kt.Tokenizer.train(path, 300, target),
         lambda: kt.batches(path, tokenizer),
         lambda: kt.batches(kt.open_corpus("demo"), tokenizer),
+        lambda: kt.Tokenizer.train(["a b"], 300, target, symbols="<a>"),
         lambda: tokenizer.tokenize(path),
         lambda: kt.batch(path, path, tokenizer),
         lambda: kt.Tokenizer(path),

@@ -11,6 +11,7 @@ from run_config import make_run
 from small_run import SIZES
 
 from keras_transformer import config
+from keras_transformer.config import UserError
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.model import Transformer
@@ -78,6 +79,22 @@ def source_ids(tokenizer):
 def log_softmax(logits):
     logits = np.asarray(logits, "float64")
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+@pytest.mark.parametrize(
+    "wrong, called",
+    [
+        (None, "None"),
+        (float("nan"), "nan"),
+        (b"laut", "bytes"),
+        (tf.constant("laut"), "EagerTensor"),
+    ],
+)
+def test_what_is_no_text_to_translate_is_named(translator, wrong, called):
+    with pytest.raises(UserError, match=f"received {called} in place 1;"):
+        translator.translate(["laut", wrong])
+    with pytest.raises(UserError, match="`texts` to be a list of texts"):
+        translator.translate(None)
 
 
 def search_graph(translator, options):
