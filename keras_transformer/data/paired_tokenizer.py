@@ -33,6 +33,7 @@ import tensorflow_text
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
 from keras_transformer.data.tokenizer import (
     FILE_OF_RUN,
+    ZIP,
     Tokenizer,
     as_strings,
 )
@@ -42,7 +43,6 @@ SOURCE, TARGET = "source", "target"
 _PIECES, _RULES = "pieces.json", "rules.json"
 # The tag, and the text after it.
 _TAG = "(?s)(>>.*?<<)(.*)"
-_ZIP = b"PK"
 
 
 def pack(
@@ -236,7 +236,7 @@ def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
         path = path / FILE_OF_RUN
     try:
         with open(path, "rb") as file:
-            if file.read(len(_ZIP)) != _ZIP:
+            if file.read(len(ZIP)) != ZIP:
                 return Tokenizer.load(path)
         return PairedTokenizer(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

@@ -37,6 +37,8 @@ from keras_transformer.machine import files
 logger = logging.getLogger("keras_transformer")
 
 _SPECIAL_IDS = (config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID)
+# How a file of two vocabularies begins, as of `paired_tokenizer`.
+ZIP = b"PK"
 # What the file is called in a run directory.
 FILE_OF_RUN = "tokenizer.model"
 # The four roles and the 256 bytes that spell rare characters.
@@ -204,7 +206,13 @@ class Tokenizer(tf.Module):
         if path.is_dir():
             path = path / FILE_OF_RUN
         try:
-            return cls(path.read_bytes())
+            model = path.read_bytes()
+            if model.startswith(ZIP):
+                raise config.UserError(
+                    f"{path} holds two vocabularies, as an imported run may; "
+                    "take `Run(…).translator().tokenizer`."
+                )
+            return cls(model)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise config.UserError(
                 f"Expected a vocabulary at {path}, found no such file; give "
