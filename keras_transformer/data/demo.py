@@ -37,6 +37,25 @@ EVENTS = (
     ("The shop opens at", "Der Laden öffnet um"),
     ("The class ends at", "Der Kurs endet um"),
 )
+# What it is about, and a few texts of the split `test` to try a model with:
+# written out, so that neither package is needed.
+SUBJECT = "numbers, dates, times and amounts"
+EXAMPLES = {
+    "en": (
+        "six hundred and twenty-three",
+        "Friday, the thirtieth of January, twenty twenty-six",
+        "May 16, 2024",
+        "The film starts at 7:08 PM.",
+        "The lamp costs fifty-seven dollars and sixty-one cents.",
+    ),
+    "de": (
+        "sechshundertdreiundzwanzig",
+        "Freitag, der dreißigste Januar zweitausendsechsundzwanzig",
+        "16. Mai 2024",
+        "Der Film startet um 19:08 Uhr.",
+        "Die Lampe kostet siebenundfünfzig Dollar und einundsechzig Cent.",
+    ),
+}
 
 
 def demo_pairs(split: str, source_lang: str, target_lang: str) -> list[Pair]:

@@ -141,6 +141,8 @@ class PageApi:
                 "corpus": card.corpus,
                 "parameters": card.parameters,
                 "scores": list(card.scores),
+                "subject": card.subject,
+                "examples": list(card.examples),
                 "search": dict(card.search),
                 "limits": {
                     "max_texts": limits.max_texts,

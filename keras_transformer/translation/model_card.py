@@ -16,6 +16,8 @@ from typing import Any
 
 from keras_transformer import __version__
 from keras_transformer.config import UserError
+from keras_transformer.data import demo
+from keras_transformer.data.corpus import DEMO
 from keras_transformer.machine import files
 from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig
@@ -40,6 +42,9 @@ class ModelCard:
             `corpus`, its `split`, and a score's `name`, `value` and
             `signature`.
         search: The options of `Search` that the export was made with.
+        subject: What the built-in corpus is about, in words; empty for any
+            other, whose texts may be nobody else's business.
+        examples: A few texts to try the model with, of the same corpus.
         package_version: Version of this package that made the export.
     """
 
@@ -51,6 +56,8 @@ class ModelCard:
     weights: str
     scores: tuple[Mapping[str, Any], ...] = ()
     search: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    subject: str = ""
+    examples: tuple[str, ...] = ()
     package_version: str = __version__
 
     def save(self, saved_model: str | os.PathLike) -> None:
@@ -77,6 +84,9 @@ class ModelCard:
             known = {field.name for field in dataclasses.fields(cls)}
             # A later version of the package may say more.
             card = cls(**{n: v for n, v in fields.items() if n in known})
+            return dataclasses.replace(
+                card, scores=tuple(card.scores), examples=tuple(card.examples)
+            )
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -85,7 +95,6 @@ class ModelCard:
                 f"({type(error).__name__}); export the model again or remove "
                 "the file."
             ) from None
-        return dataclasses.replace(card, scores=tuple(card.scores))
 
 
 def make_card(
@@ -106,6 +115,7 @@ def make_card(
 
     run = RunConfig.load(run_dir)
     names = averaging.checkpoint_names(run_dir, average)
+    is_demo = run.corpus == DEMO
     return ModelCard(
         run.source_lang,
         run.target_lang,
@@ -114,6 +124,8 @@ def make_card(
         parameters,
         weights=_weights(run_dir, average, names),
         scores=_scores(run_dir, names),
+        subject=demo.SUBJECT if is_demo else "",
+        examples=demo.EXAMPLES[run.source_lang] if is_demo else (),
     )
 
 

@@ -10,7 +10,7 @@ import unicodedata
 import pytest
 
 from keras_transformer import config
-from keras_transformer.data.demo import demo_pairs
+from keras_transformer.data.demo import EXAMPLES, demo_pairs
 
 SPLITS = ("train", "val", "test")
 REPOSITORY = pathlib.Path(__file__).parents[2]
@@ -43,6 +43,12 @@ def test_the_other_direction_has_the_same_pairs_turned(pairs):
         (english, german) for german, english in demo_pairs("val", "de", "en")
     ]
     assert turned == pairs["val"]
+
+
+def test_the_examples_are_pairs_that_no_model_is_trained_on(pairs):
+    english, german = EXAMPLES["en"], EXAMPLES["de"]
+    assert len(english) == len(german) == 5
+    assert set(zip(english, german, strict=True)) <= set(pairs["test"])
 
 
 def test_another_process_generates_the_same(pairs):

@@ -125,6 +125,17 @@ def test_scores_that_cannot_be_read_are_passed_over(run, caplog):
     assert "Passing over" in caplog.text
 
 
+def test_only_the_built_in_corpus_gives_examples_away(run):
+    card = run.card()
+    assert card.subject == "numbers, dates, times and amounts"
+    assert "The film starts at 7:08 PM." in card.examples
+    # The name alone, which strangers are told, does not make it that corpus.
+    changed = dataclasses.replace(run.config, corpus="/home/somebody/demo")
+    changed.save(run.path)
+    card = Run(run.path).card()
+    assert (card.corpus, card.subject, card.examples) == ("demo", "", ())
+
+
 def test_strangers_are_not_told_where_a_corpus_lies(run):
     write_evaluation(run, ["step-000000007"], corpus="/home/somebody/my-text")
     (score,) = run.card().scores

@@ -117,8 +117,8 @@ def test_everything_is_done_with_a_keyboard(visit):
         )
         keys.press("Tab")
     assert stops == [
-        *("text", "target-view", "copy", "previous", "next"),
-        *("Die", "lamp.", "explain"),
+        *("text", "target-view", "copy", "Ein Hund.", "Die Lampe."),
+        *("previous", "next", "Die", "lamp.", "explain"),
     ]
     page.locator("#previous").focus()
     keys.press("Enter")
@@ -231,6 +231,8 @@ def test_markup_in_any_answer_stays_text(visit):
             "source_name": MARKUP,
             "target_name": MARKUP,
             "scores": [{"name": MARKUP, "value": 1.0, "signature": MARKUP}],
+            "subject": MARKUP,
+            "examples": [MARKUP],
             "explain": True,
         }
         page.route("**/api/card", lambda route: route.fulfill(json=card))

@@ -3,6 +3,7 @@
 import json
 
 from serving_thread import running
+from still_model import StillModel, StillVersions
 from word_by_word import Versions, translation
 
 from keras_transformer.serving.limits import Limits
@@ -19,6 +20,24 @@ def test_a_text_is_translated_as_one_types(visit):
     assert questions == ["ein kleiner Hund."]
     counted = "17 characters, less than 1 % of the limit"
     assert opened.page.inner_text("#counter") == counted
+
+
+def test_an_example_takes_the_place_of_the_text_until_it_is_undone(visit):
+    opened = visit()
+    said = opened.page.inner_text("#subject")
+    assert said.startswith("This model has seen dogs and lamps.")
+    opened.field.fill("zwei Euro")
+    opened.wait_for("euros two")
+    opened.page.get_by_role("button", name="Die Lampe.").click()
+    opened.wait_for("lamp. Die")
+    assert opened.field.input_value() == "Die Lampe."
+    opened.field.press("Control+Z")
+    opened.wait_for("euros two")
+
+
+def test_a_model_of_another_corpus_offers_no_examples(visit):
+    with running(StillVersions(StillModel())) as server:
+        assert visit(server=server).page.locator("#examples").is_hidden()
 
 
 def test_paragraphs_and_the_space_between_sentences_stay(visit):

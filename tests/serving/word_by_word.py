@@ -43,6 +43,8 @@ CARD = ModelCard(
         ),
     ),
     search=dict(n_best=3, max_source_length=256),
+    subject="dogs and lamps",
+    examples=("Ein Hund.", "Die Lampe."),
 )
 
 

@@ -4,7 +4,7 @@ import { Refusal, Server } from "./asking.js";
 import { number, showCard } from "./card.js";
 import { later, never } from "./later.js";
 import { Sentences } from "./sentences.js";
-import { Sentence } from "./words.js";
+import { Sentence, element } from "./words.js";
 
 const STILL = 300; // Milliseconds without a key before a text is sent.
 const SLOW = 300; // And without an answer before the page says so.
@@ -176,6 +176,23 @@ function introduce() {
     byId(id).lang = card.target_lang;
   }
   showCard(card, byId("card"));
+  const { subject, examples } = card;
+  byId("examples").hidden = !subject;
+  byId("subject").textContent = `This model has seen ${subject}. Try one:`;
+  byId("examples").append(...(examples ?? []).map((text) => element("button", {
+    type: "button",
+    textContent: text,
+    lang: card.source_lang,
+    dir: "auto",
+    onclick: () => write(text),
+  })));
+}
+
+// As if it were typed: undoing brings back what was there before.
+function write(text) {
+  field.focus();
+  field.select();
+  document.execCommand("insertText", false, text);
 }
 
 async function start() {
