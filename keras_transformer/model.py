@@ -76,6 +76,7 @@ class Transformer(ExactModel):
     def __init__(
         self,
         vocab_size: int,
+        *,
         key_dim: int | None = None,
         value_dim: int | None = None,
         **settings: Any,
@@ -158,24 +159,28 @@ class Transformer(ExactModel):
         self.decoder.build(embedded, embedded)
         self.built = True
 
-    def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """As `keras.Model.fit`, with a warning about data without BOS.
+    def fit(
+        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """As `keras.Model.fit`, with a warning where targets are not shifted.
 
         Args:
             x: As for `keras.Model.fit`; of a `tf.data.Dataset` the first batch
                 is read once more, unless `kt.batches` has made it.
+            y: Likewise.
             *args: Likewise.
             **kwargs: Likewise.
         """
-        target_in = _first_target_in(x)
-        if target_in is not None and not (target_in[:, 0] == BOS_ID).any():
+        target_in, target_out = _first_targets(x, y)
+        if not (_begins(target_in, True) and _begins(target_out, False)):
             warnings.warn(
-                "No row of `target_in` begins with the begin token, "
-                f"{BOS_ID}: such a model learns to read its target, and "
+                "`target_in` must begin with the begin token, "
+                f"{BOS_ID}, and `target_out` without it, one place further "
+                "left: otherwise a model learns to copy its target, and "
                 "translates nothing. `kt.batch` makes a batch of texts.",
                 stacklevel=2,
             )
-        return super().fit(x, *args, **kwargs)
+        return super().fit(x, y, *args, **kwargs)
 
     def call(
         self, inputs: tuple[Tensor, Tensor], training: bool = False
@@ -498,17 +503,22 @@ class Transformer(ExactModel):
         }
 
 
-def _first_target_in(x):
-    """What `fit` will give the decoder first, `(B, T)`, where that is seen."""
+def _first_targets(x, y):
+    """What `fit` will give the decoder and the loss first, where it is seen."""
     is_dataset = hasattr(x, "element_spec") and hasattr(x, "take")
     if is_dataset and not getattr(x, "has_begin_tokens", False):
-        x = next(iter(x.take(1)), (None,))[0]  # The inputs.
-    if not (isinstance(x, list | tuple) and len(x) == 2):
-        return None
-    target_in = x[1]
-    if len(getattr(target_in, "shape", ())) != 2 or 0 in target_in.shape:
-        return None
-    return ops.convert_to_numpy(target_in)
+        batch = list(next(iter(x.take(1)), ()))
+        x, y, *_ = [*batch, None, None]
+    target_in = x[1] if isinstance(x, list | tuple) and len(x) == 2 else None
+    return target_in, y
+
+
+def _begins(ids, expected):
+    """Whether rows `(B, T)` begin with BOS as expected, or are not seen."""
+    shape = getattr(ids, "shape", ())
+    if len(shape) != 2 or 0 in shape:
+        return True
+    return (ops.convert_to_numpy(ids[:, 0]) == BOS_ID).any() == expected
 
 
 def _append(old, new, kept=None):

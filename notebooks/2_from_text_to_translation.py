@@ -673,7 +673,8 @@ averaged.model.compile(loss=kt.SmoothedCrossEntropy(0.1), jit_compile=False)
 for count in counts:
     weights = run.translator(average=count).model.get_weights()
     averaged.model.set_weights(weights)
-    losses_of.append(averaged.model.evaluate(val_batches, verbose=0))
+    loss, *_ = averaged.model.evaluate(val_batches, verbose=0)
+    losses_of.append(loss)
     written = averaged.translate(sources, beam_size=1)
     bleus_of.append(evaluation.bleu(written, references).value)
     if count == 5:

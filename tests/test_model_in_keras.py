@@ -125,12 +125,14 @@ def test_a_symbolic_call_on_one_tensor_is_refused_in_the_same_words(
 
 
 @pytest.mark.parametrize("kind", ["arrays", "tf.data"])
-@pytest.mark.parametrize("begin, warns", [(1, True), (2, False)])
-def test_fit_warns_of_targets_that_never_begin(kind, begin, warns):
+@pytest.mark.parametrize(
+    "begin, first, warns", [(1, 8, True), (2, 8, False), (2, 2, True)]
+)
+def test_fit_warns_of_targets_that_are_not_shifted(kind, begin, first, warns):
     model = make_model()
     model.compile("sgd", loss=SmoothedCrossEntropy(0.1))
     source = np.array([[5, 6, 3], [7, 3, 0]], "int32")
-    target = np.array([[8, 9, 3], [10, 3, 0]], "int32")
+    target = np.array([[first, 9, 3], [first, 3, 0]], "int32")
     inputs = source, np.array([[begin, 8, 9], [begin, 10, 0]], "int32")
     data = (inputs, target)
     if kind == "tf.data":

@@ -227,18 +227,37 @@ def batch(
         behind `bos_id`; `pad_id` fills both.
 
     Raises:
-        UserError: If one is no list of texts, or their lengths differ.
+        UserError: If one is no list of texts, or there are not as many targets
+            as sources; a tensor in a graph is told by TensorFlow's error.
     """
-    if not isinstance(sources, tf.Tensor) or not isinstance(targets, tf.Tensor):
-        sources = list(checked_texts("sources", sources))
-        targets = list(checked_texts("targets", targets))
-        if len(sources) != len(targets):
-            raise SettingError(
-                "targets", f"as many as `sources`, {len(sources)}", targets
-            )
+    if not isinstance(tokenizer, Tokenizer):
+        raise SettingError("tokenizer", "a Tokenizer", tokenizer)
+    sources, targets = (
+        _texts(name, texts)
+        for name, texts in (("sources", sources), ("targets", targets))
+    )
+    rows, others = (texts.shape[0] for texts in (sources, targets))
+    if None not in (rows, others) and rows != others:
+        raise SettingError("targets", f"as many as `sources`, {rows}", others)
+    alike = tf.debugging.assert_equal(
+        tf.size(sources), tf.size(targets), "`targets` as many as `sources`"
+    )
+    with tf.control_dependencies([] if alike is None else [alike]):
+        sources = tf.identity(sources)
     source = tokenizer.tokenize(sources).to_tensor(config.PAD_ID)
     target = tokenizer.target.tokenize(targets).to_tensor(config.PAD_ID)
     return _shifted(source, target)
+
+
+def _texts(name: str, texts: Texts) -> tf.Tensor:
+    """Texts as a string tensor `(B,)`."""
+    if not isinstance(texts, tf.Tensor):
+        texts = tf.constant(list(checked_texts(name, texts)), tf.string)
+    if texts.dtype != tf.string or texts.shape.rank not in (1, None):
+        raise SettingError(
+            name, "texts of shape (B,), as `.batch` makes them", texts
+        )
+    return texts
 
 
 def _shifted(

@@ -216,7 +216,7 @@ def test_a_right_prefix_is_continued_as_the_reference_goes():
 def test_as_many_prefixes_as_texts_are_needed(small_translator):
     with pytest.raises(ValueError, match="2 texts, 1 prefixes"):
         small_translator.translate(["a", "b"], prefixes=["c"])
-    with pytest.raises(ValueError, match="`prefixes` must be a sequence"):
+    with pytest.raises(ValueError, match="`prefixes` to be a list of texts"):
         small_translator.translate(["a", "b"], prefixes="cd")
 
 

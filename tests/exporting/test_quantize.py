@@ -148,7 +148,12 @@ def test_it_has_the_signatures_of_the_float32_model(exports, dtype):
 
 
 @pytest.mark.parametrize(
-    "dtype, tolerance", [("float16", 0.02), ("bfloat16", 0.1)]
+    # A sum of log-probabilities is as uncertain as it is large.
+    "dtype, tolerance",
+    [
+        ("float16", {"rtol": 0, "atol": 0.02}),
+        ("bfloat16", {"rtol": 0.1, "atol": 0.03}),
+    ],
 )
 def test_a_trained_model_translates_and_scores_nearly_as_before(
     tmp_path, dtype, tolerance
@@ -175,8 +180,7 @@ def test_a_trained_model_translates_and_scores_nearly_as_before(
     np.testing.assert_allclose(
         found["score"][agree],
         [e[0].score for e, same in zip(expected, agree, strict=True) if same],
-        rtol=0,
-        atol=tolerance,
+        **tolerance,
     )
 
 
@@ -208,6 +212,6 @@ def test_the_command_stores_what_it_is_told(small_run, tmp_path, capsys, dtype):
 
 
 def test_another_quantization_is_refused(small_translator, tmp_path):
-    with pytest.raises(ValueError, match="Received: quantization='int8'"):
+    with pytest.raises(ValueError, match="received 'int8'"):
         serving.export(small_translator, tmp_path, quantization="int8")
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ import pytest
 from keras_transformer.config import JobError
 from keras_transformer.runs import lock
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.runs.history import History, read_history
+from keras_transformer.runs.history import History, draw, read_history
 from keras_transformer.training import callbacks
 from keras_transformer.training.display import TrainingDisplay, log_count
 
@@ -186,7 +186,7 @@ def test_the_curve_is_a_picture_of_the_history(tmp_path):
     for step in (10, 20):
         history.add(Progress(step, 6.0 * step), loss=9.0 - step / 10)
         history.add(Progress(step, 6.0 * step), validation_bleu=step / 2)
-    path = history.draw(tmp_path)
+    path = draw(tmp_path)
     assert path == tmp_path / "curve.png"
     assert path.read_bytes().startswith(b"\x89PNG")
     assert not list(tmp_path.glob(".partial*"))
