@@ -507,8 +507,8 @@ def _first_targets(x, y):
     """What `fit` will give the decoder and the loss first, where it is seen."""
     is_dataset = hasattr(x, "element_spec") and hasattr(x, "take")
     if is_dataset and not getattr(x, "has_begin_tokens", False):
-        batch = list(next(iter(x.take(1)), ()))
-        x, y, *_ = [*batch, None, None]
+        batch = [*next(iter(x.take(1)), ()), None, None]
+        x, y = batch[:2]
     target_in = x[1] if isinstance(x, list | tuple) and len(x) == 2 else None
     return target_in, y
 
