@@ -68,6 +68,8 @@ def batches(
         ValueError: If `batch_tokens` is below 1, or `bpe_dropout` outside
             [0, 1).
     """
+    if not isinstance(tokenizer, Tokenizer):
+        raise SettingError("tokenizer", "a Tokenizer", tokenizer)
     with tempfile.TemporaryDirectory() as folder:
         plain = TokenisedCorpus.build(
             checked_pairs("pairs", pairs),

@@ -247,7 +247,11 @@ class Tokenizer(tf.Module):
         Returns:
             The ids of all texts end to end, int32 `(sum of lengths,)`, and
             the length of each, int64 `(len(texts),)`.
+
+        Raises:
+            SettingError: If `texts` is a single `str`.
         """
+        checked_texts("texts", texts)
         found = self._words.tokenize(texts) if self._words else None
         if found is None:
             ragged = self.tokenize(texts)

@@ -67,6 +67,7 @@ class GivenPairs:
         batch_tokens: int = 2_048,
     ) -> list[float]:
         """Score given translations; as `Translator.score`."""
+        check_pairs(sources=sources, targets=targets)
         scores = np.zeros(len(sources))
         for rows, source, target in self._pairs(sources, targets, batch_tokens):
             scores[rows], _ = self._score_graph(source, target, length_penalty)
@@ -81,6 +82,7 @@ class GivenPairs:
         batch_tokens: int = 2_048,
     ) -> list[Attention]:
         """What translations look at; as `Translator.attention`."""
+        check_pairs(sources=sources, targets=targets)
         found: dict[int, Attention] = {}
         for rows, source, target in self._pairs(
             sources, targets, batch_tokens, max_source_length
@@ -147,7 +149,6 @@ class GivenPairs:
         max_source_length: int | None = None,
     ) -> Iterator[tuple[np.ndarray, tf.Tensor, tf.Tensor]]:
         """Batches of pairs: their rows, source and target ids, padded."""
-        check_pairs(sources=sources, targets=targets)
         source_ids = self.tokenizer.tokenize(as_bytes("sources", sources))
         target_ids = self.tokenizer.target.tokenize(
             as_bytes("targets", targets)

@@ -43,8 +43,11 @@ def check_pairs(**texts: Sequence[str]) -> None:
     """Refuse two sequences of texts that are not of one length.
 
     Raises:
+        SettingError: If one is no list of texts.
         ValueError: If they differ.
     """
+    for name, given in texts.items():
+        checked_texts(name, given)
     (one, ones), (other, others) = texts.items()
     if len(ones) != len(others):
         raise ValueError(

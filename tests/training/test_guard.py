@@ -8,7 +8,7 @@ import pytest
 from digits import write_digits
 from train_sessions import TOY
 
-from keras_transformer import config
+from keras_transformer import presets
 from keras_transformer.__main__ import main
 from keras_transformer.commands import command_line
 from keras_transformer.config import JobError
@@ -167,7 +167,7 @@ def test_a_loss_scale_below_one_is_no_scale(tmp_path, trained_on):
 def test_a_training_that_blows_up_ends_with_one_sentence(
     corpus, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(config, "PRESETS", {"toy": TOY})
+    monkeypatch.setattr(presets, "PRESETS", {"toy": TOY})
     run_dir = tmp_path / "run"
     argv = [
         *("--preset", "toy", "--corpus", str(corpus)),

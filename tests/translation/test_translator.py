@@ -292,6 +292,15 @@ def test_a_score_is_the_normalised_log_probability(
         np.testing.assert_allclose(score, expected, rtol=1e-4)
 
 
+@pytest.mark.parametrize("one", [None, "runs/text.en"])
+def test_a_side_that_is_no_list_of_texts_is_not_scored(translator, one):
+    for call in translator.score, translator.attention, translator.align:
+        with pytest.raises(UserError, match="`sources` to be a list of texts"):
+            call(one, ["laut"])
+        with pytest.raises(UserError, match="`targets` to be a list of texts"):
+            call(["laut"], one)
+
+
 def test_a_blank_pair_scores_nothing(translator):
     assert translator.score([""], [" "]) == [0.0]
     scores, num_tokens = translator.text_model.score_text(
