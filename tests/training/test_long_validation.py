@@ -207,7 +207,9 @@ def test_after_a_signal_nothing_is_validated():
 
 
 def test_a_result_says_what_could_not_be_validated():
-    result = Result(7, AVERAGE, "average of the last 5 checkpoints", (), {}, None)
+    result = Result(
+        7, AVERAGE, "average of the last 5 checkpoints", (), {}, None
+    )
     assert result.sentence() == (
         "average of the last 5 checkpoints (could not be validated)"
     )
