@@ -73,7 +73,8 @@ def translate(args: argparse.Namespace) -> None:
         LINE<TAB>SCORE<TAB>TRANSLATION
 
     LINE counts from 1; SCORE is the length-normalised log-probability in
-    nats. There are fewer where the search finds fewer; an empty line has one.
+    nats. Of equal texts only the best stays, except with --sample, so there
+    may be fewer; an empty line has one.
 
     With --alignment come pairs such as 0-0 1-2 of a source word and the target
     word that looks at it most, in the order of the target, counted from 0;
@@ -199,7 +200,11 @@ def rows_out(
         for number, (source, hypotheses) in enumerate(
             zip(texts, found, strict=True), first
         )
-        for text, score in hypotheses
+        for text, score in (
+            hypotheses
+            if search.sampling or search.n_best == 1
+            else sentences.without_repeats(hypotheses)
+        )
     ]
     alignments: Iterable[list[tuple[int, int]] | None] = itertools.repeat(None)
     if alignment:

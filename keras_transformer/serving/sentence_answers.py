@@ -19,7 +19,11 @@ from keras_transformer.serving.served_model import (
     ServedModel,
 )
 from keras_transformer.translation.alignment import align_words
-from keras_transformer.translation.sentences import Span, together
+from keras_transformer.translation.sentences import (
+    Span,
+    together,
+    without_repeats,
+)
 
 _SPACE = "▁".encode()
 _END = b"</s>"
@@ -80,7 +84,7 @@ class Sentences:
         rows: Sequence[tuple[bytes]],
         n_best: int | None,
     ) -> list[list[dict[str, Any]]]:
-        """For each row what the search found, best first; at least one."""
+        """For each row the texts that the search found, best first."""
         if n_best is None or "n_best" not in model.signatures:
             outputs = await self.documents.service.run(
                 model, DEFAULT_SIGNATURE, rows
@@ -94,8 +98,8 @@ class Sentences:
         return [
             [
                 {"text": text, "score": float(score)}
-                for text, score in zip(
-                    documents.decoded(of_row), of_scores, strict=True
+                for text, score in without_repeats(
+                    zip(documents.decoded(of_row), of_scores, strict=True)
                 )
                 if math.isfinite(score)  # Or there are fewer.
             ]

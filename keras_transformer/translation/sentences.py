@@ -8,7 +8,7 @@ import logging
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from keras_transformer.config import UserError
 from keras_transformer.machine import extras
@@ -23,6 +23,9 @@ _TWO = re.compile(
 )
 
 logger = logging.getLogger("keras_transformer")
+
+
+Scored = TypeVar("Scored", bound=tuple[str, float])
 
 
 class Span(NamedTuple):
@@ -183,3 +186,15 @@ def _in_line(text: str, language: str) -> list[tuple[int, int]]:
         if begin < end:
             found.append((begin, end))
     return found
+
+
+def without_repeats(hypotheses: Iterable[Scored]) -> list[Scored]:
+    """Leave out texts that were there: other pieces may make the same text.
+
+    Args:
+        hypotheses: Texts with their scores, best first.
+    """
+    different: dict[str, Scored] = {}
+    for hypothesis in hypotheses:
+        different.setdefault(hypothesis[0], hypothesis)
+    return list(different.values())

@@ -14,6 +14,7 @@ from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
     SEARCH_PRECISIONS,
     Search,
+    SettingError,
     UserError,
 )
 from keras_transformer.data.tokenizer import Tokenizer
@@ -296,10 +297,15 @@ class Translator:
             cut after `max_source_length` tokens, bool `(len(texts),)`.
 
         Raises:
+            SettingError: If `options` is no `Search`.
             ValueError: If `texts` is one `str`, there are not as many
                 prefixes as texts, or `parallel` is below 1.
         """
         encoded = as_bytes("texts", texts)
+        if not isinstance(options, Search):
+            raise SettingError(
+                "options", "a Search, as `Translator.options` makes", options
+            )
         sources, truncated = cut(
             self.tokenizer.tokenize(encoded), options.max_source_length
         )

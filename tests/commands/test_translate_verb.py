@@ -134,6 +134,15 @@ def test_no_input_gives_no_output(run_dir, monkeypatch, capsysbinary):
     assert capsysbinary.readouterr().out == b""
 
 
+def test_of_texts_found_twice_the_better_is_written_and_every_draw():
+    found = [[("a", -1.0), ("b", -2.0), ("a", -3.0)]]
+    search, draws = Search(n_best=3), Search(n_best=3, sampling=Sampling())
+    searched = translate_verb.rows_out(None, ("x",), found, 7, search, False)
+    assert list(searched) == ["7\t-1.0000\ta", "7\t-2.0000\tb"]
+    drawn = translate_verb.rows_out(None, ("x",), found, 7, draws, False)
+    assert len(list(drawn)) == 3
+
+
 def test_n_best_names_the_line_and_the_score(
     run_dir, translator, source_file, capsysbinary
 ):
@@ -377,7 +386,7 @@ def test_input_beyond_a_chunk_is_numbered_on(
 
     def translate(texts):
         sizes.append(len(texts))
-        return [[Hypothesis(text.upper(), -0.5)] * 2 for text in texts]
+        return [[Hypothesis(text + x, -0.5) for x in "ab"] for text in texts]
 
     replace_translator(monkeypatch, translate)
     monkeypatch.setattr(lines, "CHUNK_LINES", chunk_lines)
@@ -385,9 +394,9 @@ def test_input_beyond_a_chunk_is_numbered_on(
     code = run("translate", run_dir, "--input", source_file, "--n-best", 2)
 
     expected = [
-        f"{number}\t-0.5000\t{on_one_line(source.upper())}\n"
+        f"{number}\t-0.5000\t{on_one_line(source + x)}\n"
         for number, source in enumerate(SOURCES, start=1)
-        for _ in range(2)
+        for x in "ab"
     ]
     assert code == 0
     assert capsysbinary.readouterr().out.decode() == "".join(expected)

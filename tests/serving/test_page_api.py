@@ -13,6 +13,7 @@ import pytest
 from serving_thread import running
 from small_run import CARD, OPTIONS
 from still_model import StillModel, StillVersions
+from word_by_word import WordByWord
 
 from keras_transformer.serving.limits import Batching
 from keras_transformer.serving.page_api import viewer_policy
@@ -65,6 +66,23 @@ def test_without_a_number_there_is_one_hypothesis(client):
     (sentence,) = found["sentences"]
     (hypothesis,) = sentence["hypotheses"]
     assert found["translation"] == hypothesis["text"]
+
+
+def test_of_hypotheses_that_read_the_same_the_best_is_there():
+    class Repeating(WordByWord):
+        def run(self, signature, rows):
+            outputs = super().run(signature, rows)
+            if signature == "n_best":
+                outputs["translations"][:, 1] = outputs["translations"][:, 0]
+            return outputs
+
+    body = {"text": "Ein Hund.", "n_best": 3}
+    with running(StillVersions(Repeating())) as server:
+        found = httpx.post(f"{server.url}/api/translate", json=body).json()
+    assert found["sentences"][0]["hypotheses"] == [
+        {"text": "dog. Ein", "score": -0.25},
+        {"text": "dog. Ein?", "score": -1.0},
+    ]
 
 
 def test_words_are_those_of_the_model_s_own_alignment(client, small_translator):

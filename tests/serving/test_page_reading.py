@@ -91,6 +91,29 @@ def test_hypotheses_are_there_with_their_scores(visit):
     ]
 
 
+def test_a_closer_look_that_takes_its_time_is_announced(visit):
+    late = []
+
+    def hold(route):
+        if json.loads(route.request.post_data)["alignment"]:
+            late.append(route)
+        else:
+            route.continue_()
+
+    opened = visit(lambda page: page.route(QUESTION, hold))
+    opened.field.fill("Ein Hund.")
+    opened.wait_for("dog. Ein")
+    page = opened.page
+    page.get_by_text("Looking for other translations").wait_for()
+    assert page.get_by_role("heading", name="Sentence by sentence").is_visible()
+    assert page.locator("#closer table").is_hidden()
+    assert Axe().run(page).violations_count == 0
+    late[0].continue_()
+    opened.look_closer()
+    assert page.locator("#looking").is_hidden()
+    assert page.locator("#closer table").is_visible()
+
+
 def test_the_viewer_opens_for_a_sentence(visit):
     opened = translated(visit, "Ein Hund & eine Wiese.")
     with opened.page.context.expect_page() as found:

@@ -11,7 +11,7 @@ from run_config import make_run
 from small_run import SIZES
 
 from keras_transformer import config
-from keras_transformer.config import UserError
+from keras_transformer.config import Sampling, UserError
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.model import Transformer
@@ -299,6 +299,11 @@ def test_a_side_that_is_no_list_of_texts_is_not_scored(translator, one):
             call(one, ["laut"])
         with pytest.raises(UserError, match="`targets` to be a list of texts"):
             call(["laut"], one)
+
+
+def test_how_to_search_is_told_by_a_search(translator):
+    with pytest.raises(UserError, match="`options` to be a Search"):
+        translator.n_best(["laut"], Sampling())
 
 
 def test_a_blank_pair_scores_nothing(translator):

@@ -7,6 +7,7 @@ import {
 
 const STILL = 300; // Milliseconds that the caret rests in a sentence.
 const REST = 120; // And the pointer, before its words are asked for.
+const SLOW = 300; // And without an answer before the page says so.
 const REMEMBERED = 500; // Sentences whose words are kept.
 
 const byId = (id) => document.getElementById(id);
@@ -79,12 +80,14 @@ export class Sentences {
     const last = this.all.length - 1;
     this.chosen = Math.max(0, Math.min(place, last));
     const sentence = this.all[this.chosen], closer = byId("closer");
+    never("looking");
     if (!sentence) {
       this.server.drop("chosen");
       closer.hidden = true;
       return;
     }
     closer.classList.add("stale");
+    later("looking", SLOW, () => this.wait());
     this.output.querySelector(".chosen")?.classList.remove("chosen");
     if (last > 0) this.span(sentence)?.classList.add("chosen");
     byId("steps").hidden = last === 0;
@@ -130,7 +133,16 @@ export class Sentences {
     }
   }
 
+  // Shows that something is to come, beside what there was.
+  wait() {
+    const closer = byId("closer");
+    closer.classList.toggle("bare", closer.hidden);
+    closer.hidden = byId("looking").hidden = false;
+  }
+
   look(sentence) {
+    never("looking");
+    byId("looking").hidden = true;
     this.sourceWords.show(sentence.source, sentence, "source");
     this.targetWords.show(sentence.target, sentence, "target");
     byId("words-note").hidden = !sentence.words?.length;
@@ -142,7 +154,7 @@ export class Sentences {
     const query = new URLSearchParams({ text: sentence.source });
     byId("explain").href = `explain?${query}`;
     byId("explain").hidden = !this.card.explain;
-    byId("closer").classList.remove("stale");
+    byId("closer").classList.remove("stale", "bare");
     byId("closer").hidden = false;
   }
 
