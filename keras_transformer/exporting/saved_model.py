@@ -27,9 +27,10 @@ Axes: B batch, N hypotheses.
 
 import contextlib
 import dataclasses
+import logging
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import keras
 import tensorflow as tf
@@ -153,7 +154,7 @@ def export(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # TensorFlow Serving looks at names that are numbers only.
-        with files.whole(path) as partial:
+        with files.whole(path) as partial, _log_left_alone():
             archive.write_out(str(partial), verbose=False)
             kit.write_warmup(
                 partial,
@@ -173,6 +174,16 @@ def export(
             "space or choose a folder that can be written."
         ) from error
     return path
+
+
+@contextlib.contextmanager
+def _log_left_alone() -> Iterator[None]:
+    """Take back the handler that absl gives a root logger without one."""
+    handlers = logging.root.handlers[:]
+    try:
+        yield
+    finally:
+        logging.root.handlers[:] = handlers
 
 
 def _signatures(

@@ -13,7 +13,7 @@ from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.search_history import SearchHistory
 from keras_transformer.translation.scoring import Ids, Rereader
 from keras_transformer.translation.text_batches import as_bytes, cut, dense
-from keras_transformer.translation.text_model import TextModel
+from keras_transformer.translation.text_model import TextModel, traced
 from keras_transformer.viewing.explanation import Explanation
 from keras_transformer.viewing.hypotheses import Alternative, Fate, Node
 
@@ -131,9 +131,7 @@ class Explainer:
                     source, options, prefix
                 )
 
-            self._graphs[options, inputs] = tf.function(
-                search, input_signature=[_IDS] * inputs, autograph=False
-            )
+            self._graphs[options, inputs] = traced(search, *[_IDS] * inputs)
         return self._graphs[options, inputs]
 
 

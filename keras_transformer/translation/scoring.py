@@ -9,7 +9,8 @@ Axes: B batch, S source length, T target length; of `Rereader` also L layers,
 H heads, R rows, K likeliest next tokens, D model width.
 """
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ from keras_transformer.translation.text_batches import (
     cut,
     dense,
 )
-from keras_transformer.translation.text_model import TextModel
+from keras_transformer.translation.text_model import TextModel, traced
 
 _IDS = tf.TensorSpec([None, None], tf.int32)
 
@@ -45,18 +46,17 @@ class GivenPairs:
 
     def __init__(self, text_model: TextModel) -> None:
         self.tokenizer = text_model.tokenizer
-        model = text_model.model
-        # Of ids, for batches of any shape.
-        self._score_graph = tf.function(
-            text_model.score_ids,
-            input_signature=[_IDS, _IDS, tf.TensorSpec([], tf.float32)],
-            autograph=False,
-        )
-        self._attention_graph = tf.function(
-            lambda source, target: attention_weights(model, source, target),
-            input_signature=[_IDS, _IDS],
-            autograph=False,
-        )
+        self._text_model = text_model
+
+    @functools.cached_property
+    def _score_graph(self) -> Callable:
+        penalty = tf.TensorSpec([], tf.float32)
+        return traced(self._text_model.score_ids, _IDS, _IDS, penalty)
+
+    @functools.cached_property
+    def _attention_graph(self) -> Callable:
+        model = self._text_model.model
+        return traced(functools.partial(attention_weights, model), _IDS, _IDS)
 
     def score(
         self,
@@ -70,7 +70,9 @@ class GivenPairs:
         check_pairs(sources=sources, targets=targets)
         scores = np.zeros(len(sources))
         for rows, source, target in self._pairs(sources, targets, batch_tokens):
-            scores[rows], _ = self._score_graph(source, target, length_penalty)
+            scores[rows], _ = self._score_graph(
+                source, target, tf.constant(length_penalty, tf.float32)
+            )
         return scores.tolist()
 
     def attention(
@@ -195,20 +197,13 @@ class Rereader:
 
     def __init__(self, model: Transformer) -> None:
         self._model = model
-        self._encode = tf.function(
-            model.encode_with_weights,
-            input_signature=[_IDS],
-            autograph=False,
-        )
+        self._encode = traced(model.encode_with_weights, _IDS)
         width = model.model_config.d_model
-        self._decode = tf.function(
+        self._decode = traced(
             self._decode_all,
-            input_signature=[
-                _IDS,
-                tf.TensorSpec([1, None, width], model.compute_dtype),
-                tf.TensorSpec([1, 1, 1, None], tf.bool),
-            ],
-            autograph=False,
+            _IDS,
+            tf.TensorSpec([1, None, width], model.compute_dtype),
+            tf.TensorSpec([1, 1, 1, None], tf.bool),
         )
 
     def read(self, source: tf.Tensor, written: list[Ids]) -> Reread:

@@ -6,7 +6,7 @@ size: what an exported model is made of.
 Axes: B batch, S source length, T target length, P prefix length, N hypotheses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -52,6 +52,21 @@ class AttentionResult(NamedTuple):
     source_pieces: tf.Tensor  # (B, S) string, the end token last, then ""
     target_pieces: tf.Tensor  # (B, T) string, likewise
     attention: tf.Tensor  # (B, T, S) float32, mean of all layers and heads
+
+
+def traced(function: Callable, *inputs: tf.TensorSpec) -> Callable:
+    """Trace the graph of a function now.
+
+    A `tf.function` that traces at its first call counts among those that
+    TensorFlow warns of when a few follow each other.
+
+    Args:
+        function: Takes and returns tensors.
+        *inputs: What it takes.
+    """
+    return tf.function(
+        function, input_signature=inputs, autograph=False
+    ).get_concrete_function()
 
 
 def longest_target(options: Search) -> int | None:

@@ -38,7 +38,7 @@ from keras_transformer.translation.text_batches import (
     numbered,
     results,
 )
-from keras_transformer.translation.text_model import TextModel
+from keras_transformer.translation.text_model import TextModel, traced
 from keras_transformer.viewing.explanation import Explanation
 
 logger = logging.getLogger("keras_transformer")
@@ -328,10 +328,10 @@ class Translator:
         parallel = self._searches(parallel, len(waiting))
         costs = np.maximum(lengths, limits)
         planned = batches(waiting, lengths, costs, batch_tokens, parallel)
+        if not planned:
+            return found, truncated.numpy()
+        # Traced in this thread: another has not Keras's settings.
         search = self._search_graph(options, tuple(inputs))
-        if parallel > 1 and planned:
-            # Traced in this thread: another has not Keras's settings.
-            search = search.get_concrete_function()
 
         def search_rows(rows: np.ndarray) -> BeamResult:
             return search(
@@ -510,12 +510,9 @@ class Translator:
                 named = dict(zip(inputs[1:], others, strict=True))
                 return self.text_model.search_ids(source, options, **named)
 
-            self._search_graphs[options, inputs] = tf.function(
+            self._search_graphs[options, inputs] = traced(
                 search,
-                input_signature=[
-                    _SEEDS if name == "seeds" else _IDS for name in inputs
-                ],
-                autograph=False,
+                *(_SEEDS if name == "seeds" else _IDS for name in inputs),
             )
         return self._search_graphs[options, inputs]
 

@@ -1,6 +1,7 @@
 """The exported model in the loader that TensorFlow Serving uses."""
 
 import errno
+import logging
 import os
 import re
 import resource
@@ -232,8 +233,11 @@ def files_of_at_most(num_bytes):
 
 
 @pytest.mark.slow
-def test_a_full_disk_leaves_nothing_half_written(small_translator, tmp_path):
+def test_a_full_disk_leaves_nothing_half_written(
+    small_translator, tmp_path, monkeypatch
+):
     output = tmp_path / "exported"
+    monkeypatch.setattr(logging.root, "handlers", [])
 
     with files_of_at_most(10_000), pytest.raises(config.JobError) as error:
         serving.export(small_translator, output)
@@ -244,6 +248,8 @@ def test_a_full_disk_leaves_nothing_half_written(small_translator, tmp_path):
         "can be written."
     )
     assert not output.exists()
+    # TensorFlow's log would have set one up.
+    assert logging.root.handlers == []
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(

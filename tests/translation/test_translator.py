@@ -301,6 +301,15 @@ def test_a_side_that_is_no_list_of_texts_is_not_scored(translator, one):
             call(["laut"], one)
 
 
+def test_translators_one_after_another_make_no_noise(translator, caplog):
+    # TensorFlow warns of five functions that trace in a row.
+    for _ in range(5):
+        another = Translator(translator.model, translator.tokenizer)
+        another.translate(["laut"], beam_size=1, max_length=2)
+        another.align(["laut"], ["the dog"])
+    assert not caplog.records
+
+
 def test_how_to_search_is_told_by_a_search(translator):
     with pytest.raises(UserError, match="`options` to be a Search"):
         translator.n_best(["laut"], Sampling())
