@@ -23,7 +23,8 @@ RUN := runs/demo
 EXPORT := exported/demo
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests of a file share what they have in common: one process for each.
-ON_ALL_CORES := --numprocesses auto --maxprocesses 4 --dist loadfile
+ON_ALL_CORES := --numprocesses auto --maxprocesses 4 --dist loadfile \
+    --no-loadscope-reorder
 
 .PHONY: demo env test fast browser notebooks lint dist test-oldest test-torch \
 	clean help

@@ -9,7 +9,6 @@ H heads, K key width, U value width, W beams, t slots of a cache.
 import dataclasses
 import functools
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -18,7 +17,6 @@ from keras import ops
 
 from keras_transformer import layers, masks
 from keras_transformer.config import (
-    BOS_ID,
     EOS_ID,
     PAD_ID,
     STACK_SETTINGS,
@@ -28,6 +26,8 @@ from keras_transformer.config import (
 from keras_transformer.exact_step import ExactModel
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.layers.restricted import at_most
+from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.model_inputs import check_first_batch, pair_of_ids
 from keras_transformer.presets import preset_of
 from keras_transformer.replicas import Dropout
 from keras_transformer.settings import with_settings
@@ -85,6 +85,7 @@ class Transformer(ExactModel):
         super().__init__(**settings)
         self.model_config = config
         self.vocab_size = config.vocab_size
+        self._has_seen_a_batch = False
         self._add_layers(self.model_config)
         self.build()
 
@@ -162,7 +163,7 @@ class Transformer(ExactModel):
     def fit(
         self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        """As `keras.Model.fit`, with a warning where targets are not shifted.
+        """As `keras.Model.fit`, with a look at the first batch.
 
         Args:
             x: As for `keras.Model.fit`; of a `tf.data.Dataset` the first batch
@@ -170,17 +171,30 @@ class Transformer(ExactModel):
             y: Likewise.
             *args: Likewise.
             **kwargs: Likewise.
+
+        Raises:
+            ValueError: If ids lie outside the vocabulary, or targets are no
+                ids although the loss needs them.
+
+        Warns:
+            UserWarning: If targets are not shifted.
         """
-        target_in, target_out = _first_targets(x, y)
-        if not (_begins(target_in, True) and _begins(target_out, False)):
-            warnings.warn(
-                "`target_in` must begin with the begin token, "
-                f"{BOS_ID}, and `target_out` without it, one place further "
-                "left: otherwise a model learns to copy its target, and "
-                "translates nothing. `kt.batch` makes a batch of texts.",
-                stacklevel=2,
-            )
+        self._check_first_batch(x, y)
         return super().fit(x, y, *args, **kwargs)
+
+    def train_on_batch(
+        self, x: Any, y: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """As `keras.Model.train_on_batch`, with a look at the first batch."""
+        if not self._has_seen_a_batch:
+            self._check_first_batch(x, y)
+        return super().train_on_batch(x, y, *args, **kwargs)
+
+    def _check_first_batch(self, x, y):
+        loss = getattr(self, "loss", None)
+        takes_ids = isinstance(loss, SmoothedCrossEntropy)
+        check_first_batch(x, y, self.vocab_size, takes_ids, stacklevel=3)
+        self._has_seen_a_batch = True
 
     def call(
         self, inputs: tuple[Tensor, Tensor], training: bool = False
@@ -199,7 +213,7 @@ class Transformer(ExactModel):
         Returns:
             The decoder's output, `(B, T, D)` in the compute dtype.
         """
-        source, target_in = _pair_of_ids(inputs)
+        source, target_in = pair_of_ids(inputs)
         memory, source_mask = self.encode(source, training)
         return self._decoded(target_in, memory, source_mask, training)
 
@@ -463,7 +477,7 @@ class Transformer(ExactModel):
         self, inputs: tuple[Tensor, Tensor], training: bool = False
     ) -> keras.KerasTensor:
         # Without this Keras takes logits to be of the compute dtype.
-        _, target_in = _pair_of_ids(inputs)
+        _, target_in = pair_of_ids(inputs)
         shape = (*target_in.shape, self.vocab_size)
         return keras.KerasTensor(shape, dtype="float32")
 
@@ -503,54 +517,10 @@ class Transformer(ExactModel):
         }
 
 
-def _first_targets(x, y):
-    """What `fit` will give the decoder and the loss first, where it is seen."""
-    is_dataset = hasattr(x, "element_spec") and hasattr(x, "take")
-    if is_dataset and not getattr(x, "has_begin_tokens", False):
-        batch = [*next(iter(x.take(1)), ()), None, None]
-        x, y = batch[:2]
-    target_in = x[1] if isinstance(x, list | tuple) and len(x) == 2 else None
-    return target_in, y
-
-
-def _begins(ids, expected):
-    """Whether rows `(B, T)` begin with BOS as expected, or are not seen."""
-    shape = getattr(ids, "shape", ())
-    if len(shape) != 2 or 0 in shape:
-        return True
-    return (ops.convert_to_numpy(ids[:, 0]) == BOS_ID).any() == expected
-
-
 def _append(old, new, kept=None):
     """Write new slots after the old ones `(B, H, t, K)`; keep the last few."""
     slots = ops.concatenate([old, new], axis=2)
     return slots if kept is None else slots[:, :, -kept:]
-
-
-def _pair_of_ids(inputs):
-    """The inputs of a call, or a `ValueError` that says what they must be."""
-    if isinstance(inputs, list | tuple) and len(inputs) == 2:
-        kinds = [
-            (len(ids.shape), keras.backend.standardize_dtype(ids.dtype))
-            for ids in inputs
-            if hasattr(ids, "shape")
-        ]
-        if len(kinds) == 2 and all(
-            rank == 2 and "int" in dtype for rank, dtype in kinds
-        ):
-            return inputs
-    received = keras.tree.map_structure(
-        lambda ids: (
-            f"{keras.backend.standardize_dtype(ids.dtype)}{tuple(ids.shape)}"
-            if hasattr(ids, "shape")
-            else type(ids).__name__
-        ),
-        inputs,
-    )
-    raise ValueError(
-        "`inputs` must be a pair `(source, target_in)` of integer tensors "
-        f"`(B, S)` and `(B, T)`. Received: {received}"
-    )
 
 
 def _config_of(vocab_size, key_dim, value_dim, settings):

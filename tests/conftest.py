@@ -1,6 +1,7 @@
 """What every test file shares: quiet logs and a small model."""
 
 import os
+from collections import Counter
 
 # Before TensorFlow is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -16,6 +17,15 @@ def pytest_configure(config):
     config.addinivalue_line(
         "filterwarnings", "ignore:You are using a softmax over axis"
     )
+
+
+def pytest_collection_modifyitems(items):
+    # The slowest files first, so that none is left alone on a core at the end.
+    slow, all_of = Counter(), Counter()
+    for item in items:
+        all_of[item.path] += 1
+        slow[item.path] += item.get_closest_marker("slow") is not None
+    items.sort(key=lambda item: -slow[item.path] / all_of[item.path])
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ PACKAGE = ROOT / "keras_transformer"
 # Folders, and the few modules beside them, from the ground up.
 FLOORS = [
     {"config", "keras_internals", "presets", "replicas", "settings"},
-    {"layers", "machine", "masks", "schedules"},
+    {"layers", "machine", "masks", "model_inputs", "schedules"},
     {"data", "losses"},
     {"exact_step", "model", "metrics"},
     {"decoding", "runs", "viewing"},
@@ -51,6 +51,7 @@ MODEL_WING = {
     "masks",
     "metrics",
     "model",
+    "model_inputs",
     "replicas",
     "schedules",
 }

@@ -124,6 +124,55 @@ def test_a_symbolic_call_on_one_tensor_is_refused_in_the_same_words(
         small_model(keras.Input((None,), dtype="int32"))
 
 
+@pytest.mark.parametrize(
+    "changed, value, received",
+    [
+        ("source", lambda ids: -ids, "`source` .* from 0 to 22, .*: -22"),
+        ("source", lambda ids: ids + 1, "`source` .* from 0 to 22, .*: 23"),
+        ("target_in", lambda ids: ids + 90, "`target_in` .*: 110"),
+        (
+            "target_out",
+            lambda ids: np.where(ids == 0, -100, ids),
+            "`target_out` .*; padding is 0. Received: -100",
+        ),
+        (
+            "target_out",
+            lambda ids: np.eye(23)[ids],
+            r"`target_out` .*: float64\(3, 6, 23\)",
+        ),
+        ("target_out", lambda ids: ids * np.nan, r": float64\(3, 6\)"),
+        ("target_out", lambda ids: None, "`y` must be .*: None"),
+        (
+            "source",
+            lambda ids: tf.RaggedTensor.from_tensor(ids, padding=0),
+            r"`source` .*: a RaggedTensor; its `to_tensor\(0\)` makes one",
+        ),
+    ],
+)
+@pytest.mark.parametrize("way", ["fit", "train_on_batch", "tf.data"])
+def test_what_is_no_batch_of_ids_is_refused_before_a_graph(
+    way, changed, value, received
+):
+    if way == "tf.data" and value(TARGET) is None:
+        return
+    model = make_model()
+    model.compile("sgd", loss=SmoothedCrossEntropy(0.1))
+    given = dict(source=SOURCE, target_in=TARGET_IN, target_out=TARGET)
+    given[changed] = value(given[changed])
+    data = (given["source"], given["target_in"]), given["target_out"]
+    call = model.train_on_batch if way == "train_on_batch" else model.fit
+    if way == "tf.data":
+        data = (tf.data.Dataset.from_tensors(data),)
+    with pytest.raises(ValueError, match=received):
+        call(*data)
+
+
+def test_another_loss_takes_what_it_needs():
+    model = make_model()
+    model.compile("sgd", keras.losses.CategoricalCrossentropy(from_logits=True))
+    model.fit(INPUTS, np.eye(23)[TARGET], verbose=0)
+
+
 @pytest.mark.parametrize("kind", ["arrays", "tf.data"])
 @pytest.mark.parametrize(
     "begin, first, warns", [(1, 8, True), (2, 8, False), (2, 2, True)]

@@ -1,0 +1,138 @@
+"""What a model is given: checks that a graph cannot make.
+
+In a graph an id beyond the vocabulary is an error of an operator, a negative
+one counts from the table's end, and targets that are not shifted train as well
+as those that are. So `fit` looks at its first batch before there is a graph.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.config import BOS_ID, PAD_ID
+from keras_transformer.keras_internals import Tensor
+
+
+def pair_of_ids(inputs: Any) -> tuple[Tensor, Tensor]:
+    """Return the inputs of a call: `(source, target_in)`.
+
+    Raises:
+        ValueError: If they are anything else than two integer tensors of two
+            axes.
+    """
+    if isinstance(inputs, list | tuple) and len(inputs) == 2:
+        kinds = [
+            (len(ids.shape), keras.backend.standardize_dtype(ids.dtype))
+            for ids in inputs
+            if hasattr(ids, "shape")
+        ]
+        if len(kinds) == 2 and all(
+            rank == 2 and "int" in dtype for rank, dtype in kinds
+        ):
+            return tuple(inputs)
+    received = keras.tree.map_structure(
+        lambda ids: (
+            f"{keras.backend.standardize_dtype(ids.dtype)}{tuple(ids.shape)}"
+            if hasattr(ids, "shape")
+            else type(ids).__name__
+        ),
+        inputs,
+    )
+    raise ValueError(
+        "`inputs` must be a pair `(source, target_in)` of integer tensors "
+        f"`(B, S)` and `(B, T)`. Received: {received}"
+    )
+
+
+def check_first_batch(
+    x: Any, y: Any, vocab_size: int, y_is_ids: bool, stacklevel: int
+) -> None:
+    """Look at what `fit` is given, or at the first batch of its dataset.
+
+    What cannot be seen without taking something away, such as a generator's
+    first batch, passes, and so does a dataset of `kt.batches`.
+
+    Args:
+        x: As for `keras.Model.fit`.
+        y: Likewise.
+        vocab_size: Ids lie below it.
+        y_is_ids: Whether the loss takes ids.
+        stacklevel: Of the warning.
+
+    Raises:
+        ValueError: If ids are ragged, or lie outside the vocabulary, or the
+            loss needs ids and is given something else.
+
+    Warns:
+        UserWarning: If targets are not shifted as teacher forcing needs them.
+    """
+    if hasattr(x, "element_spec") and hasattr(x, "take"):
+        if getattr(x, "has_begin_tokens", False):
+            return
+        batch = [*next(iter(x.take(1)), ()), None, None]
+        x, y = batch[:2]
+    if isinstance(x, Mapping):
+        pair_of_ids(x)  # It says what is expected.
+    if not isinstance(x, list | tuple) or len(x) != 2:
+        return
+    source, target_in = _seen("source", x[0]), _seen("target_in", x[1])
+    target_out = None
+    if y_is_ids:
+        if y is None:
+            raise ValueError(
+                "`y` must be `target_out`, the ids that the model is to write. "
+                "Received: None"
+            )
+        target_out = _seen("target_out", y)
+    for name, ids in (
+        ("source", source),
+        ("target_in", target_in),
+        ("target_out", target_out),
+    ):
+        if ids is not None:
+            _check_ids(name, ids, vocab_size)
+    if not (_begins(target_in, True) and _begins(target_out, False)):
+        warnings.warn(
+            f"`target_in` must begin with the begin token, {BOS_ID}, and "
+            "`target_out` without it, one place further left: otherwise a "
+            "model learns to copy its target, and translates nothing. "
+            "`kt.batch` makes a batch of texts.",
+            stacklevel=stacklevel + 1,
+        )
+
+
+def _seen(name: str, ids: Any) -> np.ndarray | None:
+    """An array of what a user gives, None where it cannot be seen."""
+    if hasattr(ids, "row_lengths"):
+        raise ValueError(
+            f"`{name}` must be a dense tensor padded with {PAD_ID}. Received: "
+            f"a {type(ids).__name__}; its `to_tensor({PAD_ID})` makes one."
+        )
+    if not hasattr(ids, "shape") or 0 in ids.shape:
+        return None
+    return ops.convert_to_numpy(ids)
+
+
+def _check_ids(name: str, ids: np.ndarray, vocab_size: int) -> None:
+    are_whole = ids.dtype.kind in "iu" or np.array_equal(ids, np.floor(ids))
+    if ids.ndim != 2 or not are_whole:
+        raise ValueError(
+            f"`{name}` must be ids, one for each token: integers of two axes. "
+            f"Received: {ids.dtype}{ids.shape}"
+        )
+    lowest, highest = ids.min(), ids.max()
+    if lowest < 0 or highest >= vocab_size:
+        wrong = lowest if lowest < 0 else highest
+        raise ValueError(
+            f"`{name}` must be ids from 0 to {vocab_size - 1}, the last of the "
+            f"vocabulary; padding is {PAD_ID}. Received: {wrong}"
+        )
+
+
+def _begins(ids: np.ndarray | None, expected: bool) -> bool:
+    """Whether rows `(B, T)` begin with BOS as expected, or are not seen."""
+    return ids is None or (ids[:, 0] == BOS_ID).any() == expected
