@@ -21,6 +21,7 @@ from keras_transformer.config import (
     RUN_SEARCH,
     SETTINGS,
     Search,
+    SettingError,
     UserError,
 )
 from keras_transformer.data import lines
@@ -67,6 +68,7 @@ class Run:
 
     def __init__(self, run_dir: str | os.PathLike) -> None:
         self.path = pathlib.Path(run_dir)
+        self._corpus: Corpus | None = None
         _ = self.config  # That it is one.
 
     @property
@@ -149,6 +151,9 @@ class Run:
         Raises:
             UserError: If there is no such split, or no weights.
         """
+        if not isinstance(split, str):
+            expected = "the name of a split; pairs are given as `corpus`"
+            raise SettingError("split", expected, split)
         run = self.config
         given: dict[str, Any] = dict(
             beam_size=beam_size,
@@ -208,6 +213,8 @@ class Run:
     def _open_corpus(self, corpus: Source | None) -> Corpus:
         """Open a corpus, or the run's own."""
         run = self.config
+        if corpus is None and self._corpus:
+            return self._corpus
         if corpus is None and run.is_imported:
             raise UserError(
                 f"{self.path} was imported and has no corpus of its own; give "
@@ -451,7 +458,7 @@ def train(
         KeyboardInterrupt: After Ctrl-C and a checkpoint, or a second Ctrl-C.
         SystemExit: After SIGTERM and a checkpoint.
     """
-    session = Session(minutes, strategy, accumulate, xla, tuple(callbacks))
+    session = Session(minutes, strategy, accumulate, xla, callbacks)
     arguments = dict(
         run_dir=run_dir,
         corpus=corpus,
@@ -488,7 +495,9 @@ def train(
         raise KeyboardInterrupt
     if stopped:
         raise SystemExit(0)
-    return Run(path)
+    trained = Run(path)
+    trained._corpus = opened  # Pairs in memory can be opened nowhere else.
+    return trained
 
 
 @contextmanager

@@ -159,6 +159,20 @@ _KINDS = {
 }
 
 
+def whole_number(name: str, value: Any, least: int = 1) -> int:
+    """An argument that counts something.
+
+    Raises:
+        SettingError: If it is no whole number, or below `least`.
+    """
+    number = _as(int, value)
+    if number is None:
+        raise SettingError(name, "a whole number", value)
+    if number < least:
+        raise SettingError(name, f"at least {least}", value)
+    return number
+
+
 def _as(kind: type, value: Any) -> Any:
     """`value` as `kind`, or None where it is something else."""
     is_bool = isinstance(value, bool) or type(value).__name__ == "bool"

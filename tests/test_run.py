@@ -144,6 +144,15 @@ def test_another_text_is_refused_in_one_sentence(run, in_memory):
     assert digest(run.path) == before
 
 
+@pytest.mark.parametrize("callbacks", [5, [7], keras.callbacks.Callback()])
+def test_what_is_no_list_of_callbacks_is_refused(
+    in_memory, tmp_path, callbacks
+):
+    with pytest.raises(UserError, match="`callbacks` to be a list of Keras"):
+        kt.train(tmp_path / "run", corpus=in_memory, callbacks=callbacks)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_setting_that_does_not_exist_is_named(in_memory, tmp_path):
     with pytest.raises(UserError, match="received dropuot; .* `dropout`"):
         kt.train(tmp_path / "run", corpus=in_memory, dropuot=0.2)
@@ -154,7 +163,8 @@ def test_a_run_translates_evaluates_and_exports(run, in_memory, tmp_path):
     texts = ["one two", ""]
     translations = run.translator().translate(texts, max_length=5)
     assert len(translations) == 2 and translations[1] == ""
-    result = run.evaluate("test", corpus=in_memory, beam_size=1)
+    # Of the corpus that it was trained on.
+    result = run.evaluate("test", beam_size=1)
     assert len(result.translations) == len(in_memory["test"])
     assert "|tok:13a|" in result.bleu.signature
     assert (run.path / "evaluation" / "test.json").exists()
@@ -164,9 +174,14 @@ def test_a_run_translates_evaluates_and_exports(run, in_memory, tmp_path):
     assert answer.decode() == run.translator().translate(texts[:1])[0]
 
 
-def test_a_corpus_that_was_in_memory_has_to_be_given_again(run):
+def test_a_corpus_that_was_in_memory_has_to_be_given_to_a_later_process(run):
     with pytest.raises(UserError, match="pass them again as corpus="):
-        run.evaluate("test")
+        kt.Run(run.path).evaluate("test")
+
+
+def test_pairs_are_no_split(run):
+    with pytest.raises(UserError, match="pairs are given as `corpus`"):
+        run.evaluate([("one", "eins")])
 
 
 def test_a_precision_that_no_search_has_is_refused(run):

@@ -33,6 +33,7 @@ from keras_transformer.data import bulk_tokenizer
 from keras_transformer.data.corpus import checked_texts
 from keras_transformer.data.sample import Sample
 from keras_transformer.machine import files
+from keras_transformer.settings import whole_number
 
 logger = logging.getLogger("keras_transformer")
 
@@ -155,8 +156,10 @@ class Tokenizer(tf.Module):
 
         Raises:
             UserError: If `vocab_size` is 260 or less without the symbols, no
-                sentence holds any text, or what should be texts is none.
+                sentence holds any text, what should be texts is none, or the
+                only text is the name of a file.
         """
+        vocab_size = whole_number("vocab_size", vocab_size)
         symbols = list(checked_texts("symbols", symbols))
         reserved = RESERVED_PIECES + len(symbols)
         if vocab_size <= reserved:
@@ -166,6 +169,8 @@ class Tokenizer(tf.Module):
                 f"ids{also} and 256 bytes come first), received {vocab_size}; "
                 "ask for more, such as 8000."
             )
+        if not isinstance(path, str | os.PathLike):
+            raise config.SettingError("path", "the file to write", path)
         path = pathlib.Path(path)
         # In a file, since a size that does not fit takes a second pass.
         with tempfile.TemporaryDirectory(
@@ -173,6 +178,7 @@ class Tokenizer(tf.Module):
         ) as folder:
             text = Sample(os.path.join(folder, "sentences.txt"))
             texts = checked_texts("sentences", sentences)
+            _refuse_a_path(sentences)
             text.write(texts, MAX_TRAINING_SENTENCES)
             model = _train_model(text, vocab_size, symbols)
         tokenizer = cls(model)
@@ -323,6 +329,18 @@ def as_strings(text: tf.Tensor | Sequence[str]) -> tf.Tensor:
     except (TypeError, ValueError):
         list(checked_texts("text", text))  # Names the place.
         raise
+
+
+def _refuse_a_path(sentences: Iterable[str]) -> None:
+    """Refuse a file's name in place of its lines."""
+    is_file = False
+    if isinstance(sentences, Sequence) and len(sentences) == 1:
+        with contextlib.suppress(TypeError, ValueError):  # No name at all.
+            is_file = os.path.exists(sentences[0])
+    if is_file:
+        raise config.SettingError(
+            "sentences", "texts, such as the lines of a file", sentences
+        )
 
 
 def _train_model(

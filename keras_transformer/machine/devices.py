@@ -9,8 +9,8 @@ import re
 import shutil
 from typing import Any
 
-from keras_transformer.config import SettingError
 from keras_transformer.machine import extras
+from keras_transformer.settings import whole_number
 
 logger = logging.getLogger("keras_transformer")
 
@@ -182,13 +182,11 @@ def searches(
         texts: To translate; None where nobody knows.
 
     Raises:
-        ValueError: If `asked` is below 1.
+        SettingError: If `asked` is no number, or below 1.
     """
     if asked is None:
         most = cores if d_model <= NARROW else cores // threads
         if threads > 1 and texts is not None:
             most = min(most, texts // FEWEST)
         return max(1, min(most, TOTAL_WIDTH // d_model))
-    if asked < 1:
-        raise SettingError("parallel", "at least 1", asked)
-    return asked
+    return whole_number("parallel", asked)

@@ -9,7 +9,7 @@ import itertools
 import os
 import pathlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
 from keras_transformer.config import SETTINGS, SettingError, UserError
@@ -63,6 +63,12 @@ class Session:
 
     def __post_init__(self) -> None:
         settle(self)
+        if not isinstance(self.callbacks, Iterable) or not all(
+            hasattr(callback, "set_model") for callback in self.callbacks
+        ):
+            raise SettingError(
+                "callbacks", "a list of Keras callbacks", self.callbacks
+            )
 
     @property
     def less_memory(self) -> str:

@@ -25,6 +25,7 @@ from keras_transformer.runs import averaging
 from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import load_vocabulary
+from keras_transformer.settings import meant, whole_number
 from keras_transformer.translation import sentences
 from keras_transformer.translation.alignment import Attention
 from keras_transformer.translation.explaining import Explainer
@@ -166,7 +167,16 @@ class Translator:
 
         Raises:
             SettingError: If a setting makes no sense.
+            UserError: If there is none of a name.
         """
+        known = [field.name for field in dataclasses.fields(Search)]
+        for name in given.keys() - known:
+            # What `translate` has besides is as near as a setting.
+            also = ("prefixes", "split_sentences", "batch_tokens", "parallel")
+            raise UserError(
+                f"Expected a setting of a search, received {name}"
+                f"{meant(name, (*known, *also))}"
+            )
         return dataclasses.replace(self.search, **given)
 
     @overload
@@ -297,11 +307,13 @@ class Translator:
             cut after `max_source_length` tokens, bool `(len(texts),)`.
 
         Raises:
-            SettingError: If `options` is no `Search`.
-            ValueError: If `texts` is one `str`, there are not as many
-                prefixes as texts, or `parallel` is below 1.
+            SettingError: If `options` is no `Search`, or `batch_tokens` or
+                `parallel` no number from 1 on.
+            ValueError: If `texts` is one `str`, or there are not as many
+                prefixes as texts.
         """
         encoded = as_bytes("texts", texts)
+        batch_tokens = whole_number("batch_tokens", batch_tokens)
         if not isinstance(options, Search):
             raise SettingError(
                 "options", "a Search, as `Translator.options` makes", options

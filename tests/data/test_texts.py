@@ -49,6 +49,8 @@ def test_a_path_is_no_text_to_learn_from(tokenizer, tmp_path):
     target = tmp_path / "tokenizer.model"
     for call in (
         lambda: kt.Tokenizer.train(path, 300, target),
+        lambda: kt.Tokenizer.train([__file__], 300, target),
+        lambda: kt.Tokenizer.train(["a b"], target, 300),
         lambda: kt.batches(path, tokenizer),
         lambda: kt.batches(kt.open_corpus("demo"), tokenizer),
         lambda: kt.Tokenizer.train(["a b"], 300, target, symbols="<a>"),

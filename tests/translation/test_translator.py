@@ -310,6 +310,15 @@ def test_translators_one_after_another_make_no_noise(translator, caplog):
     assert not caplog.records
 
 
+def test_a_setting_that_no_search_has_is_refused(translator):
+    for wrong, meant in (("beam", "beam_size"), ("prefix", "prefixes")):
+        with pytest.raises(UserError, match=f"did you mean `{meant}`"):
+            translator.translate(["laut"], **{wrong: 2})
+    for count in ("parallel", "batch_tokens"):
+        with pytest.raises(UserError, match=f"`{count}` to be a whole number"):
+            translator.translate(["laut"], **{count: "2"})
+
+
 def test_how_to_search_is_told_by_a_search(translator):
     with pytest.raises(UserError, match="`options` to be a Search"):
         translator.n_best(["laut"], Sampling())
