@@ -42,7 +42,8 @@ class ExactModel(keras.Model):
     hold `batch_loss`, `perplexity` (of the unsmoothed likelihood),
     `gradient_norm` (of the global batch, the loss scale taken out) and
     `tokens`, the target tokens of the global batch; those of `evaluate` hold
-    `token_accuracy` and `perplexity`.
+    `token_accuracy` and `perplexity`. Keras's own metrics and losses, such as
+    `"accuracy"`, count padding too; those of `keras_transformer` do not.
 
     With another loss it is Keras's own `fit`, where several replicas find some
     things mended:

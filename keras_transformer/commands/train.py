@@ -69,10 +69,11 @@ def train(args: argparse.Namespace) -> None:
     Example:
         keras-transformer train --preset demo --corpus demo --run-dir runs/demo
 
-    The same command again resumes at the last checkpoint. What is not given
-    comes from the preset. @FILE stands for the arguments in a file, and
-    @wmt14-en-de-base and its like for the recipes of this package; --dry-run
-    tells what the training would cost.
+    The same command again resumes at the last checkpoint. Ctrl-C and SIGTERM
+    end the training with a checkpoint, with exit codes 130 and 0: a finished
+    run has a final.weights.h5. What is not given comes from the preset. @FILE
+    stands for the arguments in a file, and @wmt14-en-de-base and its like for
+    the recipes of this package; --dry-run tells what the training would cost.
     """
     arguments = arguments_of(args)
     chosen = setting_flags.given(args, SESSION_SETTINGS)
