@@ -26,7 +26,7 @@ import time
 import h5py
 import numpy as np
 import train_sessions
-from digits import write_digits
+from sample_runs import write_digits
 
 from keras_transformer.__main__ import main as command_line
 from keras_transformer.runs import checkpoints

@@ -55,7 +55,7 @@ def either_model(request, small_model, learned_model):
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
     """A folder of numbers in English and German words."""
-    from digits import write_digits
+    from sample_runs import write_digits
 
     folder = tmp_path_factory.mktemp("digits")
     return write_digits(folder, train=211, val=23, test=17)
@@ -64,9 +64,9 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory):
     """A run directory with one checkpoint. Not to be changed."""
-    from small_run import write_run
+    from sample_runs import write_small_run
 
-    return write_run(tmp_path_factory.mktemp("run"))
+    return write_small_run(tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +81,7 @@ def small_translator(small_run):
 def exported(small_translator, tmp_path_factory):
     """Its SavedModel, version 17. Not to be changed."""
     import keras
-    from small_run import CARD, OPTIONS
+    from sample_runs import CARD, OPTIONS
 
     from keras_transformer.exporting import saved_model as serving
 

@@ -1,43 +1,24 @@
-"""A SavedModel in the session loader, as TensorFlow Serving loads it."""
+"""A SavedModel in the session loader, called by the names of its inputs."""
+
+import pathlib
 
 import numpy as np
-import tensorflow as tf
-import tensorflow_text  # noqa: F401  Its operators, which the graph needs.
+
+from keras_transformer.serving.served_model import ServedModel
 
 
-class Served:
-    """No Python of ours takes part; may be called from many threads.
-
-    Attributes:
-        signatures: SignatureDef by name, without SavedModel's initialiser.
-    """
+class Served(ServedModel):
+    """What TensorFlow Serving answers; no Python of ours takes part."""
 
     def __init__(self, path):
-        self.session = tf.compat.v1.Session(graph=tf.Graph())
-        with self.session.graph.as_default():
-            loaded = tf.compat.v1.saved_model.loader.load(
-                self.session, [tf.saved_model.SERVING], str(path)
-            )
-        self.signatures = {
-            name: signature
-            for name, signature in loaded.signature_def.items()
-            if not name.startswith("__")
-        }
+        super().__init__(pathlib.Path(path))
 
     def __call__(self, signature, **inputs):
-        signature = self.signatures[signature]
-        return self.session.run(
-            {name: info.name for name, info in signature.outputs.items()},
-            {
-                signature.inputs[name].name: np.asarray(value, object)
-                for name, value in inputs.items()
-            },
-        )
+        """Texts `(B,)` by input; B may be 0."""
+        assert inputs.keys() == set(self.inputs(signature))
+        columns = [inputs[name] for name in self.inputs(signature)]
+        return self._calls[signature](*(np.asarray(x, object) for x in columns))
 
     def everywhere(self, signature, texts):
-        """Call with `texts` as each of the inputs, all of them strings."""
-        inputs = self.signatures[signature].inputs
-        assert {info.dtype for info in inputs.values()} == {
-            tf.string.as_datatype_enum
-        }
-        return self(signature, **dict.fromkeys(inputs, texts))
+        """Call with `texts` as each of the inputs."""
+        return self(signature, **dict.fromkeys(self.inputs(signature), texts))

@@ -11,7 +11,7 @@ import textwrap
 
 import numpy as np
 import pytest
-from run_config import make_run
+from sample_runs import make_run
 
 from keras_transformer import config
 from keras_transformer.__main__ import parse_args

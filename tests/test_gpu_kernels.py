@@ -12,8 +12,8 @@ import sys
 import pytest
 import tensorflow as tf
 from gpu_kernels import GPU, XLA, Missing, missing_kernels, waits_for_device
+from sample_runs import OPTIONS
 from small import SIZES
-from small_run import OPTIONS
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from traced_training import PRECISIONS, train_step_graph
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from digits import write_digits
+from sample_runs import write_digits
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import matplotlib.figure
 import numpy as np
 import pytest
 import tensorflow as tf
-from digits import write_digits
+from sample_runs import write_digits
 
 import keras_transformer as kt
 from keras_transformer.config import JobError, UserError

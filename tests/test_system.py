@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import tensorflow as tf
-from digits import ENGLISH, GERMAN, write_digits
+from sample_runs import ENGLISH, GERMAN, write_digits
 
 from keras_transformer.__main__ import main
 

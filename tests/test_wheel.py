@@ -14,7 +14,7 @@ import venv
 import zipfile
 
 import pytest
-from digits import write_digits
+from sample_runs import write_digits
 
 import keras_transformer
 

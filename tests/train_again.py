@@ -13,7 +13,7 @@ import pathlib
 import sys
 
 import tensorflow as tf
-from toy_training import arguments, run
+from sample_runs import digit_arguments, train_on_digits
 
 
 def main(corpus, folder, strategy, *rates):
@@ -24,7 +24,7 @@ def main(corpus, folder, strategy, *rates):
     for i, rate in enumerate(rates):
         run_dir = pathlib.Path(folder, str(i))
         options = ["--steps", "3", "--strategy", strategy, "--dropout", rate]
-        assert run(*arguments(corpus, run_dir, *options)) == 0
+        assert train_on_digits(*digit_arguments(corpus, run_dir, *options)) == 0
         gc.collect()
         files, threads = (
             len(os.listdir(f"/proc/self/{kind}")) for kind in ("fd", "task")

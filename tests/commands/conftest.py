@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from run_config import make_run
+from sample_runs import make_run
 from small import SIZES
 from verbs import ENGLISH, GERMAN, SOURCES, write_lines
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+import sample_runs
 import tensorflow as tf
-import toy
 
 import keras_transformer as kt
 from keras_transformer.data.corpus import checked_pairs, checked_texts
@@ -13,7 +13,7 @@ TEXTS = ["ein kleiner Hund", "", "laut"]
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return toy.tokenizer()
+    return sample_runs.digit_tokenizer()
 
 
 @pytest.mark.parametrize("texts", ["runs/text.en", b"text", None, 7])

@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 import pytest
+import sample_runs
 import tensorflow as tf
-import toy
 from model_searches import (
     LIMITS,
     SOURCE,
@@ -104,8 +104,8 @@ def test_it_finds_what_the_search_without_caches_finds(model, options):
 
 @pytest.mark.slow
 def test_a_trained_model_writes_what_it_writes_without_caches():
-    translator = toy.translator()
-    texts, right = toy.corpus()["test"]
+    translator = sample_runs.digit_translator()
+    texts, right = sample_runs.digit_corpus()["test"]
     source = translator.tokenizer.tokenize(texts[:32]).to_tensor(PAD).numpy()
     limits = (source != PAD).sum(axis=1) + 13
     options = dict(n_best=4, length_penalty=0.6)

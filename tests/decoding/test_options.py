@@ -9,11 +9,10 @@ import sys
 
 import numpy as np
 import pytest
+import sample_runs
 import tensorflow as tf
-import toy
-from run_config import make_run
+from sample_runs import OPTIONS, WORDS, make_run
 from served import Served
-from small_run import OPTIONS, WORDS
 
 from keras_transformer import config
 from keras_transformer.commands import search_flags
@@ -181,7 +180,7 @@ def test_a_score_is_that_of_the_whole_translation_under_every_option(
 @pytest.mark.slow
 @pytest.mark.parametrize("sampling", [None, SAMPLING])
 def test_a_translation_begins_with_its_prefix(sampling):
-    translator = toy.translator()
+    translator = sample_runs.digit_translator()
     sources = ["two five one", "six", "", "nine three", "two four"]
     prefixes = ["acht", "  zwei \t eins ", "acht", "", "si"]
 
@@ -200,8 +199,8 @@ def test_a_translation_begins_with_its_prefix(sampling):
 
 
 def test_a_right_prefix_is_continued_as_the_reference_goes():
-    translator = toy.translator()
-    sources, targets = toy.corpus()["test"]
+    translator = sample_runs.digit_translator()
+    sources, targets = sample_runs.digit_corpus()["test"]
     prefixes = [" ".join(target.split()[:2]) for target in targets]
 
     free = translator.translate(sources)

@@ -18,8 +18,8 @@ import time
 
 import pytest
 import tensorflow as tf
-from digits import write_digits
 from free_ports import free_ports
+from sample_runs import write_digits
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]

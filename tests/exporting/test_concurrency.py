@@ -7,7 +7,7 @@ from concurrent import futures
 
 import numpy as np
 import pytest
-from small_run import WORDS
+from sample_runs import WORDS
 
 THREADS = 16
 # Measured: resident memory grows by 500 MiB in the first 600 calls, while

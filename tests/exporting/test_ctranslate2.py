@@ -8,8 +8,8 @@ import textwrap
 import ctranslate2
 import numpy as np
 import pytest
+import sample_runs
 import sentencepiece
-import toy
 from small import make_model
 
 from keras_transformer.__main__ import main
@@ -25,7 +25,7 @@ TEXT = " three\u3000\tｆｏｕｒ \u200bfive\x07 ～Ж🙂 "
 @pytest.fixture(scope="module", params=["sinusoidal", "learned"])
 def either(request, tmp_path_factory):
     """A trained translator and the folder of its CTranslate2 model."""
-    translator = toy.translator(request.param)
+    translator = sample_runs.digit_translator(request.param)
     folder = tmp_path_factory.mktemp("exported") / request.param
     return translator, ctranslate2_export.export(translator, folder)
 
@@ -71,7 +71,7 @@ def load_pieces(folder):
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_trained_model_translates_and_scores_alike(either, beam_size):
     translator, folder = either
-    texts, right = toy.corpus()["test"]
+    texts, right = sample_runs.digit_corpus()["test"]
     expected, scores = ours(translator, texts, beam_size)
     # Or both might agree on nonsense.
     assert sum(map(str.__eq__, expected, right)) > 100
@@ -84,10 +84,10 @@ def test_a_trained_model_translates_and_scores_alike(either, beam_size):
 @pytest.mark.parametrize("quantization", ["float16", "int8"])
 def test_quantised_weights_translate_nearly_alike(tmp_path, quantization):
     folder = ctranslate2_export.export(
-        toy.translator(), tmp_path / "model", quantization
+        sample_runs.digit_translator(), tmp_path / "model", quantization
     )
-    texts, _ = toy.corpus()["test"]
-    expected, _ = ours(toy.translator(), texts, 4)
+    texts, _ = sample_runs.digit_corpus()["test"]
+    expected, _ = ours(sample_runs.digit_translator(), texts, 4)
     found, _ = theirs(folder, texts, beam_size=4)
     agreed = sum(map(str.__eq__, found, expected))
     assert agreed >= 120, f"{agreed} of 127"
@@ -110,7 +110,7 @@ def test_quantisation_is_in_the_file(small_translator, exported, tmp_path):
 @pytest.mark.parametrize("widths", [(5, 7), (7, 5), (3, 3)])
 def test_every_shape_of_heads_scores_alike(tmp_path, positions, widths):
     # Random weights in all places; neither width times 3 is the model's 10.
-    tokenizer = toy.tokenizer()
+    tokenizer = sample_runs.digit_tokenizer()
     model = make_model(
         vocab_size=tokenizer.vocab_size,
         positions=positions,
@@ -191,7 +191,9 @@ def test_a_blank_text_has_the_empty_translation(small_translator, exported):
 
 @pytest.mark.slow
 def test_the_documented_lines_translate_without_keras(tmp_path):
-    folder = ctranslate2_export.export(toy.translator(), tmp_path / "model")
+    folder = ctranslate2_export.export(
+        sample_runs.digit_translator(), tmp_path / "model"
+    )
     _, example = ctranslate2_export.__doc__.split("translates text:\n")
     example = textwrap.dedent(example.split("\nOf an imported")[0])
     source = "seven one four"
@@ -204,7 +206,7 @@ def test_the_documented_lines_translate_without_keras(tmp_path):
         capture_output=True,
         text=True,
     ).stdout
-    expected = toy.translator().translate([source])
+    expected = sample_runs.digit_translator().translate([source])
     assert expected == ["sieben eins vier"]
     assert output == f"{expected}\nset()\n"
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from sample_runs import OPTIONS, SMALL_SIZES
 from served import Served
-from small_run import OPTIONS, SIZES
 
 from keras_transformer.config import Search
 from keras_transformer.exporting import saved_model as serving
@@ -19,7 +19,7 @@ def shapes_of_a_request(served, signature, **inputs):
     """The shape of every tensor that TensorFlow made for it."""
     definition = served.signatures[signature]
     metadata = tf.compat.v1.RunMetadata()
-    served.session.run(
+    served._session.run(
         {name: info.name for name, info in definition.outputs.items()},
         {
             definition.inputs[name].name: np.asarray(value, object)
@@ -76,10 +76,10 @@ def test_attention_of_all_layers_is_never_held_together(served, long_text):
 
     batch, target, source = found.shape
     assert (batch, source) == (ROWS, LONGEST_SOURCE) and target > 1
-    of_layer = batch * SIZES["num_heads"] * target * source
+    of_layer = batch * SMALL_SIZES["num_heads"] * target * source
     sizes = {int(np.prod(shape)) for shape in shapes}
     assert of_layer in sizes
-    assert SIZES["num_layers"] * of_layer not in sizes
+    assert SMALL_SIZES["num_layers"] * of_layer not in sizes
 
 
 def test_a_prefix_beyond_the_limit_is_the_whole_translation(

@@ -6,8 +6,8 @@ import keras
 import ml_dtypes
 import numpy as np
 import pytest
+import sample_runs
 import tensorflow as tf
-import toy
 from served import Served
 from small import of_rounded_weights
 
@@ -158,11 +158,11 @@ def test_it_has_the_signatures_of_the_float32_model(exports, dtype):
 def test_a_trained_model_translates_and_scores_nearly_as_before(
     tmp_path, dtype, tolerance
 ):
-    translator = toy.translator()
+    translator = sample_runs.digit_translator()
     path = serving.export(
         translator, tmp_path, options=GREEDY, quantization=dtype
     )
-    texts, right = toy.corpus()["test"]
+    texts, right = sample_runs.digit_corpus()["test"]
     expected = translator.translate(
         texts, beam_size=1, length_penalty=0.0, n_best=1
     )

@@ -10,7 +10,7 @@ import sys
 import pytest
 from packaging.requirements import Requirement
 from project import EXTRAS
-from small_run import OPTIONS
+from sample_runs import OPTIONS
 
 from keras_transformer.__main__ import parse_args
 from keras_transformer.config import UserError

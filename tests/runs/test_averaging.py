@@ -4,7 +4,7 @@ import logging
 
 import numpy as np
 import pytest
-from tiny_run import make_model, write_run
+from sample_runs import make_tiny_model, write_tiny_run
 
 from keras_transformer.config import UserError
 from keras_transformer.runs import averaging, checkpoints
@@ -13,12 +13,12 @@ from keras_transformer.runs import averaging, checkpoints
 @pytest.fixture
 def run_dir(tmp_path):
     """A run directory with three checkpoints of other weights each."""
-    return write_run(tmp_path)
+    return write_tiny_run(tmp_path)
 
 
 def test_the_average_is_the_mean_of_the_newest(run_dir):
     model = averaging.load_model(run_dir, average=2)
-    two, three = (make_model(seed).get_weights() for seed in (2, 3))
+    two, three = (make_tiny_model(seed).get_weights() for seed in (2, 3))
     for mean, a, b in zip(model.get_weights(), two, three, strict=True):
         np.testing.assert_allclose(mean, (a + b) / 2, atol=1e-7)
 
@@ -28,7 +28,7 @@ def test_fewer_checkpoints_than_asked_are_averaged_with_a_word(run_dir, caplog):
         model = averaging.load_model(run_dir, average=5)
     assert "Averaging 3 checkpoints instead of 5" in caplog.text
     expected = np.mean(
-        [make_model(seed).get_weights()[0] for seed in (1, 2, 3)], axis=0
+        [make_tiny_model(seed).get_weights()[0] for seed in (1, 2, 3)], axis=0
     )
     np.testing.assert_allclose(model.get_weights()[0], expected, atol=1e-7)
 
@@ -54,7 +54,7 @@ def test_averaging_nothing_is_an_error(run_dir):
 
 @pytest.mark.slow
 def test_a_run_with_a_moving_average_is_loaded_with_that(tmp_path, caplog):
-    write_run(tmp_path, ema=0.9)
+    write_tiny_run(tmp_path, ema=0.9)
     with caplog.at_level(logging.INFO):
         model = averaging.load_model(tmp_path)
     newest = tmp_path / "checkpoints" / "step-000000003"
@@ -62,16 +62,16 @@ def test_a_run_with_a_moving_average_is_loaded_with_that(tmp_path, caplog):
         f"Taking the moving average of the weights in {newest}."
     ]
     for found, expected in zip(
-        model.get_weights(), make_model(13).get_weights(), strict=True
+        model.get_weights(), make_tiny_model(13).get_weights(), strict=True
     ):
         np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.slow
 def test_an_average_that_is_asked_for_is_one_of_checkpoints(tmp_path):
-    write_run(tmp_path, ema=0.9)
+    write_tiny_run(tmp_path, ema=0.9)
     model = averaging.load_model(tmp_path, average=2)
-    two, three = (make_model(seed).get_weights() for seed in (2, 3))
+    two, three = (make_tiny_model(seed).get_weights() for seed in (2, 3))
     for mean, a, b in zip(model.get_weights(), two, three, strict=True):
         np.testing.assert_allclose(mean, (a + b) / 2, atol=1e-7)
     paths = averaging.averaged_checkpoints(tmp_path, average=2)
@@ -83,7 +83,7 @@ def test_a_run_is_loaded_with_as_many_checkpoints_as_its_recipe_says(run_dir):
     paths = averaging.averaged_checkpoints(run_dir)
     assert [path.name[-1] for path in paths] == ["1", "2", "3"]
     expected = np.mean(
-        [make_model(seed).get_weights()[0] for seed in (1, 2, 3)], axis=0
+        [make_tiny_model(seed).get_weights()[0] for seed in (1, 2, 3)], axis=0
     )
     found = averaging.load_model(run_dir).get_weights()[0]
     np.testing.assert_allclose(found, expected, atol=1e-7)

@@ -5,7 +5,7 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-from tiny_run import make_model, train, write_run
+from sample_runs import fit_tiny_model, make_tiny_model, write_tiny_run
 
 from keras_transformer.config import UserError
 from keras_transformer.machine import files
@@ -29,17 +29,17 @@ def everything(model):
 @pytest.fixture
 def run_dir(tmp_path):
     """A run directory with three checkpoints of other weights each."""
-    return write_run(tmp_path)
+    return write_tiny_run(tmp_path)
 
 
 def test_a_restored_model_goes_on_exactly_like_the_saved_one(tmp_path):
-    model = make_model(seed=1)
-    train(model, steps=2)
+    model = make_tiny_model(seed=1)
+    fit_tiny_model(model, steps=2)
     checkpoints.save_checkpoint(tmp_path, model, Progress(2, 3.5))
-    restored = make_model(seed=2)
+    restored = make_tiny_model(seed=2)
     progress = checkpoints.restore_checkpoint(tmp_path, restored)
-    train(model, steps=2)
-    train(restored, steps=2)
+    fit_tiny_model(model, steps=2)
+    fit_tiny_model(restored, steps=2)
 
     assert progress == Progress(2, 3.5)
     for one, other in zip(everything(model), everything(restored), strict=True):
@@ -47,26 +47,26 @@ def test_a_restored_model_goes_on_exactly_like_the_saved_one(tmp_path):
 
 
 def test_a_moving_average_goes_on_exactly_too(tmp_path):
-    model, restored = make_model(seed=1), make_model(seed=2)
+    model, restored = make_tiny_model(seed=1), make_tiny_model(seed=2)
     averages = [MovingAverage(x, 0.7) for x in (model, restored)]
-    train(model, steps=2, callbacks=[averages[0]])
+    fit_tiny_model(model, steps=2, callbacks=[averages[0]])
     checkpoints.save_checkpoint(
         tmp_path, model, Progress(2), average=averages[0].variables
     )
     checkpoints.restore_checkpoint(tmp_path, restored, averages[1].variables)
     for one, average in zip((model, restored), averages, strict=True):
-        train(one, steps=2, callbacks=[average])
+        fit_tiny_model(one, steps=2, callbacks=[average])
     for one, other in zip(*(x.variables for x in averages), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 def test_without_a_checkpoint_training_starts_at_nothing(tmp_path):
-    model = make_model(seed=1)
+    model = make_tiny_model(seed=1)
     assert checkpoints.restore_checkpoint(tmp_path, model) == Progress(0, 0.0)
 
 
 def test_only_the_newest_checkpoints_are_kept(tmp_path):
-    model = make_model(seed=1)
+    model = make_tiny_model(seed=1)
     for step in (5, 10, 100, 20):
         checkpoints.save_checkpoint(tmp_path, model, Progress(step), keep=3)
     names = [path.name for path in checkpoints.list_checkpoints(tmp_path)]
@@ -81,7 +81,7 @@ def test_a_write_that_fails_leaves_nothing_and_hides_nothing(
 
     monkeypatch.setattr(checkpoints.np, "savez", full)
     with pytest.raises(OSError, match="No space left"):
-        checkpoints.save_checkpoint(run_dir, make_model(4), Progress(4))
+        checkpoints.save_checkpoint(run_dir, make_tiny_model(4), Progress(4))
     names = {path.name for path in (run_dir / "checkpoints").iterdir()}
     assert names == {"step-000000001", "step-000000002", "step-000000003"}
 
@@ -92,7 +92,7 @@ def test_too_little_space_is_noticed_before_anything_is_written(
     free = shutil.disk_usage(run_dir)._replace(free=100)
     monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda path: free)
     with pytest.raises(OSError, match="No space left"):
-        checkpoints.save_checkpoint(run_dir, make_model(4), Progress(4))
+        checkpoints.save_checkpoint(run_dir, make_tiny_model(4), Progress(4))
     assert len(list((run_dir / "checkpoints").iterdir())) == 3
 
 
@@ -133,7 +133,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     content = bytearray(damaged.read_bytes())
     content[len(content) // 2] ^= 0xFF
     damaged.write_bytes(content)
-    model = make_model(seed=9)
+    model = make_tiny_model(seed=9)
     with caplog.at_level(logging.WARNING):
         progress = checkpoints.restore_checkpoint(run_dir, model)
     assert progress.step == 2
@@ -145,7 +145,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     assert "damaged checkpoint" in caplog.text
     assert "step-000000003" in caplog.text
     np.testing.assert_array_equal(
-        model.get_weights()[0], make_model(seed=2).get_weights()[0]
+        model.get_weights()[0], make_tiny_model(seed=2).get_weights()[0]
     )
 
 
@@ -156,7 +156,7 @@ def test_a_step_that_is_damaged_again_is_put_aside_again(run_dir):
     (aside / "of-before").write_text("")
     (folder / "step-000000003" / "training.npz").write_bytes(b"")
 
-    assert checkpoints.restore_checkpoint(run_dir, make_model(9)).step == 2
+    assert checkpoints.restore_checkpoint(run_dir, make_tiny_model(9)).step == 2
     assert aside.exists() and not (aside / "of-before").exists()
 
 
@@ -199,7 +199,7 @@ def test_no_flipped_bit_of_a_state_is_believed(run_dir):
 def test_a_truncated_checkpoint_is_damaged_too(run_dir):
     path = run_dir / "checkpoints" / "step-000000003" / "model.weights.h5"
     path.write_bytes(path.read_bytes()[:1000])
-    progress = checkpoints.restore_checkpoint(run_dir, make_model(seed=9))
+    progress = checkpoints.restore_checkpoint(run_dir, make_tiny_model(seed=9))
     assert progress.step == 2
 
 
@@ -207,4 +207,4 @@ def test_nothing_but_damaged_checkpoints_is_an_error(run_dir):
     for path in (run_dir / "checkpoints").glob("*/state.json"):
         path.unlink()
     with pytest.raises(UserError, match="Every checkpoint in .* is damaged"):
-        checkpoints.restore_checkpoint(run_dir, make_model(seed=9))
+        checkpoints.restore_checkpoint(run_dir, make_tiny_model(seed=9))

@@ -9,7 +9,7 @@ import shutil
 
 import numpy as np
 import pytest
-from run_config import make_run
+from sample_runs import make_run
 
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.machine import files

@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-from run_config import make_run
+from sample_runs import make_run, write_small_run
 from served import Served
-from small_run import write_run
 
 from keras_transformer import __main__
 from keras_transformer.commands import search_flags
@@ -25,7 +24,7 @@ TEXTS = ["ein kleiner Hund", "die Wiese und der Hund laut", "laut"]
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory):
     """A small run with a search of its own."""
-    path = write_run(tmp_path_factory.mktemp("searched"))
+    path = write_small_run(tmp_path_factory.mktemp("searched"))
     run = RunConfig.load(path)
     dataclasses.replace(run, search=SEARCH).save(path)
     return path

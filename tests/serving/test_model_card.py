@@ -5,7 +5,7 @@ import json
 import shutil
 
 import pytest
-from small_run import CARD, OPTIONS
+from sample_runs import CARD, OPTIONS
 
 import keras_transformer
 from keras_transformer.config import UserError

@@ -10,8 +10,8 @@ import threading
 import httpx
 import numpy as np
 import pytest
+from sample_runs import CARD, OPTIONS
 from serving_thread import running
-from small_run import CARD, OPTIONS
 from still_model import StillModel, StillVersions
 from word_by_word import WordByWord
 

@@ -11,7 +11,7 @@ from concurrent import futures
 import httpx
 import numpy as np
 import pytest
-from small_run import WORDS
+from sample_runs import WORDS
 
 from keras_transformer.serving import tensorflow_api
 

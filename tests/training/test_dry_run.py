@@ -6,9 +6,8 @@ import re
 import numpy as np
 import paper
 import pytest
-import toy_training
-from run_config import make_run
-from toy_training import run
+import sample_runs
+from sample_runs import make_run, train_on_digits
 
 from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.train import arguments_of
@@ -25,7 +24,7 @@ from keras_transformer.training.request import Session, configure
 
 
 def arguments(corpus, run_dir, *more):
-    return toy_training.arguments(corpus, run_dir, "--dry-run", *more)
+    return sample_runs.digit_arguments(corpus, run_dir, "--dry-run", *more)
 
 
 def figures(output):
@@ -45,13 +44,13 @@ def dry(corpus, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         printed = []
         patch.setattr("builtins.print", lambda *a, **k: printed.append(a[0]))
-        assert run(*arguments(corpus, folder / "run")) == 0
+        assert train_on_digits(*arguments(corpus, folder / "run")) == 0
     return "\n".join(printed), folder
 
 
 def test_a_dry_run_tells_size_tokens_memory_and_time(dry):
     output, _ = dry
-    # As toy_training.py says: d_k and d_v are 34 / 2.
+    # As `digit_arguments` says: d_k and d_v are 34 / 2.
     vocabulary = int(figure(output, "vocabulary"))
     assert 260 < vocabulary <= 300
     count = paper.parameter_count(vocabulary, 1, 34, 67, 2, 17, 17)
@@ -105,7 +104,7 @@ def test_a_dry_run_of_a_run_takes_its_vocabulary_and_leaves_it_alone(
     run_dir, vocab_size = begun
     before = state(run_dir)
     more = ("--strategy", "mirrored", "--accumulate", "2")
-    assert run(*arguments(corpus, run_dir, *more)) == 0
+    assert train_on_digits(*arguments(corpus, run_dir, *more)) == 0
     output = capsys.readouterr().out
     assert state(run_dir) == before
     assert figure(output, "vocabulary") == vocab_size
@@ -114,12 +113,12 @@ def test_a_dry_run_of_a_run_takes_its_vocabulary_and_leaves_it_alone(
 
 def test_a_dry_run_refuses_what_the_run_would(corpus, begun, capsys):
     run_dir, _ = begun
-    assert run(*arguments(corpus, run_dir, "--seed", "2")) == 2
+    assert train_on_digits(*arguments(corpus, run_dir, "--seed", "2")) == 2
     assert "seed = 1, this command says 2" in capsys.readouterr().err
-    assert run(*arguments(corpus / "nowhere", run_dir)) == 2
+    assert train_on_digits(*arguments(corpus / "nowhere", run_dir)) == 2
     assert "which is no folder" in capsys.readouterr().err
     argv = arguments(corpus, run_dir, "--strategy", "multiworker")
-    assert run(*argv) == 2
+    assert train_on_digits(*argv) == 2
     output = capsys.readouterr()
     assert "Expected one machine for --dry-run" in output.err
     assert output.out == ""
@@ -129,13 +128,13 @@ def test_a_dry_run_looks_at_all_that_the_run_would_need(
     corpus, tmp_path, capsys
 ):
     argv = arguments(corpus, tmp_path / "run", "--tokenizer", "nowhere")
-    assert run(*argv) == 2
+    assert train_on_digits(*argv) == 2
     assert "Expected a vocabulary at nowhere" in capsys.readouterr().err
     argv = arguments(corpus, tmp_path / "run", "--validation-split", "dev")
-    assert run(*argv) == 2
+    assert train_on_digits(*argv) == 2
     assert "received dev; it has" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
-    assert run(*arguments(corpus, tmp_path / "file")) == 2
+    assert train_on_digits(*arguments(corpus, tmp_path / "file")) == 2
     assert "Expected a directory as --run-dir" in capsys.readouterr().err
 
 

@@ -9,8 +9,8 @@ import sys
 import keras
 import numpy as np
 import pytest
+import sample_runs
 import tensorflow as tf
-import tiny_run
 from free_ports import free_ports
 from train_replicas import BY_WORKERS, KERAS_SHARES, WAYS
 
@@ -184,11 +184,11 @@ def test_the_optimizer_is_left_as_it_was():
 def test_metrics_change_no_weight_and_take_no_accumulation():
     found = []
     for metrics in ([], [TokenAccuracy()]):
-        model = tiny_run.make_model(seed=3)
+        model = sample_runs.make_tiny_model(seed=3)
         loss = SmoothedCrossEntropy(0.1)
         model.compile("adam", loss, metrics=metrics, jit_compile=False)
         keras.utils.set_random_seed(7)
-        tiny_run.train(model, 3)
+        sample_runs.fit_tiny_model(model, 3)
         found.append(model.get_weights())
     for bare, measured in zip(*found, strict=True):
         np.testing.assert_allclose(bare, measured, rtol=1e-4, atol=1e-6)

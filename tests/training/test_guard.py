@@ -5,7 +5,7 @@ import types
 import keras
 import numpy as np
 import pytest
-from digits import write_digits
+from sample_runs import write_digits
 from train_sessions import TOY
 
 from keras_transformer import presets

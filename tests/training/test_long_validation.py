@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from natural_corpus import corpus as corpus_of
-from toy_training import arguments, run
+from sample_runs import digit_arguments, train_on_digits
 
 from keras_transformer.__main__ import main
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
@@ -107,14 +107,14 @@ def test_a_book_on_one_line_ends_neither_training_nor_evaluation(
     with_a_book, caplog
 ):
     run_dir = with_a_book / "run"
-    argv = arguments(
+    argv = digit_arguments(
         with_a_book,
         run_dir,
         *("--steps", "3", "--validation-steps", "2", "--warmup-steps", "5"),
     )
 
     with caplog.at_level(logging.INFO):
-        assert run(*argv) == 0
+        assert train_on_digits(*argv) == 0
         code = main(
             ["evaluate", f"--run-dir={run_dir}", f"--json={run_dir / 'j'}"]
         )
@@ -144,13 +144,13 @@ def test_a_validation_that_fails_does_not_end_the_training(
 ):
     monkeypatch.setattr(validation.Validator, "_measure", fail)
 
-    argv = arguments(
+    argv = digit_arguments(
         corpus,
         tmp_path,
         *("--steps", "3", "--validation-steps", "2", "--warmup-steps", "5"),
     )
     with caplog.at_level(logging.INFO):
-        assert run(*argv) == 0
+        assert train_on_digits(*argv) == 0
 
     assert (
         "step 2  could not be validated, which changes nothing in the "
@@ -176,13 +176,13 @@ def test_a_signal_ends_a_validation_and_the_training_with_it(
     monkeypatch.setattr(validation.Validator, "_measure", measure_a_little)
     monkeypatch.setattr(validation.Translator, "n_best", translate)
 
-    argv = arguments(
+    argv = digit_arguments(
         corpus,
         tmp_path,
         *("--steps", "30", "--validation-steps", "2", "--warmup-steps", "5"),
     )
     with caplog.at_level(logging.INFO):
-        assert run(*argv) == 0
+        assert train_on_digits(*argv) == 0
 
     assert "SIGTERM: ending after this step." in caplog.text
     assert "could not be validated" not in caplog.text

@@ -3,13 +3,13 @@
 import keras
 import numpy as np
 import pytest
-from tiny_run import make_model, train
+from sample_runs import fit_tiny_model, make_tiny_model
 
 from keras_transformer.training.moving_average import MovingAverage
 
 
 def test_shares_of_the_moving_average_fall_by_its_factor():
-    model = make_model(seed=1)
+    model = make_tiny_model(seed=1)
     average = MovingAverage(model, 0.7)
     trained = []
     keep = keras.callbacks.LambdaCallback(
@@ -17,7 +17,7 @@ def test_shares_of_the_moving_average_fall_by_its_factor():
             model.get_weights()
         )
     )
-    train(model, steps=5, callbacks=[average, keep])
+    fit_tiny_model(model, steps=5, callbacks=[average, keep])
     # The weights before the first update have no share.
     shares = np.array([0.7**4, 0.7**3, 0.7**2, 0.7, 1.0])
     shares /= shares.sum()
@@ -30,13 +30,15 @@ def test_shares_of_the_moving_average_fall_by_its_factor():
 
 
 def test_the_moving_average_is_lent_and_the_weights_come_back():
-    model = make_model(seed=1)
-    average = MovingAverage(make_model(seed=2), 0.7)
+    model = make_tiny_model(seed=1)
+    average = MovingAverage(make_tiny_model(seed=2), 0.7)
     average.set_model(model)
     before = model.get_weights()
     with pytest.raises(KeyboardInterrupt), average.in_use():
         for a, b in zip(
-            model.get_weights(), make_model(seed=2).get_weights(), strict=True
+            model.get_weights(),
+            make_tiny_model(seed=2).get_weights(),
+            strict=True,
         ):
             np.testing.assert_array_equal(a, b)
         raise KeyboardInterrupt

@@ -4,10 +4,9 @@ import dataclasses
 import json
 
 import pytest
-import toy
+import sample_runs
 from natural_corpus import natural_corpus
-from run_config import make_run
-from toy_training import arguments, run
+from sample_runs import digit_arguments, make_run, train_on_digits
 
 from keras_transformer.config import JobError, UserError
 from keras_transformer.data.batch_plan import BatchPlan
@@ -51,7 +50,7 @@ def test_the_plan_is_that_of_the_recipe(growth, ladder):
     recipe = dataclasses.replace(
         PRESETS["tiny"].training, batch_tokens=509, length_growth=growth
     )
-    plan = plan_batches(corpus, recipe, toy.tokenizer())
+    plan = plan_batches(corpus, recipe, sample_runs.digit_tokenizer())
     expected = BatchPlan(corpus, 509, recipe.seed, length_growth=ladder)
     assert plan.shapes() == expected.shapes()
     for one, other in zip(plan.epoch(1), expected.epoch(1), strict=True):
@@ -74,8 +73,8 @@ def test_a_resumed_run_has_the_batches_it_began_with(
     )
     for name, choices in (("with", ("on", "off")), ("without", ("off", "on"))):
         for xla in choices:
-            argv = arguments(corpus, tmp_path / name, "--xla", xla)
-            assert run(*argv) == 1
+            argv = digit_arguments(corpus, tmp_path / name, "--xla", xla)
+            assert train_on_digits(*argv) == 1
             step = tmp_path / name / "checkpoints" / "step-000000001"
             step.mkdir(parents=True, exist_ok=True)  # As if it had begun.
         config = json.loads((tmp_path / name / "config.json").read_text())

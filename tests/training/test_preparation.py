@@ -8,7 +8,7 @@ import pathlib
 import shutil
 
 import pytest
-from run_config import make_run
+from sample_runs import make_run
 
 from keras_transformer.config import (
     ModelConfig,

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from sample_runs import digit_arguments, train_on_digits
 from served import Served
-from toy_training import arguments, run
 
 from keras_transformer.__main__ import main
 from keras_transformer.translation.translator import Translator
@@ -19,7 +19,7 @@ TEXTS = ["one two three four five six seven", "", "nine"]
 def trained(corpus, tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("runs") / "restricted"
     more = ("--restrict", "3", "--steps", "2", "--validation-steps", "2")
-    assert run(*arguments(corpus, run_dir, *more)) == 0
+    assert train_on_digits(*digit_arguments(corpus, run_dir, *more)) == 0
     return run_dir
 
 
@@ -32,7 +32,10 @@ def test_the_run_keeps_it(trained, translator, corpus, capsys):
     fields = json.loads((trained / "config.json").read_text())
     assert fields["model"]["restriction"] == 3
     assert translator.model.model_config.restriction == 3
-    assert run(*arguments(corpus, trained, "--restrict", "5")) == 2
+    assert (
+        train_on_digits(*digit_arguments(corpus, trained, "--restrict", "5"))
+        == 2
+    )
     assert "restriction = 3, this command says 5" in capsys.readouterr().err
 
 

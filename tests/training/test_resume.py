@@ -12,7 +12,7 @@ import sys
 import h5py
 import numpy as np
 import pytest
-from digits import write_digits
+from sample_runs import write_digits
 
 from keras_transformer.runs import averaging, checkpoints, history
 from keras_transformer.runs.result import final_result

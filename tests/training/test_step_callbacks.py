@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras.src import backend
-from tiny_run import make_model, train
+from sample_runs import fit_tiny_model, make_tiny_model
 
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
@@ -51,7 +51,7 @@ class Reads(keras.callbacks.Callback):
 
 
 def test_steps_are_read_by_ten_in_one_transfer_for_each_reader(tmp_path, reads):
-    model = make_model(3)
+    model = make_tiny_model(3)
     stopwatch = Stopwatch(Progress())
     now = stopwatch.now
     display = TrainingDisplay(now, History(tmp_path, 0), 41, None)
@@ -60,7 +60,7 @@ def test_steps_are_read_by_ten_in_one_transfer_for_each_reader(tmp_path, reads):
     guard = StopOnNonFinite(tmp_path, now, None, None)
     counter = Reads(reads)
     own = [stopwatch, guard, display, counter]
-    train(model, 41, StepCallbacks(own, [], model))
+    fit_tiny_model(model, 41, StepCallbacks(own, [], model))
 
     new = np.diff([0, *counter.so_far])
     # The guard looks after 10, 20, …; the display has a line after the first
@@ -77,9 +77,9 @@ def test_callbacks_of_others_get_the_floats_that_keras_gives(tmp_path):
             on_train_batch_end=lambda batch, logs: rows.append(dict(logs))
         )
 
-    model = make_model(3)
-    train(model, 3, StepCallbacks([note(own)], [note(theirs)], model))
-    train(make_model(3), 3, [note(by_keras)])
+    model = make_tiny_model(3)
+    fit_tiny_model(model, 3, StepCallbacks([note(own)], [note(theirs)], model))
+    fit_tiny_model(make_tiny_model(3), 3, [note(by_keras)])
     assert theirs == by_keras
     for row in own:
         assert all(isinstance(x, tf.Tensor) for x in row.values())
@@ -87,10 +87,10 @@ def test_callbacks_of_others_get_the_floats_that_keras_gives(tmp_path):
 
 
 def test_others_that_look_at_no_step_cost_none(reads):
-    model = make_model(3)
+    model = make_tiny_model(3)
     counter = Reads(reads)
     idle = keras.callbacks.EarlyStopping("loss")
-    train(model, 5, StepCallbacks([counter], [idle], model))
+    fit_tiny_model(model, 5, StepCallbacks([counter], [idle], model))
     assert counter.so_far == [0] * 5
 
 
@@ -116,8 +116,8 @@ def test_workers_end_after_the_step_that_follows_a_wish():
             self.model.stop_training = self.model.stop_training or batch == 1
 
     def count_steps(own, vote):
-        model = make_model(1)
-        train(model, 5, StepCallbacks(own, [], model, vote=vote))
+        model = make_tiny_model(1)
+        fit_tiny_model(model, 5, StepCallbacks(own, [], model, vote=vote))
         return int(model.optimizer.iterations)
 
     votes = []

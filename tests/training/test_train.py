@@ -10,9 +10,9 @@ import sys
 import time
 
 import pytest
+import sample_runs
 import tensorflow as tf
-import toy_training
-from toy_training import run
+from sample_runs import train_on_digits
 
 from keras_transformer.commands import command_line
 from keras_transformer.config import ModelConfig, TrainingConfig, UserError
@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def arguments(corpus, run_dir, *more):
-    return toy_training.arguments(
+    return sample_runs.digit_arguments(
         corpus,
         run_dir,
         *("--warmup-steps", "20", "--steps", "30"),
@@ -56,7 +56,7 @@ def wait_for(process, text):
 def finished(corpus, tmp_path_factory):
     """A run that nothing interrupted."""
     run_dir = tmp_path_factory.mktemp("runs") / "whole"
-    assert run(*arguments(corpus, run_dir)) == 0
+    assert train_on_digits(*arguments(corpus, run_dir)) == 0
     return run_dir
 
 
@@ -89,7 +89,7 @@ def test_the_history_has_losses_that_fall_and_a_bleu(finished):
 def test_the_same_command_on_a_finished_run_says_so(corpus, finished, caplog):
     before = checkpoints.list_checkpoints(finished)
     with caplog.at_level("INFO"):
-        assert run(*arguments(corpus, finished)) == 0
+        assert train_on_digits(*arguments(corpus, finished)) == 0
     assert "is finished: 30 updates" in caplog.text
     assert checkpoints.list_checkpoints(finished) == before
 
@@ -117,15 +117,15 @@ def test_a_signal_writes_a_checkpoint_and_says_how_to_go_on(
 @pytest.mark.slow
 def test_time_ends_a_run_too(corpus, tmp_path, caplog):
     argv = arguments(corpus, tmp_path / "run", "--steps", "100000")
-    assert run(*argv, "--minutes", "0.05") == 0
+    assert train_on_digits(*argv, "--minutes", "0.05") == 0
     with caplog.at_level("INFO"):
-        assert run(*argv, "--minutes", "0.05") == 0
+        assert train_on_digits(*argv, "--minutes", "0.05") == 0
     assert "is finished" in caplog.text
 
 
 def error_of(capsys, *argv, code=command_line.WRONG):
     """The one sentence that a command prints which ends with `code`."""
-    assert run(*argv) == code
+    assert train_on_digits(*argv) == code
     output = capsys.readouterr()
     assert output.out == ""
     lines = [x for x in output.err.splitlines() if x.startswith("error: ")]
@@ -221,7 +221,7 @@ def test_a_run_of_another_configuration_is_refused_by_field(
 def test_how_a_batch_is_computed_may_change(corpus, finished, caplog):
     more = ["--accumulate", "2", "--strategy", "mirrored"]
     with caplog.at_level("INFO"):
-        assert run(*arguments(corpus, finished, *more)) == 0
+        assert train_on_digits(*arguments(corpus, finished, *more)) == 0
     assert "is finished: 30 updates" in caplog.text
 
 
@@ -362,11 +362,11 @@ def test_a_run_and_its_corpus_may_be_moved(corpus, tmp_path, caplog):
     here.mkdir()
     shutil.copytree(corpus, here / "text")
     argv = arguments(here / "text", here / "run", "--steps", "3")
-    assert run(*argv) == 0
+    assert train_on_digits(*argv) == 0
     here.rename(there)
     argv = arguments(there / "text", there / "run", "--steps", "5")
     with caplog.at_level("INFO"):
-        assert run(*argv) == 0
+        assert train_on_digits(*argv) == 0
     assert "Resuming after update 3." in caplog.text
     assert "tokenised" not in caplog.text
     assert RunConfig.load(there / "run").corpus == str(there / "text")
@@ -378,7 +378,7 @@ def test_a_text_that_was_changed_is_refused_and_nothing_is_touched(
 ):
     shutil.copytree(corpus, tmp_path / "text")
     argv = arguments(tmp_path / "text", tmp_path / "run", "--steps", "3")
-    assert run(*argv) == 0
+    assert train_on_digits(*argv) == 0
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")}
     for language in ("en", "de"):
         path = tmp_path / "text" / f"train.{language}"
@@ -397,11 +397,11 @@ def test_a_training_ends_when_its_target_is_reached(corpus, tmp_path, caplog):
     more = ["--target-bleu", "0", "--validation-steps", "4"]
     argv = arguments(corpus, tmp_path / "run", *more)
     with caplog.at_level("INFO"):
-        assert run(*argv) == 0
+        assert train_on_digits(*argv) == 0
     assert "BLEU has reached 0: ending after step 4." in caplog.text
     assert "1 replica." in caplog.text  # Not "1 replicas".
     with caplog.at_level("INFO"):
-        assert run(*argv) == 0
+        assert train_on_digits(*argv) == 0
     assert "is finished: 4 updates" in caplog.text
 
 
@@ -410,7 +410,7 @@ def test_a_budget_below_a_pair_promises_nothing_else(corpus, tmp_path, caplog):
     argv = arguments(corpus, tmp_path / "run", "--steps", "1")
     argv[argv.index("--batch-tokens") + 1] = "5"
     with caplog.at_level("INFO"):
-        assert run(*argv) == 0
+        assert train_on_digits(*argv) == 0
     assert "of up to 5 tokens a side" not in caplog.text
     assert "longer than `batch_tokens` 5: each is a batch" in caplog.text
 

@@ -15,8 +15,8 @@ import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
-from digits import write_digits
 from free_ports import free_ports
+from sample_runs import write_digits
 
 from keras_transformer.__main__ import main
 from keras_transformer.commands import command_line

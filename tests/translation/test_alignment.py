@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+import sample_runs
 import tensorflow as tf
-import toy
-from small_run import OPTIONS
+from sample_runs import OPTIONS
 
 from keras_transformer import config
 from keras_transformer.config import Search
@@ -145,8 +145,8 @@ def test_a_source_that_is_cut_is_aligned_as_far_as_it_was_read(
 
 @pytest.mark.slow
 def test_words_of_a_learnt_toy_align_with_their_translations():
-    translator = toy.translator()
-    sources, targets = toy.corpus()["test"]
+    translator = sample_runs.digit_translator()
+    sources, targets = sample_runs.digit_corpus()["test"]
 
     found = translator.align(sources, targets)
 
@@ -160,7 +160,7 @@ def test_words_of_a_learnt_toy_align_with_their_translations():
 
 
 def test_pairs_count_the_words_of_the_texts_as_they_were_given():
-    translator = toy.translator()
+    translator = sample_runs.digit_translator()
     plain = translator.align(["two five one"], ["zwei fünf eins"])
     spaced = translator.align(["  two\u00a0 five\tone "], ["zwei  fünf\neins "])
     assert plain == spaced

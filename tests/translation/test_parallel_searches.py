@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from small_run import SIZES
+from sample_runs import SMALL_SIZES
 
 from keras_transformer.config import Sampling, Search
 from keras_transformer.machine import devices
@@ -189,7 +189,7 @@ def test_no_text_is_no_batch():
 def translator(small_translator):
     """Answers different sources with different words, senseless ones."""
     tokenizer = small_translator.tokenizer
-    model = Transformer(vocab_size=tokenizer.vocab_size, **SIZES)
+    model = Transformer(vocab_size=tokenizer.vocab_size, **SMALL_SIZES)
     draw = np.random.default_rng(5)
     for weight in model.weights:
         if len(weight.shape) > 1:  # Neither norms nor biases.

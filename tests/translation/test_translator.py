@@ -7,8 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from run_config import make_run
-from small_run import SIZES
+from sample_runs import SMALL_SIZES, make_run
 
 from keras_transformer import config
 from keras_transformer.config import Sampling, UserError
@@ -53,7 +52,7 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(tokenizer):
-    model = Transformer(vocab_size=tokenizer.vocab_size, **SIZES)
+    model = Transformer(vocab_size=tokenizer.vocab_size, **SMALL_SIZES)
     # Far enough from fresh weights that the words hang on the source and
     # sentences end at many lengths.
     for weight in model.weights:
@@ -440,7 +439,7 @@ def test_progress_counts_up_to_all_texts(translator):
 def run_dir(tmp_path_factory, model, tokenizer):
     """A run with one checkpoint."""
     path = tmp_path_factory.mktemp("run")
-    model_config = config.ModelConfig(tokenizer.vocab_size, **SIZES)
+    model_config = config.ModelConfig(tokenizer.vocab_size, **SMALL_SIZES)
     make_run(model_config).save(path)
     (path / "tokenizer.model").write_bytes(
         tokenizer.processor._model_resource._model

@@ -1,0 +1,240 @@
+"""Corpora, models and run directories that tests share, made in seconds.
+
+- `digits`: a corpus of numbers, digit by digit, in English and German words,
+  a training on it by the command line, and a translator that has learnt it.
+- `small`: a run of a random model, for all that a run can be asked.
+- `tiny`: runs of a model too small to learn, with three checkpoints.
+"""
+
+import dataclasses
+import functools
+import pathlib
+import random
+import tempfile
+
+import keras
+import numpy as np
+
+from keras_transformer import config, presets
+from keras_transformer.__main__ import main
+from keras_transformer.config import (
+    BOS_ID,
+    ModelConfig,
+    Search,
+    TrainingConfig,
+)
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.model import Transformer
+from keras_transformer.runs import checkpoints
+from keras_transformer.runs.checkpoints import Progress
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training.moving_average import MovingAverage
+from keras_transformer.translation.model_card import ModelCard
+from keras_transformer.translation.translator import Translator
+
+
+def make_run(model: ModelConfig, training=None, **changes) -> RunConfig:
+    """Of the demo corpus and the preset `tiny`, but for what is given."""
+    settings = dict(
+        preset="tiny",
+        corpus="demo",
+        source_lang="en",
+        target_lang="de",
+        train_split="train",
+        validation_split="val",
+        requested_vocab_size=model.vocab_size,
+        model=model,
+        training=training or TrainingConfig(),
+    )
+    return RunConfig(**{**settings, **changes})
+
+
+ENGLISH = "zero one two three four five six seven eight nine".split()
+GERMAN = "null eins zwei drei vier fünf sechs sieben acht neun".split()
+
+
+def write_digits(folder, **sizes):
+    """Write `SPLIT.en` and `SPLIT.de` with so many lines for each split."""
+    source = random.Random(7)
+    for split, size in sizes.items():
+        rows = [
+            [source.randrange(10) for _ in range(source.randint(2, 7))]
+            for _ in range(size)
+        ]
+        for language, words in (("en", ENGLISH), ("de", GERMAN)):
+            lines = [" ".join(words[i] for i in row) + "\n" for row in rows]
+            path = folder / f"{split}.{language}"
+            path.write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+def digit_arguments(corpus, run_dir, *more):
+    """A command line: the demo preset, but small, so that it is soon traced."""
+    return [
+        *("--preset", "demo", "--corpus", str(corpus)),
+        *("--run-dir", str(run_dir), "--vocab-size", "300"),
+        *("--num-layers", "1", "--d-model", "34", "--num-heads", "2"),
+        *("--ffn-dim", "67", "--batch-tokens", "256", "--dropout", "0.1"),
+        *more,
+    ]
+
+
+def train_on_digits(*argv):
+    """Returns what the command exits with."""
+    return main(["train", *map(str, argv)])
+
+
+# Distinct primes but for the width; keys and values of unlike width.
+DIGIT_SIZES = dict(
+    num_layers=2,
+    d_model=34,
+    num_heads=3,
+    key_dim=11,
+    value_dim=13,
+    ffn_dim=67,
+    dropout=0.0,
+    max_positions=19,
+)
+
+
+@functools.cache
+def digit_corpus():
+    """Lines of the splits train and test, each a pair `(source, target)`."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = write_digits(pathlib.Path(folder), train=3_001, test=127)
+        return {
+            split: tuple(
+                (folder / f"{split}.{language}").read_text("utf-8").splitlines()
+                for language in ("en", "de")
+            )
+            for split in ("train", "test")
+        }
+
+
+@functools.cache
+def digit_tokenizer():
+    with tempfile.TemporaryDirectory() as folder:
+        return Tokenizer.train(
+            [line for side in digit_corpus()["train"] for line in side],
+            307,
+            pathlib.Path(folder, "tokenizer.model"),
+        )
+
+
+@functools.cache
+def digit_translator(positions="sinusoidal"):
+    """Translates nearly every line right. Not to be changed."""
+    words = digit_tokenizer()
+    source, target = (
+        words.tokenize(lines).to_tensor() for lines in digit_corpus()["train"]
+    )
+    target_in = keras.ops.pad(
+        target[:, :-1], [[0, 0], [1, 0]], constant_values=BOS_ID
+    )
+    keras.utils.set_random_seed(1)
+    model = Transformer(
+        vocab_size=words.vocab_size, positions=positions, **DIGIT_SIZES
+    )
+    epochs, batch = 10, 64
+    rate = keras.optimizers.schedules.CosineDecay(
+        3e-3, epochs * len(source) // batch
+    )
+    model.compile(keras.optimizers.Adam(rate), SmoothedCrossEntropy(0.0))
+    model.fit(
+        (source, target_in), target, batch_size=batch, epochs=epochs, verbose=0
+    )
+    return Translator(model, words)
+
+
+WORDS = (
+    "ein kleiner Hund läuft über die grüne Wiese und bellt laut "
+    "a small dog runs across the meadow"
+).split()
+SMALL_SIZES = dict(
+    num_layers=2,
+    d_model=14,
+    num_heads=3,
+    key_dim=5,
+    value_dim=7,
+    ffn_dim=17,
+    dropout=0.1,
+)
+OPTIONS = Search(
+    beam_size=5, length_penalty=0.9, n_best=3, max_source_length=11
+)
+CARD = ModelCard("de", "en", "tiny", "demo", 12_990, "step-000000007 00000000")
+
+
+def write_small_run(path):
+    """A run directory with one checkpoint of a small random model."""
+    keras.utils.set_random_seed(1)
+    draw = np.random.default_rng(0)
+    tokenizer = Tokenizer.train(
+        [" ".join(draw.choice(WORDS, draw.integers(2, 9))) for _ in range(300)],
+        331,
+        path / "tokenizer.model",
+    )
+    sizes = dict(vocab_size=tokenizer.vocab_size, **SMALL_SIZES)
+    make_run(config.ModelConfig(**sizes)).save(path)
+    model = Transformer(**sizes)
+    # Fresh logits are all alike.
+    model.embedding.table.assign(2 * model.embedding.table)
+    model.compile(optimizer="sgd", loss="mse")
+    checkpoints.save_checkpoint(path, model, checkpoints.Progress(step=7))
+    return path
+
+
+TINY = config.ModelConfig(
+    vocab_size=23,
+    num_layers=1,
+    d_model=6,
+    num_heads=2,
+    key_dim=3,
+    value_dim=5,
+    ffn_dim=7,
+    dropout=0.2,
+)
+
+
+def make_tiny_model(seed):
+    keras.utils.set_random_seed(seed)
+    model = Transformer(**dataclasses.asdict(TINY))
+    model.compile(
+        keras.optimizers.Adam(0.01),
+        SmoothedCrossEntropy(0.1),
+        jit_compile=False,
+    )
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def fit_tiny_model(model, steps, callbacks=()):
+    random = np.random.default_rng(11)
+    source, target = random.integers(4, 23, (2, 5 * steps, 7))
+    target_in = np.concatenate([np.full((5 * steps, 1), 2), target[:, :-1]], 1)
+    model.fit(
+        (source, target_in),
+        target,
+        batch_size=5,
+        shuffle=False,
+        verbose=0,
+        callbacks=callbacks,
+    )
+
+
+def write_tiny_run(run_dir, ema=None):
+    """Write three checkpoints of other weights each; those of their seeds.
+
+    With `ema`, checkpoint N has the weights of seed 10 + N as its average.
+    """
+    preset = presets.PRESETS["tiny"]
+    make_run(TINY, dataclasses.replace(preset.training, ema=ema)).save(run_dir)
+    for step in (1, 2, 3):
+        average = ()
+        if ema:
+            average = MovingAverage(make_tiny_model(10 + step), ema).variables
+        checkpoints.save_checkpoint(
+            run_dir, make_tiny_model(step), Progress(step), average=average
+        )
+    return run_dir
