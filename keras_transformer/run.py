@@ -4,17 +4,13 @@ What `python train.py` and the verbs of the command line do is here, in this
 process; they are thin doors to it.
 """
 
-import base64
 import dataclasses
-import html
-import io
-import json
 import logging
 import os
 import pathlib
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.config import (
@@ -24,11 +20,10 @@ from keras_transformer.config import (
     SettingError,
     UserError,
 )
-from keras_transformer.data import lines
 from keras_transformer.data.corpora import Source, open_corpus
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.machine import exhaustion, files
+from keras_transformer.machine import exhaustion
 from keras_transformer.runs import averaging, layout
 from keras_transformer.runs.history import read_history
 from keras_transformer.runs.run_config import RunConfig
@@ -170,13 +165,9 @@ class Run:
         from keras_transformer.translation import evaluation
 
         names = averaging.checkpoint_names(self.path, average)  # There are any.
-        text_path, *json_paths = self._result_paths(split, json_file)
-        with ExitStack() as stack:
-            # Before the work, so that a place that cannot be written shows.
-            text_file, *json_files = [
-                stack.enter_context(files.open_whole(path))
-                for path in (text_path, *json_paths)
-            ]
+        with evaluation.written(
+            self.path, split, run.target_lang, json_file
+        ) as write:
             result = evaluation.evaluate(
                 self.translator(average, precision),
                 pairs,
@@ -190,24 +181,19 @@ class Run:
                 parallel=parallel,
                 progress=progress,
             )
-            report = {
-                "corpus": opened.name,
-                "split": split,
-                "source_lang": run.source_lang,
-                "target_lang": run.target_lang,
-                **search,
-                "precision": precision,
-                "ema": self._ema(average),
-                "checkpoints": names,
-                **result.report(),
-            }
-            for line in result.translations:
-                text_file.write(lines.on_one_line(line).encode() + b"\n")
-            for file in json_files:
-                file.write(json.dumps(report, indent=2).encode() + b"\n")
-        logger.info(
-            "Wrote %s.", " and ".join(map(str, (text_path, *json_paths)))
-        )
+            write(
+                result,
+                {
+                    "corpus": opened.name,
+                    "split": split,
+                    "source_lang": run.source_lang,
+                    "target_lang": run.target_lang,
+                    **search,
+                    "precision": precision,
+                    "ema": self._ema(average),
+                    "checkpoints": names,
+                },
+            )
         return result
 
     def _open_corpus(self, corpus: Source | None) -> Corpus:
@@ -223,22 +209,6 @@ class Run:
         if corpus is None:
             return open_text(run, run.corpus)
         return open_corpus(corpus, run.source_lang, run.target_lang)
-
-    def _result_paths(
-        self, split: str, json_file: str | os.PathLike | None
-    ) -> list[pathlib.Path]:
-        """Where an evaluation goes: its text, and one or two reports."""
-        folder = self.path / layout.EVALUATION
-        folder.mkdir(exist_ok=True)
-        paths = [
-            folder / f"{split}.{self.config.target_lang}.txt",
-            folder / f"{split}.json",
-        ]
-        if json_file and pathlib.Path(json_file).resolve() != (
-            paths[1].resolve()
-        ):
-            paths.append(pathlib.Path(json_file))
-        return paths
 
     def export(
         self,
@@ -350,50 +320,10 @@ class Run:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the run in a few lines, and its curve."""
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
-            for name, value in self._summary().items()
-        )
-        return f"<table>{rows}</table>{self._curve()}"
-
-    def _summary(self) -> dict[str, str]:
-        from keras_transformer.runs.result import final_result
+        from keras_transformer.runs import notebook
         from keras_transformer.training.estimates import parameters
 
-        run, rows = self.config, self.history()
-        summary = {
-            "run": str(self.path),
-            "preset": f"{run.preset}, {parameters(run.model):,} parameters",
-            "corpus": f"{run.corpus}, {run.source_lang} to {run.target_lang}",
-            "vocabulary": f"{run.model.vocab_size:,} pieces",
-        }
-        if rows:
-            step, minutes = int(rows[-1]["step"]), rows[-1]["minutes"]
-            summary["trained"] = (
-                f"{step:,} of {run.training.steps:,} updates in {minutes:.1f} "
-                "minutes"
-            )
-        if validated := [row for row in rows if "validation_bleu" in row]:
-            last = validated[-1]
-            summary["validation"] = (
-                f"loss {last['validation_loss']:.3f}, BLEU "
-                f"{last['validation_bleu']:.1f} (greedy, a sample)"
-            )
-        if result := final_result(self.path):
-            summary["weights"] = result.sentence()
-        return summary
-
-    def _curve(self) -> str:
-        if not self.history():
-            return ""
-        picture = io.BytesIO()
-        try:
-            self.plot().savefig(picture, format="png", dpi=72)
-        except UserError:  # The table does without matplotlib.
-            return ""
-        data = base64.b64encode(picture.getvalue()).decode()
-        return f"<img alt='learning curve' src='data:image/png;base64,{data}'>"
+        return notebook.as_html(self.path, parameters(self.config.model))
 
 
 @with_settings(SETTINGS.values())

@@ -5,9 +5,12 @@ import contextlib
 import pathlib
 import sys
 
-from keras_transformer.commands import command_line, search_flags
+from keras_transformer.commands import (
+    command_line,
+    search_flags,
+    text_streams,
+)
 from keras_transformer.commands.display import SentenceDisplay
-from keras_transformer.data import lines
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -33,11 +36,11 @@ def score(args: argparse.Namespace) -> None:
     """
     penalty = search_flags.search_of_run(args).length_penalty
     with contextlib.ExitStack() as stack:
-        pairs, total = lines.open_pairs(
+        pairs, total = text_streams.open_pairs(
             *(args.source, "--source", args.target, "--target"), stack
         )
         # Before the work, so that a place that cannot be written shows.
-        output = lines.open_output(args.output, stack)
+        output = text_streams.open_output(args.output, stack)
         command_line.quiet_tensorflow()
         from keras_transformer.translation.translator import Translator
 
@@ -46,7 +49,7 @@ def score(args: argparse.Namespace) -> None:
         progress = stack.enter_context(
             SentenceDisplay(total, bar=not on_screen)
         )
-        for chunk in lines.chunks(pairs):
+        for chunk in text_streams.chunks(pairs):
             scores = translator.score(
                 *zip(*chunk, strict=True), length_penalty=penalty
             )

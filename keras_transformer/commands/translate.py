@@ -9,7 +9,11 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from keras_transformer.commands import command_line, search_flags
+from keras_transformer.commands import (
+    command_line,
+    search_flags,
+    text_streams,
+)
 from keras_transformer.commands.display import SentenceDisplay
 from keras_transformer.config import Search
 from keras_transformer.data import lines
@@ -95,7 +99,7 @@ def translate(args: argparse.Namespace) -> None:
     with contextlib.ExitStack() as stack:
         rows, total = open_rows(args, stack)
         # Before the work, so that a place that cannot be written shows.
-        output = lines.open_output(args.output, stack)
+        output = text_streams.open_output(args.output, stack)
         command_line.quiet_tensorflow()
         # A single text has no company to leave a core to.
         is_alone = total == 1 and not args.split_sentences
@@ -110,7 +114,7 @@ def translate(args: argparse.Namespace) -> None:
             SentenceDisplay(total, bar=not on_screen)
         )
         is_warned = False
-        for chunk in lines.chunks(rows):
+        for chunk in text_streams.chunks(rows):
             texts, prefixes = zip(*chunk, strict=True)
             found: Sequence[_Hypotheses]
             truncated: Iterable[bool]
@@ -160,10 +164,10 @@ def open_rows(
 ) -> tuple[Iterator[tuple[str, str]], int | None]:
     """The lines to translate with their prefixes, and how many there are."""
     if args.prefixes:
-        return lines.open_pairs(
+        return text_streams.open_pairs(
             *(args.input, "--input", args.prefixes, "--prefixes"), stack
         )
-    file, name, total = lines.open_input(args.input, stack)
+    file, name, total = text_streams.open_input(args.input, stack)
     rows = zip(
         lines.read_lines(file, name), itertools.repeat(args.prefix or "")
     )

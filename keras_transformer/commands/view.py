@@ -5,8 +5,11 @@ import contextlib
 import dataclasses
 import pathlib
 
-from keras_transformer.commands import command_line, search_flags
-from keras_transformer.data import lines
+from keras_transformer.commands import (
+    command_line,
+    search_flags,
+    text_streams,
+)
 from keras_transformer.machine import files
 
 
@@ -36,7 +39,7 @@ def view(args: argparse.Namespace) -> None:
         # Before the work, so that a place that cannot be written shows.
         path = args.output or args.run_dir / "view.html"
         output = (
-            lines.open_output(path, stack)
+            text_streams.open_output(path, stack)
             if args.output
             else stack.enter_context(files.open_whole(path))
         )

@@ -8,9 +8,7 @@ into its piece, and is a symbol only where a word begins.
 Without TensorFlow, so that a mistake shows before it is loaded.
 """
 
-import contextlib
 import os
-import pathlib
 import re
 from collections.abc import Sequence
 
@@ -36,9 +34,8 @@ def read_symbols(given: str | os.PathLike | Sequence[str]) -> tuple[str, ...]:
             be.
     """
     if isinstance(given, str | os.PathLike):
-        path = pathlib.Path(given)
-        with contextlib.ExitStack() as stack:
-            file, name, _ = lines.open_input(path, stack, "`symbols`")
+        name = str(given)
+        with lines.open_file(given, "`symbols`") as file:
             symbols = tuple(lines.read_lines(file, name))
     else:
         name, symbols = "symbols", tuple(given)

@@ -3,11 +3,16 @@
 A score never stands alone: its signature says how it was computed.
 """
 
+import contextlib
 import dataclasses
+import json
+import logging
+import os
+import pathlib
 import platform
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -15,7 +20,12 @@ import sacrebleu
 import sacremoses
 
 from keras_transformer.config import MAX_SOURCE_LENGTH
+from keras_transformer.data.lines import on_one_line
+from keras_transformer.machine import files
+from keras_transformer.runs.layout import EVALUATION
 from keras_transformer.translation.translator import Translator
+
+logger = logging.getLogger("keras_transformer")
 
 # Whose versions a report names.
 _PACKAGES = ("tensorflow", "keras", "sentencepiece", "sacrebleu", "sacremoses")
@@ -310,3 +320,43 @@ def _score(
     ).score
     # The signature counts the references, so it comes after the score.
     return Score(name, value, str(metric.get_signature()))
+
+
+@contextlib.contextmanager
+def written(
+    run_dir: pathlib.Path,
+    split: str,
+    target_lang: str,
+    json_file: str | os.PathLike | None,
+) -> Iterator[Callable[[Evaluation, Mapping[str, Any]], None]]:
+    """Open the files of an evaluation before its work, whole or none.
+
+    Args:
+        run_dir: Gets `evaluation/SPLIT.LANG.txt` and `evaluation/SPLIT.json`.
+        split: The split.
+        target_lang: Language code of the translations.
+        json_file: Gets the figures too.
+
+    Yields:
+        Writes an evaluation, and in the report before it what is given.
+    """
+    folder = run_dir / EVALUATION
+    folder.mkdir(exist_ok=True)
+    paths = [folder / f"{split}.{target_lang}.txt", folder / f"{split}.json"]
+    if json_file and pathlib.Path(json_file).resolve() != paths[1].resolve():
+        paths.append(pathlib.Path(json_file))
+    with contextlib.ExitStack() as stack:
+        # A place that cannot be written shows now.
+        text_file, *json_files = [
+            stack.enter_context(files.open_whole(path)) for path in paths
+        ]
+
+        def write(result: Evaluation, more: Mapping[str, Any]) -> None:
+            report = json.dumps({**more, **result.report()}, indent=2)
+            for line in result.translations:
+                text_file.write(on_one_line(line).encode() + b"\n")
+            for file in json_files:
+                file.write(report.encode() + b"\n")
+
+        yield write
+    logger.info("Wrote %s.", " and ".join(map(str, paths)))

@@ -3,13 +3,13 @@
 import numpy as np
 from verbs import GERMAN, SOURCES, run, write_lines
 
-from keras_transformer.data import lines
+from keras_transformer.commands import text_streams
 
 
 def test_score_prints_what_the_search_found(
     run_dir, translator, source_file, tmp_path, capsysbinary, monkeypatch
 ):
-    monkeypatch.setattr(lines, "CHUNK_LINES", 3)
+    monkeypatch.setattr(text_streams, "CHUNK_LINES", 3)
     target = tmp_path / "target.de"
     texts = [GERMAN[i % len(GERMAN)] for i in range(len(SOURCES))]
     write_lines(target, texts)

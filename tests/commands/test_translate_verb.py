@@ -15,6 +15,7 @@ from verbs import (
     write_lines,
 )
 
+from keras_transformer.commands import text_streams
 from keras_transformer.commands import translate as translate_verb
 from keras_transformer.config import Sampling, Search
 from keras_transformer.data import lines
@@ -291,7 +292,7 @@ def test_as_many_prefixes_as_lines_are_needed(
 def test_lines_that_are_cut_are_named(
     run_dir, translator, source_file, caplog, monkeypatch, capsysbinary
 ):
-    monkeypatch.setattr(lines, "CHUNK_LINES", 3)
+    monkeypatch.setattr(text_streams, "CHUNK_LINES", 3)
     lengths = translator.tokenizer.tokenize(SOURCES).row_lengths().numpy()
     longest = int(np.sort(lengths)[-3])
     cut = [i for i, length in enumerate(lengths, 1) if length > longest]
@@ -371,7 +372,7 @@ def test_a_line_of_several_sentences_is_named_once(
     replace_translator(
         monkeypatch, lambda texts: [[Hypothesis("a", 0.0)]] * len(texts)
     )
-    monkeypatch.setattr(lines, "CHUNK_LINES", 2)
+    monkeypatch.setattr(text_streams, "CHUNK_LINES", 2)
 
     assert run("translate", run_dir, "--input", source) == 0
 
@@ -389,7 +390,7 @@ def test_input_beyond_a_chunk_is_numbered_on(
         return [[Hypothesis(text + x, -0.5) for x in "ab"] for text in texts]
 
     replace_translator(monkeypatch, translate)
-    monkeypatch.setattr(lines, "CHUNK_LINES", chunk_lines)
+    monkeypatch.setattr(text_streams, "CHUNK_LINES", chunk_lines)
 
     code = run("translate", run_dir, "--input", source_file, "--n-best", 2)
 
@@ -435,7 +436,7 @@ def test_a_translation_that_is_cut_short_leaves_no_file(
         return [[Hypothesis("done", 0.0)]] * len(texts)
 
     replace_translator(monkeypatch, translate)
-    monkeypatch.setattr(lines, "CHUNK_LINES", 3)
+    monkeypatch.setattr(text_streams, "CHUNK_LINES", 3)
     output = tmp_path / "target.de"
 
     stopped = run(
