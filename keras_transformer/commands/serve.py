@@ -12,6 +12,7 @@ from collections.abc import Callable
 from keras_transformer.commands import command_line
 from keras_transformer.config import UserError
 from keras_transformer.machine import extras
+from keras_transformer.machine.batching_file import BATCHING_FILE, Batching
 from keras_transformer.runs.layout import CONFIG_FILE, EXPORTED
 from keras_transformer.runs.run_config import RunConfig
 
@@ -102,8 +103,9 @@ def serve(args: argparse.Namespace) -> None:
             f"Expected the folder of an export, {args.exported} is none; write "
             "one with keras-transformer export."
         )
-    for package in "starlette", "uvicorn", "prometheus_client", "sentencex":
+    for package in "babel", "starlette", "uvicorn", "prometheus_client":
         extras.needs(package, "serve")
+    extras.needs("sentencex", "serve")
     # While the model is loaded a container's first process would not end by it
     # without a handler. Uvicorn raises it again when it has finished.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -112,11 +114,7 @@ def serve(args: argparse.Namespace) -> None:
     # The session loader, which TensorFlow Serving uses, calls itself outdated.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     from keras_transformer.serving import server
-    from keras_transformer.serving.limits import (
-        BATCHING_FILE,
-        Batching,
-        Limits,
-    )
+    from keras_transformer.serving.limits import Limits
 
     limits = Limits(args.max_texts, args.max_body_bytes, args.timeout)
     listening = server.listen(args.host, args.port)

@@ -29,11 +29,14 @@ from google.protobuf import text_format
 
 from keras_transformer.config import UserError
 from keras_transformer.machine import extras, files
+from keras_transformer.machine.batching_file import (
+    BATCHING_FILE,
+    Batching,
+    read_batching,
+)
 
 MODELS_FILE = "models.config"
-BATCHING_FILE = "batching_parameters.txt"
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
-MAX_BATCH_SIZE = 32
 
 # The language does not matter, the lengths do.
 SHORT_TEXT = "Where is the nearest station?"
@@ -45,22 +48,6 @@ LONG_TEXT = (
     "at a quarter past six from the other platform."
 )
 
-_BATCHING = """\
-# For tensorflow_model_server --enable_batching --batching_parameters_file.
-# The most texts in a batch, and so in a request. The warm-up of the versions
-# here has batches as large: lower it only together with a new version.
-max_batch_size {{ value: {max_batch_size} }}
-# How long a text waits for company; a translation takes much longer.
-batch_timeout_micros {{ value: 5000 }}
-# Batches translated at the same time, though each alone uses every core: on two
-# cores two give 20 to 40 % more translations a second than one. With a small
-# model they give 90 % more if this is the number of cores and the server is
-# started with --tensorflow_intra_op_parallelism=1.
-num_batch_threads {{ value: 2 }}
-# Batches that may wait; beyond, a client hears at once that we are busy.
-max_enqueued_batches {{ value: 16 }}
-# No allowed_batch_sizes: filling a batch up to one would translate the filling.
-"""
 _MODELS = """\
 # For tensorflow_model_server --model_config_file, with this folder mounted at
 # base_path. The highest version is served unless model_version_policy says
@@ -110,9 +97,16 @@ class ServingKit:
                 f"{name!r}; give one with `name`."
             )
         path = pathlib.Path(output) / BATCHING_FILE
-        kept = _max_batch_size(path) if path.is_file() else None
+        kept = None
+        if path.is_file():
+            kept = read_batching(path).get("max_batch_size")
+            if kept is None:
+                raise UserError(
+                    f"Expected max_batch_size {{ value: N }} in {path}, found "
+                    "none; add it or remove the file."
+                )
         if max_batch_size is None:
-            max_batch_size = MAX_BATCH_SIZE if kept is None else kept
+            max_batch_size = kept or Batching().max_batch_size
         if max_batch_size < 1:
             raise UserError(
                 f"Expected a batch of at least 1, received {max_batch_size}."
@@ -194,7 +188,7 @@ class ServingKit:
 
     def batching_parameters(self) -> str:
         """The text form of TensorFlow Serving's `BatchingParameters`."""
-        return _BATCHING.format(max_batch_size=self.max_batch_size)
+        return Batching(max_batch_size=self.max_batch_size).as_text()
 
     def models_config(self) -> str:
         """The text form of TensorFlow Serving's `ModelServerConfig`."""
@@ -220,15 +214,3 @@ def _missing() -> UserError | None:
     except UserError as error:
         return error
     return None
-
-
-def _max_batch_size(path: pathlib.Path) -> int:
-    """What a batching file says."""
-    text = re.sub("#.*", "", path.read_text(encoding="utf-8"))
-    found = re.search(r"\bmax_batch_size\s*:?\s*{\s*value\s*:\s*(\d+)", text)
-    if found is None:
-        raise UserError(
-            f"Expected max_batch_size {{ value: N }} in {path}, found none; "
-            "add it or remove the file."
-        )
-    return int(found[1])

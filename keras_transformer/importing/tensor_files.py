@@ -1,12 +1,12 @@
 """The weights in PyTorch's files, read without PyTorch.
 
-`model.safetensors` is a header of JSON and the bytes of all tensors.
-`pytorch_model.bin` is a pickle, which may run any code when it is loaded; here
-it makes tensors and dictionaries, and nothing else.
+`model.safetensors` is read by the package `safetensors`, whose bytes become
+arrays here: for NumPy it knows no bfloat16. `pytorch_model.bin` is a pickle,
+which may run any code when it is loaded; here it makes tensors and
+dictionaries, and nothing else.
 """
 
 import collections
-import json
 import math
 import os
 import pathlib
@@ -19,6 +19,7 @@ import numpy as np
 
 from keras_transformer.config import UserError
 from keras_transformer.importing.source_files import check_file
+from keras_transformer.machine import extras
 from keras_transformer.machine.files import ZIP_DAMAGES
 
 # By the names of either file; bfloat16 is the upper half of a float32.
@@ -51,18 +52,13 @@ def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
         UserError: If it is none.
     """
     check_file(path)
+    safetensors = extras.needs("safetensors", "import")
     try:
-        content = path.read_bytes()
-        end = 8 + int.from_bytes(content[:8], "little")
-        header = json.loads(content[8:end])
-        header.pop("__metadata__", None)
-        tensors = {}
-        for name, entry in header.items():
-            first, last = (end + offset for offset in entry["data_offsets"])
-            values = _values(content[first:last], _DTYPES[entry["dtype"]])
-            tensors[name] = values.reshape(entry["shape"])
-        return tensors
-    except _DAMAGES as error:
+        return {
+            name: _values(of["data"], _DTYPES[of["dtype"]]).reshape(of["shape"])
+            for name, of in safetensors.deserialize(path.read_bytes())
+        }
+    except (*_DAMAGES, safetensors.SafetensorError) as error:
         raise _damaged(path, error) from None
 
 

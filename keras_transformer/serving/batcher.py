@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_transformer.serving.limits import Batching
+from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving.served_model import ServedModel, joined
 
 logger = logging.getLogger("keras_transformer")

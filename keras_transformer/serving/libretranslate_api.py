@@ -11,6 +11,7 @@ cannot tell languages apart. The source language `auto` is the model's.
 
 from typing import Any
 
+import babel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -160,60 +161,8 @@ class LibreTranslateApi:
 
 
 def name_of(code: str) -> str:
-    """The English name of a language; its code where it is not known here."""
-    return _NAMES.get(code, code)
-
-
-_NAMES = dict(
-    ar="Arabic",
-    bg="Bulgarian",
-    bn="Bengali",
-    ca="Catalan",
-    cs="Czech",
-    da="Danish",
-    de="German",
-    el="Greek",
-    en="English",
-    es="Spanish",
-    et="Estonian",
-    eu="Basque",
-    fa="Persian",
-    fi="Finnish",
-    fr="French",
-    ga="Irish",
-    gl="Galician",
-    gu="Gujarati",
-    he="Hebrew",
-    hi="Hindi",
-    hr="Croatian",
-    hu="Hungarian",
-    id="Indonesian",
-    it="Italian",
-    ja="Japanese",
-    ka="Georgian",
-    kk="Kazakh",
-    ko="Korean",
-    lt="Lithuanian",
-    lv="Latvian",
-    mk="Macedonian",
-    ms="Malay",
-    nb="Norwegian",
-    nl="Dutch",
-    no="Norwegian",
-    pl="Polish",
-    pt="Portuguese",
-    ro="Romanian",
-    ru="Russian",
-    sk="Slovak",
-    sl="Slovenian",
-    sq="Albanian",
-    sr="Serbian",
-    sv="Swedish",
-    ta="Tamil",
-    th="Thai",
-    tr="Turkish",
-    uk="Ukrainian",
-    ur="Urdu",
-    vi="Vietnamese",
-    zh="Chinese",
-)
+    """The English name of a language; its code where Babel knows none."""
+    try:
+        return babel.Locale.parse(code, sep="-").get_display_name("en") or code
+    except (ValueError, babel.UnknownLocaleError):
+        return code

@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import uvicorn
 
 from keras_transformer.config import UserError
+from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import app
 from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.connections import Connection
-from keras_transformer.serving.limits import Batching, Limits
+from keras_transformer.serving.limits import Limits
 from keras_transformer.serving.service import Service
 from keras_transformer.serving.versions import Versions
 

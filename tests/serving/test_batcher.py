@@ -6,8 +6,8 @@ import threading
 import numpy as np
 import pytest
 
+from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving.batcher import Batcher, BusyError
-from keras_transformer.serving.limits import Batching
 
 
 class Notes:

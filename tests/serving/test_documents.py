@@ -5,12 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.documents import (
     Documents,
     halves,
 )
-from keras_transformer.serving.limits import Batching, Limits
+from keras_transformer.serving.limits import Limits
 from keras_transformer.serving.service import Service
 from keras_transformer.translation.sentences import Span
 

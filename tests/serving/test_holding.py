@@ -14,8 +14,9 @@ from serving_thread import running
 from still_model import StillModel, StillVersions
 
 from keras_transformer.config import UserError
+from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import connections
-from keras_transformer.serving.limits import Batching, Limits
+from keras_transformer.serving.limits import Limits
 from keras_transformer.serving.server import listen
 
 PREDICT = "/v1/models/small:predict"

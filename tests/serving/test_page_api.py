@@ -15,7 +15,7 @@ from serving_thread import running
 from still_model import StillModel, StillVersions
 from word_by_word import WordByWord
 
-from keras_transformer.serving.limits import Batching
+from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving.page_api import viewer_policy
 from keras_transformer.serving.sentence_answers import word_links
 from keras_transformer.viewing import page as viewer_page

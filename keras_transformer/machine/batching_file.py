@@ -1,0 +1,100 @@
+"""How TensorFlow Serving puts requests together: its batching file.
+
+The export writes it, and the embedded server reads it as TensorFlow Serving
+does.
+"""
+
+import dataclasses
+import os
+import pathlib
+import re
+
+from keras_transformer.config import UserError
+
+BATCHING_FILE = "batching_parameters.txt"
+
+_TEXT = """\
+# For tensorflow_model_server --enable_batching --batching_parameters_file.
+# The most texts in a batch, and so in a request. The warm-up of the versions
+# here has batches as large: lower it only together with a new version.
+max_batch_size {{ value: {max_batch_size} }}
+# How long a text waits for company; a translation takes much longer.
+batch_timeout_micros {{ value: {batch_timeout_micros} }}
+# Batches translated at the same time, though each alone uses every core: on two
+# cores two give 20 to 40 % more translations a second than one. With a small
+# model they give 90 % more if this is the number of cores and the server is
+# started with --tensorflow_intra_op_parallelism=1.
+num_batch_threads {{ value: {num_batch_threads} }}
+# Batches that may wait; beyond, a client hears at once that we are busy.
+max_enqueued_batches {{ value: {max_enqueued_batches} }}
+# No allowed_batch_sizes: filling a batch up to one would translate the filling.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Batching:
+    """What the file says, as far as it matters here.
+
+    Attributes:
+        max_batch_size: Texts translated together.
+        batch_timeout_micros: How long a text waits for company.
+        num_batch_threads: Batches translated at the same time.
+        max_enqueued_batches: Batches that may wait.
+    """
+
+    max_batch_size: int = 32
+    batch_timeout_micros: int = 5_000
+    num_batch_threads: int = 2
+    max_enqueued_batches: int = 16
+
+    @property
+    def capacity(self) -> int:
+        """Texts that may be waiting or in work at a time."""
+        batches = self.max_enqueued_batches + self.num_batch_threads
+        return batches * self.max_batch_size
+
+    def as_text(self) -> str:
+        """The text form of TensorFlow Serving's `BatchingParameters`."""
+        return _TEXT.format(**dataclasses.asdict(self))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "Batching":
+        """Read a file; what it does not say is as by default.
+
+        Raises:
+            UserError: As from `read_batching`.
+        """
+        return cls(**read_batching(path))
+
+
+def read_batching(path: str | os.PathLike) -> dict[str, int]:
+    """Read the text form that TensorFlow Serving reads.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The parameters that are fields of `Batching`. What else the file says
+        is TensorFlow Serving's alone.
+
+    Raises:
+        UserError: If it cannot be read, or says a number below 1 (or a time
+            below 0).
+    """
+    try:
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"Expected the batching parameters in {path}, cannot read "
+            f"them ({type(error).__name__}); name another file."
+        ) from None
+    text = re.sub("#.*", "", text)
+    found = re.findall(r"\b(\w+)\s*:?\s*{\s*value\s*:\s*(-?\d+)", text)
+    known = {field.name for field in dataclasses.fields(Batching)}
+    values = {name: int(value) for name, value in found if name in known}
+    for name, value in values.items():
+        if value < (name != "batch_timeout_micros"):
+            raise UserError(
+                f"Expected {name} of at least 1 in {path}, found {value}."
+            )
+    return values
