@@ -20,27 +20,25 @@ PACKAGE = ROOT / "keras_transformer"
 # Folders, and the few modules beside them, from the ground up.
 FLOORS = [
     {"config", "keras_internals", "presets", "replicas", "settings"},
-    {"layers", "machine", "masks", "model_inputs", "schedules"},
-    {"data", "losses"},
-    {"exact_step", "model", "metrics"},
+    {"layers", "losses", "machine", "masks", "model_inputs", "schedules"},
+    {"data", "exact_step", "metrics", "model"},
     {"decoding", "runs", "viewing"},
-    {"translation"},
-    {"training", "exporting", "importing", "serving"},
+    {"importing", "translation"},
+    {"exporting", "serving", "training"},
     {"run"},
-    {"commands"},
-    {"__main__"},
+    {"__main__", "commands"},
 ]
 FLOOR = {place: i for i, floor in enumerate(FLOORS) for place in floor}
 # Of one floor, and yet one stands on the other.
 STEPS = {
     ("layers", "masks"),
     ("exact_step", "metrics"),
-    ("metrics", "losses"),
     ("model", "exact_step"),
     ("config", "settings"),
     ("presets", "config"),
     ("presets", "settings"),
     ("replicas", "keras_internals"),
+    ("__main__", "commands"),
 }
 
 MODEL_WING = {
