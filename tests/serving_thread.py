@@ -29,7 +29,13 @@ class Running:
 
 @contextlib.contextmanager
 def running(
-    versions, batching=None, limits=None, explain=None, origins=(), port=0
+    versions,
+    batching=None,
+    limits=None,
+    explain=None,
+    origins=(),
+    hosts=("*",),
+    port=0,
 ):
     """Serve a folder of versions, or what stands for one, as `small`."""
     if isinstance(versions, pathlib.Path):
@@ -42,7 +48,7 @@ def running(
         explain,
     )
     listening = server.listen("127.0.0.1", port)
-    running_server = server.make(service, origins)
+    running_server = server.make(service, origins, hosts)
     thread = threading.Thread(
         target=lambda: asyncio.run(running_server.serve([listening]))
     )

@@ -48,6 +48,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "https://example.org; may be given several times",
     )
     add(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name of this server beside --host and localhost; at 0.0.0.0 "
+        "any name will do unless some are given; may be given several times",
+    )
+    add(
         "--batching-parameters",
         type=pathlib.Path,
         metavar="FILE",
@@ -137,6 +145,7 @@ def serve(args: argparse.Namespace) -> None:
         batching=batching,
         limits=limits,
         origins=args.cors,
+        hosts=server.names_of(args.host, args.allow_host),
         explain=explain,
     )
 

@@ -7,8 +7,10 @@ import traceback
 from collections.abc import Sequence
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -35,13 +37,18 @@ _HEADERS = (
 logger = logging.getLogger("keras_transformer")
 
 
-def build(service: Service, origins: Sequence[str] = ()) -> ASGIApp:
+def build(
+    service: Service,
+    origins: Sequence[str] = (),
+    hosts: Sequence[str] = ("*",),
+) -> ASGIApp:
     """Make the application.
 
     Args:
         service: What answers. Everything here belongs to one event loop.
         origins: Web pages of other hosts that may ask, such as
             `https://example.org`.
+        hosts: Names of this server, "*" for any.
     """
     metrics = Metrics(service)
 
@@ -64,7 +71,9 @@ def build(service: Service, origins: Sequence[str] = ()) -> ASGIApp:
     )
     # No address has two spellings, and no answer builds on a client's "Host".
     interfaces.router.redirect_slashes = False
-    app: ASGIApp = _Guard(interfaces, metrics)
+    app: ASGIApp = _SameSite(interfaces, origins)
+    app = TrustedHostMiddleware(app, hosts, www_redirect=False)
+    app = _Guard(app, metrics)
     if origins:
         app = CORSMiddleware(
             app,
@@ -94,6 +103,36 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 async def _mistake(request: Request, error: Exception) -> Response:
     return json_response({"error": "Internal error"}, 500)
+
+
+class _SameSite:
+    """Refuses what a page of another site makes a browser ask for.
+
+    The page could not read the answer, but have the model work for nothing. A
+    link to our own page may stand anywhere.
+    """
+
+    def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:
+        self.app = app
+        self.origins = origins
+
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        headers = Headers(scope=scope)
+        is_foreign = headers.get("sec-fetch-site") == "cross-site"
+        is_link = (
+            headers.get("sec-fetch-mode") == "navigate" and scope["path"] == "/"
+        )
+        if is_foreign and not is_link:
+            if headers.get("origin") not in self.origins:
+                refusal = RefusalError(
+                    403,
+                    "This server answers its own page; start it with --cors "
+                    "for pages of other sites.",
+                )
+                return await refusal.response()(scope, receive, send)
+        await self.app(scope, receive, send)
 
 
 class _Guard:

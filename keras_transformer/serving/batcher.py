@@ -179,29 +179,36 @@ class Batcher:
         return taken
 
     async def _compute(self, key: tuple, batch: list[_Waiting]) -> None:
-        model, signature, _ = key
         self.observe_batch(len(batch))
-        loop = asyncio.get_running_loop()
         try:
-            outputs = await loop.run_in_executor(
+            if not await self._answer(key, batch) and len(batch) > 1:
+                # One of them may be the reason: each for itself.
+                for waiting in batch:
+                    await self._answer(key, [waiting])
+        finally:
+            self._free += 1
+            self._begin()
+
+    async def _answer(self, key: tuple, batch: list[_Waiting]) -> bool:
+        """Answer a batch; of several, only if the model does not fail."""
+        model, signature, _ = key
+        batch = [waiting for waiting in batch if not waiting.answer.done()]
+        if not batch:
+            return True
+        try:
+            outputs = await asyncio.get_running_loop().run_in_executor(
                 self._pool,
                 model.run,
                 signature,
                 [waiting.row for waiting in batch],
             )
         except Exception as error:  # Of this batch, not of the server.
-            for waiting in batch:
-                if not waiting.answer.done():
-                    waiting.answer.set_exception(error)
-        else:
-            for i, waiting in enumerate(batch):
-                if not waiting.answer.done():
-                    waiting.answer.set_result(
-                        {
-                            name: all_[i : i + 1]
-                            for name, all_ in outputs.items()
-                        }
-                    )
-        finally:
-            self._free += 1
-            self._begin()
+            if len(batch) == 1 and not batch[0].answer.done():
+                batch[0].answer.set_exception(error)
+            return False
+        for i, waiting in enumerate(batch):
+            if not waiting.answer.done():
+                waiting.answer.set_result(
+                    {name: all_[i : i + 1] for name, all_ in outputs.items()}
+                )
+        return True

@@ -8,16 +8,24 @@ sentences stay as they are.
 
 import asyncio
 import re
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 
+from keras_transformer.serving.requests import RefusalError
 from keras_transformer.serving.served_model import (
     DEFAULT_SIGNATURE,
     ServedModel,
 )
 from keras_transformer.serving.service import Service, card_of
-from keras_transformer.translation.sentences import Span, spans_of, together
+from keras_transformer.translation.sentences import (
+    Span,
+    iterate_spans,
+    together,
+)
 
 
 def halves(text: str, span: Span) -> tuple[Span, Span] | None:
@@ -36,8 +44,16 @@ def halves(text: str, span: Span) -> tuple[Span, Span] | None:
     return Span(span.start, space.start()), Span(space.end(), span.end)
 
 
+class Translated(NamedTuple):
+    """A part of a text that went through the model by itself."""
+
+    span: Span
+    text: str
+    score: float
+
+
 class Documents:
-    """Splits texts for a model.
+    """Splits texts for a model, and translates them part by part.
 
     Args:
         service: What answers.
@@ -45,6 +61,8 @@ class Documents:
 
     def __init__(self, service: Service) -> None:
         self.service = service
+        # Of its own: what is split holds up nothing else.
+        self._splitter = ThreadPoolExecutor(1, "split")
 
     async def split(
         self, model: ServedModel, texts: Sequence[str]
@@ -61,15 +79,9 @@ class Documents:
         Raises:
             RefusalError: If there are too many, or no room now.
         """
-        language = card_of(model).source_lang
-        spans = await asyncio.to_thread(
-            lambda: [spans_of(text, language) for text in texts]
-        )
-        while True:
-            # Where the model cuts; those cannot be halved that are too short.
-            cut = await self._truncated(model, texts, spans)
-            if not cut:
-                return spans
+        spans = await self._sentences(model, texts)
+        # Those cannot be halved that are too short.
+        while cut := await self._truncated(model, texts, spans):
             for number, of_text in enumerate(spans):
                 parts: list[Span] = []
                 for span in of_text:
@@ -77,6 +89,50 @@ class Documents:
                     two = halves(texts[number], span) if is_cut else None
                     parts += two or [span]
                 spans[number] = parts
+        return spans
+
+    async def search(
+        self, model: ServedModel, texts: Sequence[str]
+    ) -> list[list[Translated]]:
+        """Translate sentence by sentence, and again in halves what was cut.
+
+        Args:
+            model: The version.
+            texts: Any texts.
+
+        Returns:
+            For each text its parts in order.
+
+        Raises:
+            RefusalError: If there are too many, or no room now.
+        """
+        found: list[list[Translated]] = [[] for _ in texts]
+        spans = await self._sentences(model, texts)
+        waiting = [
+            (number, span) for number, of in enumerate(spans) for span in of
+        ]
+        while waiting:
+            rows = [
+                (texts[number][slice(*span)].encode(),)
+                for number, span in waiting
+            ]
+            outputs = await self.service.run(model, DEFAULT_SIGNATURE, rows)
+            again = []
+            for (number, span), text, score, is_cut in zip(
+                waiting,
+                decoded(outputs["translation"]),
+                outputs["score"],
+                outputs["truncated"],
+                strict=True,
+            ):
+                two = halves(texts[number], span) if is_cut else None
+                if two:
+                    again += [(number, half) for half in two]
+                else:
+                    part = Translated(span, text, float(score))
+                    found[number].append(part)
+            waiting = again
+        return [sorted(parts) for parts in found]
 
     async def translate(
         self, model: ServedModel, texts: Sequence[str]
@@ -93,14 +149,43 @@ class Documents:
         Raises:
             RefusalError: If there are too many, or no room now.
         """
-        spans = await self.split(model, texts)
-        rows = rows_of(texts, spans)
-        outputs = await self.service.run(model, DEFAULT_SIGNATURE, rows)
-        parts = iter(decoded(outputs["translation"]))
+        found = await self.search(model, texts)
         return [
-            together(text, of_text, [next(parts) for _ in of_text])
-            for text, of_text in zip(texts, spans, strict=True)
+            together(text, [x.span for x in parts], [x.text for x in parts])
+            for text, parts in zip(texts, found, strict=True)
         ]
+
+    async def _sentences(
+        self, model: ServedModel, texts: Sequence[str]
+    ) -> list[list[Span]]:
+        """The sentences of texts, while somebody waits for them."""
+        language = card_of(model).source_lang
+        most = self.service.limits.max_texts
+        is_over = threading.Event()
+
+        def split() -> list[list[Span]]:
+            found: list[list[Span]] = []
+            count = 0
+            for text in texts:
+                found.append([])
+                for span in iterate_spans(text, language):
+                    count += 1
+                    if is_over.is_set():
+                        return []  # Nobody waits for it.
+                    if count > most:
+                        raise RefusalError(
+                            400,
+                            f"Invalid request: request ({count} sentences or "
+                            f"more) exceeds text limit ({most})",
+                        )
+                    found[-1].append(span)
+            return found
+
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._splitter, split)
+        finally:
+            is_over.set()
 
     async def _truncated(
         self,
@@ -122,6 +207,8 @@ class Documents:
             if len(texts[number][slice(*span)].encode()) >= longest
             and span.end - span.start > 1
         ]
+        if not long:
+            return set()
         rows = [
             (texts[number][slice(*span)].encode(),) for number, span in long
         ]

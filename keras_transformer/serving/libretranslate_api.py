@@ -22,7 +22,6 @@ from keras_transformer.serving.requests import (
     as_form,
     as_json,
     json_response,
-    read_body,
     scalar_text,
     unless_gone,
 )
@@ -111,7 +110,7 @@ class LibreTranslateApi:
 
     async def _fields(self, request: Request) -> dict[str, Any]:
         """What is asked for: of the address, a form or JSON."""
-        body = await read_body(request, self.service.limits)
+        body = await self.service.bodies.read(request)
         kind = request.headers.get("content-type", "").partition(";")[0]
         kind = kind.strip().lower()
         if kind == "application/json" or kind.endswith("+json"):

@@ -29,8 +29,6 @@ from keras_transformer.serving.requests import (
     RefusalError,
     as_form,
     json_response,
-    read_body,
-    read_json,
     scalar_text,
     unless_gone,
 )
@@ -102,7 +100,7 @@ class PageApi:
         """The page with the translation of a form, or why there is none."""
         text = ""
         try:
-            fields = as_form(await read_body(request, self.service.limits))
+            fields = as_form(await self.service.bodies.read(request))
             text = "\n".join(fields.get("text", "").splitlines())
             with self.service.versions.use() as model:
                 (found,) = await unless_gone(
@@ -157,7 +155,7 @@ class PageApi:
 
     async def translate(self, request: Request) -> Response:
         """Translate a document, sentence by sentence."""
-        fields = await read_json(request, self.service.limits)
+        fields = await self.service.bodies.read_json(request)
         text, n_best = fields.get("text"), fields.get("n_best")
         if not isinstance(text, str):
             raise RefusalError(400, "Expected a text, received none.")

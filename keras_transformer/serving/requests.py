@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -53,13 +53,56 @@ def json_response(
     )
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
-    """Read the body of a request.
+class Bodies:
+    """The bodies of requests, as they arrive: how large, how long, how many.
 
-    Raises:
-        RefusalError: If it is too large, or does not arrive in time.
-        GoneError: If the client leaves first.
+    Args:
+        limits: What they may be.
+
+    Attributes:
+        arriving: How many have not arrived whole.
+        held: Their bytes so far.
     """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.arriving = self.held = 0
+
+    async def read(self, request: Request) -> bytes:
+        """Read the body of a request.
+
+        Raises:
+            RefusalError: If it is too large, does not arrive in time, or there
+                is no room for it now.
+            GoneError: If the client leaves first.
+        """
+        body = bytearray()
+        self.arriving += 1
+        try:
+            async for part in _parts(request, self.limits):
+                body += part
+                self.held += len(part)
+                if self.held > self.limits.max_bytes_held:
+                    raise _closing(
+                        503, "Too many bodies are arriving; try again."
+                    )
+        finally:
+            self.arriving -= 1
+            self.held -= len(body)
+        return bytes(body)
+
+    async def read_json(self, request: Request) -> dict[str, Any]:
+        """Read a body that is a JSON object.
+
+        Raises:
+            RefusalError: As from `read`, or if it is none.
+            GoneError: If the client leaves first.
+        """
+        return as_json(await self.read(request))
+
+
+async def _parts(request: Request, limits: Limits) -> AsyncIterator[bytes]:
+    """A body as it arrives, up to its limit in size and time."""
     too_large = RefusalError(
         413,
         f"Expected a body of at most {limits.max_body_bytes} bytes, received "
@@ -68,36 +111,32 @@ async def read_body(request: Request, limits: Limits) -> bytes:
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced[:20]) > limits.max_body_bytes:
         raise too_large
-    body = bytearray()
-    more = True
+    loop = asyncio.get_running_loop()
+    end, size, more = loop.time() + limits.body_seconds, 0, True
     while more:
         try:
             message = await asyncio.wait_for(
-                request.receive(), limits.body_seconds
+                request.receive(), end - loop.time()
             )
         except asyncio.TimeoutError:
-            error = RefusalError(
+            raise _closing(
                 408, "The body of the request did not arrive in time."
-            )
-            error.headers["Connection"] = "close"
-            raise error from None
+            ) from None
         if message["type"] == "http.disconnect":
             raise GoneError
-        body += message.get("body", b"")
+        part = message.get("body", b"")
         more = message.get("more_body", False)
-        if len(body) > limits.max_body_bytes:
+        size += len(part)
+        if size > limits.max_body_bytes:
             raise too_large
-    return bytes(body)
+        yield part
 
 
-async def read_json(request: Request, limits: Limits) -> dict[str, Any]:
-    """Read a body that is a JSON object.
-
-    Raises:
-        RefusalError: As from `read_body`, or if it is none.
-        GoneError: If the client leaves first.
-    """
-    return as_json(await read_body(request, limits))
+def _closing(status: int, message: str) -> RefusalError:
+    """A refusal before the body is read to its end."""
+    error = RefusalError(status, message, retry=status == 503)
+    error.headers["Connection"] = "close"
+    return error
 
 
 def as_json(body: bytes) -> dict[str, Any]:

@@ -15,7 +15,6 @@ import numpy as np
 from keras_transformer.serving import documents
 from keras_transformer.serving.documents import Documents
 from keras_transformer.serving.served_model import (
-    DEFAULT_SIGNATURE,
     ServedModel,
 )
 from keras_transformer.translation.alignment import align_words
@@ -57,9 +56,17 @@ class Sentences:
         Raises:
             RefusalError: If there are too many sentences, or no room now.
         """
-        (spans,) = await self.documents.split(model, [text])
-        rows = documents.rows_of([text], [spans])
-        hypotheses = await self._hypotheses(model, rows, n_best)
+        hypotheses: list[list[dict[str, Any]]]
+        if n_best is None or "n_best" not in model.signatures:
+            (parts,) = await self.documents.search(model, [text])
+            spans = [part.span for part in parts]
+            hypotheses = [
+                [{"text": part.text, "score": part.score}] for part in parts
+            ]
+        else:
+            (spans,) = await self.documents.split(model, [text])
+            rows = documents.rows_of([text], [spans])
+            hypotheses = await self._hypotheses(model, rows, n_best)
         best = [of_span[0]["text"] for of_span in hypotheses]
         words = await self._words(model, text, spans, best) if links else None
         return {
@@ -82,19 +89,12 @@ class Sentences:
         self,
         model: ServedModel,
         rows: Sequence[tuple[bytes]],
-        n_best: int | None,
+        n_best: int,
     ) -> list[list[dict[str, Any]]]:
         """For each row the texts that the search found, best first."""
-        if n_best is None or "n_best" not in model.signatures:
-            outputs = await self.documents.service.run(
-                model, DEFAULT_SIGNATURE, rows
-            )
-            texts = np.expand_dims(outputs["translation"], 1)
-            scores = np.expand_dims(outputs["score"], 1)
-        else:
-            outputs = await self.documents.service.run(model, "n_best", rows)
-            texts = outputs["translations"][:, :n_best]
-            scores = outputs["scores"][:, :n_best]
+        outputs = await self.documents.service.run(model, "n_best", rows)
+        texts = outputs["translations"][:, :n_best]
+        scores = outputs["scores"][:, :n_best]
         return [
             [
                 {"text": text, "score": float(score)}

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import math
 import pathlib
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -21,6 +20,8 @@ from keras_transformer.serving.versions import Versions
 
 # Connections that wait to be accepted, as many as Uvicorn's.
 _BACKLOG = 2_048
+# For what was taken to be answered once the process is told to end.
+SHUTDOWN_SECONDS = 20
 
 logger = logging.getLogger("keras_transformer")
 
@@ -65,6 +66,7 @@ def serve(
     batching: Batching,
     limits: Limits,
     origins: Sequence[str] = (),
+    hosts: Sequence[str] = ("*",),
     explain: Callable[[str], str] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, after which what was taken is finished.
@@ -76,6 +78,7 @@ def serve(
         batching: How much goes through the model together.
         limits: What one request may ask for.
         origins: Web pages of other hosts that may ask.
+        hosts: Names of this server, as `names_of` finds them.
         explain: As in `Service`.
 
     Raises:
@@ -88,22 +91,43 @@ def serve(
 
     async def run() -> None:
         async with _following(versions):
-            await make(service, origins).serve(sockets=[listening])
+            await make(service, origins, hosts).serve(sockets=[listening])
 
     asyncio.run(run())
 
 
-def make(service: Service, origins: Sequence[str] = ()) -> uvicorn.Server:
+def names_of(host: str, others: Sequence[str] = ()) -> list[str]:
+    """Names by which clients may call the server.
+
+    A page of the web can lead its own name to this machine; a browser that it
+    leads here says that name.
+
+    Args:
+        host: Where the server listens; on all of a machine's addresses, it has
+            whatever name the network gives it, unless `others` say which.
+        others: Further names.
+    """
+    if host in ("", "0.0.0.0", "::") and not others:
+        return ["*"]
+    return ["localhost", "127.0.0.1", "[::1]", host, f"[{host}]", *others]
+
+
+def make(
+    service: Service,
+    origins: Sequence[str] = (),
+    hosts: Sequence[str] = ("*",),
+) -> uvicorn.Server:
     """Put Uvicorn around the application.
 
     Args:
         service: What answers.
         origins: Web pages of other hosts that may ask.
+        hosts: Names of this server, "*" for any.
     """
     limits = service.limits
     return _Server(
         uvicorn.Config(
-            app.build(service, origins),
+            app.build(service, origins, hosts),
             http=Connection,
             loop="asyncio",
             ws="none",
@@ -114,10 +138,8 @@ def make(service: Service, origins: Sequence[str] = ()) -> uvicorn.Server:
             log_level="critical",
             proxy_headers=False,
             server_header=False,
-            # What was taken ends by itself after so long.
-            timeout_graceful_shutdown=math.ceil(
-                limits.seconds + limits.body_seconds
-            ),
+            limit_concurrency=limits.max_connections,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
     )
 

@@ -10,7 +10,7 @@ from keras_transformer.serving.batcher import (
     Row,
 )
 from keras_transformer.serving.limits import Limits
-from keras_transformer.serving.requests import RefusalError
+from keras_transformer.serving.requests import Bodies, RefusalError
 from keras_transformer.serving.served_model import ServedModel
 from keras_transformer.serving.versions import Versions
 from keras_transformer.translation.model_card import ModelCard
@@ -27,6 +27,7 @@ class Service:
         limits: What one request may ask for.
         explain: Turns a text into the HTML document of its explanation; None
             where there is only the export, which cannot.
+        bodies: Reads the bodies of requests.
     """
 
     name: str
@@ -34,6 +35,9 @@ class Service:
     batcher: Batcher
     limits: Limits
     explain: Callable[[str], str] | None = None
+
+    def __post_init__(self) -> None:
+        self.bodies = Bodies(self.limits)
 
     async def run(
         self, model: ServedModel, signature: str, rows: Sequence[Row]

@@ -34,7 +34,6 @@ from keras_transformer.serving.requests import (
     RefusalError,
     as_json,
     json_response,
-    read_body,
     unless_gone,
 )
 from keras_transformer.serving.served_model import DEFAULT_SIGNATURE
@@ -84,7 +83,7 @@ class TensorFlowApi:
             raise RefusalError(
                 400, "Expected :predict, which is what this model answers."
             )
-        body = await read_body(request, self.service.limits)
+        body = await self.service.bodies.read(request)
         strict = request.query_params.get("nonfinite") == "null"
         name, version = unquote(found[1]), _version(found)
         answer = self._predict(name, version, body, strict)

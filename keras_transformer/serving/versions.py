@@ -8,6 +8,7 @@ took before its memory is freed.
 import asyncio
 import contextlib
 import logging
+import os
 import pathlib
 import time
 from collections.abc import Iterator
@@ -114,6 +115,8 @@ class Versions:
                 await self.change_over()
             except (UserError, OSError) as error:
                 logger.warning("%s", error)
+            except Exception:  # A folder may hold anything; others come.
+                logger.exception("Could not look for a newer version")
 
     async def change_over(self) -> None:
         """Serve the highest version there is, if it is another one.
@@ -135,7 +138,9 @@ class Versions:
             model = await asyncio.to_thread(self._load, path)
         except UserError as error:
             self._failed[version] = content, time.monotonic()
-            self.states[version] = END, str(error)
+            # Clients see it: the log alone names the folder.
+            reason = str(error).replace(f"{self.folder}{os.sep}", "")
+            self.states[version] = END, reason
             raise
         old, self._current = self._current, model
         self.states[old.version] = UNLOADING, ""
@@ -144,7 +149,15 @@ class Versions:
         self._close_unused()
 
     def _load(self, path: pathlib.Path) -> ServedModel:
-        model = ServedModel(path)
+        try:
+            model = ServedModel(path)
+        except UserError:
+            raise
+        except Exception as error:  # Whatever else a folder may hold.
+            raise UserError(
+                f"Expected a SavedModel in {path}, cannot load it "
+                f"({type(error).__name__}); export the model again."
+            ) from error
         # The first call of a signature is slow. That of the others comes soon
         # enough: a version shall not be late for one that nobody asks for.
         inputs = model.signatures.get(DEFAULT_SIGNATURE)

@@ -7,7 +7,7 @@ import itertools
 import logging
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from keras_transformer.config import UserError
@@ -15,7 +15,7 @@ from keras_transformer.machine import extras
 
 # Characters of a line that are looked at together: the time that sentencex
 # takes for some texts, such as opening quotes alone, grows with their square.
-_PIECE = 8_192
+_PIECE = 2_048
 # An end of a sentence and the beginning of the next: a guess, for a warning.
 _TWO = re.compile(
     # After two letters it could be "Dr. Dog".
@@ -48,7 +48,11 @@ def spans_of(text: str, language: str) -> list[Span]:
     Raises:
         UserError: If sentencex is missing.
     """
-    spans = []
+    return list(iterate_spans(text, language))
+
+
+def iterate_spans(text: str, language: str) -> Iterator[Span]:
+    """Find the sentences as `spans_of`, a few thousand characters at a time."""
     for line in re.finditer(r"[^\r\n]+", text):
         begin, is_last = line.start(), False
         while not is_last:
@@ -60,9 +64,8 @@ def spans_of(text: str, language: str) -> list[Span]:
             is_last = end == line.end()
             if not is_last and len(found) > 1:
                 end = found.pop().start  # It may go on.
-            spans += found
+            yield from found
             begin = end
-    return spans
 
 
 def together(text: str, spans: Sequence[Span], parts: Sequence[str]) -> str:

@@ -188,6 +188,24 @@ def test_a_batch_that_fails_leaves_the_server_whole():
     assert asyncio.run(ask())["text"].tolist() == [b"doog"]
 
 
+def test_a_text_that_the_model_fails_on_fails_nobody_else():
+    async def ask():
+        batcher = Batcher(BATCHING)
+        model = Notes()
+        return await asyncio.gather(
+            *(
+                batcher.run(model, "plain", rows(text))
+                for text in ("one", "bad", "two")
+            ),
+            return_exceptions=True,
+        )
+
+    one, bad, two = asyncio.run(ask())
+    assert one["text"].tolist() == [b"eno"]
+    assert isinstance(bad, ValueError)
+    assert two["text"].tolist() == [b"owt"]
+
+
 def test_a_padded_answer_tells_nothing_of_other_clients():
     async def ask():
         model, batcher = Notes(), Batcher(BATCHING)

@@ -1,17 +1,23 @@
 """Documents come apart into sentences and together again."""
 
 import asyncio
+import itertools
+import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from keras_transformer.machine.batching_file import Batching
+from keras_transformer.serving import documents as module
 from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.documents import (
     Documents,
     halves,
 )
 from keras_transformer.serving.limits import Limits
+from keras_transformer.serving.requests import RefusalError
 from keras_transformer.serving.service import Service
 from keras_transformer.translation.sentences import Span
 
@@ -45,17 +51,76 @@ class ShortModel:
         self.texts += texts
         return {
             "translation": np.array([t[:7].upper() for t in texts], object),
+            "score": np.zeros(len(texts)),
             "truncated": np.array([len(text) > 7 for text in texts]),
         }
 
 
-def translate(*texts):
+def documents(**limits):
+    batcher = Batcher(Batching(3, batch_timeout_micros=0))
+    return Documents(Service("name", None, batcher, Limits(**limits)))
+
+
+def translate(*texts, model=None):
     async def ask():
-        batcher = Batcher(Batching(3, batch_timeout_micros=0))
-        service = Service("name", None, batcher, Limits())
-        return await Documents(service).translate(ShortModel(), texts)
+        return await documents().translate(model or ShortModel(), texts)
 
     return asyncio.run(ask())
+
+
+def test_nothing_goes_through_the_model_twice():
+    model = ShortModel()
+    assert translate("Yes. No.", "", model=model) == ["YES. NO.", ""]
+    assert sorted(model.texts) == [b"No.", b"Yes."]
+    model.texts.clear()
+    assert translate("Yes. wooden box", model=model) == ["YES. WOODEN BOX"]
+    assert sorted(model.texts) == [b"Yes.", b"box", b"wooden", b"wooden box"]
+
+
+def test_a_text_of_too_many_sentences_is_refused_before_all_are_found(
+    monkeypatch,
+):
+    seen = []
+
+    def endless(text, language):
+        for number in itertools.count():
+            seen.append(number)
+            yield Span(number, number + 1)
+
+    monkeypatch.setattr(module, "iterate_spans", endless)
+
+    async def ask():
+        await documents(max_texts=5).translate(ShortModel(), ["x"])
+
+    with pytest.raises(RefusalError, match="exceeds text limit .5."):
+        asyncio.run(ask())
+    assert len(seen) == 6
+
+
+def test_what_nobody_waits_for_is_split_no_further(monkeypatch):
+    begun, ended = threading.Event(), threading.Event()
+
+    def endless(text, language):
+        try:
+            while True:
+                begun.set()
+                time.sleep(0.001)
+                yield Span(0, 1)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(module, "iterate_spans", endless)
+
+    async def ask():
+        work = documents(max_texts=10**9).translate(ShortModel(), ["x"])
+        task = asyncio.ensure_future(work)
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.to_thread(ended.wait, 20)
+
+    asyncio.run(ask())
+    assert ended.is_set()
 
 
 def test_what_the_model_would_cut_is_halved_until_nothing_is_lost():

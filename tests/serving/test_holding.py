@@ -16,8 +16,9 @@ from still_model import StillModel, StillVersions
 from keras_transformer.config import UserError
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import connections
+from keras_transformer.serving import server as server_module
 from keras_transformer.serving.limits import Limits
-from keras_transformer.serving.server import listen
+from keras_transformer.serving.server import listen, names_of
 
 PREDICT = "/v1/models/small:predict"
 SECRET = "Geheimnis"
@@ -137,13 +138,19 @@ def test_a_body_beyond_the_limit_is_refused_announced_or_not(held):
 
 def test_more_texts_than_the_limit_are_refused(model):
     with running(StillVersions(model), limits=Limits(max_texts=2)) as server:
-        for path, body in (
-            (PREDICT, {"inputs": ["a", "b", "c"]}),
-            ("/api/translate", {"text": "One here. Two here. Three."}),
+        for path, body, count in (
+            (PREDICT, {"inputs": ["a", "b", "c"]}, "3"),
+            (
+                "/api/translate",
+                {"text": "One here. Two here. Three. Four."},
+                "3 sentences or more",
+            ),
         ):
             answer = httpx.post(server.url + path, json=body)
             assert answer.status_code == 400
-            assert "(3) exceeds text limit (2)" in answer.json()["error"]
+            said = f"({count}) exceeds text limit (2)"
+            assert said in answer.json()["error"]
+    assert not model.texts
 
 
 def test_slow_clients_are_told_so_and_hold_nobody_up(held):
@@ -156,6 +163,97 @@ def test_slow_clients_are_told_so_and_hold_nobody_up(held):
     assert [said[:12] for said in slow] == [b"HTTP/1.1 408"] * 3
     # The second head on a connection, too.
     assert both.startswith(b"HTTP/1.1 200") and b"HTTP/1.1 408" in both
+
+
+def test_a_body_that_trickles_in_has_no_longer_time_than_another(held):
+    head = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\nContent-Length: 4000\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", held.port), 20) as line:
+        line.sendall(head.encode())
+        line.settimeout(0.05)  # A byte at a time, far within the limit.
+        for _ in range(200):
+            line.sendall(b"{")
+            with contextlib.suppress(TimeoutError):
+                said = line.recv(1 << 16)
+                break
+    assert said.startswith(b"HTTP/1.1 408")
+
+
+def test_bodies_that_arrive_together_have_one_room(model):
+    limits = Limits(body_seconds=20, max_bytes_held=5_000)
+    head = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\nContent-Length: 4000\r\n\r\n"
+    begun = head.encode() + b" " * 3_000
+    with (
+        running(StillVersions(model), limits=limits) as server,
+        socket.create_connection(("127.0.0.1", server.port), 20) as first,
+    ):
+        bodies = server.service.bodies
+        first.sendall(begun)
+        until(lambda: bodies.held == 3_000)
+        with socket.create_connection(("127.0.0.1", server.port), 20) as other:
+            other.sendall(begun)
+            assert other.recv(1 << 16).startswith(b"HTTP/1.1 503")
+        until(lambda: bodies.held == 3_000)
+        question = json.dumps({"inputs": ["a"]})
+        first.sendall(question.encode().ljust(1_000))
+        assert first.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        until(lambda: bodies.held == 0)
+
+
+def test_connections_beyond_the_limit_are_told_to_come_again(model):
+    limits = Limits(max_connections=3)
+    with running(StillVersions(model), limits=limits) as server:
+        address = "127.0.0.1", server.port
+        with contextlib.ExitStack() as stack:
+            for _ in range(3):
+                line = socket.create_connection(address, 20)
+                stack.enter_context(line).sendall(b"GET")
+            assert httpx.get(f"{server.url}/languages").status_code == 503
+        until(lambda: httpx.get(f"{server.url}/languages").status_code == 200)
+
+
+def test_no_client_puts_off_the_end(model, monkeypatch):
+    monkeypatch.setattr(server_module, "SHUTDOWN_SECONDS", 0.3)
+    head = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
+    with running(StillVersions(model), limits=Limits()) as server:
+        line = socket.create_connection(("127.0.0.1", server.port), 20)
+        line.sendall(head.encode())
+        until(lambda: server.service.bodies.arriving)
+        start = time.monotonic()
+    assert time.monotonic() - start < 10
+    line.close()
+
+
+def test_a_name_that_another_page_led_here_is_refused(model):
+    names = names_of("127.0.0.1", ["translate.example"])
+    with running(StillVersions(model), hosts=names) as server:
+        for name, status in (
+            ("localhost", 200),
+            ("[::1]:8501", 200),
+            ("translate.example", 200),
+            ("evil.example", 400),
+            ("localhost.evil.example", 400),
+        ):
+            found = httpx.get(f"{server.url}/languages", headers={"Host": name})
+            assert found.status_code == status, name
+    assert names_of("0.0.0.0") == ["*"]
+    assert "*" not in names_of("0.0.0.0", ["translate.example"])
+
+
+def test_a_page_of_another_site_makes_the_model_do_nothing(model):
+    friend = "https://example.org"
+    cross = {"Sec-Fetch-Site": "cross-site"}
+    link = {**cross, "Sec-Fetch-Mode": "navigate"}
+    with running(StillVersions(model), origins=[friend], explain=str) as server:
+        for path, headers, status in (
+            ("/explain?text=a", {**cross, "Sec-Fetch-Mode": "no-cors"}, 403),
+            ("/explain?text=a", link, 403),
+            ("/explain?text=a", {"Sec-Fetch-Site": "same-origin"}, 200),
+            ("/", link, 200),
+            ("/languages", {**cross, "Origin": friend}, 200),
+            ("/languages", {**cross, "Origin": "https://other.org"}, 403),
+        ):
+            found = httpx.get(server.url + path, headers=headers)
+            assert found.status_code == status, (path, headers)
 
 
 def test_half_a_request_whose_sender_has_finished_is_refused(held):

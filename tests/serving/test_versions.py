@@ -23,6 +23,8 @@ class Model:
     def __init__(self, path):
         if (path / "saved_model.pb").read_text() == "broken":
             raise UserError(f"Expected a SavedModel in {path}.")
+        if (path / "saved_model.pb").read_text() == "odd":
+            raise RecursionError("what nobody thought of")
         self.version, self.is_closed, self.warm = int(path.name), False, []
         self.path = path
         self.made.append(self)
@@ -170,6 +172,30 @@ def test_a_folder_that_cannot_be_read_does_not_end_the_following(
 
     asyncio.run(asyncio.wait_for(follow(), 20))
     assert "stale file handle" in caplog.text
+
+
+def test_whatever_a_version_holds_the_next_one_is_served(
+    folder, monkeypatch, caplog
+):
+    monkeypatch.setattr(versions, "POLL_SECONDS", 0.001)
+
+    async def follow():
+        served = Versions(folder)
+        write(folder, "12", "odd")
+        task = asyncio.ensure_future(served.follow())
+        while served.states.get(12, ("",))[0] != "END":
+            await asyncio.sleep(0.001)
+        write(folder, "13")
+        while served.current.version != 13:
+            assert not task.done()
+            await asyncio.sleep(0.001)
+        task.cancel()
+        return served.states[12][1]
+
+    told = asyncio.run(asyncio.wait_for(follow(), 20))
+    assert "cannot load it (RecursionError)" in caplog.text
+    # Clients learn nothing of this machine's folders.
+    assert told.startswith("Expected a SavedModel in 12,")
 
 
 def test_the_version_before_comes_back_when_the_newest_goes(folder):
