@@ -111,9 +111,11 @@ def serve(args: argparse.Namespace) -> None:
             f"Expected the folder of an export, {args.exported} is none; write "
             "one with keras-transformer export."
         )
-    for package in "babel", "starlette", "uvicorn", "prometheus_client":
+    for package in (
+        *("babel", "prometheus_client", "python_multipart"),
+        *("sentencex", "starlette", "uvicorn"),
+    ):
         extras.needs(package, "serve")
-    extras.needs("sentencex", "serve")
     # While the model is loaded a container's first process would not end by it
     # without a handler. Uvicorn raises it again when it has finished.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

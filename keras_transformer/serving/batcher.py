@@ -53,13 +53,14 @@ class Batcher:
     Attributes:
         batching: Likewise.
         taken: Texts for which a place is held.
+        answered: Batches that the model has answered so far.
         batches: The size of every batch that was begun goes through this
             function, for whoever counts.
     """
 
     def __init__(self, batching: Batching) -> None:
         self.batching = batching
-        self.taken = 0
+        self.taken = self.answered = 0
         self.observe_batch = lambda size: None
         self._pool = concurrent.futures.ThreadPoolExecutor(
             batching.num_batch_threads, "batch"
@@ -206,6 +207,7 @@ class Batcher:
             if len(batch) == 1 and not batch[0].answer.done():
                 batch[0].answer.set_exception(error)
             return False
+        self.answered += 1
         for i, waiting in enumerate(batch):
             if not waiting.answer.done():
                 waiting.answer.set_result(

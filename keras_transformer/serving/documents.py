@@ -7,6 +7,7 @@ sentences stay as they are.
 """
 
 import asyncio
+import math
 import re
 import threading
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from keras_transformer.translation.sentences import (
     Span,
     iterate_spans,
     together,
+    without_repeats,
 )
 
 
@@ -153,6 +155,38 @@ class Documents:
         return [
             together(text, [x.span for x in parts], [x.text for x in parts])
             for text, parts in zip(texts, found, strict=True)
+        ]
+
+    async def n_best(
+        self, model: ServedModel, rows: Sequence[tuple[bytes]], count: int
+    ) -> list[list[tuple[str, float]]]:
+        """Find the best translations of each row, no two of them alike.
+
+        Args:
+            model: The version, with a signature `n_best`.
+            rows: Of `rows_of`.
+            count: Hypotheses of a row, if the export finds so many.
+
+        Returns:
+            For each row texts and scores, best first.
+
+        Raises:
+            RefusalError: If there is no room now.
+        """
+        outputs = await self.service.run(model, "n_best", rows)
+        return [
+            [
+                (text, float(score))
+                for text, score in without_repeats(
+                    zip(decoded(of_row), of_scores, strict=True)
+                )
+                if math.isfinite(score)  # Or there are fewer.
+            ]
+            for of_row, of_scores in zip(
+                outputs["translations"][:, :count],
+                outputs["scores"][:, :count],
+                strict=True,
+            )
         ]
 
     async def _sentences(

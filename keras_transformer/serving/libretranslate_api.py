@@ -1,14 +1,19 @@
 """LibreTranslate's interface, for the clients and plugins that speak it.
 
-    POST /translate           q (a text or a list), source, target, format
+    POST /translate           q (a text or a list), source, target, format,
+                              alternatives
     GET  /languages           the one direction that the model has
+    GET  /health              whether the model translates
     GET  /frontend/settings   what a page of LibreTranslate's asks for
 
-JSON or a form. Whatever is asked for and not to be had is refused as
-LibreTranslate refuses it. There is no `/detect`: a model of one direction
-cannot tell languages apart. The source language `auto` is the model's.
+JSON or a form of either kind. Whatever is asked for and not to be had is
+refused as LibreTranslate refuses it. There is no `/detect`: a model of one
+direction cannot tell languages apart. The source language `auto` is the
+model's; a language is translated to itself as it is.
 """
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import babel
@@ -16,16 +21,27 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from keras_transformer.serving.documents import Documents
+from keras_transformer.serving.documents import Documents, rows_of
 from keras_transformer.serving.requests import (
     RefusalError,
     as_form,
     as_json,
+    as_multipart,
     json_response,
     scalar_text,
     unless_gone,
 )
+from keras_transformer.serving.served_model import (
+    DEFAULT_SIGNATURE,
+    ServedModel,
+)
 from keras_transformer.serving.service import Service, card_of
+from keras_transformer.translation.sentences import together
+
+HEALTH_SECONDS = 10.0
+_WORD = b"a"
+_FORM = "application/x-www-form-urlencoded"
+_FORM_DATA = "multipart/form-data"
 
 
 class LibreTranslateApi:
@@ -37,6 +53,7 @@ class LibreTranslateApi:
         self.routes = [
             Route("/translate", self.translate, methods=["POST"]),
             Route("/languages", self.languages),
+            Route("/health", self.health),
             Route("/frontend/settings", self.settings),
             Route("/detect", self.detect, methods=["POST"]),
         ]
@@ -46,23 +63,83 @@ class LibreTranslateApi:
         fields = await self._fields(request)
         with self.service.versions.use() as model:
             card = card_of(model)
-            self._check(fields, card.source_lang, card.target_lang)
+            count = self._check(fields, card.source_lang, card.target_lang)
             q = fields["q"]
             texts = [
                 scalar_text(t) for t in (q if isinstance(q, list) else [q])
             ]
-            found = await unless_gone(
-                request,
-                self.documents.translate(model, texts),
-                self.service.limits,
-            )
-        answer: dict[str, Any] = {"translatedText": found}
+            if fields["source"] == fields["target"]:
+                found = [[text] for text in texts]
+            else:
+                found = await unless_gone(
+                    request,
+                    self._search(model, texts, 1 + count),
+                    self.service.limits,
+                )
+        answer: dict[str, Any] = {
+            "translatedText": [best for best, *_ in found]
+        }
+        if count:
+            answer["alternatives"] = [others for _, *others in found]
         detected = {"confidence": 100.0, "language": card.source_lang}
         if fields["source"] == "auto":
-            answer["detectedLanguage"] = [detected] * len(found)
+            answer["detectedLanguage"] = [detected] * len(texts)
         if not isinstance(q, list):
             answer = {key: values[0] for key, values in answer.items()}
         return json_response(answer)
+
+    async def _search(
+        self, model: ServedModel, texts: Sequence[str], count: int
+    ) -> list[list[str]]:
+        """For each text its translation, and others as far as there are any.
+
+        Of a document the n-th has the n-th hypothesis of each sentence.
+        """
+        if count == 1 or "n_best" not in model.signatures:
+            best = await self.documents.translate(model, texts)
+            return [[text] for text in best]
+        spans = await self.documents.split(model, texts)
+        rows = rows_of(texts, spans)
+        hypotheses = await self.documents.n_best(model, rows, count)
+        waiting = iter(hypotheses)
+        found = []
+        for text, of_text in zip(texts, spans, strict=True):
+            of_spans = [next(waiting) for _ in of_text]
+            longest = max(map(len, of_spans), default=1)
+            whole = [
+                together(
+                    text,
+                    of_text,
+                    [of[min(rank, len(of) - 1)][0] for of in of_spans],
+                )
+                for rank in range(longest)
+            ]
+            found.append(list(dict.fromkeys(whole)))
+        return found
+
+    async def health(self, request: Request) -> Response:
+        """Translate a word, unless other texts are seen to be translated.
+
+        Of a model that hangs neither comes.
+        """
+        loop, batcher = asyncio.get_running_loop(), self.service.batcher
+        end, before = loop.time() + HEALTH_SECONDS, batcher.answered
+        with self.service.versions.use() as model:
+            row = (_WORD,) * len(model.inputs(DEFAULT_SIGNATURE))
+            task = asyncio.ensure_future(
+                batcher.run(model, DEFAULT_SIGNATURE, [row])
+            )
+            try:
+                while loop.time() < end:
+                    await asyncio.sleep(0.02)
+                    if batcher.answered > before:
+                        return json_response({"status": "ok"})
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        raise RefusalError(
+            503, f"The model has answered nothing for {HEALTH_SECONDS:g} s."
+        )
 
     async def languages(self, request: Request) -> Response:
         """List both languages, and what each can be translated to."""
@@ -111,26 +188,35 @@ class LibreTranslateApi:
     async def _fields(self, request: Request) -> dict[str, Any]:
         """What is asked for: of the address, a form or JSON."""
         body = await self.service.bodies.read(request)
-        kind = request.headers.get("content-type", "").partition(";")[0]
-        kind = kind.strip().lower()
+        content_type = request.headers.get("content-type", "")
+        kind = content_type.partition(";")[0].strip().lower()
         if kind == "application/json" or kind.endswith("+json"):
             return as_json(body)
-        if kind not in ("", "application/x-www-form-urlencoded"):
+        if kind not in ("", _FORM, _FORM_DATA):
             raise RefusalError(
                 415,
-                "Expected application/json or "
-                f"application/x-www-form-urlencoded, received {kind}.",
+                f"Expected application/json, {_FORM} or {_FORM_DATA}, "
+                f"received {kind}.",
             )
-        query = request.scope.get("query_string", b"")
-        fields: dict[str, Any] = as_form(query) | as_form(body)
-        if "q" in fields:  # Browsers end lines in \r\n.
-            fields["q"] = "\n".join(fields["q"].splitlines())
+        fields: dict[str, Any] = as_form(request.scope.get("query_string", b""))
+        if kind == _FORM_DATA:
+            fields |= as_multipart(body, content_type)
+        else:
+            fields |= as_form(body)
+        if "q" in fields:  # Browsers end lines so.
+            fields["q"] = fields["q"].replace("\r\n", "\n")
         return fields
 
     def _check(
         self, fields: dict[str, Any], source_lang: str, target_lang: str
-    ) -> None:
-        """Refuse what cannot be done, in LibreTranslate's words."""
+    ) -> int:
+        """Refuse what cannot be done, in LibreTranslate's words.
+
+        The languages are then as the model names them.
+
+        Returns:
+            How many alternatives are asked for.
+        """
         for name in "q", "source", "target":
             if not fields.get(name):
                 raise RefusalError(
@@ -142,13 +228,18 @@ class LibreTranslateApi:
             raise RefusalError(
                 400, "Invalid request: q must be a text or a list of texts"
             )
-        source, target = fields["source"], fields["target"]
-        known = source_lang, target_lang
-        for code, codes in (source, ("auto", *known)), (target, known):
-            if code not in codes:
+        known = {code.lower(): code for code in (source_lang, target_lang)}
+        for name, codes in (
+            ("source", {"auto": "auto", **known}),
+            ("target", known),
+        ):
+            code = fields[name]
+            if str(code).lower() not in codes:
                 raise RefusalError(400, f"{code} is not supported")
+            fields[name] = codes[code.lower()]
+        source, target = fields["source"], fields["target"]
         source = source_lang if source == "auto" else source
-        if (source, target) != known:
+        if (source, target) == (target_lang, source_lang):
             raise RefusalError(
                 400,
                 f"{name_of(target)} ({target}) is not available as a target "
@@ -157,6 +248,12 @@ class LibreTranslateApi:
         text_format = fields.get("format") or "text"
         if text_format != "text":
             raise RefusalError(400, f"{text_format} format is not supported")
+        count = str(fields.get("alternatives") or 0)
+        if not count.isdecimal():
+            raise RefusalError(
+                400, "Invalid request: alternatives must be a number"
+            )
+        return int(count[:4])
 
 
 def name_of(code: str) -> str:

@@ -1,11 +1,13 @@
 """What every interface does alike: bodies, refusals, clients that leave."""
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
+import python_multipart
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -164,6 +166,36 @@ def as_form(text: bytes) -> dict[str, str]:
     except ValueError:
         raise RefusalError(400, "Expected a form, cannot read it.") from None
     return dict(pairs)
+
+
+def as_multipart(body: bytes, content_type: str) -> dict[str, str]:
+    """Read a form as browsers' `FormData` sends it; files are left out.
+
+    Args:
+        body: The parts.
+        content_type: What the request says of them, their boundary with it.
+
+    Raises:
+        RefusalError: If it is none.
+    """
+    fields: dict[str, str] = {}
+
+    def keep(field: Any) -> None:
+        name, value = field.field_name or b"", field.value or b""
+        fields[name.decode("utf-8", "replace")] = value.decode(
+            "utf-8", "replace"
+        )
+
+    try:
+        python_multipart.parse_form(
+            {"Content-Type": content_type.encode("latin-1", "replace")},
+            io.BytesIO(body),
+            keep,
+            lambda file: None,
+        )
+    except python_multipart.exceptions.FormParserError:
+        raise RefusalError(400, "Expected a form, cannot read it.") from None
+    return fields
 
 
 def scalar_text(text: str) -> str:

@@ -6,7 +6,6 @@ Axes: S source pieces, T target pieces.
 """
 
 import asyncio
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,11 +17,7 @@ from keras_transformer.serving.served_model import (
     ServedModel,
 )
 from keras_transformer.translation.alignment import align_words
-from keras_transformer.translation.sentences import (
-    Span,
-    together,
-    without_repeats,
-)
+from keras_transformer.translation.sentences import Span, together
 
 _SPACE = "▁".encode()
 _END = b"</s>"
@@ -66,7 +61,10 @@ class Sentences:
         else:
             (spans,) = await self.documents.split(model, [text])
             rows = documents.rows_of([text], [spans])
-            hypotheses = await self._hypotheses(model, rows, n_best)
+            hypotheses = [
+                [{"text": text, "score": score} for text, score in of_row]
+                for of_row in await self.documents.n_best(model, rows, n_best)
+            ]
         best = [of_span[0]["text"] for of_span in hypotheses]
         words = await self._words(model, text, spans, best) if links else None
         return {
@@ -84,27 +82,6 @@ class Sentences:
             ],
             "translation": together(text, spans, best),
         }
-
-    async def _hypotheses(
-        self,
-        model: ServedModel,
-        rows: Sequence[tuple[bytes]],
-        n_best: int,
-    ) -> list[list[dict[str, Any]]]:
-        """For each row the texts that the search found, best first."""
-        outputs = await self.documents.service.run(model, "n_best", rows)
-        texts = outputs["translations"][:, :n_best]
-        scores = outputs["scores"][:, :n_best]
-        return [
-            [
-                {"text": text, "score": float(score)}
-                for text, score in without_repeats(
-                    zip(documents.decoded(of_row), of_scores, strict=True)
-                )
-                if math.isfinite(score)  # Or there are fewer.
-            ]
-            for of_row, of_scores in zip(texts, scores, strict=True)
-        ]
 
     async def _words(
         self,

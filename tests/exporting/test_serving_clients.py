@@ -153,7 +153,9 @@ def test_the_compose_file_names_what_export_writes(environment, name, exported):
     service = compose(environment)
     assert service["image"].startswith("tensorflow/serving:")
     # Where TensorFlow Serving listens, and where the clients ask.
-    assert service["ports"] == ["8500:8500", "8501:8501"]
+    assert service["ports"] == [
+        f"127.0.0.1:{port}:{port}" for port in (8500, 8501)
+    ]
     for client, port in ("grpc_client.py", 8500), ("rest_client.py", 8501):
         assert f'"localhost:{port}"' in (EXAMPLES / client).read_text()
     (volume,) = service["volumes"]

@@ -153,7 +153,8 @@ for name in names:
     packages = (
         *("babel", "num2words", "tensorflow_datasets", "importlib_resources"),
         *("matplotlib", "sentencex", "ctranslate2", "tensorflow_serving"),
-        *("starlette", "uvicorn", "prometheus_client"),
+        *("starlette", "uvicorn", "prometheus_client", "python_multipart"),
+        "safetensors",
     )
     subprocess.run(
         [sys.executable, "-c", program, *packages],

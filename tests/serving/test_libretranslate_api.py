@@ -5,6 +5,10 @@ import urllib.error
 import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI
+from serving_thread import running
+from still_model import StillModel, StillVersions
+
+from keras_transformer.serving import libretranslate_api
 
 TEXT = "Hund bellt."
 
@@ -37,7 +41,7 @@ def test_its_python_client_translates(server, translations):
 
 def test_its_python_client_is_refused_what_the_model_cannot_do(server):
     api = LibreTranslateAPI(server.url)
-    for source, target in ("en", "de"), ("fr", "en"), ("de", "de"):
+    for source, target in ("en", "de"), ("fr", "en"):
         with pytest.raises(urllib.error.HTTPError, match="400"):
             api.translate(TEXT, source, target)
     with pytest.raises(urllib.error.HTTPError, match="501"):
@@ -114,9 +118,74 @@ def test_half_a_character_becomes_a_sign_of_it(client, translations):
     assert answer.json() == {"translatedText": expected}
 
 
-def test_files_are_refused(client):
+def test_a_form_of_parts_is_read_line_by_line(client, translations):
+    # As a browser's FormData: no part is a file.
+    parts = {
+        name: (None, value)
+        for name, value in {**ASKED, "q": "Hund\r\nbellt\u2028laut"}.items()
+    }
+    answer = client.post("/translate", files=parts)
+    one, two = translations("Hund", "bellt\u2028laut")
+    assert answer.json() == {"translatedText": f"{one}\n{two}"}
+
+
+def test_files_are_no_texts(client):
     answer = client.post("/translate", files={"q": b"Hund"})
-    assert answer.status_code == 415
+    assert answer.status_code == 400
+    assert "missing q parameter" in answer.json()["error"]
+    for body in (
+        b"",
+        b"--x\r\n" * 9_999,
+        b"--x\r\nContent-Type: multipart/mixed",
+    ):
+        answer = client.post(
+            "/translate",
+            content=body,
+            headers={"Content-Type": "multipart/form-data; boundary=x"},
+        )
+        assert answer.status_code == 400
+
+
+def test_alternatives_are_the_next_best(client, served):
+    texts = ["Hund bellt.", "kleiner Hund"]
+    expected = [
+        list(dict.fromkeys(text.decode() for text in row))
+        for row in served("n_best", text=texts)["translations"]
+    ]
+    body = {**ASKED, "q": texts, "alternatives": 2}
+    answer = client.post("/translate", json=body).json()
+    assert answer["translatedText"] == [row[0] for row in expected]
+    assert answer["alternatives"] == [row[1:3] for row in expected]
+    answer = client.post("/translate", data={**ASKED, "alternatives": "1"})
+    assert len(answer.json()["alternatives"]) == 1
+    answer = client.post("/translate", json={**ASKED, "alternatives": "x"})
+    assert answer.status_code == 400
+
+
+def test_codes_in_capitals_are_known_and_a_language_is_its_own(
+    client, translations
+):
+    body = {**ASKED, "source": "DE", "target": "En"}
+    expected = {"translatedText": translations("Hund")[0]}
+    assert client.post("/translate", json=body).json() == expected
+    body = {**ASKED, "source": "en", "target": "en"}
+    assert client.post("/translate", json=body).json() == {
+        "translatedText": "Hund"
+    }
+
+
+def test_health_is_a_translation(client):
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+def test_a_model_that_hangs_is_not_well(monkeypatch):
+    monkeypatch.setattr(libretranslate_api, "HEALTH_SECONDS", 0.1)
+    model = StillModel()
+    model.gate.clear()
+    with running(StillVersions(model)) as server:
+        answer = httpx.get(f"{server.url}/health")
+        model.gate.set()
+    assert answer.status_code == 503
 
 
 def test_the_settings_name_both_languages(client):
