@@ -168,20 +168,6 @@ def fit_by_names(strategy, folder):
     return results(model, model.fit(x, y, **{**FIT, "batch_size": 4}))
 
 
-def fit_with_dropout(strategy, folder):
-    with strategy.scope():
-        model = compiled(make_model(dropout=0.3))
-    history = model.fit(X, Y, epochs=3, **FIT)
-
-    @tf.function(autograph=False)
-    def drop():
-        ones = tf.ones((5, 7, 11))
-        return strategy.run(lambda: model.source_dropout(ones, training=True))
-
-    dropped = np.stack(strategy.experimental_local_results(drop()))
-    return {"losses": history.history["loss"], "dropped": dropped}
-
-
 def fit_on_batches_of_texts(strategy, folder):
     """Epochs of 1 to 12 batches, each with the order of its own."""
     draw = np.random.default_rng(3)
@@ -191,14 +177,20 @@ def fit_on_batches_of_texts(strategy, folder):
     ]
     texts = [text for pair in pairs for text in pair]
     tokenizer = kt.Tokenizer.train(texts, 271, folder / "tokenizer.model")
+    with strategy.scope():
+        model = randomise(kt.Transformer(tokenizer.vocab_size, **SIZES))
+        compiled(model)
+        model.optimizer.build(model.trainable_variables)
+    variables = model.variables + model.optimizer.variables
+    start = [keras.ops.convert_to_numpy(each) for each in variables]
     found = {}
     for steps in (1, 2, 3, 7, 12):
         # 5 words and the end.
         batches = kt.batches(pairs[: 8 * steps], tokenizer, 8 * 6)
         assert len(batches) == steps
-        with strategy.scope():
-            model = randomise(kt.Transformer(tokenizer.vocab_size, **SIZES))
-            compiled(model)
+        # The same step again, from the same start.
+        for variable, value in zip(variables, start, strict=True):
+            variable.assign(value)
         history = model.fit(batches, epochs=3, shuffle=False, verbose=0)
         found[f"log {steps}"] = history.history["loss"]
     return found
@@ -278,7 +270,6 @@ WAYS = {
     "clipped, three steps a call": fit_clipped_three_steps_a_call,
     "in float16 with an overflow": fit_in_float16_with_an_overflow,
     "by names": fit_by_names,
-    "with dropout": fit_with_dropout,
     "on batches of texts": fit_on_batches_of_texts,
     "ended by a callback": end_by_a_callback,
     "refused": refuse,

@@ -145,23 +145,6 @@ def test_an_overflow_on_the_second_replica_skips_the_update(fitted, strategy):
     assert results["scale"] == 2.0**14
 
 
-@pytest.mark.parametrize("strategy", ["none", *SCOPED])
-def test_losses_with_dropout_fall(fitted, strategy):
-    losses = fitted[strategy]["with dropout"]["losses"]
-    assert np.isfinite(losses).all()
-    assert losses[-1] < losses[0]
-
-
-def test_every_replica_drops_other_units(fitted):
-    first, second = fitted["mirrored"]["with dropout"]["dropped"]
-    assert (first != second).mean() > 0.1
-    ((first,), (second,)) = (
-        fitted[f"{worker} worker"]["with dropout"]["dropped"]
-        for worker in ("first", "second")
-    )
-    assert (first != second).mean() > 0.1
-
-
 @pytest.mark.parametrize("model", ["plain", "bare"])
 @pytest.mark.parametrize("strategy", ["none", *SCOPED])
 def test_a_callback_ends_fit_after_the_step(fitted, strategy, model):
