@@ -343,7 +343,8 @@ class Search:
     )
     min_length: int = setting(
         0,
-        "fewest tokens of a translation, the end token included",
+        "fewest tokens of a translation, the end token included, as far as "
+        "its longest allows",
         within="[0, inf)",
     )
     max_length: int | None = setting(

@@ -131,6 +131,13 @@ def test_a_damaged_configuration_is_named(tmp_path, damage):
     assert message.endswith("); train the run again or restore the file.")
 
 
+def test_an_export_to_ctranslate2_is_no_damaged_run(tmp_path):
+    (tmp_path / "config.json").write_text('{"add_source_bos": false}')
+    (tmp_path / "model.bin").touch()
+    with pytest.raises(UserError, match="an export to CTranslate2"):
+        RunConfig.load(tmp_path)
+
+
 ALL_FIELDS = [
     (part, field.name)
     for part, kind in (
@@ -398,7 +405,8 @@ def test_resuming_refuses_what_may_not_change(part, name, old, new):
     )
     with pytest.raises(UserError) as caught:
         now.resume(saved, ["keep_checkpoints"], "runs/a")
+    called = name.removeprefix("requested_")
     assert str(caught.value) == (
-        f"runs/a was trained with {name} = {old}, this command says {new}; "
+        f"runs/a was trained with {called} = {old}, this command says {new}; "
         "give the same, or another `run_dir`."
     )

@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 import pathlib
+import re
 import signal
 import sys
 import threading
@@ -111,6 +112,12 @@ def serve(args: argparse.Namespace) -> None:
             f"Expected the folder of an export, {args.exported} is none; write "
             "one with keras-transformer export."
         )
+    for origin in args.cors:
+        if not re.fullmatch(r"\*|https?://[^/\s]+", origin):
+            raise UserError(
+                "Expected an origin such as https://example.org as --cors, "
+                f"received {origin}."
+            )
     for package in (
         *("babel", "prometheus_client", "python_multipart"),
         *("sentencex", "starlette", "uvicorn"),

@@ -74,7 +74,7 @@ def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
     if os.path.lexists(path):
         raise UserError(
             f"{path} exists already and is left as it is; choose another "
-            "version or remove it."
+            "version, which servers will notice."
         )
     return path
 

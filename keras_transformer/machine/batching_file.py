@@ -10,6 +10,7 @@ import pathlib
 import re
 
 from keras_transformer.config import UserError
+from keras_transformer.settings import nearest
 
 BATCHING_FILE = "batching_parameters.txt"
 
@@ -78,8 +79,8 @@ def read_batching(path: str | os.PathLike) -> dict[str, int]:
         is TensorFlow Serving's alone.
 
     Raises:
-        UserError: If it cannot be read, or says a number below 1 (or a time
-            below 0).
+        UserError: If it cannot be read, holds no parameters or misspells one,
+            or says a number below 1 (or a time below 0).
     """
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
@@ -88,10 +89,24 @@ def read_batching(path: str | os.PathLike) -> dict[str, int]:
             f"Expected the batching parameters in {path}, cannot read "
             f"them ({type(error).__name__}); name another file."
         ) from None
-    text = re.sub("#.*", "", text)
-    found = re.findall(r"\b(\w+)\s*:?\s*{\s*value\s*:\s*(-?\d+)", text)
-    known = {field.name for field in dataclasses.fields(Batching)}
-    values = {name: int(value) for name, value in found if name in known}
+    known = [field.name for field in dataclasses.fields(Batching)]
+    values = {}
+    for name, value in re.findall(
+        r"\b(\w+)\s*:?\s*{([^}]*)}", re.sub("#.*", "", text)
+    ):
+        number = re.fullmatch(r"\s*value\s*:\s*(-?\d+)\s*", value)
+        if name in known and number:
+            values[name] = int(number[1])
+        elif name in known or nearest(name, known):
+            raise UserError(
+                f"Expected NAME {{ value: N }} in {path}, found {name} "
+                f"{{{value}}}{nearest(name, known)}; correct it."
+            )
+    if not values:
+        raise UserError(
+            f"Expected batching parameters such as max_batch_size {{ value: "
+            f"32 }} in {path}, found none; name another file."
+        )
     for name, value in values.items():
         if value < (name != "batch_timeout_micros"):
             raise UserError(

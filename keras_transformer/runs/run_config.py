@@ -198,8 +198,9 @@ class RunConfig:
         # The preset first: it explains all others.
         for name in sorted(new, key=lambda name: (name != "preset", name)):
             if name not in free and new[name] != old[name]:
+                called = name.removeprefix("requested_")
                 raise UserError(
-                    f"{run_dir} was trained with {name} = {old[name]}, this "
+                    f"{run_dir} was trained with {called} = {old[name]}, this "
                     f"command says {new[name]}; "
                     f"{self._way_on(saved, run_dir)}."
                 )
@@ -293,6 +294,11 @@ class RunConfig:
             *(ValueError, TypeError, KeyError, AttributeError),
             UserError,
         ) as error:
+            if (path.parent / "model.bin").exists():
+                raise UserError(
+                    f"Expected a run directory, received {path.parent}, an "
+                    "export to CTranslate2, which reads it."
+                ) from None
             raise UserError(
                 f"{path} is not a configuration this version can read "
                 f"({error}); train the run again or restore the file."

@@ -80,6 +80,7 @@ class Versions:
         self._users: dict[ServedModel, int] = {}
         # What those that failed held, and when that was.
         self._failed: dict[int, tuple[Any, float]] = {}
+        self._content = _content(found[max(found)])
         self._current = self._load(found[max(found)])
 
     @property
@@ -126,10 +127,19 @@ class Versions:
             OSError: If the folder cannot be read.
         """
         found = await asyncio.to_thread(find_versions, self.folder)
-        if not found or max(found) == self._current.version:
+        if not found:
             return
         version, path = max(found), found[max(found)]
         content = await asyncio.to_thread(_content, path)
+        if version == self._current.version:
+            if content != self._content:
+                logger.warning(
+                    "Version %d has changed on disk and is served as it was; "
+                    "give what changed a new number.",
+                    version,
+                )
+                self._content = content
+            return
         failed, when = self._failed.get(version, (None, 0.0))
         if failed == content and time.monotonic() - when < RETRY_SECONDS:
             return
@@ -143,6 +153,7 @@ class Versions:
             self.states[version] = END, reason
             raise
         old, self._current = self._current, model
+        self._content = content
         self.states[old.version] = UNLOADING, ""
         logger.info("Version %d takes over from %d", version, old.version)
         self._users.setdefault(old, 0)

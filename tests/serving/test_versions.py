@@ -198,6 +198,20 @@ def test_whatever_a_version_holds_the_next_one_is_served(
     assert told.startswith("Expected a SavedModel in 12,")
 
 
+def test_a_version_that_is_exchanged_under_its_number_is_told(folder, caplog):
+    async def change():
+        served = Versions(folder)
+        await served.change_over()
+        assert not caplog.records
+        write(folder, "9", "another")
+        for _ in range(2):
+            await served.change_over()
+
+    asyncio.run(change())
+    (record,) = caplog.records
+    assert "Version 9 has changed on disk" in record.getMessage()
+
+
 def test_the_version_before_comes_back_when_the_newest_goes(folder):
     async def change():
         served = Versions(folder)

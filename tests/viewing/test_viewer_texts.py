@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from explanations import make_explanation
 from handling import arrays, choose, numbers
+from playwright.sync_api import expect
 
 from keras_transformer.viewing.explanation import Fate
 
@@ -41,9 +42,9 @@ def test_bytes_are_read_as_the_characters_they_are(opened):
     part = next(i for i in numbers_of if arrays(made, i)[1] == pieces[:8])
     page.locator(f'[data-node="{part}"]').click()
     row = page.locator(".hypotheses tr[aria-current] .text")
-    assert row.inner_text() == "ضوء مئت"
+    expect(row).to_have_text("ضوء مئت")
     weighed = page.locator(".beam tr[aria-current] .text")
-    assert weighed.inner_text() == "ضوء مئت"
+    expect(weighed).to_have_text("ضوء مئت")
     choose(page, "Words")
     for strip, word in zip(strips[:2], ("مئتين", "مئت"), strict=True):
         words = strip.locator(".token").all_inner_texts()
