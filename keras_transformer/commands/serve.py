@@ -92,8 +92,8 @@ def serve(args: argparse.Namespace) -> None:
 
     It speaks TensorFlow Serving's REST interface and LibreTranslate's, has a
     page at / and metrics at /monitoring/prometheus/metrics. A newer version in
-    the folder takes over by itself. Ctrl-C or SIGTERM ends it, once what it
-    took is answered.
+    the folder takes over by itself. Ctrl-C or SIGTERM ends it once what it
+    took is answered, after 20 seconds at the latest.
     """
     if (args.exported is None) == (args.run_dir is None):
         args.parser.error("expected either EXPORTED or --run-dir")
