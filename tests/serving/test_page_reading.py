@@ -293,7 +293,8 @@ def test_without_scripts_a_refusal_is_said_in_the_page(visit):
         opened = visit(expected="400", server=server, java_script_enabled=False)
         opened.field.fill("Ein Hund.\nZwei Euro.")
         opened.page.get_by_role("button", name="Translate").click()
-        assert "(2) exceeds text limit (1)" in opened.status.text_content()
+        said = opened.status.text_content()
+        assert "(2 sentences or more) exceeds text limit (1)" in said
         assert opened.field.input_value() == "Ein Hund.\nZwei Euro."
 
 

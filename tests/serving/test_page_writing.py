@@ -220,6 +220,7 @@ def test_what_the_server_refuses_is_said_in_its_words(visit):
     with running(Versions(), limits=Limits(max_texts=2)) as server:
         opened = visit(expected="400", server=server)
         opened.field.fill("Ein Hund.\nZwei Euro.\nDie Wiese.")
-        opened.page.get_by_text("(3) exceeds text limit (2)").wait_for()
+        said = "(3 sentences or more) exceeds text limit (2)"
+        opened.page.get_by_text(said).wait_for()
         opened.field.fill("Ein Hund.\nZwei Euro.")
         opened.wait_for("dog. Ein\neuros. Zwei")
