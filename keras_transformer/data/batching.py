@@ -21,7 +21,7 @@ from keras_transformer.data.batch_plan import Batch, BatchPlan, Epoch
 from keras_transformer.data.bpe_dropout import AnyCorpus, ResegmentedCorpus
 from keras_transformer.data.corpus import checked_pairs, checked_texts
 from keras_transformer.data.records import TokenisedCorpus
-from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.data.tokenizer import Tokenizer, own_operators
 
 Texts: TypeAlias = Sequence[str] | tf.Tensor
 
@@ -246,8 +246,9 @@ def batch(
     )
     with tf.control_dependencies([] if alike is None else [alike]):
         sources = tf.identity(sources)
-    source = tokenizer.tokenize(sources).to_tensor(config.PAD_ID)
-    target = tokenizer.target.tokenize(targets).to_tensor(config.PAD_ID)
+    with own_operators():
+        source = tokenizer.tokenize(sources).to_tensor(config.PAD_ID)
+        target = tokenizer.target.tokenize(targets).to_tensor(config.PAD_ID)
     return _shifted(source, target)
 
 

@@ -13,6 +13,7 @@ bytes. Bytes that are not UTF-8 become U+FFFD.
 """
 
 import contextlib
+import contextvars
 import functools
 import io
 import logging
@@ -20,7 +21,7 @@ import os
 import pathlib
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ from keras_transformer.machine import files
 from keras_transformer.settings import whole_number
 
 logger = logging.getLogger("keras_transformer")
+
+_has_own_operators = contextvars.ContextVar("own operators", default=False)
 
 _SPECIAL_IDS = (config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID)
 # How a file of two vocabularies begins, as of `paired_tokenizer`.
@@ -125,6 +128,8 @@ class Tokenizer(tf.Module):
         Setting a seed clears TensorFlow's eager kernels, and the vocabulary
         of a tensorflow-text operator lives in one (tensorflow/text #570).
         """
+        if _has_own_operators.get():
+            return getattr(self._make_processor(), method)(values)
         try:
             return getattr(self.processor, method)(values)
         except tf.errors.NotFoundError:
@@ -329,6 +334,21 @@ def as_strings(text: tf.Tensor | Sequence[str]) -> tf.Tensor:
     except (TypeError, ValueError):
         list(checked_texts("text", text))  # Names the place.
         raise
+
+
+@contextlib.contextmanager
+def own_operators() -> Iterator[None]:
+    """Give a graph that is being traced vocabularies of its own.
+
+    Those of `tf.data.Dataset.map` then outlive `tf.random.set_seed`, which
+    unloads what `Tokenizer` holds and a graph could not load again. For a
+    SavedModel they would be no part of the tokenizer that it tracks.
+    """
+    token = _has_own_operators.set(not tf.executing_eagerly())
+    try:
+        yield
+    finally:
+        _has_own_operators.reset(token)
 
 
 def _refuse_a_path(sentences: Iterable[str]) -> None:

@@ -74,6 +74,19 @@ def test_a_tokenizer_tells_its_ids(tokenizer):
     assert "bos_id=2" in repr(tokenizer)
 
 
+def test_a_dataset_of_texts_outlives_a_new_seed(tokenizer):
+    # As `kt.train` sets one, and people between making data and a model.
+    dataset = tf.data.Dataset.from_tensors((TEXTS, TEXTS[::-1]))
+    dataset = dataset.map(lambda s, t: kt.batch(s, t, tokenizer))
+    before, after = [], []
+    for found in before, after:
+        (source, target_in), target_out = next(iter(dataset))
+        found += [source, target_in, target_out]
+        tf.random.set_seed(7)
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_the_directory_of_a_run_has_its_tokenizer(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "tokenizer.model")
     assert kt.Tokenizer.load(tmp_path).model == tokenizer.model
