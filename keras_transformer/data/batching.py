@@ -22,6 +22,7 @@ from keras_transformer.data.bpe_dropout import AnyCorpus, ResegmentedCorpus
 from keras_transformer.data.corpus import checked_pairs, checked_texts
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer, own_operators
+from keras_transformer.settings import whole_number
 
 Texts: TypeAlias = Sequence[str] | tf.Tensor
 
@@ -70,6 +71,7 @@ def batches(
     """
     if not isinstance(tokenizer, Tokenizer):
         raise SettingError("tokenizer", "a Tokenizer", tokenizer)
+    batch_tokens = whole_number("batch_tokens", batch_tokens)
     with tempfile.TemporaryDirectory() as folder:
         plain = TokenisedCorpus.build(
             checked_pairs("pairs", pairs),

@@ -55,6 +55,7 @@ def test_a_path_is_no_text_to_learn_from(tokenizer, tmp_path):
         lambda: kt.batches(kt.open_corpus("demo"), tokenizer),
         lambda: kt.Tokenizer.train(["a b"], 300, target, symbols="<a>"),
         lambda: kt.batches([("a", "b")], path),
+        lambda: kt.batches([("a", "b")], tokenizer, "4096"),
         lambda: tokenizer.tokenize(path),
         lambda: tokenizer.tokenize_many(path),
         lambda: kt.batch(path, path, tokenizer),
