@@ -47,7 +47,8 @@ def running(
         limits or Limits(),
         explain,
     )
-    listening = server.listen("127.0.0.1", port)
+    listening = server.bind("127.0.0.1", port)
+    listening.listen()
     running_server = server.make(service, origins, hosts)
     thread = threading.Thread(
         target=lambda: asyncio.run(running_server.serve([listening]))

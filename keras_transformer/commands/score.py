@@ -31,8 +31,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def score(args: argparse.Namespace) -> None:
     """Score given translations: for each line of --target a number.
 
-    It is the length-normalised log-probability in nats, as `translate
-    --n-best` prints it, of a source that is never cut.
+    It is the length-normalised log-probability in nats of a source that is
+    never cut, and of the pieces into which the tokenizer splits the target. A
+    search may have written the same text in other pieces, and `translate
+    --n-best` then prints another score.
     """
     penalty = search_flags.search_of_run(args).length_penalty
     with contextlib.ExitStack() as stack:

@@ -134,7 +134,7 @@ def serve(args: argparse.Namespace) -> None:
     from keras_transformer.serving.limits import Limits
 
     limits = Limits(args.max_texts, args.max_body_bytes, args.timeout)
-    listening = server.listen(args.host, args.port)
+    listening = server.bind(args.host, args.port)
     folder = args.exported
     explain = None
     if args.run_dir is not None:
@@ -159,23 +159,26 @@ def serve(args: argparse.Namespace) -> None:
     )
 
 
-def explainer(run_dir: pathlib.Path) -> Callable[[str], str]:
-    """A function from a text to the HTML document of its explanation.
+def explainer(run_dir: pathlib.Path) -> Callable[[str, int], str]:
+    """Make the function that explains a text as an HTML document.
 
-    It loads the model when it is first called.
+    It loads the run's model when it is first called, and again for another
+    version of the export.
     """
     from keras_transformer.config import MAX_SOURCE_LENGTH
     from keras_transformer.translation.translator import Translator
     from keras_transformer.viewing import page
 
     lock = threading.Lock()
-    loaded: list[Translator] = []
+    loaded: dict[int, Translator] = {}
 
-    def explain(text: str) -> str:
+    def explain(text: str, version: int) -> str:
         with lock:
-            if not loaded:
-                loaded.append(Translator.from_run(run_dir))
-        explanation = loaded[0].explain(
+            if version not in loaded:
+                loaded.clear()
+                loaded[version] = Translator.from_run(run_dir)
+            translator = loaded[version]
+        explanation = translator.explain(
             text, max_source_length=MAX_SOURCE_LENGTH
         )
         return page.document(text, [explanation.to_html()])

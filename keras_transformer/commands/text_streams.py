@@ -1,5 +1,6 @@
 """Text in and out of a command line: files or streams, whole or none."""
 
+import argparse
 import contextlib
 import itertools
 import logging
@@ -17,6 +18,21 @@ CHUNK_LINES = 10_000
 Line = TypeVar("Line")
 
 logger = logging.getLogger("keras_transformer")
+
+
+def given_text(argument: str) -> str:
+    """Check a text of the command line: a `type` for argparse.
+
+    Raises:
+        argparse.ArgumentTypeError: If it is not UTF-8.
+    """
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(
+            "expected a text in UTF-8, received other bytes; convert it"
+        ) from None
+    return argument
 
 
 def open_input(

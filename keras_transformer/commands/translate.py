@@ -48,7 +48,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     search_flags.add_speed_flags(parser)
     prefix = parser.add_mutually_exclusive_group()
     prefix.add_argument(
-        "--prefix", metavar="TEXT", help="how every translation begins"
+        "--prefix",
+        type=text_streams.given_text,
+        metavar="TEXT",
+        help="how every translation begins",
     )
     prefix.add_argument(
         "--prefixes",

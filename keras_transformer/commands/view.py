@@ -17,13 +17,24 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add what the verb alone has."""
     search_flags.add_run_flags(parser)
     add = parser.add_argument
-    add("text", nargs="+", metavar="TEXT", help="a text of the source language")
+    add(
+        "text",
+        nargs="+",
+        type=text_streams.given_text,
+        metavar="TEXT",
+        help="a text of the source language",
+    )
     add(
         "--output",
         type=pathlib.Path,
         help="the page; default: view.html in the run directory",
     )
-    add("--prefix", metavar="TEXT", help="how the translation begins")
+    add(
+        "--prefix",
+        type=text_streams.given_text,
+        metavar="TEXT",
+        help="how the translation begins",
+    )
     search_flags.add_search_flags(parser)
 
 

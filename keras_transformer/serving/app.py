@@ -53,7 +53,7 @@ def build(
     metrics = Metrics(service)
 
     async def tell_metrics(request: Request) -> Response:
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+        return Response(metrics.text(), media_type=metrics.media_type)
 
     interfaces = Starlette(
         routes=[

@@ -1,10 +1,11 @@
 """Connections that nobody can hold open by doing nothing.
 
 Uvicorn waits for ever for a head that was begun and for a client that does not
-read, and says nothing to half a head whose sender has finished.
+read, and drops the request of a client that has closed its sending side.
 """
 
 import asyncio
+import select
 from typing import Any
 
 import h11
@@ -13,6 +14,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 HEAD_SECONDS = 10.0
 # For a client to make room for what waits to be sent.
 READ_SECONDS = 30.0
+# For a client that has left to refuse what is sent to it.
+_REFUSAL_SECONDS = 0.2
 _ANSWER = (
     "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
     "Content-Length: {length}\r\nConnection: close\r\n\r\n{text}"
@@ -26,6 +29,7 @@ class Connection(H11Protocol):
         super().__init__(*args, **kwargs)
         self._deadline: asyncio.TimerHandle | None = None
         self._reader: asyncio.TimerHandle | None = None
+        self._is_last = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -50,13 +54,36 @@ class Connection(H11Protocol):
         super().data_received(data)
         self._watch()
 
-    def eof_received(self) -> None:
+    def eof_received(self) -> bool:
         is_begun = bool(self.conn.trailing_data[0])
         if self.conn.their_state is h11.IDLE and is_begun:
             self._refuse("400 Bad Request", "Invalid HTTP request received.")
+        # Whoever has left sends the same end as who still reads. But their
+        # machine refuses what is sent on, and every client knows "Continue".
+        is_waiting = (
+            self.conn.their_state is h11.DONE
+            and self.conn.our_state is h11.SEND_RESPONSE
+            and self.conn.their_http_version == b"1.1"
+        )
+        if is_waiting:
+            self._is_last = True
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.loop.call_later(_REFUSAL_SECONDS, self._leave_if_refused)
+        return is_waiting
+
+    def _leave_if_refused(self) -> None:
+        file = self.transport.get_extra_info("socket")
+        if self.transport.is_closing() or file.fileno() < 0:
+            return
+        poll = select.poll()
+        poll.register(file.fileno(), select.POLLHUP | select.POLLERR)
+        if poll.poll(0):
+            self.transport.abort()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self._is_last:
+            self.transport.close()
         self._watch()
 
     def _is_waiting(self) -> bool:

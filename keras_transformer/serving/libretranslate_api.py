@@ -56,6 +56,8 @@ class LibreTranslateApi:
             Route("/health", self.health),
             Route("/frontend/settings", self.settings),
             Route("/detect", self.detect, methods=["POST"]),
+            Route("/suggest", self.suggest, methods=["POST"]),
+            Route("/translate_file", self.translate_file, methods=["POST"]),
         ]
 
     async def translate(self, request: Request) -> Response:
@@ -183,6 +185,16 @@ class LibreTranslateApi:
             501,
             "This model translates in one direction and cannot tell languages "
             "apart; GET /languages names the two.",
+        )
+
+    async def suggest(self, request: Request) -> Response:
+        """Refuse as a LibreTranslate does that takes no suggestions."""
+        raise RefusalError(403, "Suggestions are disabled on this server.")
+
+    async def translate_file(self, request: Request) -> Response:
+        """Refuse as a LibreTranslate does that takes no files."""
+        raise RefusalError(
+            403, "Files translation are disabled on this server."
         )
 
     async def _fields(self, request: Request) -> dict[str, Any]:

@@ -1,6 +1,10 @@
-"""What `/monitoring/prometheus/metrics` tells; no text, no address."""
+"""The counts at `/monitoring/prometheus/metrics`: no text, no address.
+
+Names follow Prometheus's conventions: a unit at the end, `_total` for counters.
+"""
 
 from prometheus_client import (
+    CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
     Gauge,
@@ -16,6 +20,9 @@ _INTERFACES = {
     "translate": "libretranslate",
     "languages": "libretranslate",
     "frontend": "libretranslate",
+    "health": "libretranslate",
+    "suggest": "libretranslate",
+    "translate_file": "libretranslate",
     "detect": "libretranslate",
     "monitoring": "monitoring",
     "": "page",
@@ -27,9 +34,14 @@ _INTERFACES = {
 class Metrics:
     """Counts what a server does.
 
+    Attributes:
+        media_type: Prometheus's text format.
+
     Args:
         service: Whose queue and version are told.
     """
+
+    media_type = CONTENT_TYPE_LATEST
 
     def __init__(self, service: Service) -> None:
         self._registry = CollectorRegistry()
@@ -40,7 +52,7 @@ class Metrics:
             registry=self._registry,
         )
         self._seconds = Histogram(
-            "keras_transformer_request_seconds",
+            "keras_transformer_request_duration_seconds",
             "Seconds from the head of a request to the end of its answer.",
             ["interface"],
             registry=self._registry,

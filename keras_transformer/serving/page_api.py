@@ -187,7 +187,8 @@ class PageApi:
                 503, "Other explanations are waiting; try again.", retry=True
             )
 
-        explanation = self._explainer.submit(explain, text)
+        version = self.service.versions.current.version
+        explanation = self._explainer.submit(explain, text, version)
         self._explanations.append(explanation)
 
         async def work() -> str:

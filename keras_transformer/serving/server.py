@@ -26,8 +26,8 @@ SHUTDOWN_SECONDS = 20
 logger = logging.getLogger("keras_transformer")
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Take an address, before any work is done.
+def bind(host: str, port: int) -> socket.socket:
+    """Take an address, before any work is done; nobody can connect yet.
 
     Args:
         host: Name or number of this machine.
@@ -47,15 +47,16 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        # From here on it is taken: clients that come early wait.
-        listening.listen(_BACKLOG)
     except OSError as error:
-        raise UserError(
-            f"Expected a free address, cannot listen at {host}, port {port} "
-            f"({error.strerror}); choose another "
-            "`port` or `host`."
-        ) from None
+        raise _taken(host, port, error) from None
     return listening
+
+
+def _taken(host: str, port: int, error: OSError) -> UserError:
+    return UserError(
+        f"Expected a free address, cannot listen at {host}, port {port} "
+        f"({error.strerror}); choose another `port` or `host`."
+    )
 
 
 def serve(
@@ -67,12 +68,13 @@ def serve(
     limits: Limits,
     origins: Sequence[str] = (),
     hosts: Sequence[str] = ("*",),
-    explain: Callable[[str], str] | None = None,
+    explain: Callable[[str, int], str] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, after which what was taken is finished.
 
     Args:
-        listening: Of `listen`.
+        listening: What `bind` returns. Clients can connect once the model
+            answers.
         folder: Folder of all versions.
         name: What clients call the model.
         batching: How much goes through the model together.
@@ -87,6 +89,10 @@ def serve(
         SystemExit: After SIGTERM, if that is what its handler raises.
     """
     versions = Versions(folder)
+    try:
+        listening.listen(_BACKLOG)
+    except OSError as error:  # Another was quicker.
+        raise _taken(*listening.getsockname()[:2], error) from None
     service = Service(name, versions, Batcher(batching), limits, explain)
 
     async def run() -> None:

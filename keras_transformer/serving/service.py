@@ -25,8 +25,9 @@ class Service:
         versions: The versions of it.
         batcher: The queue before them.
         limits: What one request may ask for.
-        explain: Turns a text into the HTML document of its explanation; None
-            where there is only the export, which cannot.
+        explain: Turns a text into the HTML document of its explanation by the
+            model of a version; None where there is only the export, which
+            cannot.
         bodies: Reads the bodies of requests.
     """
 
@@ -34,7 +35,7 @@ class Service:
     versions: Versions
     batcher: Batcher
     limits: Limits
-    explain: Callable[[str], str] | None = None
+    explain: Callable[[str, int], str] | None = None
 
     def __post_init__(self) -> None:
         self.bodies = Bodies(self.limits)

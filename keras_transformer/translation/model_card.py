@@ -17,7 +17,7 @@ from typing import Any
 from keras_transformer import __version__
 from keras_transformer.config import UserError
 from keras_transformer.data import demo
-from keras_transformer.data.corpus import DEMO
+from keras_transformer.data.corpus import DEMO, TFDS_PREFIX
 from keras_transformer.machine import files
 from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig
@@ -171,5 +171,7 @@ def _weights(
 
 
 def _public_name(corpus: str) -> str:
-    """Name a corpus to strangers: of a folder not where it lies."""
-    return os.path.basename(corpus) if os.path.isabs(corpus) else corpus
+    """Name a corpus to strangers: a folder by its last part alone."""
+    if corpus.startswith(TFDS_PREFIX):
+        return corpus
+    return os.path.basename(os.path.normpath(corpus))

@@ -413,8 +413,10 @@ class Translator:
         """Score given translations as the search scores its own.
 
         Args:
-            sources: Source texts.
-            targets: A translation of each.
+            sources: Source texts; none is cut.
+            targets: A translation of each. What is scored is the pieces into
+                which the tokenizer splits it: a search may have written the
+                same text in others, with another score.
             length_penalty: The exponent alpha, at least 0; that of `search` if
                 not given.
             batch_tokens: Budget of a batch: its pairs times the tokens of its

@@ -63,6 +63,21 @@ def test_bytes_that_are_not_utf_8_are_found_before_the_work(
     assert list(tmp_path.iterdir()) == [source]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("view", "th\udce9"),
+        ("view", "thé", "--prefix", "th\udce9"),
+        ("translate", "--prefix", "th\udce9"),
+    ],
+)
+def test_an_argument_that_is_not_utf_8_is_refused(run_dir, words, capsys):
+    verb, *others = words
+    with pytest.raises(SystemExit, match="2"):
+        run(verb, run_dir, *others)
+    assert "expected a text in UTF-8" in capsys.readouterr().err
+
+
 def test_bytes_on_standard_input_that_are_not_utf_8_are_an_error(
     run_dir, monkeypatch, capsys
 ):

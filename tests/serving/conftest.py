@@ -11,7 +11,9 @@ def served_page():
     from serving_thread import running
     from word_by_word import Versions
 
-    with running(Versions(), explain=lambda text: f"<p>{text}</p>") as found:
+    with running(
+        Versions(), explain=lambda text, version: f"<p>{text}</p>"
+    ) as found:
         yield found
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import shutil
 import socket
 import threading
 import time
@@ -18,7 +19,7 @@ from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import connections
 from keras_transformer.serving import server as server_module
 from keras_transformer.serving.limits import Limits
-from keras_transformer.serving.server import listen, names_of
+from keras_transformer.serving.server import bind, names_of
 
 PREDICT = "/v1/models/small:predict"
 SECRET = "Geheimnis"
@@ -243,7 +244,9 @@ def test_a_page_of_another_site_makes_the_model_do_nothing(model):
     friend = "https://example.org"
     cross = {"Sec-Fetch-Site": "cross-site"}
     link = {**cross, "Sec-Fetch-Mode": "navigate"}
-    with running(StillVersions(model), origins=[friend], explain=str) as server:
+    with running(
+        StillVersions(model), origins=[friend], explain="{} {}".format
+    ) as server:
         for path, headers, status in (
             ("/explain?text=a", {**cross, "Sec-Fetch-Mode": "no-cors"}, 403),
             ("/explain?text=a", link, 403),
@@ -261,6 +264,23 @@ def test_half_a_request_whose_sender_has_finished_is_refused(held):
         line.sendall(b"no request")
         line.shutdown(socket.SHUT_WR)
         assert line.recv(1 << 16).startswith(b"HTTP/1.1 400")
+
+
+def test_who_has_closed_the_sending_side_is_answered(held, model):
+    model.gate.clear()
+    with asking(held) as line:
+        line.shutdown(socket.SHUT_WR)
+        with asking(held):
+            until(lambda: held.service.batcher.taken == 2)
+        # The other one has left, which looks alike at first.
+        until(lambda: held.service.batcher.taken == 1)
+        model.gate.set()
+        said = b""
+        while piece := line.recv(1 << 16):  # Up to the end.
+            said += piece
+    assert said.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")
+    body = said.rpartition(b"\r\n\r\n")[2]
+    assert json.loads(body)["outputs"]["translation"] == ["x"]
 
 
 def test_a_client_that_does_not_read_is_left(held, model, monkeypatch):
@@ -284,7 +304,7 @@ def test_a_client_that_does_not_read_is_left(held, model, monkeypatch):
 
 
 def test_answers_go_out_at_once():
-    with listen("127.0.0.1", 0) as listening:
+    with bind("127.0.0.1", 0) as listening:
         # What asyncio looks at before it sets TCP_NODELAY.
         assert listening.proto == socket.IPPROTO_TCP
 
@@ -308,10 +328,29 @@ def test_a_mistake_of_ours_is_a_500_and_no_text_goes_to_the_log(
 
 
 def test_an_address_is_taken_before_anybody_is_served():
-    with listen("127.0.0.1", 0) as first:
-        port = first.getsockname()[1]
-        with pytest.raises(UserError, match=f"cannot listen at .* {port}"):
-            listen("127.0.0.1", port)
+    with bind("127.0.0.1", 0) as first:
+        address = first.getsockname()
+        # Not yet: its model would have to answer first.
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
+        first.listen()
+        said = f"cannot listen at .* {address[1]}"
+        with pytest.raises(UserError, match=said):
+            bind(*address)
+
+
+def test_of_two_that_start_together_one_is_refused(exported, tmp_path):
+    # Both have the address before either listens.
+    shutil.copytree(exported, tmp_path / "1")
+    with bind("127.0.0.1", 0) as first, socket.socket() as second:
+        second.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        second.bind(first.getsockname())
+        second.listen()
+        with pytest.raises(UserError, match="cannot listen at 127.0.0.1"):
+            server_module.serve(
+                *(first, tmp_path),
+                **dict(name="a", batching=Batching(), limits=Limits()),
+            )
 
 
 def test_other_web_pages_may_ask_only_where_they_are_named(held, model):

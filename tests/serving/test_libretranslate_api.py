@@ -196,3 +196,8 @@ def test_the_settings_name_both_languages(client):
     }
     assert found["charLimit"] == 2**20 // 6
     assert not (found["keyRequired"] or found["filesTranslation"])
+    assert not (found["suggestions"] or found["supportedFilesFormat"])
+    for path in "/suggest", "/translate_file":
+        answer = client.post(path, data=ASKED)
+        assert answer.status_code == 403
+        assert "disabled on this server" in answer.json()["error"]

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import hashlib
 import html
+import pathlib
 import re
 import threading
 
@@ -15,9 +16,11 @@ from serving_thread import running
 from still_model import StillModel, StillVersions
 from word_by_word import WordByWord
 
+from keras_transformer.commands.serve import explainer
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving.page_api import viewer_policy
 from keras_transformer.serving.sentence_answers import word_links
+from keras_transformer.translation.translator import Translator
 from keras_transformer.viewing import page as viewer_page
 
 POLICY = "content-security-policy"
@@ -199,7 +202,7 @@ def test_the_viewer_may_run_its_own_script_alone():
 
 def test_a_sentence_is_explained_where_there_is_a_run():
     with running(
-        StillVersions(StillModel()), explain=lambda text: f"<p>{text}"
+        StillVersions(StillModel()), explain=lambda text, version: f"<p>{text}"
     ) as server:
         url = f"{server.url}/explain"
         answer = httpx.get(url, params={"text": "Hund & Wiese"})
@@ -218,7 +221,7 @@ def test_explanations_that_nobody_waits_for_take_no_other_thread():
     begun, at_work, at_once = [], [], []
     may_end = threading.Event()
 
-    def explain(text):
+    def explain(text, version):
         begun.append(text)
         at_work.append(text)
         at_once.append(len(at_work))
@@ -239,6 +242,24 @@ def test_explanations_that_nobody_waits_for_take_no_other_thread():
         assert answer.text == "Wiese"
     assert set(begun) <= {"Hund 0", "Hund 8", "Wiese"}
     assert set(at_once) == {1}
+
+
+def test_a_new_version_is_explained_by_weights_read_anew(monkeypatch):
+    class Explained:
+        def __init__(self, *args):
+            self.read.append(args)
+
+        def explain(self, text, max_source_length):
+            return self
+
+        def to_html(self):
+            return f"<p>weights {len(self.read)}"
+
+    Explained.read = []
+    monkeypatch.setattr(Translator, "from_run", Explained)
+    explain = explainer(pathlib.Path("runs/mine"))
+    for version, weights in (3, 1), (3, 1), (4, 2), (4, 2):
+        assert f"<p>weights {weights}" in explain("Hund", version)
 
 
 def test_there_is_nothing_to_explain_without_a_text(client):
