@@ -34,7 +34,7 @@ INPUTS = {
     "with_prefix": ["text", "prefix"],
     "n_best": ["text"],
     "score": ["source", "target"],
-    "attention": ["text"],
+    "attention": ["source", "target"],
 }
 # Bytes of a line. About 450 tokens, which are cut to 256 or 306; a megabyte.
 SIZES = {"long": 3_000, "megabyte": 2**20}

@@ -151,7 +151,7 @@ def test_what_is_exported_has_kernels_in_each_precision(
     for function, inputs in (
         (text_model.search, 1),
         (text_model.score_text, 2),
-        (text_model.search_attention, 1),
+        (text_model.attention_text, 2),
     ):
 
         def graph(*texts, function=function):

@@ -6,8 +6,7 @@ Five signatures, as TensorFlow Serving calls them:
     with_prefix       text, prefix → translation, score, truncated
     n_best            text → translations, scores
     score             source, target → score, num_tokens
-    attention         text → translation, attention, source_pieces,
-                             target_pieces
+    attention         source, target → attention, source_pieces, target_pieces
 
 Whatever a client sends, a row costs no more than the limits of the export
 allow: `max_source_length` tokens of a source, and `max_length` tokens of a
@@ -18,7 +17,7 @@ says) where that is not given.
 - A prefix counts towards the limit of its row, which is the source's own
   length + `max_extra_length` without `max_length`, as in `Translator`: a longer
   one is cut there and is then the whole translation.
-- A target to score is cut where a translation of the longest source would end,
+- A given target is cut where a translation of the longest source would end,
   its end token kept; `score` and `num_tokens` are those of the cut text.
   (`Translator.score`, which has no limits, cuts nothing.)
 
@@ -217,15 +216,15 @@ def _signatures(
         scores, num_tokens = text_model.score_text(source, target, options)
         return {"score": scores, "num_tokens": num_tokens}
 
-    def attention(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        return text_model.search_attention(text, best_only)._asdict()
+    def attention(source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
+        return text_model.attention_text(source, target, options)._asdict()
 
     return {
         "serving_default": (serving_default, ("text",)),
         "with_prefix": (with_prefix, ("text", "prefix")),
         "n_best": (n_best, ("text",)),
         "score": (score, ("source", "target")),
-        "attention": (attention, ("text",)),
+        "attention": (attention, ("source", "target")),
     }
 
 

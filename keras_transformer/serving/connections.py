@@ -54,7 +54,7 @@ class Connection(H11Protocol):
         super().data_received(data)
         self._watch()
 
-    def eof_received(self) -> bool:
+    def eof_received(self) -> bool:  # type: ignore[override]
         is_begun = bool(self.conn.trailing_data[0])
         if self.conn.their_state is h11.IDLE and is_begun:
             self._refuse("400 Bad Request", "Invalid HTTP request received.")

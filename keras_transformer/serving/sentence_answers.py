@@ -13,11 +13,10 @@ import numpy as np
 
 from keras_transformer.serving import documents
 from keras_transformer.serving.documents import Documents
-from keras_transformer.serving.served_model import (
-    ServedModel,
-)
+from keras_transformer.serving.served_model import ServedModel
+from keras_transformer.serving.service import Service
 from keras_transformer.translation.alignment import align_words
-from keras_transformer.translation.sentences import Span, together
+from keras_transformer.translation.sentences import together
 
 _SPACE = "▁".encode()
 _END = b"</s>"
@@ -66,7 +65,11 @@ class Sentences:
                 for of_row in await self.documents.n_best(model, rows, n_best)
             ]
         best = [of_span[0]["text"] for of_span in hypotheses]
-        words = await self._words(model, text, spans, best) if links else None
+        words: list[Any] = [None] * len(spans)
+        if links:
+            sources = [text[slice(*span)] for span in spans]
+            pairs = list(zip(sources, best, strict=True))
+            words = await linked_words(self.documents.service, model, pairs)
         return {
             "sentences": [
                 {
@@ -74,7 +77,7 @@ class Sentences:
                     "start": span.start,
                     "end": span.end,
                     "hypotheses": of_span,
-                    "words": words and words[number],
+                    "words": words[number],
                 }
                 for number, (span, of_span) in enumerate(
                     zip(spans, hypotheses, strict=True)
@@ -83,52 +86,47 @@ class Sentences:
             "translation": together(text, spans, best),
         }
 
-    async def _words(
-        self,
-        model: ServedModel,
-        text: str,
-        spans: Sequence[Span],
-        best: Sequence[str],
-    ) -> list[list[tuple[int, int]] | None]:
-        """For each span the words that belong together, if that is known."""
-        if "attention" not in model.signatures:
-            return [None] * len(spans)
-        service = self.documents.service
-        most = service.batcher.batching.max_batch_size
-        found: list[list[tuple[int, int]] | None] = []
-        # The matrices of one batch at a time: a document has many.
-        for start in range(0, len(spans), most):
-            part = slice(start, start + most)
-            rows = documents.rows_of([text], [spans[part]])
-            outputs = await service.run(model, "attention", rows)
-            found += await asyncio.to_thread(
-                _links, text, spans[part], best[part], outputs
-            )
-        return found
+
+async def linked_words(
+    service: Service, model: ServedModel, pairs: Sequence[tuple[str, str]]
+) -> list[list[tuple[int, int]] | None]:
+    """Find the words that belong together in sentences and translations.
+
+    Args:
+        service: What answers.
+        model: The version, in use until this returns.
+        pairs: Each sentence with its translation.
+
+    Returns:
+        For each pair what `word_links` finds; None where the model has no
+        signature `attention`.
+
+    Raises:
+        RefusalError: If there is no room now.
+    """
+    if "attention" not in model.signatures:
+        return [None] * len(pairs)
+    found: list[list[tuple[int, int]] | None] = []
+    # The matrices of one batch at a time: a document has many.
+    most = service.batcher.batching.max_batch_size
+    for start in range(0, len(pairs), most):
+        part = pairs[start : start + most]
+        rows = [(one.encode(), other.encode()) for one, other in part]
+        outputs = await service.run(model, "attention", rows)
+        found += await asyncio.to_thread(_links, part, outputs)
+    return found
 
 
 def _links(
-    text: str,
-    spans: Sequence[Span],
-    best: Sequence[str],
-    outputs: Mapping[str, np.ndarray],
+    pairs: Sequence[tuple[str, str]], outputs: Mapping[str, np.ndarray]
 ) -> list[list[tuple[int, int]] | None]:
-    """The words that belong together in each span and its translation."""
-    again = documents.decoded(outputs["translation"])
+    matrices = (
+        outputs[name]
+        for name in ("source_pieces", "target_pieces", "attention")
+    )
     return [
-        word_links(
-            text[slice(*span)],
-            translation,
-            outputs["source_pieces"][number],
-            outputs["target_pieces"][number],
-            outputs["attention"][number],
-        )
-        # Rounding may have found another one.
-        if translation == again[number]
-        else None
-        for number, (span, translation) in enumerate(
-            zip(spans, best, strict=True)
-        )
+        word_links(*pair, *of_pair)
+        for pair, *of_pair in zip(pairs, *matrices, strict=True)
     ]
 
 

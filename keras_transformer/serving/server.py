@@ -92,7 +92,8 @@ def serve(
     try:
         listening.listen(_BACKLOG)
     except OSError as error:  # Another was quicker.
-        raise _taken(*listening.getsockname()[:2], error) from None
+        host, port = listening.getsockname()[:2]
+        raise _taken(host, port, error) from None
     service = Service(name, versions, Batcher(batching), limits, explain)
 
     async def run() -> None:

@@ -46,9 +46,8 @@ class TextResult(NamedTuple):
 
 
 class AttentionResult(NamedTuple):
-    """The best translations and what they looked at."""
+    """What the pieces of translations look at."""
 
-    translation: tf.Tensor  # (B,) string
     source_pieces: tf.Tensor  # (B, S) string, the end token last, then ""
     target_pieces: tf.Tensor  # (B, T) string, likewise
     attention: tf.Tensor  # (B, T, S) float32, mean of all layers and heads
@@ -252,16 +251,8 @@ class TextModel:
             The scores float32 `(B,)` and the numbers of target tokens, end
             token included, int32 `(B,)`. Where both texts are blank, 0 and 0.
         """
-        source, _ = cut(
-            self.tokenizer.tokenize(source), options.max_source_length
-        )
-        target, _ = cut(
-            self.tokenizer.target.tokenize(target), longest_target(options)
-        )
         return self.score_ids(
-            source.to_tensor(PAD_ID),
-            target.to_tensor(PAD_ID),
-            options.length_penalty,
+            *self._ids(source, target, options), options.length_penalty
         )
 
     def score_ids(
@@ -314,24 +305,34 @@ class TextModel:
         )
         return tf.reshape(losses, tf.shape(target))
 
-    def search_attention(
-        self, text: tf.Tensor, options: Search
+    def attention_text(
+        self, source: tf.Tensor, target: tf.Tensor, options: Search
     ) -> AttentionResult:
-        """Translate texts, string `(B,)`, and tell what the best looked at."""
-        ragged, _ = cut(
-            self.tokenizer.tokenize(text), options.max_source_length
-        )
-        source = ragged.to_tensor(PAD_ID)
-        result = self.search_ids(
-            source, options, seeds=self.seeds(text, options)
-        )
-        target = result.ids[:, 0]
+        """Find what given translations look at.
+
+        Args:
+            source: string `(B,)`, cut as in `score_text`.
+            target: string `(B,)`, likewise.
+            options: The limits.
+        """
+        source, target = self._ids(source, target, options)
         return AttentionResult(
-            self.tokenizer.detokenize(target),
             self._pieces(source),
             self._pieces(target),
             mean_attention(self.model, source, target),
         )
+
+    def _ids(
+        self, source: tf.Tensor, target: tf.Tensor, options: Search
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The ids `(B, S)` and `(B, T)` of pairs, cut at the limits."""
+        of_source, _ = cut(
+            self.tokenizer.tokenize(source), options.max_source_length
+        )
+        of_target, _ = cut(
+            self.tokenizer.target.tokenize(target), longest_target(options)
+        )
+        return of_source.to_tensor(PAD_ID), of_target.to_tensor(PAD_ID)
 
     def _pieces(self, ids: tf.Tensor) -> tf.Tensor:
         """The piece of each id as a string, "" for padding."""

@@ -71,11 +71,12 @@ def test_no_logits_of_a_whole_batch_are_made_for_scores(
 
 
 def test_attention_of_all_layers_is_never_held_together(served, long_text):
-    found = served("attention", text=[long_text] * ROWS)["attention"]
-    shapes = shapes_of_a_request(served, "attention", text=[long_text] * ROWS)
+    pairs = dict(source=[long_text] * ROWS, target=[long_text] * ROWS)
+    found = served("attention", **pairs)["attention"]
+    shapes = shapes_of_a_request(served, "attention", **pairs)
 
     batch, target, source = found.shape
-    assert (batch, source) == (ROWS, LONGEST_SOURCE) and target > 1
+    assert (batch, target, source) == (ROWS, LONGEST_TARGET, LONGEST_SOURCE)
     of_layer = batch * SMALL_SIZES["num_heads"] * target * source
     sizes = {int(np.prod(shape)) for shape in shapes}
     assert of_layer in sizes

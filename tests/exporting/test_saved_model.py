@@ -82,9 +82,8 @@ def test_the_signatures_are_those_of_the_contract(served):
             {"score": ("float32", [-1]), "num_tokens": ("int32", [-1])},
         ),
         "attention": (
-            {"text": text},
+            {"source": text, "target": text},
             {
-                "translation": text,
                 "source_pieces": ("string", [-1, -1]),
                 "target_pieces": ("string", [-1, -1]),
                 "attention": ("float32", [-1, -1, -1]),

@@ -111,9 +111,10 @@ def test_another_signature_has_its_own_inputs_and_outputs(client, served):
 
 
 def test_matrices_are_those_of_the_request_alone(client, served):
-    body = {"signature_name": "attention", "inputs": TEXTS}
+    pairs = {"source": TEXTS, "target": TEXTS[::-1]}
+    body = {"signature_name": "attention", "inputs": pairs}
     found = client.post(PREDICT, json=body).json()["outputs"]
-    answer = served("attention", text=TEXTS)
+    answer = served("attention", **pairs)
     assert np.shape(found["attention"]) == answer["attention"].shape
     np.testing.assert_allclose(
         found["attention"], answer["attention"], rtol=1e-3, atol=1e-5
@@ -180,7 +181,10 @@ def test_no_texts_have_no_answers_in_columns(client):
         ("small/labels/new:predict", {"instances": ["a"]}, 400, "label: new"),
         (
             "small:predict",
-            {"signature_name": "attention", "inputs": ["a"] * 33},
+            {
+                "signature_name": "attention",
+                "inputs": {"source": ["a"] * 33, "target": ["b"] * 33},
+            },
             400,
             "larger than maximum batch size 32",
         ),

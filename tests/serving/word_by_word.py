@@ -67,10 +67,12 @@ class WordByWord:
     padded = frozenset(["attention"])
 
     def inputs(self, signature):
-        return ["text"]
+        return ["source", "target"] if signature == "attention" else ["text"]
 
     def run(self, signature, rows):
         sources = [row[0].decode() for row in rows]
+        if signature == "attention":
+            return attention(sources, [row[1].decode() for row in rows])
         found = [translation(source) for source in sources]
         if signature == "n_best":
             variants = [[text, f"{text}!", f"{text}?"] for text in found]
@@ -79,22 +81,23 @@ class WordByWord:
                 "translations": _texts(variants),
                 "scores": np.array(scores, np.float32),
             }
-        outputs = {
+        return {
             "translation": _texts(found),
             "score": np.full(len(rows), -0.25, np.float32),
             "truncated": np.zeros(len(rows), bool),
         }
-        if signature == "attention":
-            # (B, T, S), T = S.
-            longest = max(len(source.split()) for source in sources) + 1
-            outputs |= {
-                "source_pieces": _pieces(sources, longest),
-                "target_pieces": _pieces(found, longest),
-                "attention": np.stack(
-                    [_reversed(len(each.split()), longest) for each in found]
-                ),
-            }
-        return outputs
+
+
+def attention(sources, targets):
+    """Each word looks at the one that it comes from; (B, T, S) with T = S."""
+    longest = max(len(source.split()) for source in sources) + 1
+    return {
+        "source_pieces": _pieces(sources, longest),
+        "target_pieces": _pieces(targets, longest),
+        "attention": np.stack(
+            [_reversed(len(each.split()), longest) for each in targets]
+        ),
+    }
 
 
 class Versions:
