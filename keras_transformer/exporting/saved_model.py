@@ -4,7 +4,7 @@ Five signatures, as TensorFlow Serving calls them:
 
     serving_default   text → translation, score, truncated
     with_prefix       text, prefix → translation, score, truncated
-    n_best            text → translations, scores
+    n_best            text → translations, scores, truncated
     score             source, target → score, num_tokens
     attention         source, target → attention, source_pieces, target_pieces
 
@@ -210,6 +210,7 @@ def _signatures(
         return {
             "translations": result.translations,
             "scores": result.scores,
+            "truncated": result.truncated,
         }
 
     def score(source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-import numpy as np
-
 from keras_transformer.serving.requests import RefusalError
 from keras_transformer.serving.served_model import (
     DEFAULT_SIGNATURE,
@@ -50,12 +48,11 @@ class Translated(NamedTuple):
     """A part of a text that went through the model by itself."""
 
     span: Span
-    text: str
-    score: float
+    hypotheses: list[tuple[str, float]]  # Texts and scores, best first.
 
 
 class Documents:
-    """Splits texts for a model, and translates them part by part.
+    """Translates texts of any length, part by part.
 
     Args:
         service: What answers.
@@ -66,41 +63,16 @@ class Documents:
         # Of its own: what is split holds up nothing else.
         self._splitter = ThreadPoolExecutor(1, "split")
 
-    async def split(
-        self, model: ServedModel, texts: Sequence[str]
-    ) -> list[list[Span]]:
-        """Find spans that the model translates without cutting them.
-
-        Args:
-            model: The version.
-            texts: Any texts.
-
-        Returns:
-            For each text its spans in order.
-
-        Raises:
-            RefusalError: If there are too many, or no room now.
-        """
-        spans = await self._sentences(model, texts)
-        # Those cannot be halved that are too short.
-        while cut := await self._truncated(model, texts, spans):
-            for number, of_text in enumerate(spans):
-                parts: list[Span] = []
-                for span in of_text:
-                    is_cut = (number, span) in cut
-                    two = halves(texts[number], span) if is_cut else None
-                    parts += two or [span]
-                spans[number] = parts
-        return spans
-
     async def search(
-        self, model: ServedModel, texts: Sequence[str]
+        self, model: ServedModel, texts: Sequence[str], count: int = 1
     ) -> list[list[Translated]]:
         """Translate sentence by sentence, and again in halves what was cut.
 
         Args:
             model: The version.
             texts: Any texts.
+            count: Hypotheses of a part, no two of them alike, if the export
+                finds so many.
 
         Returns:
             For each text its parts in order.
@@ -118,74 +90,77 @@ class Documents:
                 (texts[number][slice(*span)].encode(),)
                 for number, span in waiting
             ]
-            outputs = await self.service.run(model, DEFAULT_SIGNATURE, rows)
+            answers = await self._answers(model, rows, count)
             again = []
-            for (number, span), text, score, is_cut in zip(
-                waiting,
-                decoded(outputs["translation"]),
-                outputs["score"],
-                outputs["truncated"],
-                strict=True,
+            for (number, span), (hypotheses, is_cut) in zip(
+                waiting, answers, strict=True
             ):
                 two = halves(texts[number], span) if is_cut else None
                 if two:
                     again += [(number, half) for half in two]
                 else:
-                    part = Translated(span, text, float(score))
-                    found[number].append(part)
+                    found[number].append(Translated(span, hypotheses))
             waiting = again
         return [sorted(parts) for parts in found]
 
     async def translate(
-        self, model: ServedModel, texts: Sequence[str]
-    ) -> list[str]:
+        self, model: ServedModel, texts: Sequence[str], count: int = 1
+    ) -> list[list[str]]:
         """Translate documents.
 
         Args:
             model: The version.
             texts: Any texts.
+            count: As in `search`.
 
         Returns:
-            The translation of each.
+            For each text its translations, best first: the n-th has the n-th
+            hypothesis of each part, or the last.
 
         Raises:
             RefusalError: If there are too many, or no room now.
         """
-        found = await self.search(model, texts)
-        return [
-            together(text, [x.span for x in parts], [x.text for x in parts])
-            for text, parts in zip(texts, found, strict=True)
-        ]
-
-    async def n_best(
-        self, model: ServedModel, rows: Sequence[tuple[bytes]], count: int
-    ) -> list[list[tuple[str, float]]]:
-        """Find the best translations of each row, no two of them alike.
-
-        Args:
-            model: The version, with a signature `n_best`.
-            rows: Of `rows_of`.
-            count: Hypotheses of a row, if the export finds so many.
-
-        Returns:
-            For each row texts and scores, best first.
-
-        Raises:
-            RefusalError: If there is no room now.
-        """
-        outputs = await self.service.run(model, "n_best", rows)
-        return [
-            [
-                (text, float(score))
-                for text, score in without_repeats(
-                    zip(decoded(of_row), of_scores, strict=True)
+        found = []
+        of_texts = await self.search(model, texts, count)
+        for text, parts in zip(texts, of_texts, strict=True):
+            longest = max((len(part.hypotheses) for part in parts), default=1)
+            whole = [
+                together(
+                    text,
+                    [part.span for part in parts],
+                    [part.hypotheses[:rank][-1][0] for part in parts],
                 )
-                if math.isfinite(score)  # Or there are fewer.
+                for rank in range(1, longest + 1)
             ]
-            for of_row, of_scores in zip(
-                outputs["translations"][:, :count],
-                outputs["scores"][:, :count],
-                strict=True,
+            found.append(list(dict.fromkeys(whole)))
+        return found
+
+    async def _answers(
+        self, model: ServedModel, rows: Sequence[tuple[bytes]], count: int
+    ) -> list[tuple[list[tuple[str, float]], bool]]:
+        """For each row its hypotheses, and whether the model has cut it."""
+        if count == 1 or "n_best" not in model.signatures:
+            outputs = await self.service.run(model, DEFAULT_SIGNATURE, rows)
+            texts = outputs["translation"][:, None]
+            scores = outputs["score"][:, None]
+        else:
+            outputs = await self.service.run(model, "n_best", rows)
+            texts = outputs["translations"][:, :count]
+            scores = outputs["scores"][:, :count]
+        return [
+            (
+                without_repeats(
+                    (text.decode("utf-8", "replace"), float(score))
+                    for rank, (text, score) in enumerate(
+                        zip(of_texts, of_scores, strict=True)
+                    )
+                    # Or there are fewer.
+                    if rank == 0 or math.isfinite(score)
+                ),
+                bool(is_cut),
+            )
+            for of_texts, of_scores, is_cut in zip(
+                texts, scores, outputs["truncated"], strict=True
             )
         ]
 
@@ -220,51 +195,3 @@ class Documents:
             return await loop.run_in_executor(self._splitter, split)
         finally:
             is_over.set()
-
-    async def _truncated(
-        self,
-        model: ServedModel,
-        texts: Sequence[str],
-        spans: Sequence[Sequence[Span]],
-    ) -> set[tuple[int, Span]]:
-        """Which spans the model would cut, and can be halved.
-
-        A token has at least a byte, so that only the long ones have to be
-        tried. (A few characters that Unicode spells out, such as ﷺ, are the
-        exception.)
-        """
-        longest = card_of(model).search.get("max_source_length") or 0
-        long = [
-            (number, span)
-            for number, of_text in enumerate(spans)
-            for span in of_text
-            if len(texts[number][slice(*span)].encode()) >= longest
-            and span.end - span.start > 1
-        ]
-        if not long:
-            return set()
-        rows = [
-            (texts[number][slice(*span)].encode(),) for number, span in long
-        ]
-        outputs = await self.service.run(model, DEFAULT_SIGNATURE, rows)
-        return {
-            place
-            for place, is_cut in zip(long, outputs["truncated"], strict=True)
-            if is_cut
-        }
-
-
-def rows_of(
-    texts: Sequence[str], spans: Sequence[Sequence[Span]]
-) -> list[tuple[bytes]]:
-    """The spans of all texts as rows of a signature."""
-    return [
-        (text[slice(*span)].encode(),)
-        for text, of_text in zip(texts, spans, strict=True)
-        for span in of_text
-    ]
-
-
-def decoded(texts: np.ndarray) -> list[str]:
-    """Texts as a model returns them, `(B,)`."""
-    return [text.decode("utf-8", "replace") for text in texts]

@@ -13,7 +13,6 @@ model's; a language is translated to itself as it is.
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import babel
@@ -21,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from keras_transformer.serving.documents import Documents, rows_of
+from keras_transformer.serving.documents import Documents
 from keras_transformer.serving.requests import (
     RefusalError,
     as_form,
@@ -31,12 +30,8 @@ from keras_transformer.serving.requests import (
     scalar_text,
     unless_gone,
 )
-from keras_transformer.serving.served_model import (
-    DEFAULT_SIGNATURE,
-    ServedModel,
-)
+from keras_transformer.serving.served_model import DEFAULT_SIGNATURE
 from keras_transformer.serving.service import Service, card_of
-from keras_transformer.translation.sentences import together
 
 HEALTH_SECONDS = 10.0
 _WORD = b"a"
@@ -75,7 +70,7 @@ class LibreTranslateApi:
             else:
                 found = await unless_gone(
                     request,
-                    self._search(model, texts, 1 + count),
+                    self.documents.translate(model, texts, 1 + count),
                     self.service.limits,
                 )
         answer: dict[str, Any] = {
@@ -89,35 +84,6 @@ class LibreTranslateApi:
         if not isinstance(q, list):
             answer = {key: values[0] for key, values in answer.items()}
         return json_response(answer)
-
-    async def _search(
-        self, model: ServedModel, texts: Sequence[str], count: int
-    ) -> list[list[str]]:
-        """For each text its translation, and others as far as there are any.
-
-        Of a document the n-th has the n-th hypothesis of each sentence.
-        """
-        if count == 1 or "n_best" not in model.signatures:
-            best = await self.documents.translate(model, texts)
-            return [[text] for text in best]
-        spans = await self.documents.split(model, texts)
-        rows = rows_of(texts, spans)
-        hypotheses = await self.documents.n_best(model, rows, count)
-        waiting = iter(hypotheses)
-        found = []
-        for text, of_text in zip(texts, spans, strict=True):
-            of_spans = [next(waiting) for _ in of_text]
-            longest = max(map(len, of_spans), default=1)
-            whole = [
-                together(
-                    text,
-                    of_text,
-                    [of[min(rank, len(of) - 1)][0] for of in of_spans],
-                )
-                for rank in range(longest)
-            ]
-            found.append(list(dict.fromkeys(whole)))
-        return found
 
     async def health(self, request: Request) -> Response:
         """Translate a word, unless other texts are seen to be translated.

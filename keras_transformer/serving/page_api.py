@@ -103,7 +103,7 @@ class PageApi:
             fields = as_form(await self.service.bodies.read(request))
             text = "\n".join(fields.get("text", "").splitlines())
             with self.service.versions.use() as model:
-                (found,) = await unless_gone(
+                ((found,),) = await unless_gone(
                     request,
                     self.documents.translate(model, [text]),
                     self.service.limits,

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.serving import documents
 from keras_transformer.serving.documents import Documents
 from keras_transformer.serving.served_model import ServedModel
 from keras_transformer.serving.service import Service
@@ -50,40 +49,30 @@ class Sentences:
         Raises:
             RefusalError: If there are too many sentences, or no room now.
         """
-        hypotheses: list[list[dict[str, Any]]]
-        if n_best is None or "n_best" not in model.signatures:
-            (parts,) = await self.documents.search(model, [text])
-            spans = [part.span for part in parts]
-            hypotheses = [
-                [{"text": part.text, "score": part.score}] for part in parts
-            ]
-        else:
-            (spans,) = await self.documents.split(model, [text])
-            rows = documents.rows_of([text], [spans])
-            hypotheses = [
-                [{"text": text, "score": score} for text, score in of_row]
-                for of_row in await self.documents.n_best(model, rows, n_best)
-            ]
-        best = [of_span[0]["text"] for of_span in hypotheses]
-        words: list[Any] = [None] * len(spans)
+        (parts,) = await self.documents.search(model, [text], n_best or 1)
+        sources = [text[slice(*part.span)] for part in parts]
+        best = [part.hypotheses[0][0] for part in parts]
+        words: list[Any] = [None] * len(parts)
         if links:
-            sources = [text[slice(*span)] for span in spans]
             pairs = list(zip(sources, best, strict=True))
             words = await linked_words(self.documents.service, model, pairs)
         return {
             "sentences": [
                 {
-                    "source": text[slice(*span)],
-                    "start": span.start,
-                    "end": span.end,
-                    "hypotheses": of_span,
-                    "words": words[number],
+                    "source": source,
+                    "start": part.span.start,
+                    "end": part.span.end,
+                    "hypotheses": [
+                        {"text": text, "score": score}
+                        for text, score in part.hypotheses
+                    ],
+                    "words": of_part,
                 }
-                for number, (span, of_span) in enumerate(
-                    zip(spans, hypotheses, strict=True)
+                for source, part, of_part in zip(
+                    sources, parts, words, strict=True
                 )
             ],
-            "translation": together(text, spans, best),
+            "translation": together(text, [part.span for part in parts], best),
         }
 
 

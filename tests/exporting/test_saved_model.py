@@ -75,6 +75,7 @@ def test_the_signatures_are_those_of_the_contract(served):
             {
                 "translations": ("string", [-1, 3]),
                 "scores": ("float32", [-1, 3]),
+                "truncated": ("bool", [-1]),
             },
         ),
         "score": (

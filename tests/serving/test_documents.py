@@ -38,6 +38,7 @@ class ShortModel:
     """Translates into capitals, and cuts after seven bytes."""
 
     padded = frozenset()
+    signatures = frozenset(["serving_default", "n_best"])
     card = SimpleNamespace(source_lang="en", search={"max_source_length": 7})
 
     def __init__(self):
@@ -49,9 +50,15 @@ class ShortModel:
     def run(self, signature, rows):
         texts = [text for (text,) in rows]
         self.texts += texts
+        found = np.array([t[:7].upper() for t in texts], object)
+        scores = np.zeros(len(texts))
+        # The second is written as the first, the third does not exist.
+        others = np.stack([found, found, found], axis=1)
         return {
-            "translation": np.array([t[:7].upper() for t in texts], object),
-            "score": np.zeros(len(texts)),
+            "translation": found,
+            "score": scores,
+            "translations": others,
+            "scores": np.stack([scores, scores - 1, scores - np.inf], axis=1),
             "truncated": np.array([len(text) > 7 for text in texts]),
         }
 
@@ -65,7 +72,7 @@ def translate(*texts, model=None):
     async def ask():
         return await documents().translate(model or ShortModel(), texts)
 
-    return asyncio.run(ask())
+    return [best for (best,) in asyncio.run(ask())]
 
 
 def test_nothing_goes_through_the_model_twice():
@@ -74,6 +81,20 @@ def test_nothing_goes_through_the_model_twice():
     assert sorted(model.texts) == [b"No.", b"Yes."]
     model.texts.clear()
     assert translate("Yes. wooden box", model=model) == ["YES. WOODEN BOX"]
+    assert sorted(model.texts) == [b"Yes.", b"box", b"wooden", b"wooden box"]
+
+
+def test_alternatives_take_no_second_search_either():
+    model = ShortModel()
+
+    async def ask():
+        texts = ["Yes. wooden box"]
+        return await documents().search(model, texts, count=3)
+
+    (parts,) = asyncio.run(ask())
+    assert [part.hypotheses for part in parts] == [
+        [(text, 0.0)] for text in ("YES.", "WOODEN", "BOX")
+    ]
     assert sorted(model.texts) == [b"Yes.", b"box", b"wooden", b"wooden box"]
 
 

@@ -80,6 +80,7 @@ class WordByWord:
             return {
                 "translations": _texts(variants),
                 "scores": np.array(scores, np.float32),
+                "truncated": np.zeros(len(rows), bool),
             }
         return {
             "translation": _texts(found),
