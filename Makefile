@@ -9,6 +9,7 @@
 # make dist         a wheel and an sdist in dist/, checked
 # make test-oldest  the fast tests with the oldest packages, in .venv-oldest
 # make test-torch   the model wing on Keras's PyTorch backend, in .venv-torch
+# make test-node    clients of LibreTranslate from npm; needs Node.js with npm
 # make clean        remove what these have made
 # make help         this list
 #
@@ -27,7 +28,7 @@ ON_ALL_CORES := --numprocesses auto --maxprocesses 4 --dist loadfile \
     --no-loadscope-reorder
 
 .PHONY: demo env test fast browser notebooks lint dist test-oldest test-torch \
-	clean help
+	test-node clean help
 
 demo: $(VENV)/run.stamp
 	$(BIN)/python train.py --preset demo --corpus demo --run-dir $(RUN)
@@ -70,6 +71,9 @@ test-oldest: $(OLDEST)/stamp
 
 test-torch: $(TORCH)/stamp
 	$(TORCH)/bin/python -m pytest tests_torch
+
+test-node: $(VENV)/test.stamp
+	$(BIN)/python -m pytest tests_node
 
 # An environment $(1) with a new pip: the one that comes with Python 3.10 finds
 # no solution in minutes.

@@ -119,7 +119,7 @@ def serve(args: argparse.Namespace) -> None:
                 f"received {origin}."
             )
     for package in (
-        *("babel", "prometheus_client", "python_multipart"),
+        *("babel", "lxml", "prometheus_client", "python_multipart"),
         *("sentencex", "starlette", "uvicorn"),
     ):
         extras.needs(package, "serve")

@@ -9,7 +9,8 @@
 JSON or a form of either kind. Whatever is asked for and not to be had is
 refused as LibreTranslate refuses it. There is no `/detect`: a model of one
 direction cannot tell languages apart. The source language `auto` is the
-model's; a language is translated to itself as it is.
+model's; a language is translated to itself as it is. Of HTML there are no
+alternatives.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from keras_transformer.serving.documents import Documents
+from keras_transformer.serving.html_documents import translate_html
 from keras_transformer.serving.requests import (
     RefusalError,
     as_form,
@@ -68,11 +70,13 @@ class LibreTranslateApi:
             if fields["source"] == fields["target"]:
                 found = [[text] for text in texts]
             else:
-                found = await unless_gone(
-                    request,
-                    self.documents.translate(model, texts, 1 + count),
-                    self.service.limits,
+                work = (
+                    translate_html(self.documents, model, texts)
+                    if fields["format"] == "html"
+                    else self.documents.translate(model, texts, 1 + count)
                 )
+                limits = self.service.limits
+                found = await unless_gone(request, work, limits)
         answer: dict[str, Any] = {
             "translatedText": [best for best, *_ in found]
         }
@@ -223,9 +227,11 @@ class LibreTranslateApi:
                 f"{name_of(target)} ({target}) is not available as a target "
                 f"language from {name_of(source)} ({source})",
             )
-        text_format = fields.get("format") or "text"
-        if text_format != "text":
-            raise RefusalError(400, f"{text_format} format is not supported")
+        fields["format"] = fields.get("format") or "text"
+        if fields["format"] not in ("text", "html"):
+            raise RefusalError(
+                400, f"{fields['format']} format is not supported"
+            )
         count = str(fields.get("alternatives") or 0)
         if not count.isdecimal():
             raise RefusalError(

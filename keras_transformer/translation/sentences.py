@@ -75,11 +75,18 @@ def together(text: str, spans: Sequence[Span], parts: Sequence[str]) -> str:
         text: The text.
         spans: Its sentences in order.
         parts: A translation of each.
+    """
+    return "".join(pieces(text, spans, parts))
+
+
+def pieces(text: str, spans: Sequence[Span], parts: Sequence[str]) -> list[str]:
+    """As `together`, in pieces.
 
     Returns:
-        The space around and between the spans with the translations in it;
-        where there is none between two, they are written without in the source
-        language alone, and a space is put there.
+        The space before the first span, its translation, the space after it,
+        the next translation and so on. Where there is no space between two
+        spans, they are written without in the source language alone, and a
+        space is put there.
     """
     result: list[str] = []
     position = 0
@@ -87,7 +94,7 @@ def together(text: str, spans: Sequence[Span], parts: Sequence[str]) -> str:
         gap = text[position : span.start]
         result += [gap if gap or not result else " ", part]
         position = span.end
-    return "".join([*result, text[position:]])
+    return [*result, text[position:]]
 
 
 def translate(

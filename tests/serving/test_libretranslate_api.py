@@ -1,5 +1,7 @@
 """LibreTranslate's interface, with a client that others wrote."""
 
+import html
+import re
 import urllib.error
 
 import httpx
@@ -7,8 +9,10 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 from serving_thread import running
 from still_model import StillModel, StillVersions
+from word_by_word import Versions
 
 from keras_transformer.serving import libretranslate_api
+from keras_transformer.serving.html_documents import MAX_HTML
 
 TEXT = "Hund bellt."
 
@@ -90,7 +94,11 @@ ASKED = {"q": "Hund", "source": "de", "target": "en"}
         ({**ASKED, "target": "fr"}, "fr is not supported"),
         ({**ASKED, "target": "auto"}, "auto is not supported"),
         ({**ASKED, "target": ["en"]}, "is not supported"),
-        ({**ASKED, "format": "html"}, "html format is not supported"),
+        ({**ASKED, "format": "pdf"}, "pdf format is not supported"),
+        (
+            {**ASKED, "q": "x" * (MAX_HTML + 1), "format": "html"},
+            "exceeds text limit (131072) of HTML",
+        ),
         ({**ASKED, "q": ["a", 7]}, "a list of texts"),
         ({**ASKED, "q": {"a": "b"}}, "a list of texts"),
         (
@@ -172,6 +180,66 @@ def test_codes_in_capitals_are_known_and_a_language_is_its_own(
     assert client.post("/translate", json=body).json() == {
         "translatedText": "Hund"
     }
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("ein <b>kleiner</b> Hund.", "dog. <b>small</b> a"),
+        (
+            '<p>Die Lampe.</p>\n<p>das <a href="/?a&amp;b">über die Wiese</a>',
+            '<p>lamp. Die</p>\n<p><a href="/?a&amp;b">meadow the across</a> '
+            "the</p>",
+        ),
+        (
+            "Hund<br>&lt;zwei&gt; Euro <code>Hund</code>",
+            "dog<br>euros &lt;zwei&gt; <code>Hund</code>",
+        ),
+        ('<p translate="no">Hund</p>',) * 2,
+    ],
+)
+def test_html_keeps_its_tags_around_the_words_that_come_from_theirs(
+    text, expected
+):
+    ask = {"q": text, "source": "de", "target": "en", "format": "html"}
+    with running(Versions()) as server:
+        url = f"{server.url}/translate"
+        answer = httpx.post(url, json=ask)
+        assert answer.json() == {"translatedText": expected}
+        answer = httpx.post(url, data={**ask, "alternatives": 2})
+        assert answer.json() == {
+            "translatedText": expected,
+            "alternatives": [],
+        }
+
+
+def test_a_page_s_form_data_is_translated(browser, server, translations):
+    page = browser.new_page()
+    page.goto(f"{server.url}/languages")
+    answer = page.evaluate(
+        """async (fields) => {
+            const form = new FormData();
+            for (const [name, value] of Object.entries(fields)) {
+                form.append(name, value);
+            }
+            const options = { method: "POST", body: form };
+            return (await fetch("/translate", options)).json();
+        }""",
+        {**ASKED, "q": "Hund\nbellt"},
+    )
+    page.close()
+    one, two = translations("Hund", "bellt")
+    assert answer == {"translatedText": f"{one}\n{two}"}
+
+
+def test_html_goes_through_a_real_model(client, translations):
+    first, second = translations("Hund bellt.", "Wiese")
+    body = {**ASKED, "q": "<p>Hund <i>bellt.</i></p><p>Wiese</p>"}
+    answer = client.post("/translate", json={**body, "format": "html"}).json()
+    found = answer["translatedText"]
+    assert found.count("<i>") == found.count("</i>") == 1
+    plain = html.unescape(re.sub("<[^>]*>", "|", found))
+    assert plain.replace("|", "") == first + second
 
 
 def test_health_is_a_translation(client):
