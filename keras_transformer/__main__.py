@@ -33,6 +33,7 @@ from keras_transformer.commands import (
     view,
 )
 from keras_transformer.config import UserError
+from keras_transformer.machine import distribution
 
 # Verb: its flags, its function, a line for --help.
 _VERBS = {
@@ -111,6 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; returns an exit code."""
 
     def command() -> None:
+        distribution.check_alone()
         args = parse_args(argv)
         if args.average is not None and args.average < 1:
             raise UserError(
