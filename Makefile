@@ -5,7 +5,7 @@
 # make browser      Debian's chromium, which tests of the viewer and of the
 #                   server's page need
 # make notebooks    the notebooks whose source changed, executed
-# make lint         ruff and mypy
+# make lint         ruff, mypy, and zizmor over the workflows
 # make dist         a wheel and an sdist in dist/, checked
 # make test-oldest  the fast tests with the oldest packages, in .venv-oldest
 # make test-torch   the model wing on Keras's PyTorch backend, in .venv-torch
@@ -59,6 +59,7 @@ lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/zizmor --offline --quiet --pedantic --strict-collection .
 
 # Without isolation nothing is downloaded for the build.
 dist: $(VENV)/test.stamp

@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # The same names once more, for type checkers.
     from keras_transformer.model import Transformer as Transformer
     from keras_transformer.presets import PRESETS as PRESETS
     from keras_transformer.run import Run as Run
+    from keras_transformer.run import dry_run as dry_run
     from keras_transformer.run import train as train
     from keras_transformer.schedules import (
         TransformerSchedule as TransformerSchedule,
@@ -82,6 +83,7 @@ _HOMES = {
     "export": "exporting.saved_model",
     "import_run": "importing.run_directory",
     "train": "run",
+    "dry_run": "run",
     "Run": "run",
     "recipe": "training.request",
 }

@@ -10,13 +10,19 @@ Examples:
     keras-transformer serve exported/demo
     keras-transformer import --from opus-mt-en-de --run-dir runs/en-de
 
-`python -m keras_transformer` is the same.
+`python -m keras_transformer` is the same. For verbs and flags on Tab, put this
+into your ~/.bashrc or ~/.zshrc:
+    eval "$(register-python-argcomplete keras-transformer)"
 """
 
 import argparse
+import contextlib
 import inspect
+import os
+import platform
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 
 from keras_transformer import __version__
 from keras_transformer.commands import (
@@ -33,6 +39,8 @@ from keras_transformer.commands import (
     view,
 )
 from keras_transformer.config import UserError
+from keras_transformer.machine import distribution
+from keras_transformer.settings import nearest
 
 # Verb: its flags, its function, a line for --help.
 _VERBS = {
@@ -75,15 +83,13 @@ _VERBS = {
 }
 
 
-def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line; wrong arguments end the program with 2."""
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of every verb."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
         prog="keras-transformer", description=__doc__, formatter_class=raw
     )
-    parser.add_argument(
-        "--version", action="version", version=f"%(prog)s {__version__}"
-    )
+    parser.add_argument("--version", action="version", version=_versions())
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     for name, (add_flags, function, summary) in _VERBS.items():
         verb = verbs.add_parser(
@@ -94,7 +100,31 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         )
         add_flags(verb)
         verb.set_defaults(verb=function, parser=verb)
+    return parser
+
+
+def _versions() -> str:
+    """What a report of a mistake should say; loads none of them."""
+    found = [f"%(prog)s {__version__}"]
+    for name, package in ("TensorFlow", "tensorflow"), ("Keras", "keras"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found.append(f"{name} {metadata.version(package)}")
+    return ", ".join([*found, f"Python {platform.python_version()}"])
+
+
+def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line; wrong arguments end the program with 2."""
+    parser = make_parser()
+    if "_ARGCOMPLETE" in os.environ:  # The shell asks, on Tab.
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
     argv = sys.argv[1:] if argv is None else list(argv)
+    if argv and argv[0] not in _VERBS and not argv[0].startswith("-"):
+        parser.error(
+            f"expected a verb, received {argv[0]}{nearest(argv[0], _VERBS)}; "
+            f"the verbs are {', '.join(_VERBS)}"
+        )
     if argv[:1] == ["train"]:  # Elsewhere an @ may be text.
         argv = argument_files.with_files(argv)
     args, unknown = parser.parse_known_args(argv)
@@ -111,6 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; returns an exit code."""
 
     def command() -> None:
+        distribution.check_alone()
         args = parse_args(argv)
         if args.average is not None and args.average < 1:
             raise UserError(

@@ -5,13 +5,14 @@ process; they are thin doors to it.
 """
 
 import dataclasses
+import inspect
 import logging
 import os
 import pathlib
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keras_transformer.config import (
     RUN_SEARCH,
@@ -388,8 +389,8 @@ def train(
         KeyboardInterrupt: After Ctrl-C and a checkpoint, or a second Ctrl-C.
         SystemExit: After SIGTERM and a checkpoint.
     """
-    session = Session(minutes, strategy, accumulate, xla, callbacks)
-    arguments = dict(
+    asked = _Asked.understand(
+        recipe,
         run_dir=run_dir,
         corpus=corpus,
         preset=preset,
@@ -400,19 +401,19 @@ def train(
         tokenizer=tokenizer,
         symbols=symbols,
         init_from=init_from,
+        minutes=minutes,
+        strategy=strategy,
+        accumulate=accumulate,
+        xla=xla,
+        callbacks=callbacks,
         **settings,
     )
-    given = {name: x for name, x in arguments.items() if x is not None}
-    if recipe is not None:
-        given = {**read_recipe(recipe), **given}
-    run_dir = given.get("run_dir")
-    run, opened = request(**given)
-    path = pathlib.Path(run_dir or default_run_dir(run.preset))
+    run, path = asked.run, asked.path
     from keras_transformer.machine import devices
     from keras_transformer.training import loop
 
-    with _log_shown(), exhaustion.explained(session.less_memory, path):
-        if "preset" not in given and not layout.has_begun(path):
+    with _log_shown(), exhaustion.explained(asked.session.less_memory, path):
+        if "preset" not in asked.given and not layout.has_begun(path):
             logger.info(
                 "Taking the preset %s, which fits the text; name another one "
                 "as `preset`.",
@@ -420,14 +421,91 @@ def train(
             )
         devices.let_memory_grow()
         devices.log_devices()
-        stopped = loop.train(run, path, session, opened, tokenizer)
+        stopped = loop.train(run, path, asked.session, asked.corpus, tokenizer)
     if stopped == signal.SIGINT:
         raise KeyboardInterrupt
     if stopped:
         raise SystemExit(0)
     trained = Run(path)
-    trained._corpus = opened  # Pairs in memory can be opened nowhere else.
+    # Pairs in memory can be opened nowhere else.
+    trained._corpus = asked.corpus
     return trained
+
+
+def dry_run(run_dir: str | os.PathLike | None = None, **arguments: Any) -> str:
+    """Tell what a training would cost: memory, time and FLOPs.
+
+    Reads the head of the corpus and takes a few steps; nothing is written
+    where the run would go.
+
+    Example:
+        kt.dry_run("runs/mine", corpus="my-text", recipe="small-corpus")
+
+    Args:
+        run_dir: As for `train`.
+        **arguments: As for `train`, all of them.
+
+    Returns:
+        A table, as text that a notebook shows as it is.
+
+    Raises:
+        UserError: If the training could not begin, or takes several machines.
+    """
+    asked = _Asked.understand(run_dir=run_dir, **arguments)
+    from keras_transformer.machine import devices
+    from keras_transformer.training import dry_run as costs
+
+    with _log_shown(), exhaustion.explained(asked.session.less_memory):
+        devices.let_memory_grow()
+        return costs.dry_run(
+            asked.run,
+            asked.path,
+            asked.session,
+            asked.corpus,
+            arguments.get("tokenizer"),
+        )
+
+
+# Every argument completes on Tab.
+dry_run.__signature__ = inspect.signature(train).replace(  # type: ignore
+    return_annotation=str
+)
+
+
+class _Asked(NamedTuple):
+    """What `train` and `dry_run` are asked for, understood.
+
+    Attributes:
+        given: All arguments that were given, those of a recipe included.
+        session: How this session trains.
+        run: The configuration.
+        corpus: The corpus, opened.
+        path: The run directory.
+    """
+
+    given: dict[str, Any]
+    session: Session
+    run: RunConfig
+    corpus: Corpus
+    path: pathlib.Path
+
+    @classmethod
+    def understand(
+        cls, recipe: str | None = None, **arguments: Any
+    ) -> "_Asked":
+        """Check arguments as far as that needs no TensorFlow."""
+        of_session = {
+            field.name: arguments.pop(field.name)
+            for field in dataclasses.fields(Session)
+            if field.name in arguments
+        }
+        session = Session(**of_session)
+        given = {name: x for name, x in arguments.items() if x is not None}
+        if recipe is not None:
+            given = {**read_recipe(recipe), **given}
+        run, corpus = request(**given)
+        path = given.get("run_dir") or default_run_dir(run.preset)
+        return cls(given, session, run, corpus, pathlib.Path(path))
 
 
 @contextmanager

@@ -40,7 +40,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow, be quiet.
 RELEASE = "0.1.0"
 REPOSITORY = "https://github.com/keras-transformer/keras-transformer"
 PACKAGE = (
-    f"keras-transformer[demo,plot,serving,tfds] @ git+{REPOSITORY}@v{RELEASE}"
+    "keras-transformer-mt[demo,plot,serving,tfds] @ "
+    f"git+{REPOSITORY}@v{RELEASE}"
 )
 
 try:

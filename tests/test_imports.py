@@ -9,6 +9,7 @@ TensorFlow, so that it runs on every Keras backend.
 import ast
 import graphlib
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -74,6 +75,18 @@ TENSORFLOW_IN_FUNCTIONS = {
     "machine",
     "replicas",
 }
+
+
+def test_contributors_are_told_these_floors():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| (\d) \| (.*) \|$", text, re.MULTILINE)
+    told = {
+        int(number): {x.removesuffix(".py") for x in re.findall("`(.*?)`", row)}
+        for number, row in rows
+    }
+    for number, floor in enumerate(FLOORS, start=1):
+        assert {x for x in told.pop(number) if "kt." not in x} == floor
+    assert not told
 
 
 def place_of(path):

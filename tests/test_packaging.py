@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from project import EXTRAS, PROJECT, ROOT
 
@@ -79,6 +80,35 @@ def test_an_image_is_made_of_what_there_is(name):
     }
     (extras,) = re.findall(r"/source\[(.*)\]", text)
     assert set(extras.split(",")) <= set(EXTRAS)
+
+
+def test_the_workflows_test_every_python_and_publish_without_a_password():
+    def jobs(name):
+        path = ROOT / ".github" / "workflows" / name
+        return yaml.safe_load(path.read_text())["jobs"]
+
+    tested = jobs("tests.yml")["test"]["strategy"]["matrix"]["python"]
+    python = "Programming Language :: Python :: 3."
+    assert [f"{python}{x.removeprefix('3.')}" for x in tested] == [
+        x for x in PROJECT["classifiers"] if x.startswith(python)
+    ]
+    publish = jobs("release.yml")["publish"]
+    assert publish["permissions"] == {"id-token": "write"}
+    assert publish["environment"] == "pypi" and publish["needs"] == "build"
+
+
+def test_the_readme_names_the_wheel_that_make_dist_writes():
+    name = PROJECT["name"].replace("-", "_")
+    wheel = f"dist/{name}-{keras_transformer.__version__}-py3-none-any.whl"
+    assert f"pip install '{wheel}[all]'" in (ROOT / "README.md").read_text()
+
+
+def test_a_citation_is_of_this_version_and_licence():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["version"] == keras_transformer.__version__
+    assert cited["license"] == PROJECT["license"]
+    assert cited["repository-code"] == PROJECT["urls"]["Repository"]
+    assert cited["keywords"] == PROJECT["keywords"]
 
 
 def test_the_version_has_one_source():

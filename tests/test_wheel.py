@@ -123,7 +123,7 @@ def test_the_package_is_the_wheels(home, tmp_path):
         "import importlib.metadata, keras_transformer as kt\n"
         "print(kt.__file__)\n"
         "print(kt.__version__)\n"
-        "print(importlib.metadata.version('keras-transformer'))"
+        "print(importlib.metadata.version('keras-transformer-mt'))"
     )
     found = run(home / "bin" / "python", "-c", program, cwd=tmp_path)
     file, *versions = found.stdout.splitlines()

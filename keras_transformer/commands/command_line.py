@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable
 
@@ -10,6 +11,8 @@ from keras_transformer.config import JobError, UserError
 from keras_transformer.machine import exhaustion
 
 DONE, FAILED, WRONG = 0, 1, 2
+
+logger = logging.getLogger("keras_transformer")
 
 _LESS_MEMORY = (
     "end what else needs the memory, or ask for less at a time, such as a "
@@ -61,6 +64,19 @@ def run(command: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def say_next(*words: object) -> None:
+    """Log the command that comes next, to a person who reads along.
+
+    Where results go into a pipe or a file nobody does.
+
+    Args:
+        *words: The verb and its arguments.
+    """
+    if sys.stdout.isatty():
+        command = shlex.join(["keras-transformer", *map(str, words)])
+        logger.info("Next: %s", command)
 
 
 def quiet_tensorflow() -> None:

@@ -57,3 +57,7 @@ def evaluate(args: argparse.Namespace) -> None:
         )
     for score in result.scores.values():
         print(f"{score.value:6.2f}  {score.name}  {score.signature}")
+    exported = f"exported/{args.run_dir.resolve().name}"
+    command_line.say_next(
+        "export", "--run-dir", args.run_dir, "--output", exported
+    )

@@ -87,6 +87,7 @@ def export(args: argparse.Namespace) -> None:
         quantization=args.quantize,
     )
     print(path)
+    command_line.say_next("serve", args.output)
 
 
 def check_format(args: argparse.Namespace) -> None:

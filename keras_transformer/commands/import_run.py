@@ -45,3 +45,4 @@ def import_run(args: argparse.Namespace) -> None:
             args.directory, args.run_dir, args.source_lang, args.target_lang
         )
     )
+    command_line.say_next("translate", "--run-dir", args.run_dir, "FILE")

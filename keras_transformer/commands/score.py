@@ -58,3 +58,4 @@ def score(args: argparse.Namespace) -> None:
             output.writelines(b"%.4f\n" % number for number in scores)
             output.flush()
             progress.end_chunk(len(chunk))
+    command_line.say_next("evaluate", "--run-dir", args.run_dir)

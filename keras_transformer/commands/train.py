@@ -6,14 +6,11 @@ import pathlib
 from typing import Any
 
 from keras_transformer.commands import command_line, setting_flags
-from keras_transformer.config import SETTINGS, UserError
-from keras_transformer.machine import exhaustion
+from keras_transformer.config import SETTINGS
 from keras_transformer.presets import PRESETS
-from keras_transformer.training.cluster import count_workers
 from keras_transformer.training.request import (
     SESSION_SETTINGS,
     Session,
-    default_run_dir,
     request,
 )
 
@@ -77,27 +74,18 @@ def train(args: argparse.Namespace) -> None:
     """
     arguments = arguments_of(args)
     chosen = setting_flags.given(args, SESSION_SETTINGS)
-    session = Session(**chosen)
     # What can be seen to be wrong is told before TensorFlow is loaded.
-    run, corpus = request(**arguments, run_dir=args.run_dir)
-    if args.dry_run and (args.strategy == "multiworker" or count_workers() > 1):
-        raise UserError(
-            "Expected one machine for --dry-run, received --strategy "
-            "multiworker or several workers in TF_CONFIG; leave them out."
-        )
+    Session(**chosen)
+    request(**arguments, run_dir=args.run_dir)
     command_line.quiet_tensorflow()
+    from keras_transformer import run
+
     if args.dry_run:
-        from keras_transformer.training.dry_run import print_costs
-
-        run_dir = args.run_dir or default_run_dir(run.preset)
-        with exhaustion.explained(session.less_memory):
-            print_costs(run, run_dir, session, corpus, args.tokenizer)
+        print(run.dry_run(args.run_dir, **arguments, **chosen))
         return
-    from keras_transformer.run import train as train_run
-
     # After SIGTERM: the checkpoint is written, and nothing has failed.
     with contextlib.suppress(SystemExit):
-        train_run(args.run_dir, **arguments, **chosen)
+        run.train(args.run_dir, **arguments, **chosen)
 
 
 def arguments_of(args: argparse.Namespace) -> dict[str, Any]:

@@ -151,6 +151,7 @@ def translate(args: argparse.Namespace) -> None:
                 output.write(row.encode() + b"\n")
             output.flush()
             progress.end_chunk(len(chunk))
+    command_line.say_next("view", "--run-dir", args.run_dir, "TEXT")
 
 
 def check_combination(args: argparse.Namespace, search: Search) -> None:

@@ -71,3 +71,4 @@ def view(args: argparse.Namespace) -> None:
         views = [each.to_html() for each in explanations]
         output.write(page.document(title, views).encode())
     print(path)
+    command_line.say_next("serve", "--run-dir", args.run_dir)

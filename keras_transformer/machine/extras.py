@@ -8,6 +8,7 @@ from importlib import metadata
 from typing import Any
 
 from keras_transformer.config import UserError
+from keras_transformer.machine.distribution import NAME
 
 
 def needs(module: str, extra: str) -> Any:
@@ -35,20 +36,12 @@ def needs(module: str, extra: str) -> Any:
 def install_command(extra: str) -> str:
     """What installs an extra, for an error to name.
 
-    By the names of its packages: on PyPI this one's name is another project's.
-
     Args:
         extra: Name of an extra of this package.
     """
     try:
-        requirements = metadata.requires("keras-transformer") or []
+        metadata.version(NAME)
     except metadata.PackageNotFoundError:
-        requirements = []
-    packages = [
-        f"'{package.strip()}'"
-        for package, _, marker in (r.partition(";") for r in requirements)
-        if marker.strip() == f'extra == "{extra}"'
-    ]
-    if not packages:  # Nobody has installed what stands in this folder.
+        # Nobody has installed what stands in this folder.
         return f"pip install '.[{extra}]' in the clone"
-    return f"pip install {' '.join(packages)}"
+    return f"pip install '{NAME}[{extra}]'"

@@ -6,6 +6,7 @@ Axes: B rows of a batch, S source length, T target length.
 import dataclasses
 import itertools
 import logging
+import os
 import pathlib
 import statistics
 import tempfile
@@ -17,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer import config
+from keras_transformer.config import UserError
 from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.records import TokenisedCorpus
@@ -26,6 +28,7 @@ from keras_transformer.runs.layout import has_begun
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.training import estimates, workers
 from keras_transformer.training.building import build_model
+from keras_transformer.training.cluster import count_workers
 from keras_transformer.training.planning import (
     choose_lengths,
     compiles,
@@ -49,6 +52,13 @@ MEASURED_STEPS = 3
 MOST_FLOPS_WITHOUT_GPU = 4e11
 # Section 5.2 and table 2: days on eight P100, at 9.5 TFLOPS each.
 PAPER_FLOPS = {"base": 3.3e18, "big": 2.3e19, "big-en-fr": 2.3e19}
+
+
+class Table(str):
+    """Text that a notebook shows as `print` does."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class Costs(NamedTuple):
@@ -88,25 +98,31 @@ class Measured(NamedTuple):
     steps: int
 
 
-def print_costs(
+def dry_run(
     run: RunConfig,
     run_dir: pathlib.Path,
     session: Session,
     corpus: Corpus,
-    tokenizer: pathlib.Path | None = None,
-) -> None:
-    """Print what a run would cost; nothing is written where it would go.
+    tokenizer: Tokenizer | str | os.PathLike | None = None,
+) -> Table:
+    """Tell what a run would cost; nothing is written where it would go.
 
     Args:
         run: What is asked for.
         run_dir: Where it would go.
         session: How it would train.
         corpus: The corpus that `run` names.
-        tokenizer: The file of a vocabulary made elsewhere.
+        tokenizer: A vocabulary made elsewhere, or its file.
 
     Raises:
-        UserError: If the training could not begin.
+        UserError: If the training could not begin, or is one of several
+            machines.
     """
+    if session.strategy == "multiworker" or count_workers() > 1:
+        raise UserError(
+            "Expected one machine for a dry run, received `strategy` "
+            "multiworker or several workers in TF_CONFIG; leave them out."
+        )
     check_beginning(run, run_dir, corpus)
     devices.log_devices()
     strategy = workers.make_strategy(session.strategy)
@@ -118,10 +134,10 @@ def print_costs(
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         has_run = has_begun(run_dir)
-        run, tokenizer = prepare_tokenizer(
+        run, vocabulary = prepare_tokenizer(
             run, run_dir if has_run else folder, corpus, given
         )
-        plan, is_whole = make_plan(run, corpus, tokenizer, folder)
+        plan, is_whole = make_plan(run, corpus, vocabulary, folder)
         if not (has_run or is_whole):  # The rest will fill the vocabulary.
             model = dataclasses.replace(
                 run.model, vocab_size=run.requested_vocab_size
@@ -132,7 +148,7 @@ def print_costs(
             model = build_model(run, session)
         measured = measure(model, run, plan, costs.flops, replicas)
     warn_of_warm_up(run.training, run.training.steps)
-    print(report(run, plan, costs, measured, session, replicas, xla))
+    return Table(report(run, plan, costs, measured, session, replicas, xla))
 
 
 def head(corpus: Corpus) -> Corpus:

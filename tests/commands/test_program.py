@@ -1,11 +1,16 @@
 """`python -m keras_transformer` as a program of its own, with pipes."""
 
+import importlib.metadata
+import os
 import pathlib
+import platform
 import subprocess
 import sys
 
 import pytest
 from verbs import on_one_line
+
+import keras_transformer
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -82,3 +87,50 @@ def test_a_full_disk_is_one_sentence():
         "error: No space left on device; free space or choose a place that "
         "can be written, then run the same command again.\n"
     )
+
+
+def test_a_misspelt_verb_is_told_what_it_may_mean():
+    done = start("-m", "keras_transformer", "trian", "--corpus", "x", text=True)
+
+    assert done.returncode == 2 and done.stdout == ""
+    assert (
+        "expected a verb, received trian (did you mean train?)" in done.stderr
+    )
+
+
+def test_the_version_comes_with_those_of_tensorflow_and_keras():
+    done = start("-m", "keras_transformer", "--version", text=True)
+
+    versions = {
+        name: importlib.metadata.version(name)
+        for name in ("tensorflow", "keras")
+    }
+    assert done.stdout == (
+        f"keras-transformer {keras_transformer.__version__}, "
+        f"TensorFlow {versions['tensorflow']}, Keras {versions['keras']}, "
+        f"Python {platform.python_version()}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "line, completed",
+    [
+        ("keras-transformer tra", {"train", "translate"}),
+        ("keras-transformer train --warm", {"--warmup-steps"}),
+        ("keras-transformer export --quantize i", {"int8"}),
+    ],
+)
+def test_the_shell_completes_verbs_flags_and_choices(tmp_path, line, completed):
+    environment = {
+        **os.environ,
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "found"),
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+    }
+
+    done = start("-m", "keras_transformer", env=environment)
+
+    assert done.returncode == 0
+    found = (tmp_path / "found").read_text().split("\x0b")
+    assert {word.strip() for word in found} == completed

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.commands import command_line
-from keras_transformer.machine import devices
+from keras_transformer.machine import devices, extras
 
 GPUS = [
     types.SimpleNamespace(name=f"/physical_device:GPU:{i}", device_type="GPU")
@@ -71,7 +71,7 @@ def test_a_card_that_tensorflow_does_not_see_is_warned_of(
     (_, (level, message)) = said(caplog)
     assert level == "WARNING"
     assert "an NVIDIA card, but TensorFlow sees none" in message
-    assert "install CUDA with pip install 'tensorflow[and-cuda]" in message
+    assert f"install CUDA with {extras.install_command('gpu')}" in message
 
 
 @pytest.mark.parametrize(

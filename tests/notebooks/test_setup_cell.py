@@ -9,6 +9,7 @@ import types
 import numpy as np
 import pytest
 from notebook_runs import SOURCES, code_cells, stored
+from project import PROJECT
 
 import keras_transformer
 
@@ -65,7 +66,7 @@ def test_in_colab_it_installs_the_release_and_keeps_tensorflow(
     run_cell()
     ((_, _, _, install, _, package, keep),) = installs
     assert install == "install"
-    assert package.startswith("keras-transformer[")
+    assert package.startswith(f"{PROJECT['name']}[")
     assert package.endswith(f"@v{keras_transformer.__version__}")
     assert keep == f"tensorflow=={importlib.metadata.version('tensorflow')}"
     assert "TensorFlow" in capsys.readouterr().out

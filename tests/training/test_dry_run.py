@@ -1,4 +1,5 @@
 import dataclasses
+import inspect
 import itertools
 import pathlib
 import re
@@ -9,6 +10,7 @@ import pytest
 import sample_runs
 from sample_runs import make_run, train_on_digits
 
+import keras_transformer as kt
 from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.train import arguments_of
 from keras_transformer.data import demo
@@ -120,7 +122,9 @@ def test_a_dry_run_refuses_what_the_run_would(corpus, begun, capsys):
     argv = arguments(corpus, run_dir, "--strategy", "multiworker")
     assert train_on_digits(*argv) == 2
     output = capsys.readouterr()
-    assert "Expected one machine for --dry-run" in output.err
+    assert (
+        "Expected one machine for a dry run, received --strategy" in output.err
+    )
     assert output.out == ""
 
 
@@ -278,3 +282,41 @@ def test_a_recipe_of_the_paper_can_be_asked_for_what_it_costs():
     args = parse_args(["train", "@wmt14-en-de-base", "--dry-run"])
     assert args.dry_run
     assert pathlib.Path("runs/wmt14-en-de-base") == args.run_dir
+
+
+def test_python_tells_the_same_and_takes_what_a_training_takes(tmp_path):
+    told = kt.dry_run(
+        tmp_path / "run",
+        corpus={"train": [("one two", "eins zwei")] * 50, "val": [("a", "b")]},
+        recipe="small-corpus",
+        vocab_size=270,
+        num_layers=1,
+        d_model=34,
+        num_heads=2,
+        accumulate=2,
+    )
+    # As the last line of a cell it looks as it is printed.
+    assert repr(told) == str(told) and "\n" in repr(told)
+    assert "tiny on memory: " in told and "micro-batches: 2" in told
+    assert figure(told, "vocabulary") <= 270
+    assert figure(told, "hours") > 0
+    assert not list(tmp_path.iterdir())
+    names, others = (
+        inspect.signature(function).parameters
+        for function in (kt.dry_run, kt.train)
+    )
+    assert list(names.items()) == list(others.items())
+
+
+def test_python_refuses_what_the_training_would(tmp_path):
+    with pytest.raises(kt.UserError, match=r"did you mean `batch_tokens`\?"):
+        kt.dry_run(tmp_path / "run", corpus="demo", batch_size=3)
+    with pytest.raises(kt.UserError, match="Expected `accumulate` to be at "):
+        kt.dry_run(tmp_path / "run", corpus="demo", accumulate=0)
+    with pytest.raises(kt.UserError, match="Expected one machine for a dry "):
+        kt.dry_run(
+            tmp_path / "run",
+            corpus="demo",
+            preset="demo",
+            strategy="multiworker",
+        )

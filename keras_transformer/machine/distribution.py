@@ -1,0 +1,31 @@
+"""The name under which pip knows this package, and who else has its folder."""
+
+import pathlib
+from importlib import metadata
+
+from keras_transformer.config import UserError
+
+NAME = "keras-transformer-mt"
+PACKAGE = "keras_transformer"
+# Of another project, which brings a package of the same name.
+OTHERS = "keras-transformer"
+
+
+def check_alone() -> None:
+    """Refuse to work where another project writes to this package's folder.
+
+    Raises:
+        UserError: If it is installed; it names the command that helps.
+    """
+    try:
+        others = metadata.distribution(OTHERS)
+    except metadata.PackageNotFoundError:
+        return
+    own = pathlib.PurePosixPath(PACKAGE, "__init__.py")
+    if own in (others.files or ()):
+        raise UserError(
+            f"Expected {NAME} to have the package {PACKAGE} to itself, found "
+            f"another project's {OTHERS} {others.version}, which overwrites "
+            f"it; mend it with pip uninstall --yes {OTHERS} && pip install "
+            f"--force-reinstall --no-deps {NAME}."
+        )

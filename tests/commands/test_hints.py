@@ -1,0 +1,73 @@
+"""What comes next is told to a person, and to no pipe."""
+
+import logging
+import pathlib
+import sys
+
+import pytest
+from verbs import run, write_lines
+
+from keras_transformer.commands import command_line
+from keras_transformer.importing import run_directory
+
+
+@pytest.fixture
+def at_terminal(monkeypatch, caplog):
+    """Lets standard output be a terminal; returns the hints so far."""
+    caplog.set_level(logging.INFO, "keras_transformer")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    return lambda: [x for x in caplog.messages if x.startswith("Next: ")]
+
+
+def test_a_hint_is_a_command_that_a_shell_takes(at_terminal):
+    command_line.say_next("serve", pathlib.Path("my exports"))
+    assert at_terminal() == ["Next: keras-transformer serve 'my exports'"]
+
+
+def test_no_hint_goes_beside_results_in_a_pipe(caplog, capsys):
+    caplog.set_level(logging.INFO, "keras_transformer")
+    command_line.say_next("serve", "exported")
+    assert not caplog.messages
+    assert capsys.readouterr().out == ""
+
+
+def test_verbs_of_a_run_say_what_comes_next(
+    run_dir, source_file, tmp_path, at_terminal
+):
+    assert run("translate", run_dir, source_file, "--max-length", 3) == 0
+    of_run = f"--run-dir {run_dir}"
+    assert at_terminal() == [f"Next: keras-transformer view {of_run} TEXT"]
+
+    page = ("--output", tmp_path / "page.html", "--max-length", 3)
+    assert run("view", run_dir, "a dog", *page) == 0
+    assert at_terminal()[1:] == [f"Next: keras-transformer serve {of_run}"]
+
+    target = tmp_path / "target.de"
+    write_lines(target, source_file.read_text("utf-8").split("\n")[:-1])
+    texts = ("--source", source_file, "--target", target)
+    assert run("score", run_dir, *texts) == 0
+    assert at_terminal()[2:] == [f"Next: keras-transformer evaluate {of_run}"]
+
+    assert run("evaluate", run_dir, "--max-extra-length", 3) == 0
+    assert at_terminal()[3:] == [
+        f"Next: keras-transformer export {of_run} "
+        f"--output exported/{run_dir.name}"
+    ]
+
+
+def test_an_export_is_to_be_served(run_dir, tmp_path, at_terminal, monkeypatch):
+    monkeypatch.setattr(
+        "keras_transformer.exporting.saved_model.export",
+        lambda *_: tmp_path / "new" / "1",
+    )
+    assert run("export", run_dir, "--output", tmp_path / "new") == 0
+    assert at_terminal() == [f"Next: keras-transformer serve {tmp_path}/new"]
+
+
+def test_what_was_imported_is_to_translate(tmp_path, at_terminal, monkeypatch):
+    path = tmp_path / "run"
+    monkeypatch.setattr(run_directory, "import_run", lambda *_: path)
+    assert run("import", path, "--from", tmp_path) == 0
+    assert at_terminal() == [
+        f"Next: keras-transformer translate --run-dir {path} FILE"
+    ]
