@@ -15,7 +15,7 @@ def check_alone() -> None:
     """Refuse to work where another project writes to this package's folder.
 
     Raises:
-        UserError: If it is installed; it names the command that helps.
+        UserError: If it is installed.
     """
     try:
         others = metadata.distribution(OTHERS)
@@ -26,6 +26,6 @@ def check_alone() -> None:
         raise UserError(
             f"Expected {NAME} to have the package {PACKAGE} to itself, found "
             f"another project's {OTHERS} {others.version}, which overwrites "
-            f"it; mend it with pip uninstall --yes {OTHERS} && pip install "
-            f"--force-reinstall --no-deps {NAME}."
+            f"it; run pip uninstall --yes {OTHERS}, then install {NAME} again "
+            "with --force-reinstall --no-deps."
         )

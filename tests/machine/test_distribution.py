@@ -33,9 +33,9 @@ def test_a_strangers_package_in_the_same_folder_is_one_sentence_with_the_cure(
     assert capsys.readouterr().err == (
         "error: Expected keras-transformer-mt to have the package "
         "keras_transformer to itself, found another project's "
-        "keras-transformer 0.40.0, which overwrites it; mend it with pip "
-        "uninstall --yes keras-transformer && pip install --force-reinstall "
-        "--no-deps keras-transformer-mt.\n"
+        "keras-transformer 0.40.0, which overwrites it; run pip uninstall "
+        "--yes keras-transformer, then install keras-transformer-mt again with "
+        "--force-reinstall --no-deps.\n"
     )
 
 
