@@ -253,7 +253,7 @@ def _languages(folder: pathlib.Path) -> tuple[str | None, str | None]:
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
     try:
         return dict(json.loads(read_bytes(path)))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise UserError(
             f"Expected an object of JSON in {path}, found something else; "
             "download it again."

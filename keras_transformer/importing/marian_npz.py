@@ -31,12 +31,13 @@ from keras_transformer.importing.marian_model import (
 )
 from keras_transformer.importing.settings import check_heads, require, same
 from keras_transformer.importing.source_files import (
+    check_archive,
     check_file,
     languages,
+    parse_yaml,
     read_bytes,
     read_sentencepiece,
 )
-from keras_transformer.machine import extras
 from keras_transformer.machine.files import ZIP_DAMAGES
 
 DECODER = "decoder.yml"
@@ -103,28 +104,32 @@ def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     """Weights and vocabulary, as `decoder.yml` names them."""
     path = folder / DECODER
     said = _yaml(read_bytes(path), path)
-    models, vocabularies = said.get("models", []), said.get("vocabs", [])
-    if len(models) != 1:
-        raise UserError(
-            f"{path} cannot be imported exactly: its setting models names "
-            f"{len(models)} models, expected one."
+    found = []
+    for setting, wanted in (
+        ("models", "one model"),
+        ("vocabs", "one vocabulary for both sides"),
+    ):
+        names = said.get(setting)
+        is_one = (
+            isinstance(names, list)
+            and names
+            and isinstance(names[0], str)
+            and names == names[:1] * (1 if setting == "models" else len(names))
         )
-    if not vocabularies or len(set(vocabularies)) != 1:
-        raise UserError(
-            f"{path} cannot be imported exactly: its setting vocabs is "
-            f"{vocabularies}, expected one vocabulary for both sides."
-        )
-    # Paths are those of whoever trained, the files lie beside.
-    weights, vocabulary = (
-        folder / pathlib.PurePath(name).name
-        for name in (models[0], vocabularies[0])
-    )
-    return weights, vocabulary
+        if not (names and is_one):
+            raise UserError(
+                f"{path} cannot be imported exactly: its setting {setting} is "
+                f"{names}, expected {wanted}."
+            )
+        # Paths are those of whoever trained, the files lie beside.
+        found.append(folder / pathlib.PurePath(names[0]).name)
+    return found[0], found[1]
 
 
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
     check_file(path)
     try:
+        check_archive(path)
         with np.load(path) as file:
             arrays = dict(file)
         arrays[_SETTINGS]
@@ -137,27 +142,21 @@ def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def _yaml(content: bytes, path: pathlib.Path) -> dict[str, Any]:
-    yaml = extras.needs("yaml", "import")
-    try:
-        return dict(yaml.safe_load(content))
-    except (yaml.YAMLError, TypeError, ValueError):
-        raise UserError(
-            f"Expected settings as YAML in {path}, found something else; "
-            "download it again."
-        ) from None
+    found = parse_yaml(content, path)
+    if isinstance(found, dict):
+        return found
+    raise UserError(
+        f"Expected settings as YAML in {path}, found something else; download "
+        "it again."
+    )
 
 
 def _vocabulary(path: pathlib.Path) -> dict[str, int]:
-    yaml = extras.needs("yaml", "import")
-    content = read_bytes(path)
-    # A loader to which the piece "no" is no truth value and "1" no number; in
-    # C, since there are tens of thousands.
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    # Plain: the piece "no" is no truth value and "1" no number.
+    found = parse_yaml(read_bytes(path), path, plain=True)
     try:
-        return {
-            piece: int(i) for piece, i in yaml.load(content, loader).items()
-        }
-    except (yaml.YAMLError, AttributeError, TypeError, ValueError):
+        return {piece: int(i) for piece, i in found.items()}
+    except (AttributeError, TypeError, ValueError):
         raise UserError(
             f"Expected the ids of pieces as YAML in {path}, found something "
             "else; download it again."

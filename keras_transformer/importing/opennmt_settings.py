@@ -13,8 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_transformer.config import UserError
-from keras_transformer.importing.source_files import read_sentencepiece
-from keras_transformer.machine import extras
+from keras_transformer.importing.source_files import (
+    parse_yaml,
+    read_bytes,
+    read_sentencepiece,
+)
 
 DESCRIPTION = "model_description.py"
 # The catalogue's names whose architecture is ours, and their heads.
@@ -60,13 +63,19 @@ def read_heads(folder: pathlib.Path) -> int:
     """
     path = folder / DESCRIPTION
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError) as error:
+        return _heads(ast.parse(path.read_text(encoding="utf-8")), path)
+    except (
+        *(OSError, SyntaxError, ValueError),
+        *(MemoryError, RecursionError),  # Brackets in brackets.
+    ) as error:
         raise UserError(
             f"Expected the source of the model at {path}, cannot read it "
             f"({error}); copy the {DESCRIPTION} that OpenNMT-tf wrote into its "
             "model directory."
         ) from None
+
+
+def _heads(tree: ast.AST, path: pathlib.Path) -> int:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     for call in calls:
         name = ast.unparse(call.func).split(".")[-1]
@@ -126,16 +135,9 @@ def read_data(folder: pathlib.Path) -> Mapping[str, Any]:
     Raises:
         UserError: If there is not one, or not one alone.
     """
-    yaml = extras.needs("yaml", "import")
     found = {}
     for path in sorted(folder.glob("*.yml")) + sorted(folder.glob("*.yaml")):
-        try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise UserError(
-                f"Expected YAML in {path}, cannot read it ({error}); mend the "
-                "file."
-            ) from None
+        content = parse_yaml(read_bytes(path), path)
         data = content.get("data") if isinstance(content, dict) else None
         if isinstance(data, dict) and "source_vocabulary" in data:
             found[path] = data
@@ -228,24 +230,23 @@ def _referred(config: str, folder: pathlib.Path, name: str) -> Any:
     """A tokenization that stands in a file of its own, or is JSON."""
     try:
         return json.loads(config)
-    except ValueError:
-        yaml = extras.needs("yaml", "import")
+    except (ValueError, RecursionError):
         path = _find(folder, config, name)
-        try:
-            return yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (ValueError, yaml.YAMLError):
-            raise UserError(
-                f"Expected YAML in {path}, which {name} names, cannot read it; "
-                "mend the file."
-            ) from None
+        return parse_yaml(read_bytes(path), path)
 
 
 def _find(folder: pathlib.Path, name: Any, setting: str) -> pathlib.Path:
-    """A file by its path, or by its name in the folder."""
+    """A file of the folder, by its path or its name alone.
+
+    No other file: what does not fit is quoted in errors.
+    """
     if isinstance(name, str):
-        for path in (folder / name, folder / pathlib.Path(name).name):
-            if path.is_file():
-                return path
+        path = pathlib.PurePath(name)
+        if not path.is_absolute() and ".." not in path.parts:
+            if (folder / path).is_file():
+                return folder / path
+        if (folder / path.name).is_file():
+            return folder / path.name
     raise UserError(
         f"Expected the file that {setting} names in {folder}, found no "
         f"{name}; copy it there."

@@ -1,15 +1,25 @@
-"""The files of a folder, and what its name says."""
+"""The files of a folder, and what its name says.
 
+Strangers have written them. What a few bytes could make gigabytes is refused
+before it is read: aliases of YAML, deep nesting, archives that inflate.
+"""
+
+import os
 import pathlib
 import re
+import zipfile
+from typing import Any
 
 import sentencepiece
 from google.protobuf.message import DecodeError
 
 from keras_transformer.config import UserError
 from keras_transformer.data.bulk_tokenizer import parse_model
+from keras_transformer.machine import extras
 
 _POINTER = b"version https://git-lfs"
+# Of lists and mappings in each other; settings have three.
+_DEEPEST = 50
 
 
 def check_file(path: pathlib.Path) -> None:
@@ -39,6 +49,53 @@ def read_bytes(path: pathlib.Path) -> bytes:
     """
     check_file(path)
     return path.read_bytes()
+
+
+def parse_yaml(content: bytes, path: pathlib.Path, plain: bool = False) -> Any:
+    """Parse YAML.
+
+    Args:
+        content: What the file holds.
+        path: The file, for the error.
+        plain: Leave every scalar the text that it is: "no" is a word then.
+
+    Raises:
+        UserError: If it is none, has aliases or is nested deeply.
+    """
+    yaml = extras.needs("yaml", "import")
+    kind = "BaseLoader" if plain else "SafeLoader"
+    loader = getattr(yaml, f"C{kind}", getattr(yaml, kind))
+    depth = 0
+    try:
+        for event in yaml.parse(content, loader):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if isinstance(event, yaml.AliasEvent) or depth > _DEEPEST:
+                raise ValueError("it has aliases or is nested too deeply")
+        return yaml.load(content, loader)
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        raise UserError(
+            f"Expected plain YAML in {path}, cannot read it "
+            f"({' '.join(str(error).split())[:200]}); download it again, or "
+            "write out what aliases stand for."
+        ) from None
+
+
+def check_archive(path: pathlib.Path) -> None:
+    """Refuse a zip file that holds much more than it seems to.
+
+    Weights hardly become smaller, and most programs do not try.
+
+    Raises:
+        ValueError: If so.
+        zipfile.BadZipFile: If it is none.
+    """
+    with zipfile.ZipFile(path) as file:
+        inside = sum(member.file_size for member in file.infolist())
+    if inside > 2 * os.path.getsize(path):
+        raise ValueError(f"it would become {inside} bytes")
 
 
 def read_sentencepiece(path: pathlib.Path) -> bytes:

@@ -7,10 +7,13 @@ dictionaries, and nothing else.
 """
 
 import collections
+import functools
+import io
 import math
 import os
 import pathlib
 import pickle
+import pickletools
 import zipfile
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
@@ -18,7 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from keras_transformer.config import UserError
-from keras_transformer.importing.source_files import check_file
+from keras_transformer.importing.source_files import check_archive, check_file
 from keras_transformer.machine import extras
 from keras_transformer.machine.files import ZIP_DAMAGES
 
@@ -71,6 +74,7 @@ def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
     check_file(path)
     try:
         if zipfile.is_zipfile(path):
+            check_archive(path)
             with zipfile.ZipFile(path) as file:
                 state = _read_zip(file)
         else:
@@ -86,11 +90,11 @@ def _read_zip(file: zipfile.ZipFile) -> Mapping[str, np.ndarray]:
     (name,) = (n for n in file.namelist() if n.endswith("/data.pkl"))
     folder = name.removesuffix("data.pkl")
 
+    @functools.cache
     def storage(kind: str, key: str, size: int) -> np.ndarray:
         return _values(file.read(f"{folder}data/{key}"), kind)
 
-    with file.open(name) as stream:
-        return _Unpickler(stream, storage).load()
+    return _load(io.BytesIO(file.read(name)), storage)
 
 
 def _read_stream(stream: BinaryIO) -> Mapping[str, np.ndarray]:
@@ -110,13 +114,33 @@ def _read_stream(stream: BinaryIO) -> Mapping[str, np.ndarray]:
         return storages[key].view(kind)
 
     for _ in range(3):  # Magic number, version, machine.
-        _Unpickler(stream, storage).load()
-    state = _Unpickler(stream, storage).load()
-    for key in _Unpickler(stream, storage).load():
+        _load(stream, storage)
+    state = _load(stream, storage)
+    for key in _load(stream, storage):
         stream.read(8)  # How many.
         room = storages[key]
         room[:] = np.frombuffer(stream.read(room.size), "uint8")
     return state
+
+
+def _load(
+    stream: BinaryIO, storage: Callable[[str, str, int], np.ndarray]
+) -> Any:
+    """Load the pickle that comes next; `storage` as for `_Unpickler`.
+
+    The room for what it remembers is made by the number it says, however few
+    bytes it has.
+    """
+    start = stream.tell()
+    numbers = [
+        int(number or 0)
+        for opcode, number, _ in pickletools.genops(stream)
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT")
+    ]
+    if max(numbers, default=0) > stream.tell() - start:
+        raise pickle.UnpicklingError("it remembers more than it holds")
+    stream.seek(start)
+    return _Unpickler(stream, storage).load()
 
 
 class _Unpickler(pickle.Unpickler):

@@ -173,7 +173,7 @@ def test_an_array_alone_is_no_model_of_marian(copy_of):
     path = copy_of("npz") / "opus.npz"
     with open(path, "wb") as file:
         np.save(file, np.zeros(3))
-    refuse(path.parent, "cannot be imported")
+    refuse(path.parent, "not a file of weights that Marian has written")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,161 @@
+"""Files that would fill the memory, end the process or show other files."""
+
+import pathlib
+import pickle
+import re
+import shutil
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+
+from keras_transformer.config import UserError
+from keras_transformer.importing import run_directory
+
+HERE = pathlib.Path(__file__).parent
+MOST_BYTES = 200e6
+LAUGHS = "a0: &a0 [x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)
+)
+MERGES = "a0: &a0 {x: y}\n" + "".join(
+    f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n"
+    for i in range(1, 9)
+)
+DEEP = "[" * 200_000
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    with tarfile.open(HERE / "marian.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    shutil.copytree(HERE / "opennmt" / "separate", folder / "opennmt")
+    return folder
+
+
+@pytest.fixture
+def copy_of(originals, tmp_path):
+    return lambda kind: shutil.copytree(originals / kind, tmp_path / kind)
+
+
+def kilobytes(name):
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(re.search(rf"{name}:\s+(\d+)", status)[1])
+
+
+def refused(folder):
+    """Why a folder is not imported, which takes little memory to find out."""
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # Forget the peak.
+    before = kilobytes("VmRSS")
+    with pytest.raises(UserError) as refusal:
+        run_directory.import_run(folder, folder.parent / "run", "en", "de")
+    assert 1_024 * (kilobytes("VmHWM") - before) < MOST_BYTES
+    said = str(refusal.value)
+    assert "\n" not in said and len(said) < 2_000
+    return said
+
+
+def settings_file(folder):
+    (path,) = (*folder.glob("decoder.yml"), *folder.glob("data.yml"))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["npz", "opennmt"])
+@pytest.mark.parametrize("bomb", [LAUGHS, MERGES])
+def test_aliases_are_not_written_out(copy_of, kind, bomb):
+    folder = copy_of(kind)
+    path = settings_file(folder)
+    path.write_text(f"{bomb}models: *a8\ndata: *a8\n")
+    assert "write out what aliases stand for" in refused(folder)
+
+
+@pytest.mark.parametrize(
+    "kind, name",
+    [
+        ("npz", "decoder.yml"),
+        ("npz", "opus.vocab.yml"),
+        ("opennmt", "data.yml"),
+        ("opennmt", "model_description.py"),
+        ("hf", "config.json"),
+        ("hf", "vocab.json"),
+    ],
+)
+def test_brackets_in_brackets_are_not_followed(copy_of, kind, name):
+    folder = copy_of(kind)
+    (folder / name).write_text(DEEP)
+    assert name in refused(folder)
+
+
+def test_a_description_of_many_dots_is_not_followed(copy_of):
+    folder = copy_of("opennmt")
+    text = "a" + ".a" * 60_000 + "()"
+    (folder / "model_description.py").write_text(text)
+    assert "model_description.py" in refused(folder)
+
+
+def with_pickle(folder, content, is_zip):
+    """Replace the weights by a pickle."""
+    (folder / "model.safetensors").unlink()
+    path = folder / "pytorch_model.bin"
+    if is_zip:
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("a/data.pkl", content)
+    else:
+        path.write_bytes(pickle.dumps(1, 2) * 3 + content)
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_a_pickle_has_room_for_no_more_than_it_holds(copy_of, is_zip):
+    folder = copy_of("hf")
+    index = (300_000_000).to_bytes(4, "little")
+    with_pickle(folder, b"\x80\x02}r" + index + b".", is_zip)
+    assert "remembers more than it holds" in refused(folder)
+
+
+def zeros(folder, name, member):
+    """A file of a few kilobytes that would become gigabytes."""
+    piece = bytes(1 << 20)
+    with zipfile.ZipFile(
+        folder / name, "w", zipfile.ZIP_DEFLATED, compresslevel=1
+    ) as file:
+        with file.open(member, "w", force_zip64=True) as stream:
+            for _ in range(400):
+                stream.write(piece)
+
+
+def test_an_archive_does_not_inflate(copy_of):
+    folder = copy_of("npz")
+    zeros(folder, "opus.npz", "special:model.yml.npy")
+    assert "not a file of weights" in refused(folder)
+    folder = copy_of("hf")
+    (folder / "model.safetensors").unlink()
+    zeros(folder, "pytorch_model.bin", "a/data.pkl")
+    assert "would become 419430400 bytes" in refused(folder)
+
+
+def test_a_storage_that_is_named_often_is_read_once(copy_of):
+    folder = copy_of("hf")
+    row = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\0" + (
+        b"0X\x03\0\0\0cpuJ\0\0\x40\0tQ"
+    )
+    (folder / "model.safetensors").unlink()
+    with zipfile.ZipFile(folder / "pytorch_model.bin", "w") as file:
+        file.writestr("a/data.pkl", b"\x80\x02](" + row * 40 + b"e.")
+        file.writestr("a/data/0", np.zeros(1 << 22, "float32").tobytes())
+    assert "not a file of weights" in refused(folder)
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_no_line_of_a_file_elsewhere_is_told(copy_of, tmp_path, relative):
+    folder = copy_of("opennmt")
+    secret = tmp_path / "secret"
+    secret.write_text("password: 1234\n")
+    name = "../secret" if relative else secret
+    path = settings_file(folder)
+    text = path.read_text()
+    path.write_text(
+        re.sub("source_vocabulary: .*", f"source_vocabulary: {name}", text)
+    )
+    said = refused(folder)
+    assert "1234" not in said and "found no" in said
