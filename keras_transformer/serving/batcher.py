@@ -12,6 +12,7 @@ import concurrent.futures
 import contextlib
 import itertools
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -164,17 +165,25 @@ class Batcher:
             if not ready:
                 return
             key = min(ready, key=lambda key: self._queues[key][0].since)
-            self._free -= 1
-            asyncio.ensure_future(self._compute(key, self._take(key)))
+            while self._free and self._queues[key]:
+                batch = self._take(key)
+                self._free -= 1
+                asyncio.ensure_future(self._compute(key, batch))
 
     def _take(self, key: tuple) -> list[_Waiting]:
-        """The oldest text of a queue and those of nearest length."""
+        """The oldest text of a queue and those of nearest length.
+
+        A share for every thread that is free: two halves beside each other
+        are ready before the whole.
+        """
         queue = self._queues[key]
+        share = math.ceil(len(queue) / self._free)
+        size = min(share, self.batching.max_batch_size)
         nearest = sorted(
             queue, key=lambda each: abs(each.length - queue[0].length)
         )
         # Nothing is nearer than 0, and the sort keeps the order of equals.
-        taken = nearest[: self.batching.max_batch_size]
+        taken = nearest[:size]
         ids = {id(each) for each in taken}
         queue[:] = [each for each in queue if id(each) not in ids]
         return taken

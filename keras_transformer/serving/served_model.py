@@ -21,6 +21,8 @@ class ServedModel:
 
     Args:
         path: Folder of the SavedModel, named by its version.
+        threads: Threads on which an operator runs, 0 for a thread a core. All
+            models of a process have those of the first.
 
     Attributes:
         version: Its number.
@@ -31,10 +33,11 @@ class ServedModel:
         UserError: If it cannot be loaded, or takes other things than texts.
     """
 
-    def __init__(self, path: pathlib.Path) -> None:
+    def __init__(self, path: pathlib.Path, threads: int = 0) -> None:
         self.version = int(path.name)
         self.card = ModelCard.load(path)
-        self._session = tf.compat.v1.Session(graph=tf.Graph())
+        config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads)
+        self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         try:
             with self._session.graph.as_default():
                 loaded = tf.compat.v1.saved_model.loader.load(

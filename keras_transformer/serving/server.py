@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import uvicorn
 
 from keras_transformer.config import UserError
+from keras_transformer.machine import devices
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import app
 from keras_transformer.serving.batcher import Batcher
@@ -88,7 +89,10 @@ def serve(
         KeyboardInterrupt: After SIGINT.
         SystemExit: After SIGTERM, if that is what its handler raises.
     """
-    versions = Versions(folder)
+    # Batches beside each other share the cores: two threads that meet after
+    # every operator cost more than they gain.
+    threads = max(1, devices.cores() // batching.num_batch_threads)
+    versions = Versions(folder, threads)
     try:
         listening.listen(_BACKLOG)
     except OSError as error:  # Another was quicker.

@@ -58,6 +58,7 @@ class Versions:
 
     Args:
         folder: Folder of all versions.
+        threads: As for `ServedModel`.
 
     Attributes:
         states: What became of each version that was taken up, by its number:
@@ -67,8 +68,8 @@ class Versions:
         UserError: If there is no version, or the newest cannot be loaded.
     """
 
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: pathlib.Path, threads: int = 0) -> None:
+        self.folder, self.threads = folder, threads
         found = find_versions(folder)
         if not found:
             raise UserError(
@@ -161,7 +162,7 @@ class Versions:
 
     def _load(self, path: pathlib.Path) -> ServedModel:
         try:
-            model = ServedModel(path)
+            model = ServedModel(path, self.threads)
         except UserError:
             raise
         except Exception as error:  # Whatever else a folder may hold.

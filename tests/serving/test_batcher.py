@@ -89,6 +89,16 @@ def test_a_full_batch_does_not_wait_for_company():
     asyncio.run(ask())
 
 
+def test_free_threads_share_what_waits():
+    async def ask():
+        batching = Batching(7, batch_timeout_micros=0, num_batch_threads=3)
+        model, batcher = Notes(), Batcher(batching)
+        await batcher.run(model, "plain", rows("a", "b", "c", "d", "e"))
+        return model.batches
+
+    assert sorted(map(len, asyncio.run(ask()))) == [1, 2, 2]
+
+
 def test_the_oldest_goes_first_with_those_of_nearest_length():
     async def ask():
         model, batcher = Notes(is_open=False), Batcher(BATCHING)
