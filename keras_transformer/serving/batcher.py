@@ -26,6 +26,10 @@ logger = logging.getLogger("keras_transformer")
 Row = tuple[bytes, ...]
 Outputs = dict[str, np.ndarray]
 
+# Of a batch, each text counted as the longest: a few sentences of the greatest
+# length that models take. Whoever comes next does not wait long.
+_BATCH_BYTES = 8_192
+
 
 class BusyError(Exception):
     """There is no room for more texts now."""
@@ -179,11 +183,18 @@ class Batcher:
         queue = self._queues[key]
         share = math.ceil(len(queue) / self._free)
         size = min(share, self.batching.max_batch_size)
+        # Nothing is nearer than 0, and the sort keeps the order of equals.
         nearest = sorted(
             queue, key=lambda each: abs(each.length - queue[0].length)
-        )
-        # Nothing is nearer than 0, and the sort keeps the order of equals.
-        taken = nearest[:size]
+        )[:size]
+        longest = itertools.accumulate((x.length for x in nearest), max)
+        taken = [
+            each
+            for count, (each, most) in enumerate(
+                zip(nearest, longest, strict=True)
+            )
+            if count == 0 or (count + 1) * most <= _BATCH_BYTES
+        ]
         ids = {id(each) for each in taken}
         queue[:] = [each for each in queue if id(each) not in ids]
         return taken

@@ -99,6 +99,18 @@ def test_free_threads_share_what_waits():
     assert sorted(map(len, asyncio.run(ask()))) == [1, 2, 2]
 
 
+def test_a_batch_of_long_texts_has_few_of_them():
+    async def ask():
+        model, batcher = Notes(), Batcher(Batching(7, 0, num_batch_threads=1))
+        texts = ["x" * 3_000] * 3 + ["y" * 9_000] * 2 + ["z"] * 5
+        await batcher.run(model, "plain", rows(*texts))
+        return model.batches
+
+    found = [[text[:1] for text in batch] for batch in asyncio.run(ask())]
+    # Of seven from the shortest on: five of a byte, two of 3,000.
+    assert found == [[b"z"] * 5, [b"x"] * 2, [b"x"], [b"y"], [b"y"]]
+
+
 def test_the_oldest_goes_first_with_those_of_nearest_length():
     async def ask():
         model, batcher = Notes(is_open=False), Batcher(BATCHING)
