@@ -23,11 +23,15 @@ extensions = [
     "copied_pages",
     "flag_pages",
     "keras_docstrings",
+    "mathml",
 ]
 exclude_patterns = ["_build", "README.md"]
 
 # Types of other packages, of which no inventory is fetched.
 nitpick_ignore = [("py:class", "numpy.ndarray")]
+
+# Commands are no Python.
+highlight_language = "text"
 
 # Notebooks show the outputs that they were committed with.
 nb_execution_mode = "off"
@@ -49,6 +53,7 @@ python_display_short_literal_types = True
 python_maximum_signature_line_length = 76
 add_module_names = False
 
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "keras_transformer"
 html_theme_options = {

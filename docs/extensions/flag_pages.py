@@ -16,7 +16,7 @@ from keras_transformer.config import (
     Search,
     TrainingConfig,
 )
-from keras_transformer.settings import kind_of, setting_of
+from keras_transformer.settings import setting_of
 
 REFERENCE = pathlib.Path(__file__).parents[1] / "reference"
 
@@ -45,7 +45,10 @@ with dashes, in Python an argument with underscores: `--beam-size 4` is
 
 """
 _CONFIGURATIONS = {
-    "The model": (ModelConfig, "The shape, in the names of the paper."),
+    "The model": (
+        ModelConfig,
+        "The shape, with the letters of the paper in brackets.",
+    ),
     "The training": (TrainingConfig, "Section 5 of the paper as numbers."),
     "The search": (Search, "How a translation is found (section 6.1)."),
     "Sampling": (Sampling, "Drawing by chance instead of searching."),
@@ -113,11 +116,12 @@ def _settings() -> str:
             "| --- | --- | --- |",
         ]
         for field in dataclasses.fields(configuration):
-            about, (kind, _) = setting_of(field), kind_of(field)
-            allowed = f"; in {about.within}" if about.within else ""
+            about = setting_of(field)
             described = about.described()
-            if about.within and about.within in described:
-                allowed = ""
+            allowed = ""
+            if about.within and about.within not in described:
+                least = "at least" if about.within[0] == "[" else "above"
+                allowed = f"; {least} {about.within[1:].split(',')[0]}"
             flag = setting_flags.flag(field.name) if about.flag else ""
             flag = f"<br>`{flag}`" if flag else ""
             rows.append(
