@@ -4,6 +4,7 @@ Their links are turned to where things are on the site. What the site has not,
 such as a source file, is named by its path instead of linked.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -55,7 +56,8 @@ def copy_pages(app: Sphinx, config: object) -> None:
         if source.endswith(".ipynb"):
             text = _notebook(text, source, page)
         else:
-            text = _outside_code(text, lambda x: links(x, source, page))
+            turn = functools.partial(links, source=source, page=page)
+            text = _outside_code(text, turn)
         _write(DOCS / page, text)
 
 
