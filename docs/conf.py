@@ -24,6 +24,7 @@ extensions = [
     "flag_pages",
     "keras_docstrings",
     "mathml",
+    "source_links",
 ]
 exclude_patterns = ["_build", "README.md"]
 

@@ -69,20 +69,32 @@ def write_pages(app: Sphinx, config: object) -> None:
 def _verbs() -> str:
     """A section for each verb."""
     sections = []
-    for name, (add_flags, function, summary) in command_line._VERBS.items():
+    for name, (add_flags, function, _) in command_line._VERBS.items():
         parser = argparse.ArgumentParser(prog=f"keras-transformer {name}")
         add_flags(parser)
         sections += [
             f"## {name}\n",
-            f"{summary[0].upper()}{summary[1:]}.\n",
-            f"```text\n{_description(function)}\n```\n",
+            f"{_description(function)}\n",
             _flags(parser),
         ]
     return "\n".join(sections)
 
 
 def _description(function: object) -> str:
-    return (inspect.getdoc(function) or "").split("\n\nArgs:")[0]
+    """What `--help` says, as Markdown: what is indented is code."""
+    parts = []
+    for part in (inspect.getdoc(function) or "").split("\n\n"):
+        head, *rest = part.split("\n")
+        if head.startswith("Args"):
+            break
+        if head == "Example:":
+            lines = [line.strip() for line in rest]
+            parts.append("\n".join(["```", *lines, "```"]))
+        elif head.startswith("    "):
+            parts.append("\n".join(["```", part.strip(), "```"]))
+        else:
+            parts.append(_cell(part))
+    return "\n\n".join(parts)
 
 
 def _flags(parser: argparse.ArgumentParser) -> str:
@@ -164,10 +176,12 @@ def _presets() -> str:
 
 def _cell(text: str) -> str:
     """Text for a cell of a table: flags as code, no bars."""
-    text = " ".join(text.split()).replace("|", "\\|")
-    text = re.sub(r"(?<![`\w-])(--[a-z][\w-]*)", r"`\1`", text)
-    text = re.sub(r"(?<![`\w])([A-Za-z]+_[\w]+)(?![`\w])", r"`\1`", text)
-    return text.replace("*", "\\*").replace("<", "&lt;")
+    spans = re.split(r"(`[^`]*`)", " ".join(text.split()))
+    for i, words in enumerate(spans[::2]):  # Not what is code already.
+        words = re.sub(r"(?<![\w-])(--[a-z][\w-]*)", r"`\1`", words)
+        words = re.sub(r"(?<!\w)([A-Za-z]+_\w+)", r"`\1`", words)
+        spans[2 * i] = words.replace("*", "\\*").replace("<", "&lt;")
+    return "".join(spans).replace("|", "\\|")
 
 
 def setup(app: Sphinx) -> dict:
