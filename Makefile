@@ -6,6 +6,7 @@
 #                   server's page need
 # make notebooks    the notebooks whose source changed, executed
 # make lint         ruff, mypy, and zizmor over the workflows
+# make docs         the documentation, in docs/_build/html
 # make dist         a wheel and an sdist in dist/, checked
 # make test-oldest  the fast tests with the oldest packages, in .venv-oldest
 # make test-torch   the model wing on Keras's PyTorch backend, in .venv-torch
@@ -27,8 +28,8 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 ON_ALL_CORES := --numprocesses auto --maxprocesses 4 --dist loadfile \
     --no-loadscope-reorder
 
-.PHONY: demo env test fast browser notebooks lint dist test-oldest test-torch \
-	test-node clean help
+.PHONY: demo env test fast browser notebooks lint docs dist test-oldest \
+	test-torch test-node clean help
 
 demo: $(VENV)/run.stamp
 	$(BIN)/python train.py --preset demo --corpus demo --run-dir $(RUN)
@@ -60,6 +61,11 @@ lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/zizmor --offline --quiet --pedantic --strict-collection .
+
+# A link that leads nowhere fails the build; nothing is fetched.
+docs: $(VENV)/docs.stamp
+	TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m sphinx -b html -n -W \
+		--keep-going docs docs/_build/html
 
 # Without isolation nothing is downloaded for the build.
 dist: $(VENV)/test.stamp
@@ -103,6 +109,11 @@ $(OLDEST)/stamp: requirements.txt requirements-test.txt requirements-oldest.txt
 		--requirement requirements.txt --requirement requirements-test.txt
 	touch $@
 
+# In .venv Sphinx would change the version of docutils.
+$(VENV)/docs.stamp: $(VENV)/run.stamp requirements-docs.txt
+	$(BIN)/python -m pip install --quiet --requirement requirements-docs.txt
+	touch $@
+
 # The package without its extras, as a stranger installs it.
 $(TORCH)/stamp: requirements.txt requirements-torch.txt
 	$(call new_environment,$(TORCH))
@@ -111,7 +122,8 @@ $(TORCH)/stamp: requirements.txt requirements-torch.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(TORCH) $(RUN) $(EXPORT) build dist
+	rm -rf $(VENV) $(OLDEST) $(TORCH) $(RUN) $(EXPORT) build dist \
+		docs/_build
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile

@@ -280,7 +280,7 @@ class Transformer(ExactModel):
             target_in: Integer tensor `(B, T)`, begin token first.
 
         Returns:
-            A dictionary of lists with a tensor for each layer: `"encoder"`
+            A dictionary of lists with a tensor for each layer, `"encoder"`
             `(B, H, S, S)`, `"decoder"` `(B, H, T, T)` and `"cross"`
             `(B, H, T, S)`.
         """

@@ -114,7 +114,7 @@ class Tokenizer(tf.Module):
 
     @property
     def target(self) -> "Tokenizer":
-        """What turns target texts into ids: one vocabulary serves both."""
+        """What turns target texts into ids, as one vocabulary serves both."""
         return self
 
     def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:

@@ -1,0 +1,77 @@
+"""The commands and the names on the pages of docs/ exist."""
+
+import pathlib
+import re
+import shlex
+
+import pytest
+
+import keras_transformer as kt
+from keras_transformer import layers
+from keras_transformer.__main__ import parse_args
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+# Not the pages that a build has written, or copied from elsewhere.
+PAGES = [
+    path
+    for path in sorted(DOCS.rglob("*.md"))
+    if path.relative_to(DOCS).parts[0]
+    not in ("_build", "benchmarks", "examples", "notebooks")
+    and path.name not in ("verbs.md", "settings.md")
+]
+
+
+def blocks(text, *languages):
+    """What stands between the fences of some languages."""
+    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, re.M | re.S)
+    return [block for language, block in found if language in languages]
+
+
+def commands(page):
+    """The arguments of each command of ours on a page."""
+    for block in blocks(page.read_text("utf-8"), ""):
+        for line in block.replace("\\\n", " ").splitlines():
+            _, found, arguments = line.partition("keras-transformer ")
+            if found:
+                # Shell's redirections are none of ours.
+                arguments = re.split(r" [<>|] ", arguments)[0]
+                yield shlex.split(arguments, comments=True)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_parser_takes_every_command(page, monkeypatch):
+    # Where the files of arguments are.
+    monkeypatch.chdir(DOCS.parent)
+    for arguments in commands(page):
+        if arguments[0] != "VERB":
+            parse_args(arguments)
+
+
+def test_there_are_commands_of_every_verb():
+    verbs = {arguments[0] for page in PAGES for arguments in commands(page)}
+    assert verbs >= {
+        "train",
+        "translate",
+        "score",
+        "evaluate",
+        "view",
+        "export",
+        "import",
+        "serve",
+    }
+
+
+def test_every_name_of_ours_exists():
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for name in re.findall(r"\bkt\.(?!layers\.)([A-Za-z]\w*)", text):
+            assert name in kt.__all__, f"kt.{name} on {page.name}"
+        for name in re.findall(r"\bkt\.layers\.([A-Za-z]\w*)", text):
+            assert hasattr(layers, name), f"kt.layers.{name} on {page.name}"
+
+
+def test_python_on_the_pages_compiles():
+    for page in PAGES:
+        for block in blocks(page.read_text("utf-8"), "python"):
+            if not block.startswith("%"):  # Of a notebook.
+                compile(block, page.name, "exec")
