@@ -109,7 +109,6 @@ $(OLDEST)/stamp: requirements.txt requirements-test.txt requirements-oldest.txt
 		--requirement requirements.txt --requirement requirements-test.txt
 	touch $@
 
-# In .venv Sphinx would change the version of docutils.
 $(VENV)/docs.stamp: $(VENV)/run.stamp requirements-docs.txt
 	$(BIN)/python -m pip install --quiet --requirement requirements-docs.txt
 	touch $@

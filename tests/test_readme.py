@@ -1,4 +1,4 @@
-"""What the README shows runs as it is printed."""
+"""The README, and the page on Python, run as they are printed."""
 
 import os
 import pathlib
@@ -13,11 +13,16 @@ pytestmark = pytest.mark.slow
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
+PYTHON = (ROOT / "docs" / "start" / "python.md").read_text("utf-8")
 
 
-def blocks(language=""):
+def blocks(language="", text=README):
     """The fenced blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.M | re.S)
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
+
+
+def test_the_first_page_is_short():
+    assert README.count("\n") <= 150
 
 
 def environment(folder):
@@ -31,7 +36,9 @@ def environment(folder):
 
 
 def test_the_python_examples_run_word_by_word(tmp_path):
-    program = "\n".join(blocks("python"))
+    program = "\n".join(blocks("python", PYTHON))
+    (example,) = blocks("python")
+    assert example in program
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,

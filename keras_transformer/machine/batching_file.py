@@ -23,8 +23,8 @@ max_batch_size {{ value: {max_batch_size} }}
 batch_timeout_micros {{ value: {batch_timeout_micros} }}
 # Batches translated at the same time, though each alone uses every core: on two
 # cores two give 20 to 40 % more translations a second than one. With a small
-# model they give 90 % more if this is the number of cores and the server is
-# started with --tensorflow_intra_op_parallelism=1.
+# model they give 90 % more if this is the number of cores and each operator has
+# one thread (TensorFlow Serving: --tensorflow_intra_op_parallelism=1).
 num_batch_threads {{ value: {num_batch_threads} }}
 # Batches that may wait; beyond, a client hears at once that we are busy.
 max_enqueued_batches {{ value: {max_enqueued_batches} }}

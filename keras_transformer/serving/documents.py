@@ -10,9 +10,9 @@ import asyncio
 import math
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from keras_transformer.serving.requests import RefusalError
 from keras_transformer.serving.served_model import (
@@ -26,6 +26,11 @@ from keras_transformer.translation.sentences import (
     together,
     without_repeats,
 )
+
+T = TypeVar("T")
+
+# Characters that are read within two milliseconds, whatever they are.
+_SHORT = 2_048
 
 
 def halves(text: str, span: Span) -> tuple[Span, Span] | None:
@@ -60,8 +65,23 @@ class Documents:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        # Of its own: what is split holds up nothing else.
-        self._splitter = ThreadPoolExecutor(1, "split")
+        # Of its own: long texts hold up nothing else.
+        self._reader = ThreadPoolExecutor(1, "read")
+
+    async def read(self, texts: Sequence[str], work: Callable[[], T]) -> T:
+        """Do work that grows with texts: short ones need not wait for others.
+
+        Args:
+            texts: The texts.
+            work: What to do with them.
+
+        Returns:
+            What `work` returns.
+        """
+        if sum(map(len, texts)) <= _SHORT:
+            return work()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reader, work)
 
     async def search(
         self, model: ServedModel, texts: Sequence[str], count: int = 1
@@ -190,8 +210,7 @@ class Documents:
                     found[-1].append(span)
             return found
 
-        loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._splitter, split)
+            return await self.read(texts, split)
         finally:
             is_over.set()

@@ -1,6 +1,5 @@
 """HTML through the model: its sentences are translated, its tags are kept."""
 
-import asyncio
 from collections.abc import Sequence
 
 from keras_transformer.serving.documents import Documents
@@ -37,7 +36,7 @@ async def translate_html(
             f"Invalid request: request ({size}) exceeds text limit "
             f"({MAX_HTML}) of HTML",
         )
-    pages = await asyncio.to_thread(lambda: [Page(text) for text in texts])
+    pages = await documents.read(texts, lambda: [Page(x) for x in texts])
     segments = [segment for page in pages for segment in page.segments]
     found = await documents.search(model, [each.text for each in segments])
     pairs = [
@@ -62,4 +61,4 @@ async def translate_html(
             )
         return [[page.html()] for page in pages]
 
-    return await asyncio.to_thread(put_back)
+    return await documents.read(texts, put_back)

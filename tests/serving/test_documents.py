@@ -111,7 +111,7 @@ def test_a_text_of_too_many_sentences_is_refused_before_all_are_found(
     monkeypatch.setattr(module, "iterate_spans", endless)
 
     async def ask():
-        await documents(max_texts=5).translate(ShortModel(), ["x"])
+        await documents(max_texts=5).translate(ShortModel(), ["x" * 3_000])
 
     with pytest.raises(RefusalError, match="exceeds text limit .5."):
         asyncio.run(ask())
@@ -133,7 +133,7 @@ def test_what_nobody_waits_for_is_split_no_further(monkeypatch):
     monkeypatch.setattr(module, "iterate_spans", endless)
 
     async def ask():
-        work = documents(max_texts=10**9).translate(ShortModel(), ["x"])
+        work = documents(max_texts=10**9).translate(ShortModel(), ["x" * 3_000])
         task = asyncio.ensure_future(work)
         while not begun.is_set():
             await asyncio.sleep(0.001)
