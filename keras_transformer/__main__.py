@@ -104,7 +104,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _versions() -> str:
-    """What a report of a mistake should say; loads none of them."""
+    """Name the versions that a bug report needs; imports none of them."""
     found = [f"%(prog)s {__version__}"]
     for name, package in ("TensorFlow", "tensorflow"), ("Keras", "keras"):
         with contextlib.suppress(metadata.PackageNotFoundError):

@@ -73,7 +73,7 @@ class ExactModel(keras.Model):
         accumulate: int = 1,
         **kwargs: Any,
     ) -> None:
-        """As `keras.Model.compile`, in the scope of the model's strategy.
+        """Compile as `keras.Model` does, in the scope of the model's strategy.
 
         Args:
             optimizer: As for `keras.Model`.
@@ -290,7 +290,7 @@ class ExactModel(keras.Model):
         return sums, gradients, logits
 
     def _accumulated(self, x, y, weights, divisor):
-        """As `_gradients`, over micro-batches of the same rows."""
+        """Sum up `_gradients` over micro-batches of the same rows."""
         import tensorflow as tf
 
         batch = tf.nest.map_structure(self._micro_batches, (x, y, weights))

@@ -17,7 +17,7 @@ Shape: TypeAlias = tuple[int | None, ...]
 
 
 def replica_spec(iterator: Any) -> Any:
-    """What a replica gets of Keras's iterator: shapes and dtypes, not data.
+    """Describe a replica's batches from Keras's iterator by shapes and dtypes.
 
     `fit` and `evaluate` call `_maybe_symbolic_build` on TensorFlow before the
     first step. Under a strategy Keras begins an epoch there for one batch, and

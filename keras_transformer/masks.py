@@ -89,6 +89,6 @@ def mask_of_memory(mask: Tensor | None) -> Tensor | None:
 
 
 def all_of(*masks: Tensor | None) -> Tensor | None:
-    """What all the given masks let see, or `None` if there is none."""
+    """Combine masks: what all of them let see, or `None` without any."""
     given = [ops.cast(mask, "bool") for mask in masks if mask is not None]
     return functools.reduce(ops.logical_and, given) if given else None

@@ -163,7 +163,7 @@ class Transformer(ExactModel):
     def fit(
         self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        """As `keras.Model.fit`, with a look at the first batch.
+        """Fit as `keras.Model` does, after a look at the first batch.
 
         Args:
             x: As for `keras.Model.fit`; of a `tf.data.Dataset` the first batch
@@ -185,7 +185,7 @@ class Transformer(ExactModel):
     def train_on_batch(
         self, x: Any, y: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        """As `keras.Model.train_on_batch`, with a look at the first batch."""
+        """Train as `keras.Model` does, after a look at the first batch."""
         if not self._has_seen_a_batch:
             self._check_first_batch(x, y)
         return super().train_on_batch(x, y, *args, **kwargs)
@@ -204,7 +204,7 @@ class Transformer(ExactModel):
     def features(
         self, inputs: tuple[Tensor, Tensor], training: bool = False
     ) -> Tensor:
-        """What a call multiplies by the tied matrix to have the logits.
+        """Compute what the tied matrix turns into logits.
 
         Args:
             inputs: As in a call.
@@ -293,7 +293,7 @@ class Transformer(ExactModel):
     def encode_with_weights(
         self, source: Tensor
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """As `encode`, and the attention weights of every layer and head.
+        """Encode, and return the attention weights of every layer and head.
 
         Args:
             source: Integer tensor `(B, S)`.
@@ -311,7 +311,7 @@ class Transformer(ExactModel):
     def decode_with_weights(
         self, target_in: Tensor, memory: Tensor, source_mask: Tensor
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """As `decode`, and the attention weights of every layer and head.
+        """Decode, and return the attention weights of every layer and head.
 
         Args:
             target_in: Integer tensor `(B, T)`, begin token first.
@@ -489,7 +489,7 @@ class Transformer(ExactModel):
         input_signature: Any = None,
         **kwargs: Any,
     ) -> None:
-        """As `keras.Model.export`, of any batch and lengths; no call first.
+        """Export as `keras.Model` does, any batch and lengths, uncalled too.
 
         Its endpoint `serve` is a call: from ids to logits. For a SavedModel
         from text to text see `keras_transformer.exporting`.

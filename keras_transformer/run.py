@@ -69,7 +69,7 @@ class Run:
 
     @property
     def config(self) -> RunConfig:
-        """What `config.json` says."""
+        """The configuration in `config.json`."""
         return RunConfig.load(self.path)
 
     def history(self) -> list[dict[str, float]]:
@@ -294,7 +294,7 @@ class Run:
             dataclasses.replace(kept, scores=now.scores).save(path)
 
     def card(self, average: int | None = None) -> ModelCard:
-        """What an export says of itself.
+        """Make the card that an export carries.
 
         Args:
             average: As in `translator`.
@@ -320,7 +320,7 @@ class Run:
         return f"Run({str(self.path)!r})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the run in a few lines, and its curve."""
+        """Show the run in a notebook: a few lines, and its curve."""
         from keras_transformer.runs import notebook
         from keras_transformer.training.estimates import parameters
 

@@ -100,7 +100,7 @@ def setting(default: Any, help: str, **details: Any) -> Any:
 
 
 def setting_of(field: dataclasses.Field) -> Setting:
-    """What a field made by `setting` says of itself."""
+    """Return what `setting` has noted of a field."""
     return field.metadata["setting"]
 
 

@@ -116,7 +116,7 @@ def check_format(args: argparse.Namespace) -> None:
 
 
 def _to_ctranslate2(args: argparse.Namespace) -> pathlib.Path:
-    """As `export`, for the other format."""
+    """Export for CTranslate2."""
     from keras_transformer.exporting import ctranslate2
     from keras_transformer.translation.translator import Translator
 

@@ -83,7 +83,7 @@ def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def search_of_run(args: argparse.Namespace, n_best: int = 1) -> Search:
-    """As `search_from`, with the search of the run `--run-dir`.
+    """Read the search from the flags, over that of the run `--run-dir`.
 
     Raises:
         UserError: If that is no run, or as `search_from`.
@@ -125,7 +125,7 @@ def search_from(
 
 
 def searches_of(args: argparse.Namespace, run: RunConfig) -> int:
-    """How many searches share the cores, as `--parallel` or the rule says.
+    """Choose how many searches share the cores, by `--parallel` or the rule.
 
     Raises:
         UserError: If `--parallel` is below 1.

@@ -172,7 +172,7 @@ class BatchPlan:
         return random.permutation(len(self))
 
     def _capacity(self, length: int) -> int:
-        """How many rows of `length` tokens fit the budget, at least one."""
+        """Count the rows of `length` tokens in the budget, at least one."""
         rows = self.batch_tokens // length
         if rows >= self.row_multiple:
             rows -= rows % self.row_multiple

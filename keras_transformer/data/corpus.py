@@ -218,7 +218,7 @@ def checked_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
 
 
 def _kind_of(text: Any) -> Any:
-    """What a sentence calls a thing that may not be a text."""
+    """Name the kind of a thing that may not be a text, for an error."""
     if text is None or isinstance(text, str | float):
         return text
     return type(text).__name__

@@ -130,7 +130,7 @@ class _Texts:
         return f"text {self._scan(split).checksum}"
 
     def stamp(self, split: str) -> str | None:
-        """Where both files lie, their sizes, and when they last changed.
+        """Note where both files lie, their sizes and when they last changed.
 
         The time of the last change of the file itself or of anything about
         it, too: no program can set it back, as it can the time of its text.

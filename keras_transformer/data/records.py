@@ -274,7 +274,7 @@ class Written:
     )
 
     def header(self) -> dict[str, Any]:
-        """What the records say of themselves."""
+        """Read the header of the records."""
         return {
             **self.key,
             "dtype": self.dtype,

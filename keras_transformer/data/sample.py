@@ -65,6 +65,6 @@ class Sample:
 
 
 def _limit(drawn: list[np.ndarray], most: int) -> int:
-    """What at most so many of the draws are below; all of few."""
+    """Find the value that at most so many of the draws are below."""
     draws = np.concatenate(drawn) if drawn else np.zeros(0, np.uint32)
     return int(np.partition(draws, most)[most]) if len(draws) > most else DRAWS

@@ -114,7 +114,7 @@ class Tokenizer(tf.Module):
 
     @property
     def target(self) -> "Tokenizer":
-        """What turns target texts into ids, as one vocabulary serves both."""
+        """Return the tokenizer of target texts: this one, which serves both."""
         return self
 
     def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
@@ -278,7 +278,7 @@ class Tokenizer(tf.Module):
     def tokenize_with_offsets(
         self, text: tf.Tensor | Sequence[str]
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """As `tokenize`, with the place of each piece in its text.
+        """Tokenize, and return the place of each piece in its text.
 
         Returns:
             The ids, and the offsets in bytes at which each piece begins and

@@ -60,7 +60,7 @@ class CachedSteps:
     def step(
         self, ids: tf.Tensor, position: tf.Tensor, state: Any, shared: Any
     ) -> tuple[tf.Tensor, Any, Any]:
-        """As `beam_search` calls it."""
+        """Compute the next logits, as `beam_search` asks for them."""
         ids = tf.cast(ids, tf.int64)  # As the search keeps them.
         beams = self._beam_size
         new = np.eye(beams, dtype=bool)[None]

@@ -137,7 +137,7 @@ def _allowed(
 
 
 def _ruled_out(rules: Rules, position: tf.Tensor, width: int) -> tf.Tensor:
-    """Which of the first `width` tokens may not come next, bool `(width,)`."""
+    """Mark which of the first `width` tokens may not come, bool `(width,)`."""
     tokens = np.arange(width)
     never = np.isin(tokens, rules.never)
     if not rules.search.min_length:

@@ -114,7 +114,7 @@ def sample(
 def keep_likeliest(
     logits: tf.Tensor, sampling: Sampling
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """What temperature, `top_k` and `top_p` leave to draw from.
+    """Keep what temperature, `top_k` and `top_p` leave to draw from.
 
     Args:
         logits: float32 `(B, N, V)`, V static; -inf for what may not be drawn.

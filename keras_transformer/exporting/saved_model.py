@@ -49,7 +49,7 @@ from keras_transformer.translation.translator import Translator
 
 
 def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
-    """Where a version goes: `output/version`, the layout of TensorFlow Serving.
+    """Return `output/version`, where TensorFlow Serving looks for a version.
 
     Args:
         output: Folder of all versions; need not exist.

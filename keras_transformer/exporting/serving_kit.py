@@ -148,7 +148,7 @@ class ServingKit:
     def warmup_requests(
         self, signatures: Mapping[str, Sequence[str]]
     ) -> Iterator[Any]:
-        """For each signature a short text, a long one, and a full batch.
+        """Make a short text, a long one and a full batch for each signature.
 
         Each is a `PredictionLog` of TensorFlow Serving.
         """
@@ -208,7 +208,7 @@ def _messages(module: str) -> Any:
 
 
 def _missing() -> UserError | None:
-    """Why there are no such messages, if there are none."""
+    """Say why there are no such messages, if there are none."""
     try:
         _messages("apis.prediction_log_pb2")
     except UserError as error:

@@ -241,7 +241,7 @@ def _check_positions(tensors: Arrays, d_model: int) -> None:
 
 
 def _languages(folder: pathlib.Path) -> tuple[str | None, str | None]:
-    """As the tokenizer says, or else the name of the folder."""
+    """Read both languages from the tokenizer, or else the folder's name."""
     path = folder / _TOKENIZER_CONFIG
     said = _read_json(path) if path.exists() else {}
     source, target = said.get("source_lang"), said.get("target_lang")

@@ -70,7 +70,7 @@ def attention(
 
 
 def interleaved(d_model: int) -> np.ndarray:
-    """Where each column comes from if sines and cosines were in two halves.
+    """Find each column's place where sines and cosines are in two halves.
 
     Other systems put the sines of all rates before the cosines, ours takes
     turns. All else in a model is blind to the order of its `d_model` columns,

@@ -195,7 +195,7 @@ def layer(
 
 
 def _order(positions: str, d_model: int) -> np.ndarray:
-    """Which of their columns each of ours is, `(D,)`."""
+    """Find which of their columns each of ours is, `(D,)`."""
     if positions == "sinusoidal":
         return interleaved(d_model)
     return np.arange(d_model)

@@ -256,7 +256,7 @@ def _lacking(side: Side, pieces: Sequence[str]) -> list[int]:
 def _rows(
     side: Side, pieces: Sequence[str], height: int, name: str
 ) -> np.ndarray:
-    """Where each of our rows is among theirs; the unknown row for others.
+    """Find each of our rows among theirs; the unknown row for others.
 
     Returns:
         Integers `(V,)`.

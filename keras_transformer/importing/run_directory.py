@@ -121,7 +121,7 @@ def _config(
     source_lang: str | None,
     target_lang: str | None,
 ) -> RunConfig:
-    """What `config.json` says; the recipe is there for a fine-tuning."""
+    """Make the run's configuration; its recipe is there for a fine-tuning."""
     if source_lang is None or target_lang is None:
         raise UserError(
             f"Expected the languages of {name}, whose files do not tell them; "

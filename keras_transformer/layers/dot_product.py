@@ -53,7 +53,7 @@ def swap_heads(inputs: Tensor) -> Tensor:
 
 
 def swap_heads_as_integers(inputs: Tensor) -> Tensor:
-    """As `swap_heads`, where no gradient is asked for.
+    """Swap as `swap_heads` does, where no gradient is asked for.
 
     TensorFlow leaves floats to oneDNN, which is slow on the few of a decoding
     step. Integers of the same bits it moves itself.

@@ -194,7 +194,7 @@ class Encoder(keras.layers.Layer):
         return self._ended(inputs), weights
 
     def _ended(self, x):
-        """What the last layer hands on, normed where that is a sum."""
+        """Norm what the last layer hands on, where that is a sum."""
         return self.norm(x) if self.settings["norm_first"] else x
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

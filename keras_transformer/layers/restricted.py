@@ -140,7 +140,7 @@ class _Blocks(NamedTuple):
         return self._padded(x, 0, 0)
 
     def look(self, x: Tensor) -> Tensor:
-        """What each block looks at: `(B, H, T, K)` to `(B, H, N, C, K)`."""
+        """Gather each block's view: `(B, H, T, K)` to `(B, H, N, C, K)`."""
         x = self._padded(x, 1, self.ahead)
         return ops.concatenate(
             [x[:, :, i : i + self.number] for i in range(2 + self.ahead)],
@@ -164,7 +164,7 @@ class _Blocks(NamedTuple):
         return ops.reshape(x, (batch, heads, count, self.size, width))
 
     def near(self, restriction: int) -> Tensor:
-        """Which keys are near enough, and there: boolean `(N, P, C)`."""
+        """Mark the keys that are near enough and there: bool `(N, P, C)`."""
         first = (ops.arange(self.number) * self.size)[:, None, None]
         queries = first + ops.arange(self.size)[:, None]
         seen = (2 + self.ahead) * self.size
@@ -178,7 +178,7 @@ class _Blocks(NamedTuple):
         )
 
     def places(self) -> Tensor:
-        """Which of all blocks, one behind the first included, each looks at.
+        """Number the blocks that each looks at, one behind the first included.
 
         Boolean `(N, 2 + ahead, 1 + N + ahead)`.
         """

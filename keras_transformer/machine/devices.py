@@ -168,7 +168,7 @@ def searches(
     threads: int = 1,
     texts: int | None = None,
 ) -> int:
-    """How many searches run at the same time.
+    """Choose how many searches run at the same time.
 
     As many as there are cores where each has one thread, which is the fastest
     at every width measured. Wide models whose operators have more threads than

@@ -18,7 +18,7 @@ _NO_MEMORY = ("out of memory", "out_of_memory", "alloc_failed")  # CUDA's words.
 
 
 def full_disk(error: Exception) -> str | None:
-    """What an error says of a full disk or quota, or None if it says nothing.
+    """Read from an error that the disk or quota is full; None if it is not.
 
     Libraries pass the system's words on in errors of their own.
     """

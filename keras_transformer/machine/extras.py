@@ -34,7 +34,7 @@ def needs(module: str, extra: str) -> Any:
 
 
 def install_command(extra: str) -> str:
-    """What installs an extra, for an error to name.
+    """Name the command that installs an extra, for an error.
 
     Args:
         extra: Name of an extra of this package.

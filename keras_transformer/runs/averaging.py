@@ -67,7 +67,7 @@ def load_model(
 def load_average(
     run_dir: str | os.PathLike, average: int | None = None
 ) -> Transformer:
-    """As `load_model`, but from checkpoints, whatever validation found."""
+    """Load the average of checkpoints, whatever validation found."""
     recipe = RunConfig.load(run_dir).training
     paths = averaged_checkpoints(run_dir, average)
     model = _fresh_model(run_dir)

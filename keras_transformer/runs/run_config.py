@@ -218,7 +218,7 @@ class RunConfig:
         )
 
     def _way_on(self, saved: "RunConfig", run_dir: str | os.PathLike) -> str:
-        """What to do about a setting in which `resume` finds a difference."""
+        """Advise on a setting in which `resume` finds a difference."""
         if saved.is_imported:
             return (
                 "this run was imported: train in another `run_dir` with "
@@ -347,7 +347,7 @@ def _add_head_widths(settings: dict[str, Any], preset: ModelConfig) -> None:
 
 
 def _tuple_of(values: Iterable[str] | None) -> tuple[str, ...] | None:
-    """What JSON calls a list."""
+    """Turn a list of JSON's into a tuple."""
     return None if values is None else tuple(values)
 
 

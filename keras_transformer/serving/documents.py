@@ -158,7 +158,7 @@ class Documents:
     async def _answers(
         self, model: ServedModel, rows: Sequence[tuple[bytes]], count: int
     ) -> list[tuple[list[tuple[str, float]], bool]]:
-        """For each row its hypotheses, and whether the model has cut it."""
+        """Find each row's hypotheses, and whether the model has cut it."""
         if count == 1 or "n_best" not in model.signatures:
             outputs = await self.service.run(model, DEFAULT_SIGNATURE, rows)
             texts = outputs["translation"][:, None]

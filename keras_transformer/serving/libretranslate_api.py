@@ -168,7 +168,7 @@ class LibreTranslateApi:
         )
 
     async def _fields(self, request: Request) -> dict[str, Any]:
-        """What is asked for: of the address, a form or JSON."""
+        """Read what is asked for from the address, a form or JSON."""
         body = await self.service.bodies.read(request)
         content_type = request.headers.get("content-type", "")
         kind = content_type.partition(";")[0].strip().lower()

@@ -242,7 +242,7 @@ class _Placing:
     def _content(
         self, element: _Inline, places: Span, inside: Span
     ) -> list[Any]:
-        """What an element holds that has got these places and characters."""
+        """Fill an element that has got these places and characters."""
         found: list[Any] = []
         position = inside.start
         for child, of_child in self._placed(element, places):
@@ -360,7 +360,7 @@ def _is_sign(text: str) -> bool:
 
 
 def _signs(text: str) -> int:
-    """How many signs a text begins with; none where there is nothing else."""
+    """Count the signs that a text begins with; 0 if it is nothing else."""
     return next((i for i, each in enumerate(text) if each.isalnum()), 0)
 
 

@@ -74,7 +74,7 @@ class Service:
 
 
 def card_of(model: ServedModel) -> ModelCard:
-    """What the model says of itself.
+    """Return the card of a model.
 
     Raises:
         RefusalError: If it says nothing.

@@ -128,7 +128,7 @@ class TensorFlowApi:
             )
 
     def _check(self, name: str, version: int | None) -> None:
-        """That the model is served under this name in this version."""
+        """Refuse a name or version that is not served."""
         wanted = (
             f"Latest({name})"
             if version is None

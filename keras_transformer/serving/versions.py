@@ -41,7 +41,7 @@ def find_versions(folder: pathlib.Path) -> dict[int, pathlib.Path]:
 
 
 def _content(path: pathlib.Path) -> tuple[tuple[str, int, int], ...]:
-    """What changes while files are still copied into a version."""
+    """Note what changes while files are still copied into a version."""
     found = []
     for file in sorted(path.rglob("*")):
         stat = file.stat()

@@ -97,7 +97,7 @@ def restore_model(
 
 
 def initial_record(init_from: str | pathlib.Path) -> dict[str, Any]:
-    """What `config.json` says of the run that another one begins with.
+    """Note for `config.json` which run this one begins with.
 
     Raises:
         UserError: As from `averaging.load_model`.

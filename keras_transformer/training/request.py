@@ -72,7 +72,7 @@ class Session:
 
     @property
     def less_memory(self) -> str:
-        """What to do where memory runs out: the end of a sentence."""
+        """Advise on memory that runs out: the end of a sentence."""
         return (
             f"the same again with `accumulate` {2 * self.accumulate} goes on "
             "in half of it, with the same batches; a smaller `batch_tokens` "
@@ -162,7 +162,7 @@ def fitting_preset(
 
 
 def default_run_dir(preset: str | None) -> pathlib.Path:
-    """Where a run goes if nobody says."""
+    """Return the run directory to take if none is given."""
     return pathlib.Path("runs", preset or "base")
 
 

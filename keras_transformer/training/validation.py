@@ -160,7 +160,7 @@ class Validator:
 
 
 def _begin(text: str) -> str:
-    """As much of a text as a log can do with."""
+    """Shorten a text for the log."""
     return text if len(text) <= _LOGGED else f"{text[:_LOGGED]}…"
 
 

@@ -87,7 +87,7 @@ def _target_in(target: tf.Tensor) -> tf.Tensor:
 
 
 def _is_pair(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-    """Where neither side is padding, bool `(B, T, S)`."""
+    """Mark where neither side is padding, bool `(B, T, S)`."""
     return (target != PAD_ID)[:, :, None] & (source != PAD_ID)[:, None, :]
 
 
@@ -125,7 +125,7 @@ def align_words(
 def words_of_pieces(
     text: bytes, starts: Sequence[int], ends: Sequence[int]
 ) -> list[int]:
-    """Which word of a text each piece belongs to.
+    """Find the word of a text that each piece belongs to.
 
     Words are what `str.split` finds. A piece belongs to the last word that it
     covers part of; one that covers none, such as the space before a word or

@@ -155,7 +155,7 @@ def _tree(
     options: Search,
     found: dict[Ids, _Returned],
 ) -> _Tree:
-    """What one sentence's search weighed, as a tree of pieces."""
+    """Make a tree of pieces of what one sentence's search weighed."""
     log_probs, parents, tokens, ended, survivors = (
         part[0].numpy() for part in history
     )

@@ -100,7 +100,7 @@ class ModelCard:
 def make_card(
     run_dir: pathlib.Path, parameters: int, average: int | None
 ) -> ModelCard:
-    """What an export of a run says of itself.
+    """Make the card for an export of a run.
 
     Args:
         run_dir: The run directory.

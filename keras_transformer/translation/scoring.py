@@ -83,7 +83,7 @@ class GivenPairs:
         max_source_length: int | None = None,
         batch_tokens: int = 2_048,
     ) -> list[Attention]:
-        """What translations look at; as `Translator.attention`."""
+        """Compute the attention of translations, as `Translator.attention`."""
         check_pairs(sources=sources, targets=targets)
         found: dict[int, Attention] = {}
         for rows, source, target in self._pairs(
@@ -109,7 +109,7 @@ class GivenPairs:
         max_source_length: int | None = None,
         batch_tokens: int = 2_048,
     ) -> list[list[tuple[int, int]]]:
-        """Which words belong together; as `Translator.align`."""
+        """Find the words that belong together, as `Translator.align`."""
         found = self.attention(
             sources,
             targets,
@@ -133,7 +133,7 @@ class GivenPairs:
     def _words(
         self, tokenizer: Tokenizer, texts: Sequence[str]
     ) -> list[list[int]]:
-        """For each text the word of each of its pieces but the end token."""
+        """Find the word of each piece but the end token, for each text."""
         encoded = as_bytes("texts", texts)
         _, starts, ends = tokenizer.tokenize_with_offsets(encoded)
         return [

@@ -80,7 +80,7 @@ def together(text: str, spans: Sequence[Span], parts: Sequence[str]) -> str:
 
 
 def pieces(text: str, spans: Sequence[Span], parts: Sequence[str]) -> list[str]:
-    """As `together`, in pieces.
+    """Put translations in their places as `together` does, in pieces.
 
     Returns:
         The space before the first span, its translation, the space after it,

@@ -177,7 +177,7 @@ class TextModel:
         options: Search,
         prefix: tf.Tensor | None = None,
     ) -> tuple[BeamResult, SearchHistory]:
-        """As `search_ids`, without sampling, and what the search weighed."""
+        """Search as `search_ids` does, and keep what the search weighed."""
         steps = CachedSteps(self.model, source, options.beam_size)
         return beam_search_with_history(
             steps.step,
@@ -192,7 +192,7 @@ class TextModel:
         options: Search,
         prefix: tf.Tensor | None,
     ) -> dict[str, Any]:
-        """What a search and a draw are told of the translations to write."""
+        """Collect the rules that a search and a draw share."""
         lengths = token_counts(source)
         limits = (
             lengths + options.max_extra_length
@@ -258,7 +258,7 @@ class TextModel:
     def score_ids(
         self, source: tf.Tensor, target: tf.Tensor, length_penalty: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `score_text`, for ids `(B, S)` and `(B, T)`, EOS last."""
+        """Score as `score_text` does, ids `(B, S)` and `(B, T)`, EOS last."""
         # (B, T): the start token, then all but the last one.
         target_in = tf.pad(target, [[0, 0], [1, 0]], constant_values=BOS_ID)
         losses = self._losses(

@@ -445,7 +445,7 @@ class Translator:
         max_source_length: int | None = None,
         batch_tokens: int = 2_048,
     ) -> list[Attention]:
-        """What each target piece looks at in the source.
+        """Compute what each target piece looks at in the source.
 
         Args:
             sources: Source texts.
@@ -500,7 +500,7 @@ class Translator:
         )
 
     def _searches(self, asked: int | None, texts: int) -> int:
-        """How many run at the same time where somebody asked for so many."""
+        """Choose how many searches run at the same time."""
         on_gpu = bool(tf.config.list_physical_devices("GPU"))
         if asked is None and (on_gpu or not texts):
             return 1

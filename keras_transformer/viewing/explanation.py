@@ -209,7 +209,7 @@ class Explanation:
         return self.to_html()
 
     def _facts(self) -> dict[str, Any]:
-        """What `data.js` reads, besides the weights."""
+        """Collect what `data.js` reads, besides the weights."""
         layers, heads, rows, longest = self.decoder.shape
         return {
             "source": self.source,

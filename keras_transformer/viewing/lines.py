@@ -31,14 +31,14 @@ class Head(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the legend and the titles of its lines call it."""
+        """Its name in the legend and in the titles of its lines."""
         if self.number is None:
             return "mean of all heads"
         return f"head {self.number + 1}"
 
     @property
     def colour(self) -> str:
-        """That of its number, whichever others are drawn."""
+        """The colour of its number, whichever others are drawn."""
         if self.number is None:
             return svg.DIM
         return svg.COLOURS[self.number % len(svg.COLOURS)]

@@ -58,7 +58,7 @@ def rows(
 
 
 def empty_end(nodes: Sequence[Node]) -> str:
-    """Why a search ended that wrote nothing, or of which nothing was left."""
+    """Say why a search wrote nothing, or why nothing of it is left."""
     return "no hypothesis left" if nodes else "limit"
 
 
@@ -84,7 +84,7 @@ def style() -> str:
 def fragment(
     facts: dict[str, Any], weights: str, table: Sequence[Row], picture: str
 ) -> str:
-    """What a notebook shows.
+    """Make the HTML that a notebook shows.
 
     Several may stand on one page, also the same one twice.
 

@@ -60,7 +60,7 @@ def _start(place: Point) -> str:
 
 
 def _places(nodes: Sequence[Node]) -> list[Point]:
-    """Where each node lies: its step, and its place among that step's."""
+    """Place each node: its step, and its place among that step's."""
     places, filled = [], [0] * len(nodes)
     for node in nodes:
         x = EDGE + COLUMN * (node.step + 1)
@@ -105,7 +105,7 @@ def _mark(node: Node, place: Point, probability: float) -> str:
 
 
 def shape(fate: Fate, place: Point) -> str:
-    """What stands for a fate, so that its colour need not be seen."""
+    """Return the shape of a fate, for those who do not see its colour."""
     x, y = place
     colour = COLOURS[fate]
     if fate is Fate.FOLLOWED:
