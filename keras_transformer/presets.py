@@ -125,7 +125,7 @@ def preset_of(name: str) -> Preset:
     """Look a preset up.
 
     Raises:
-        SettingError: If there is none of that name.
+        SettingError: If no preset has that name.
     """
     if name not in PRESETS:
         raise SettingError(

@@ -59,13 +59,13 @@ class Run:
         path: The run directory.
 
     Raises:
-        UserError: If it is none.
+        UserError: If it is not a run directory.
     """
 
     def __init__(self, run_dir: str | os.PathLike) -> None:
         self.path = pathlib.Path(run_dir)
         self._corpus: Corpus | None = None
-        _ = self.config  # That it is one.
+        _ = self.config  # Raises unless it is one.
 
     @property
     def config(self) -> RunConfig:
@@ -239,7 +239,7 @@ class Run:
 
         Raises:
             UserError: If it cannot be written, or there are no weights.
-            ValueError: If `quantization` is none of the three.
+            ValueError: If `quantization` is not one of the three.
         """
         from keras_transformer.exporting import saved_model
         from keras_transformer.exporting.serving_kit import ServingKit

@@ -100,7 +100,7 @@ def serve(args: argparse.Namespace) -> None:
     if args.exported and (args.exported / CONFIG_FILE).exists():
         args.run_dir, args.exported = args.exported, None
     if args.run_dir is not None:
-        RunConfig.load(args.run_dir)  # That it is one.
+        RunConfig.load(args.run_dir)  # Raises unless it is one.
     elif (args.exported / "saved_model.pb").exists():
         raise UserError(
             "Expected the folder of all versions of an export, received "
@@ -109,8 +109,8 @@ def serve(args: argparse.Namespace) -> None:
         )
     elif not args.exported.is_dir():
         raise UserError(
-            f"Expected the folder of an export, {args.exported} is none; write "
-            "one with keras-transformer export."
+            "Expected the folder of an export, found no folder "
+            f"{args.exported}; write one with keras-transformer export."
         )
     for origin in args.cors:
         if not re.fullmatch(r"\*|https?://[^/\s]+", origin):

@@ -74,7 +74,7 @@ def train(args: argparse.Namespace) -> None:
     """
     arguments = arguments_of(args)
     chosen = setting_flags.given(args, SESSION_SETTINGS)
-    # What can be seen to be wrong is told before TensorFlow is loaded.
+    # Report what is plainly wrong before TensorFlow is loaded.
     Session(**chosen)
     request(**arguments, run_dir=args.run_dir)
     command_line.quiet_tensorflow()

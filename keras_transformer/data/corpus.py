@@ -160,7 +160,7 @@ def some(names: tuple[str, ...]) -> str:
 
 
 def checked_texts(name: str, texts: Iterable[str]) -> Iterator[str]:
-    """Pass texts on; refuse what is none, by its place.
+    """Pass texts on; refuse anything else, and say where it is.
 
     Args:
         name: The argument that they are given as.
@@ -187,14 +187,14 @@ def checked_texts(name: str, texts: Iterable[str]) -> Iterator[str]:
 
 
 def checked_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Pass pairs of texts on; refuse what is none, by its place.
+    """Pass pairs of texts on; refuse anything else, and say where it is.
 
     Args:
         name: What an error calls them.
         pairs: The pairs.
 
     Raises:
-        UserError: If there are none, while iterating.
+        UserError: While iterating, if there are no pairs.
     """
     if isinstance(pairs, str | bytes | Corpus) or not isinstance(
         pairs, Iterable

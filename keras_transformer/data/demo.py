@@ -72,7 +72,7 @@ def demo_pairs(split: str, source_lang: str, target_lang: str) -> list[Pair]:
         Source and target texts, the same in every process.
 
     Raises:
-        UserError: If the split or the languages are none of these.
+        UserError: If the split or a language is not one of these.
     """
     check_languages(source_lang, target_lang)
     if split not in SPLIT_SIZES:

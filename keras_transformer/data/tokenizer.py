@@ -325,7 +325,7 @@ class Tokenizer(tf.Module):
 
 
 def as_strings(text: tf.Tensor | Sequence[str]) -> tf.Tensor:
-    """Texts as a string tensor; UserError where one is none."""
+    """Make a string tensor of texts; UserError where one is not a text."""
     if isinstance(text, str):
         raise config.SettingError("text", "a list of texts", text)
     try:

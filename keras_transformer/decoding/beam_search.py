@@ -192,7 +192,7 @@ def _search(
     shared: Shared | None,
     with_history: bool = False,
 ) -> tuple[BeamResult, Any]:
-    """The result, and the history where there is one."""
+    """Return the result, and the history if there is one."""
     limits = tf.cast(max_lengths, tf.int64)
     batch = tf.size(limits)
     if prefix is None:

@@ -120,7 +120,7 @@ def export(
         UserError: As from `check_output`, or if the model's self-attention is
             restricted, or the files cannot be written.
         JobError: If the disk is full.
-        ValueError: If `quantization` is none of the three.
+        ValueError: If `quantization` is not one of the three.
     """
     if quantization not in QUANTIZATIONS:
         raise ValueError(

@@ -116,7 +116,7 @@ def export(
         UserError: As from `version_path` and `ServingKit.plan`, or if the
             files cannot be written.
         JobError: If the disk is full.
-        ValueError: If `quantization` is none of the three.
+        ValueError: If `quantization` is not one of the three.
     """
     if not isinstance(translator, Translator):
         raise SettingError(

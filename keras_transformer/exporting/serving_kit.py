@@ -208,7 +208,7 @@ def _messages(module: str) -> Any:
 
 
 def _missing() -> UserError | None:
-    """Say why there are no such messages, if there are none."""
+    """Say why the messages are missing, if they are."""
     try:
         _messages("apis.prediction_log_pb2")
     except UserError as error:

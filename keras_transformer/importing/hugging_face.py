@@ -4,7 +4,7 @@
     source.spm, target.spm, vocab.json, tokenizer_config.json
 
 Positions are those of `MarianMTModel`, of rates 10000^(-2i/D), whatever the
-weights were trained with; `marian_npz` tells of Marian's own.
+weights were trained with; for Marian's own see `marian_npz`.
 
 Axes: D model width, V pieces.
 """

@@ -178,7 +178,7 @@ class _Variables:
         return np.asarray(array, "float32")
 
     def linear(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Kernel and bias, which is zero where there is none."""
+        """Read kernel and bias; a missing bias is zero."""
         kernel = self.take(f"{name}/kernel")
         if f"{name}/bias" in self:
             return kernel, self.take(f"{name}/bias")

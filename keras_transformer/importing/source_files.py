@@ -60,7 +60,7 @@ def parse_yaml(content: bytes, path: pathlib.Path, plain: bool = False) -> Any:
         plain: Leave every scalar the text that it is: "no" is a word then.
 
     Raises:
-        UserError: If it is none, has aliases or is nested deeply.
+        UserError: If it is not YAML, has aliases or is nested deeply.
     """
     yaml = extras.needs("yaml", "import")
     kind = "BaseLoader" if plain else "SafeLoader"
@@ -90,7 +90,7 @@ def check_archive(path: pathlib.Path) -> None:
 
     Raises:
         ValueError: If so.
-        zipfile.BadZipFile: If it is none.
+        zipfile.BadZipFile: If it is not a zip file.
     """
     with zipfile.ZipFile(path) as file:
         inside = sum(member.file_size for member in file.infolist())
@@ -102,7 +102,7 @@ def read_sentencepiece(path: pathlib.Path) -> bytes:
     """Read a serialised sentencepiece model.
 
     Raises:
-        UserError: If it is not there, or is none.
+        UserError: If it is missing, or holds something else.
     """
     model = read_bytes(path)
     try:

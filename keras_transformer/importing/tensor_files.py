@@ -52,7 +52,7 @@ def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
     """Read a file of the format safetensors.
 
     Raises:
-        UserError: If it is none.
+        UserError: If it is damaged.
     """
     check_file(path)
     safetensors = extras.needs("safetensors", "import")
@@ -69,7 +69,7 @@ def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
     """Read what `torch.save` made of a `state_dict`, of any version.
 
     Raises:
-        UserError: If it is none, or holds anything but tensors.
+        UserError: If it is damaged, or holds anything but tensors.
     """
     check_file(path)
     try:

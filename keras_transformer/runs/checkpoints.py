@@ -60,7 +60,7 @@ def list_checkpoints(run_dir: str | os.PathLike) -> list[pathlib.Path]:
         run_dir: The run directory.
 
     Returns:
-        Paths of their folders; empty where there is none.
+        Paths of their folders, if there are any.
     """
     folder = pathlib.Path(run_dir) / CHECKPOINTS
     found = [

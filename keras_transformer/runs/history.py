@@ -121,7 +121,7 @@ def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:
             }
             values["step"], values["minutes"]
         except (ValueError, TypeError, KeyError):
-            logger.warning("Passing over a damaged row of %s.", path)
+            logger.warning("Skipping a damaged row of %s.", path)
             continue
         if rows and rows[-1]["step"] == values["step"]:
             rows[-1].update(values)  # A validation after its step.

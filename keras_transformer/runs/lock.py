@@ -33,7 +33,7 @@ logger = logging.getLogger("keras_transformer")
 
 @contextlib.contextmanager
 def only_writer(run_dir: str | os.PathLike) -> Iterator[None]:
-    """Hold a run directory, which is made where there is none.
+    """Hold a run directory, which is made if it is missing.
 
     A directory that was made and stays empty goes again.
 

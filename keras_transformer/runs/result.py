@@ -95,7 +95,7 @@ def final_result(run_dir: str | os.PathLike) -> Result | None:
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
         logger.warning(
-            "Passing over %s, which cannot be read (%s).",
+            "Skipping %s, which cannot be read (%s).",
             run_dir / RESULT_FILE,
             type(error).__name__,
         )
@@ -111,5 +111,5 @@ def final_result(run_dir: str | os.PathLike) -> Result | None:
             f"{path} is not as it was written, and there are no checkpoints to "
             "take in its place; restore it from a copy."
         )
-    logger.warning("Passing over %s, which is not as it was written.", path)
+    logger.warning("Skipping %s, which has changed since it was written.", path)
     return None

@@ -98,8 +98,8 @@ class Batcher:
         """
         if not rows:
             return await self._empty(model, signature)
-        # What is padded to the longest of a batch tells of its company, which
-        # is then of the same request.
+        # Padding shows how long the longest text of a batch is, so that a batch
+        # of these has the texts of one request.
         alone = next(self._numbers) if signature in model.padded else None
         key = model, signature, alone
         size = self.batching.max_batch_size

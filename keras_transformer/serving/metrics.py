@@ -38,7 +38,7 @@ class Metrics:
         media_type: Prometheus's text format.
 
     Args:
-        service: Whose queue and version are told.
+        service: Whose queue and version are shown.
     """
 
     media_type = CONTENT_TYPE_LATEST

@@ -97,7 +97,7 @@ class PageApi:
         return self._page()
 
     async def form(self, request: Request) -> Response:
-        """The page with the translation of a form, or why there is none."""
+        """Show the page with the translation of a form, or why it failed."""
         text = ""
         try:
             fields = as_form(await self.service.bodies.read(request))

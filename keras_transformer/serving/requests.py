@@ -97,7 +97,7 @@ class Bodies:
         """Read a body that is a JSON object.
 
         Raises:
-            RefusalError: As from `read`, or if it is none.
+            RefusalError: As from `read`, or if it is not a JSON object.
             GoneError: If the client leaves first.
         """
         return as_json(await self.read(request))

@@ -22,7 +22,7 @@ from keras_transformer.serving.versions import Versions
 
 # Connections that wait to be accepted, as many as Uvicorn's.
 _BACKLOG = 2_048
-# For what was taken to be answered once the process is told to end.
+# Time to answer what was taken, once the process has to end.
 SHUTDOWN_SECONDS = 20
 
 logger = logging.getLogger("keras_transformer")

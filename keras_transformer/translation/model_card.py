@@ -148,7 +148,7 @@ def _scores(
             ]
         except (OSError, ValueError, KeyError, TypeError) as error:
             logger.warning(
-                "Passing over %s, which cannot be read (%s).",
+                "Skipping %s, which cannot be read (%s).",
                 path,
                 type(error).__name__,
             )

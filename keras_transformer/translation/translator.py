@@ -167,7 +167,7 @@ class Translator:
 
         Raises:
             SettingError: If a setting makes no sense.
-            UserError: If there is none of a name.
+            UserError: If a name is unknown.
         """
         known = [field.name for field in dataclasses.fields(Search)]
         for name in given.keys() - known:

@@ -124,7 +124,7 @@ def test_damaged_final_weights_give_way_to_checkpoints_or_are_told(
     path = run_dir / "final.weights.h5"
     damage(path)
     found = averaging.load_model(run_dir).get_weights()
-    assert f"Passing over {path}, which is not as it was" in caplog.text
+    assert f"Skipping {path}, which has changed" in caplog.text
     for one, other in zip(expected, found, strict=True):
         np.testing.assert_array_equal(one, other)
     shutil.rmtree(run_dir / "checkpoints")

@@ -122,7 +122,7 @@ def test_scores_that_cannot_be_read_are_passed_over(run, caplog):
     write_evaluation(run, ["step-000000007"])
     (run.path / "evaluation" / "val.json").write_text("{")
     assert len(run.card().scores) == 1
-    assert "Passing over" in caplog.text
+    assert "Skipping" in caplog.text
 
 
 def test_only_the_built_in_corpus_gives_examples_away(run):
