@@ -508,5 +508,5 @@ for address in sorted(set(re.findall(r"""https?://[^\s"'<]+""", page))):
     assert address.startswith(("http://www.w3.org/", "https://arxiv.org/abs/"))
 
 # %% [markdown]
-# The last notebook is about a corpus of your own: [Your own corpus, on Colab's
+# The next notebook is about a corpus of your own: [Your own corpus, on Colab's
 # GPU, to TensorFlow Serving](4_your_corpus_to_serving.ipynb).

@@ -505,3 +505,6 @@ print(json.dumps(request, ensure_ascii=False, indent=2))
 # with (`steps=2_000` in the same call), and the export, to be taken wherever it
 # is wanted. *Drive* writes in the background; before you close the tab,
 # `drive.flush_and_unmount()` waits for it.
+#
+# The last notebook goes back to the model: [The whole model on one
+# screen](5_the_model_on_one_screen.ipynb).

@@ -24,7 +24,7 @@ from keras_transformer.machine import files
 FOLDER = pathlib.Path(__file__).resolve().parent
 NAMES = "[0-9]_*.py"
 OFFLINE = FOLDER / "offline"
-LIMIT = 180  # Seconds for all cells of a notebook: 12 minutes for the four.
+LIMIT = 180  # Seconds for all cells of a notebook.
 MOST_BYTES = 1_000_000
 METADATA = {
     "kernelspec": {
