@@ -205,6 +205,8 @@ class _Placing:
         self._origins: list[int] = []
         # For each source word the first and the last place that comes from it.
         self._reach: list[Span] = []
+        # Where a sentence begins, by its first source word.
+        self._begins: dict[int, int] = {}
         position = len(found[0])
         for part, translation, gap in zip(
             parts, found[1::2], found[2::2], strict=True
@@ -222,7 +224,7 @@ class _Placing:
         }
         origins |= {to: origin for origin, to in part.links or ()}
         self._origins += [before + origins[i] for i in range(len(target))]
-        first = len(self._target_words)
+        first = self._begins[before] = len(self._target_words)
         reach = [Span(first + len(target), first)] * len(source)
         for i in range(len(target)):
             start, end = reach[origins[i]]
@@ -317,8 +319,10 @@ class _Placing:
             return places.start
         if origin >= around.end:
             return places.end
-        # A word that nothing comes from reaches from its sentence's end back.
-        place = min(max(places.start, self._reach[origin].start), places.end)
+        # Nothing may come from a word: it is then the one after it.
+        after = (start for start, end in self._reach[origin:] if start < end)
+        place = self._begins.get(origin, next(after, places.end))
+        place = min(max(places.start, place), places.end)
         # Not in the middle of another element.
         while places.start < place < places.end and not (
             free[place - places.start] or free[place - places.start - 1]
