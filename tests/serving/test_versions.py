@@ -20,7 +20,7 @@ class Model:
 
     made: list["Model"] = []
 
-    def __init__(self, path):
+    def __init__(self, path, threads=0):
         if (path / "saved_model.pb").read_text() == "broken":
             raise UserError(f"Expected a SavedModel in {path}.")
         if (path / "saved_model.pb").read_text() == "odd":
