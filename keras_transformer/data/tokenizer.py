@@ -114,7 +114,7 @@ class Tokenizer(tf.Module):
 
     @property
     def target(self) -> "Tokenizer":
-        """Return the tokenizer of target texts: this one, which serves both."""
+        """Tokenizer of target texts; one vocabulary serves both sides."""
         return self
 
     def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
