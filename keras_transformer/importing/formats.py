@@ -36,8 +36,8 @@ def refusing(folder: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except _MISFITS as error:
-        # The first line: TensorFlow tells more.
-        what = str(error).partition("\n")[0]
+        # The first line, and not all of a long one: TensorFlow tells more.
+        what = str(error).partition("\n")[0][:300]
         raise UserError(
             f"The model in {folder} cannot be imported, since its files do not "
             f"fit together or one is damaged ({type(error).__name__}: {what}); "

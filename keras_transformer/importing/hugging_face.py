@@ -166,7 +166,7 @@ def _weights(
             "embedding; download config.json again."
         )
     _check_copies(tensors, table)
-    _check_positions(tensors, model.d_model)
+    _check_positions(tensors)
     found = marian_model.embedding(
         table,
         tensors["final_logits_bias"].reshape(-1),
@@ -225,15 +225,16 @@ def _check_copies(tensors: Arrays, table: np.ndarray) -> None:
             )
 
 
-def _check_positions(tensors: Arrays, d_model: int) -> None:
+def _check_positions(tensors: Arrays) -> None:
     """Refuse positions that are no sinusoids; old files hold their table."""
     for side in ("encoder", "decoder"):
         name = f"{side}.embed_positions.weight"
         if name not in tensors:
             continue
         table = tensors[name]
-        ours = np.asarray(positional_encoding(len(table), d_model))
-        if not np.allclose(table[:, interleaved(d_model)], ours, atol=1e-4):
+        length, width = table.shape
+        ours = np.asarray(positional_encoding(length, width))
+        if not np.allclose(table[:, interleaved(width)], ours, atol=1e-4):
             raise UserError(
                 "The model cannot be imported exactly: its "
                 f"{side}.embed_positions are no sinusoids."

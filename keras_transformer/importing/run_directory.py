@@ -92,18 +92,14 @@ def build(imported: Imported) -> Transformer:
         UserError: If one is of another shape, or holds what is no number.
         ValueError: If one is left over.
     """
+    _check_sizes(imported)
     model = Transformer(**dataclasses.asdict(imported.model))
     weights = dict(imported.weights)
     for variable in model.weights:
         # Without the name of the model, which Keras counts.
         name = variable.path.partition("/")[2]
         array = np.asarray(weights.pop(name), "float32")
-        if array.shape != tuple(variable.shape):
-            raise UserError(
-                "Expected weights of the shape that the model's settings tell, "
-                f"{tuple(variable.shape)} for {name}, received {array.shape}; "
-                "give the settings that came with the weights."
-            )
+        _check_shape(name, array, tuple(variable.shape))
         if not np.isfinite(array).all():
             raise UserError(
                 f"Expected numbers as weights, received infinite ones or NaN "
@@ -113,6 +109,31 @@ def build(imported: Imported) -> Transformer:
     if weights:
         raise ValueError(f"There is no place for {', '.join(weights)}")
     return model
+
+
+def _check_sizes(imported: Imported) -> None:
+    """Refuse settings of a larger model than the weights are of.
+
+    Before it is built: a number of settings can ask for any room.
+    """
+    model = imported.model
+    for name, shape in {
+        "embedding/table": (model.vocab_size, model.d_model),
+        "encoder/layer_0/feed_forward/widen/kernel": (
+            model.d_model,
+            model.ffn_dim,
+        ),
+    }.items():
+        _check_shape(name, imported.weights[name], shape)
+
+
+def _check_shape(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise UserError(
+            "Expected weights of the shape that the model's settings tell, "
+            f"{shape} for {name}, received {array.shape}; give the settings "
+            "that came with the weights."
+        )
 
 
 def _config(

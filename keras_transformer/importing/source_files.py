@@ -20,6 +20,8 @@ from keras_transformer.machine import extras
 _POINTER = b"version https://git-lfs"
 # Of lists and mappings in each other; settings have three.
 _DEEPEST = 50
+# Of a value; numbers of base 60 take the square of their length.
+_LONGEST = 10_000
 
 
 def check_file(path: pathlib.Path) -> None:
@@ -60,7 +62,8 @@ def parse_yaml(content: bytes, path: pathlib.Path, plain: bool = False) -> Any:
         plain: Leave every scalar the text that it is: "no" is a word then.
 
     Raises:
-        UserError: If it is not YAML, has aliases or is nested deeply.
+        UserError: If it is not YAML, has aliases, is nested deeply or has a
+            value of great length.
     """
     yaml = extras.needs("yaml", "import")
     kind = "BaseLoader" if plain else "SafeLoader"
@@ -74,6 +77,10 @@ def parse_yaml(content: bytes, path: pathlib.Path, plain: bool = False) -> Any:
                 depth -= 1
             if isinstance(event, yaml.AliasEvent) or depth > _DEEPEST:
                 raise ValueError("it has aliases or is nested too deeply")
+            if len(getattr(event, "value", "")) > _LONGEST:
+                raise ValueError(
+                    f"it has a value of more than {_LONGEST} letters"
+                )
         return yaml.load(content, loader)
     except (yaml.YAMLError, ValueError, TypeError) as error:
         raise UserError(
@@ -93,9 +100,25 @@ def check_archive(path: pathlib.Path) -> None:
         zipfile.BadZipFile: If it is not a zip file.
     """
     with zipfile.ZipFile(path) as file:
-        inside = sum(member.file_size for member in file.infolist())
+        members = file.infolist()
+    inside = sum(member.file_size for member in members)
     if inside > 2 * os.path.getsize(path):
         raise ValueError(f"it would become {inside} bytes")
+    # Only these inflate no further than they are asked to.
+    if {member.compress_type for member in members} - {
+        zipfile.ZIP_STORED,
+        zipfile.ZIP_DEFLATED,
+    }:
+        raise ValueError("it is compressed in another way than by deflate")
+
+
+def read_member(file: zipfile.ZipFile, name: str) -> bytes:
+    """Read as many bytes of a member as it says it has.
+
+    `ZipFile.read` inflates all of it and looks at the size afterwards.
+    """
+    with file.open(name) as stream:
+        return stream.read(file.getinfo(name).file_size)
 
 
 def read_sentencepiece(path: pathlib.Path) -> bytes:

@@ -21,7 +21,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from keras_transformer.config import UserError
-from keras_transformer.importing.source_files import check_archive, check_file
+from keras_transformer.importing.source_files import (
+    check_archive,
+    check_file,
+    read_member,
+)
 from keras_transformer.machine import extras
 from keras_transformer.machine.files import ZIP_DAMAGES
 
@@ -80,7 +84,11 @@ def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
         else:
             with open(path, "rb") as stream:
                 state = _read_stream(stream)
-        return {name: np.asarray(tensor) for name, tensor in state.items()}
+        for name, tensor in state.items():
+            # Lists in lists become arrays, and text, of any size.
+            if not (isinstance(name, str) and isinstance(tensor, np.ndarray)):
+                raise TypeError("it holds something else than named tensors")
+        return dict(state)
     except _DAMAGES as error:
         raise _damaged(path, error) from None
 
@@ -91,10 +99,17 @@ def _read_zip(file: zipfile.ZipFile) -> Mapping[str, np.ndarray]:
     folder = name.removesuffix("data.pkl")
 
     @functools.cache
-    def storage(kind: str, key: str, size: int) -> np.ndarray:
-        return _values(file.read(f"{folder}data/{key}"), kind)
+    def content(key: str) -> bytes:
+        return read_member(file, f"{folder}data/{key}")
 
-    return _load(io.BytesIO(file.read(name)), storage)
+    @functools.cache
+    def values(kind: str, key: str) -> np.ndarray:
+        return _values(content(key), kind)
+
+    return _load(
+        io.BytesIO(read_member(file, name)),
+        lambda kind, key, size: values(kind, key),
+    )
 
 
 def _read_stream(stream: BinaryIO) -> Mapping[str, np.ndarray]:
@@ -160,7 +175,9 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, pid: Any) -> np.ndarray:
         _, kind, key, _, size, *_ = pid
-        return self._storage(kind, str(key), size)
+        if not (isinstance(kind, str) and isinstance(key, str)):
+            raise pickle.UnpicklingError("a storage has no name")
+        return self._storage(kind, key, size)
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("collections", "OrderedDict"):

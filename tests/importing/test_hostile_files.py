@@ -1,5 +1,6 @@
 """Files that would fill the memory, end the process or show other files."""
 
+import json
 import pathlib
 import pickle
 import re
@@ -144,6 +145,86 @@ def test_a_storage_that_is_named_often_is_read_once(copy_of):
         file.writestr("a/data.pkl", b"\x80\x02](" + row * 40 + b"e.")
         file.writestr("a/data/0", np.zeros(1 << 22, "float32").tobytes())
     assert "not a file of weights" in refused(folder)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
+def test_a_member_that_lies_about_its_size_does_not_inflate(copy_of, method):
+    folder = copy_of("hf")
+    (folder / "model.safetensors").unlink()
+    path = folder / "pytorch_model.bin"
+    content = bytes(400 << 20)
+    with zipfile.ZipFile(path, "w", method, compresslevel=1) as file:
+        file.writestr("a/data.pkl", content)
+    archive = bytearray(path.read_bytes())
+    # The size in the table of contents, which is at the end.
+    said = archive.rindex(b"PK\1\2") + 24
+    archive[said : said + 4] = (1_000).to_bytes(4, "little")
+    path.write_bytes(archive)
+    del content
+    assert "pytorch_model.bin is not a file of weights" in refused(folder)
+
+
+def test_a_storage_of_many_sizes_is_read_once(copy_of):
+    folder = copy_of("hf")
+    row = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\0" + (
+        b"0X\x03\0\0\0cpuK%ctQ"
+    )
+    rows = b"".join(row % size for size in range(40))
+    (folder / "model.safetensors").unlink()
+    with zipfile.ZipFile(folder / "pytorch_model.bin", "w") as file:
+        file.writestr("a/data.pkl", b"\x80\x02](" + rows + b"e.")
+        file.writestr("a/data/0", np.zeros(1 << 22, "float32").tobytes())
+    assert "not a file of weights" in refused(folder)
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_lists_in_lists_become_no_tensor(copy_of, is_zip):
+    folder = copy_of("hf")
+    lists = b"]q\0(" + b"K\1" * 9 + b"e0"
+    for i in range(1, 8):
+        lists += b"]q%c(" % i + b"h%c" % (i - 1) * 9 + b"e0"
+    content = b"\x80\x02" + lists + b"}X\1\0\0\0wh\7s."
+    with_pickle(folder, content + b"\x80\2].", is_zip)
+    assert "something else than named tensors" in refused(folder)
+
+
+def test_the_key_of_a_storage_is_not_written_out(copy_of):
+    folder = copy_of("hf")
+    key = b"]q\0(" + b"K\1" * 9 + b"e0"
+    for i in range(1, 8):
+        key += b"]q%c(" % i + b"h%c" % (i - 1) * 9 + b"e0"
+    pid = b"(X\x07\0\0\0storagectorch\nFloatStorage\nh\7NK\1tQ"
+    with_pickle(folder, b"\x80\x02" + key + pid + b".", is_zip=True)
+    assert "a storage has no name" in refused(folder)
+
+
+@pytest.mark.parametrize("setting", ["d_model", "ffn_dim"])
+def test_settings_alone_make_no_large_model(copy_of, setting):
+    folder = copy_of("hf")
+    path = folder / "config.json"
+    said = json.loads(path.read_text())
+    for name in said:
+        if name in (setting, f"encoder_{setting}", f"decoder_{setting}"):
+            said[name] = 22 * 50_000
+    path.write_text(json.dumps(said))
+    assert "1100000" in refused(folder)
+
+
+def test_a_number_of_many_digits_of_60_is_not_computed(copy_of):
+    folder = copy_of("npz")
+    (folder / "decoder.yml").write_text("x: 1" + ":1" * 10_000)
+    assert "a value of more than" in refused(folder)
+
+
+def test_a_long_name_is_not_told_whole(copy_of):
+    folder = copy_of("opennmt")
+    path = settings_file(folder)
+    name = "a" * 9_000
+    text = path.read_text()
+    path.write_text(
+        re.sub("source_vocabulary: .*", f"source_vocabulary: {name}", text)
+    )
+    assert "File name too long" in refused(folder)
 
 
 @pytest.mark.parametrize("relative", [True, False])

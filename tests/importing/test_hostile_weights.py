@@ -90,5 +90,6 @@ def test_the_size_of_a_storage_is_at_most_that_of_the_file(tmp_path):
 def test_a_pickle_changes_no_function_of_ours(tmp_path):
     attributes = value((None, {"__defaults__": ("a",)}))
     path = zipped(tmp_path / "w.bin", REBUILD + attributes + b"b")
-    tensor_files.read_pickle(path)
+    with pytest.raises(UserError, match="something else than named tensors"):
+        tensor_files.read_pickle(path)
     assert tensor_files._tensor.__defaults__ is None
