@@ -39,7 +39,10 @@ def cut(merges, pieces, dropout=0.0, seed=0):
 
 @given(
     st.lists(
-        st.text(st.sampled_from("aehinrst ßäü½漢😀A.,…") | st.characters()),
+        st.text(
+            st.sampled_from("aehinrst ßäü½漢😀A.,…")
+            | st.characters(codec="utf-8")
+        ),
         max_size=7,
     )
 )
