@@ -37,7 +37,7 @@ def parse_args(argv=None) -> argparse.Namespace:
 
 
 def run(command: list) -> float:
-    """Seconds that a command takes."""
+    """Return the seconds that a command takes."""
     start = time.perf_counter()
     subprocess.run(
         [sys.executable, *map(str, command)],

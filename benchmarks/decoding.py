@@ -6,7 +6,11 @@ and target tokens (and CTranslate2's the precision) and print tokens/s; each
 runs with the Python of its own environment. Where one is missing, its rows are.
 
 With `--run-dir` a trained model translates the lines of `--text` instead, ours
-in float32 and bfloat16 and its own export in CTranslate2, pieces to pieces.
+in every precision and its own export in CTranslate2, pieces to pieces.
+
+A system has all cores in one search, or one in each of several that share the
+sentences: "1 × 2" and "2 × 1" threads on two cores. A single sentence has one
+thread or all.
 
 Example:
     export PYTHONPATH=.
@@ -25,19 +29,29 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent import futures
 
 from keras_transformer.machine import devices
 
 VOCABULARY = 32_000
 BEAMS = 4
-PRECISIONS = ("float32", "bfloat16")
+PRECISIONS = ("float32", "bfloat16", "int8", "int8, shortlist")
 REAL_BATCHES = (32, 128)
 PEERS = {
-    "CTranslate2 float32": ("ct2", "ctranslate2_decode.py", ["float32"]),
-    "CTranslate2 int8": ("ct2", "ctranslate2_decode.py", ["int8"]),
     "OpenNMT-tf": ("onmt", "opennmt_decode.py", []),
     "MarianMT (PyTorch)": ("torch", "marian_decode.py", []),
 }
+# CTranslate2's script, with workers and threads of our choice.
+CTRANSLATE2 = """
+import pathlib, sys
+path, workers, threads, *sys.argv[1:] = sys.argv[1:]
+text = pathlib.Path(path).read_text()
+text = text.replace("inter_threads=1", f"inter_threads={workers}")
+text = text.replace("intra_threads=2", f"intra_threads={threads}")
+size = f"max_batch_size=-(-sentences // {workers})"
+text = text.replace("max_batch_size=sentences", size)
+exec(compile(text, path, "exec"))
+"""
 
 
 def parse_args(argv=None) -> argparse.Namespace:
@@ -48,46 +62,59 @@ def parse_args(argv=None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--scripts", type=pathlib.Path, help="folder of the peers' scripts")
-    add("--peers", type=pathlib.Path, default=".peers", help="environments")
+    peers = pathlib.Path(".peers")
+    add("--peers", type=pathlib.Path, default=peers, help="environments")
     add("--rounds", type=int, default=2, help="of all systems in turn")
     add("--batches", default="32,1", help="sentences; default: %(default)s")
     add("--tokens", type=int, default=32, help="of a source and a target")
     add("--grid", action="store_true", help="cost by batch and length instead")
     add("--run-dir", type=pathlib.Path, help="a trained model, with --text")
     add("--text", type=pathlib.Path, help="source sentences, one a line")
-    add(
-        "--threads",
-        type=int,
-        default=1,
-        help="of an operator of ours with --run-dir, where as many batches are "
-        "searched at a time as the cores have room for; default: %(default)s",
+    # Path, sentences, tokens, searches, threads of each.
+    add("--serve", nargs=5, help=argparse.SUPPRESS)
+    return parser.parse_args(argv)
+
+
+def random_shortlist():
+    """As many candidates as the verb finds by default, by Zipf's law."""
+    import numpy as np
+
+    from keras_transformer.decoding.shortlist import Shortlist
+
+    ranks = np.arange(1, VOCABULARY - 3)
+    draw = np.random.default_rng(0)
+    candidates = draw.choice(
+        ranks + 3, [VOCABULARY, 200], p=1 / ranks / np.sum(1 / ranks)
     )
-    add("--serve", nargs=3, help=argparse.SUPPRESS)  # Path, sentences, tokens.
-    args = parser.parse_args(argv)
-    cores = devices.cores()
-    if not 1 <= args.threads <= cores:
-        parser.error(
-            f"expected --threads of at least 1 and at most {cores}, the cores "
-            f"of this machine, received {args.threads}"
-        )
-    return args
+    candidates[1:, 50:] = 0
+    candidates[0] = np.arange(4, 204)
+    return Shortlist(candidates)
 
 
-def export_random(path: str, steps: int, precision: str = "float32") -> None:
+def export_random(path: str, steps: int, way: str = "float32") -> None:
     """Write a SavedModel with random weights that takes so many steps."""
     from keras_transformer.config import Search
+    from keras_transformer.decoding.frozen_weights import FrozenWeights
+    from keras_transformer.decoding.id_model import IdModel
     from keras_transformer.model import Transformer
-    from keras_transformer.translation.text_model import TextModel
 
-    text_model = object.__new__(TextModel)  # Ids need no tokenizer.
-    text_model.model = Transformer.from_preset(
-        "base", vocab_size=VOCABULARY, dtype=precision
+    precision, _, shortlist = way.partition(", ")
+    in_16_bits = precision == "bfloat16"
+    model = Transformer.from_preset(
+        "base",
+        vocab_size=VOCABULARY,
+        dtype=precision if in_16_bits else "float32",
+    )
+    id_model = IdModel(
+        model,
+        FrozenWeights(model, precision == "int8"),
+        random_shortlist() if shortlist else None,
     )
     options = Search(beam_size=BEAMS, min_length=steps, max_length=steps)
-    export(text_model, options, path)
+    export(id_model, options, path)
 
 
-def export(text_model, options, path: str) -> None:
+def export(id_model, options, path: str) -> None:
     """Write a SavedModel that searches from ids to ids."""
     import keras
     import tensorflow as tf
@@ -95,35 +122,41 @@ def export(text_model, options, path: str) -> None:
     archive = keras.export.ExportArchive()
     archive.add_endpoint(
         "serving_default",
-        lambda source: text_model.search_ids(source, options)._asdict(),
+        lambda source: id_model.search_ids(source, options)._asdict(),
         [tf.TensorSpec([None, None], tf.int32, "source")],
     )
     archive.write_out(path, verbose=False)
 
 
-def serve(path: str, sentences: int, tokens: int) -> None:
+def serve(
+    path: str, sentences: int, tokens: int, searches: int, threads: int
+) -> None:
     """Load as TensorFlow Serving does, run, and print what it took."""
     import numpy as np
     import tensorflow as tf
 
     bare = peak_memory()
     start = time.perf_counter()
-    with tf.compat.v1.Session(graph=tf.Graph()) as session:
+    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads)
+    with tf.compat.v1.Session(graph=tf.Graph(), config=config) as session:
         loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], path)
         load = time.perf_counter() - start
         signature = loaded.signature_def["serving_default"]
         source = np.random.default_rng(0).integers(
             4, VOCABULARY, (sentences, tokens)
         )
-        feed = {signature.inputs["source"].name: source}
-        fetch = signature.outputs["ids"].name
-        session.run(fetch, feed)
-        times = []
-        for _ in range(max(3, min(20, 4_096 // (sentences * tokens)))):
-            start = time.perf_counter()
-            ids = session.run(fetch, feed)
-            times.append(time.perf_counter() - start)
-    assert ids.shape == (sentences, 1, tokens)
+        call = session.make_callable(
+            signature.outputs["ids"].name, [signature.inputs["source"].name]
+        )
+        parts = np.array_split(source, searches)
+        with futures.ThreadPoolExecutor(searches) as pool:
+            times = []
+            for _ in range(1 + max(3, min(20, 4_096 // (sentences * tokens)))):
+                start = time.perf_counter()
+                found = list(pool.map(call, parts))
+                times.append(time.perf_counter() - start)
+    assert np.concatenate(found).shape == (sentences, 1, tokens)
+    times = times[1:]  # The first one packs weights.
     p50, p95 = np.percentile(times, [50, 95]) * 1e3
     print(
         f"{sentences * tokens / min(times):.0f} target tokens/s, load "
@@ -157,49 +190,57 @@ def run(command: list) -> tuple[float, str]:
     return float(re.search(r"(\d+) target tokens/s", line)[1]), line
 
 
+def ways(sentences: int) -> list[tuple[int, int]]:
+    """Searches at a time, and the threads of each."""
+    cores = devices.cores()
+    return [(1, cores), (1, 1) if sentences == 1 else (cores, 1)]
+
+
+def commands(args: argparse.Namespace, paths: dict, sentences: int) -> dict:
+    """The command of each system whose environment is there, by its name."""
+    work = [sentences, args.tokens]
+    found = {}
+    for searches, threads in ways(sentences):
+        way = f"{searches} × {threads}"
+        for precision, path in paths.items():
+            found[f"keras_transformer {precision}, {way}"] = [
+                *(sys.executable, __file__, "--serve"),
+                *(path, *work, searches, threads),
+            ]
+        python = args.peers / "ct2/bin/python"
+        if args.scripts and python.exists():
+            script = args.scripts / "ctranslate2_decode.py"
+            for precision in ("float32", "int8"):
+                found[f"CTranslate2 {precision}, {way}"] = [
+                    *(python, "-c", CTRANSLATE2, script, searches, threads),
+                    *(*work, args.tokens, precision),
+                ]
+    for name, (folder, script, more) in PEERS.items():
+        python = args.peers / folder / "bin/python"
+        if args.scripts and python.exists():
+            path = args.scripts / script
+            found[name] = [python, path, *work, args.tokens, *more]
+    return found
+
+
 def compare(args: argparse.Namespace, folder: str) -> None:
     """All systems in turn, so that a slow minute meets each of them."""
     paths = {p: f"{folder}/{p}" for p in PRECISIONS}
     for precision, path in paths.items():
         export_random(path, args.tokens, precision)
-    rounds = []
+    print("| sentences | system | target tokens/s |")
+    print("| --- | --- | --- |")
     for sentences in map(int, args.batches.split(",")):
+        systems = commands(args, paths, sentences)
+        speeds = {name: [] for name in systems}
         for _ in range(args.rounds):
-            speeds = {
-                f"keras_transformer {precision}": run(
-                    [
-                        *(sys.executable, __file__, "--serve"),
-                        *(path, sentences, args.tokens),
-                    ]
-                )
-                for precision, path in paths.items()
-            }
-            for name, (folder, script, more) in PEERS.items():
-                python = pathlib.Path(args.peers) / folder / "bin/python"
-                if args.scripts and python.exists():
-                    speeds[name] = run(
-                        [
-                            python,
-                            args.scripts / script,
-                            sentences,
-                            args.tokens,
-                            args.tokens,
-                            *more,
-                        ]
-                    )
-            rounds.append((sentences, speeds))
-            for name, (_, line) in speeds.items():
-                print(f"# {sentences}: {name}: {line}", flush=True)
-    ours = " | ".join(f"ours in {p} is times as fast" for p in PRECISIONS)
-    print(f"| sentences | system | target tokens/s | {ours} |")
-    print("| --- | --- | --- |" + " --- |" * len(PRECISIONS))
-    for sentences, speeds in rounds:
-        for name, (speed, _) in speeds.items():
-            ratios = " | ".join(
-                f"{speeds[f'keras_transformer {p}'][0] / speed:.2f}"
-                for p in PRECISIONS
-            )
-            print(f"| {sentences} | {name} | {speed:.0f} | {ratios} |")
+            for name, command in systems.items():
+                speed, line = run(command)
+                speeds[name].append(speed)
+                print(f"# {sentences}: {name}: {line}", file=sys.stderr)
+        for name, found in speeds.items():
+            each = ", ".join(f"{speed:.0f}" for speed in found)
+            print(f"| {sentences} | {name} | {each} |", flush=True)
 
 
 def compare_real(args: argparse.Namespace) -> None:
@@ -208,8 +249,7 @@ def compare_real(args: argparse.Namespace) -> None:
 
     from keras_transformer.run import Run
 
-    tf.config.threading.set_intra_op_parallelism_threads(args.threads)
-    searches = devices.cores() // args.threads
+    tf.config.threading.set_intra_op_parallelism_threads(1)
     trained = Run(args.run_dir)
     tokenizer = trained.translator().tokenizer
     texts = args.text.read_text(encoding="utf-8").splitlines()
@@ -217,22 +257,22 @@ def compare_real(args: argparse.Namespace) -> None:
     ids = tf.gather(ids, tf.argsort(ids.row_lengths(), direction="DESCENDING"))
     names = tokenizer.pieces(range(tokenizer.vocab_size))
     pieces = [[names[i] for i in row[:-1]] for row in ids.to_list()]
+    cores = devices.cores()
     with tempfile.TemporaryDirectory() as folder:
-        ours = {
-            f"keras_transformer {precision}, {searches} × {args.threads} "
-            "threads": our_search(
-                trained, precision, f"{folder}/{precision}", ids, searches
+        systems = {
+            f"keras_transformer {precision}, {cores} × 1": our_search(
+                trained, precision, f"{folder}/{precision}", ids, cores
             )
             for precision in PRECISIONS
         }
-        theirs = {
-            f"CTranslate2 float32, {workers} × {devices.cores() // workers} "
-            "threads": their_search(
-                trained, f"{folder}/theirs-{workers}", pieces, workers
-            )
-            for workers in sorted({1, devices.cores()})
-        }
-        seconds = best_seconds({**ours, **theirs}, args.rounds)
+        for precision in ("float32", "int8"):
+            for workers in sorted({1, cores}):
+                way = f"{workers} × {cores // workers}"
+                path = f"{folder}/theirs-{precision}-{workers}"
+                systems[f"CTranslate2 {precision}, {way}"] = their_search(
+                    trained, precision, path, pieces, workers
+                )
+        seconds = best_seconds(systems, args.rounds)
     print("| system | sentences/s |")
     print("| --- | --- |")
     for (name, size), best in seconds.items():
@@ -246,7 +286,7 @@ def our_search(
 
     Args:
         trained: The `Run`.
-        precision: Of the search.
+        precision: Of the search, and whether it has a shortlist.
         path: Where the export goes.
         ids: Ragged, all sentences.
         searches: How many batches are searched at a time.
@@ -256,7 +296,10 @@ def our_search(
     from keras_transformer.config import Search
     from keras_transformer.translation import text_batches
 
-    model = trained.translator(precision=precision).text_model
+    precision, _, shortlist = precision.partition(", ")
+    if shortlist:
+        shortlist = trained.shortlist(f"{path}.tsv")
+    model = trained.translator(None, precision, shortlist or None).text_model
     export(model, Search(), path)
     signature = tf.saved_model.load(path).signatures["serving_default"]
 
@@ -272,12 +315,13 @@ def our_search(
 
 
 def their_search(
-    trained, path: str, pieces: list[list[str]], workers: int
+    trained, precision: str, path: str, pieces: list[list[str]], workers: int
 ) -> Callable[[int], None]:
     """The same by CTranslate2, whose workers share the cores.
 
     Args:
         trained: The `Run`.
+        precision: float32 or int8.
         path: Where the export goes.
         pieces: All sentences.
         workers: How many batches are searched at a time.
@@ -288,7 +332,7 @@ def their_search(
 
     model = ctranslate2.Translator(
         str(ctranslate2_export.export(trained.translator(), path)),
-        compute_type="float32",
+        compute_type=precision,
         inter_threads=workers,
         intra_threads=devices.cores() // workers,
     )
@@ -365,8 +409,8 @@ def main(argv=None) -> None:
     """Run what was asked for."""
     args = parse_args(argv)
     if args.serve:
-        path, sentences, tokens = args.serve
-        serve(path, int(sentences), int(tokens))
+        path, *numbers = args.serve
+        serve(path, *map(int, numbers))
     elif args.run_dir:
         compare_real(args)
     elif args.grid:

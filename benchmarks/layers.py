@@ -49,7 +49,7 @@ PAPER = {
 def make_layer(
     name, width=WIDTH, restriction=RESTRICTION, dilation=1, **settings
 ):
-    """A layer that takes and gives `(1, n, width)`."""
+    """Make a layer that maps `(1, n, width)` to the same shape."""
     import keras
 
     from keras_transformer.layers import MultiHeadAttention
@@ -78,14 +78,14 @@ def make_layer(
 
 
 def called(layer, inputs):
-    """The output: of attention, that of the sequence to itself."""
+    """Call a layer; attention attends from the sequence to itself."""
     if "Attention" in type(layer).__name__:
         return layer(inputs, inputs)
     return layer(inputs)
 
 
 def graphs(name):
-    """The two passes as graphs for any length; each returns one number."""
+    """Trace both passes for any length; each graph returns one number."""
     import tensorflow as tf
 
     layer = make_layer(name)
@@ -111,7 +111,7 @@ def graphs(name):
 
 
 def measure_seconds(name):
-    """The shortest of a few runs of both passes; of long ones the only."""
+    """Time both passes, the shortest of a few runs, or one long run."""
     import tensorflow as tf
 
     found = {}
@@ -130,7 +130,7 @@ def measure_seconds(name):
 
 
 def measure_megabytes(name):
-    """By how much each run raises the resident memory at its peak.
+    """Measure how much each run raises the peak resident memory.
 
     Each in a process of its own, since TensorFlow keeps what it once had; all
     are forked from one that has imported it and begun nothing.
@@ -155,7 +155,7 @@ def measure_megabytes(name):
 
 
 def forked(function, *args):
-    """What a function returns in a child of this process."""
+    """Call a function in a child of this process."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -174,7 +174,7 @@ def status(field):
 
 
 def chain(name, n):
-    """How many matrix products wait for each other."""
+    """Count the matrix products that wait for each other."""
     import tensorflow as tf
 
     layer = make_layer(name, width=16, unroll=True)
@@ -190,7 +190,7 @@ def chain(name, n):
 
 
 def layers_to_reach(name, n, dilated=False):
-    """Fewest layers through which the last output hears of the first input.
+    """Count the fewest layers from the first input to the last output.
 
     By its gradient. Dilated, each layer looks as many times farther as the
     kernel is wide.
@@ -218,7 +218,7 @@ def layers_to_reach(name, n, dilated=False):
 
 
 def structure(name):
-    """What depends on the layer alone, not on the machine."""
+    """Measure what depends only on the layer, not on the machine."""
     found = {
         "chain": [chain(name, n) for n in STRUCTURE_LENGTHS],
         "layers": [layers_to_reach(name, n) for n in STRUCTURE_LENGTHS],
@@ -238,7 +238,7 @@ KINDS = {
 
 
 def in_process(name, kind):
-    """`KINDS[kind](name)` in a process of its own."""
+    """Call `KINDS[kind](name)` in a process of its own."""
     done = subprocess.run(
         [sys.executable, __file__, "--layer", name, "--kind", kind],
         stdout=subprocess.PIPE,
@@ -250,7 +250,7 @@ def in_process(name, kind):
 
 
 def exponent(values):
-    """The slope of a line through the last lengths, both logarithmic."""
+    """Fit the slope of a line through the last lengths, both logarithmic."""
     import numpy as np
 
     fitted = len(LENGTHS) - len(FITTED)
@@ -258,7 +258,7 @@ def exponent(values):
 
 
 def tables(results):
-    """Times, memory and structure, in Markdown."""
+    """Write times, memory and structure in Markdown."""
     for kind in ("seconds", "megabytes"):
         for one in PASSES:
             print(f"\n{kind}, {one}\n")

@@ -28,7 +28,7 @@ LENGTHS = (16, 64, 256, 512, 1024, 2048)
 
 
 def one_sentence(tokens: int) -> dict[str, float]:
-    """Seconds of a search and the memory of its process, in MB."""
+    """Measure a search's seconds and its process's memory in MB."""
     with tempfile.TemporaryDirectory() as path:
         command = [sys.executable, decoding.__file__, "--serve"]
         subprocess.run(
@@ -90,7 +90,7 @@ def draw(found: dict[int, dict[str, float]], path: pathlib.Path) -> None:
 
 
 def document(run_dir: pathlib.Path, text: pathlib.Path) -> None:
-    """A long document through `translate` and through an export."""
+    """Translate a long document by `translate` and by an export."""
     sentences = text.read_text(encoding="utf-8").splitlines()
     verb = [sys.executable, "-m", "keras_transformer"]
     with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +129,7 @@ def document(run_dir: pathlib.Path, text: pathlib.Path) -> None:
 
 
 def timed(command: list) -> tuple[float, float, str]:
-    """Seconds, the peak memory of the process in MB, and what it printed."""
+    """Return a process's seconds, its peak memory in MB and its output."""
     start = time.perf_counter()
     process = subprocess.Popen(
         [str(part) for part in command],

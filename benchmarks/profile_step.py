@@ -23,7 +23,7 @@ STEPS = 3
 
 
 def profile(preset, work, replicas):
-    """A trace of some steps of `fit`, and the seconds of one without it."""
+    """Trace some steps of `fit`, and time one without the trace."""
     model, _, dataset = training.fixed_work(preset, work, replicas)
     seconds = training.seconds_in_fit(model, dataset, STEPS)
     with tempfile.TemporaryDirectory() as folder:
@@ -35,7 +35,7 @@ def profile(preset, work, replicas):
 
 
 def by_operation(space):
-    """Milliseconds and calls a step, by type of operation."""
+    """Sum milliseconds and calls a step by type of operation."""
     spent, calls = collections.Counter(), collections.Counter()
     for plane in space.planes:
         for line in plane.lines:

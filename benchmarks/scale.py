@@ -62,7 +62,7 @@ def write_corpus(lines_of, folder, pairs, seed=1):
 
 
 def prepared(args):
-    """What the stages before the model start from."""
+    """Prepare what the stages before the model start from."""
     from keras_transformer.training import preparation
     from keras_transformer.training.request import request
 
@@ -105,7 +105,7 @@ def planning(args):
 
 
 def peers(args):
-    """Pairs/s of tokenising in bulk, of sentencepiece, and of the operator."""
+    """Measure pairs/s in bulk, by sentencepiece and by the operator."""
     from itertools import islice
 
     from keras_transformer.data.tokenizer import Tokenizer
@@ -136,7 +136,7 @@ def peers(args):
 
 
 def shapes(_):
-    """Shapes and padding of growths, for lengths spread like WMT's."""
+    """Count shapes and padding of growths, for lengths like WMT's."""
     import numpy as np
 
     from keras_transformer.data.batch_plan import BatchPlan
@@ -201,7 +201,7 @@ class Peak(threading.Thread):
 
 
 def peak_memory(pid="self"):
-    """`VmHWM` in GB; 0 for a process that has ended."""
+    """Read `VmHWM` in GB; 0 for a process that has ended."""
     try:
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -232,7 +232,7 @@ IN_PROCESS = {
 
 
 def run_stage(stage, args):
-    """One stage in a process of its own: seconds, peak memory, and more."""
+    """Run one stage in its own process; return seconds, memory and more."""
     forget(args.corpus, args.run_dir)
     if stage == "ten steps":
         return steps(args, 10, r"step 10/10 ")
@@ -249,7 +249,7 @@ def run_stage(stage, args):
 
 
 def measure(args, pairs):
-    """All stages on a corpus of so many pairs, each once."""
+    """Measure all stages on a corpus of this size, each once."""
     corpus = args.work / "corpora" / str(pairs)
     if not corpus.exists():
         write_corpus(args.corpus, corpus, pairs)
@@ -265,7 +265,7 @@ def measure(args, pairs):
 
 
 def table(results):
-    """Seconds and peak memory by stage, in Markdown."""
+    """Write seconds and peak memory by stage in Markdown."""
     print("| pairs |", " | ".join(STAGES), "|")
     print("| --- |" + " --- |" * len(STAGES))
     for pairs, found in results.items():

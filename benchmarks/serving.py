@@ -58,7 +58,7 @@ def parse_args(argv=None) -> argparse.Namespace:
 
 
 def alone(run_dir: str, export: str, args: argparse.Namespace) -> dict:
-    """Without a server: all sentences in one call, and one after another."""
+    """Measure without a server: all sentences in one call, then singly."""
     import tensorflow as tf
 
     from keras_transformer.config import MAX_SOURCE_LENGTH
@@ -103,7 +103,7 @@ class Server:
         self.seconds_to_ready = time.perf_counter() - begun
 
     def answers(self) -> bool:
-        """Whether the model is there."""
+        """Return whether the model is there."""
         if self.process.poll() is not None:
             raise RuntimeError("The server has ended")
         url = f"{self.host}/v1/models/{NAME}"
@@ -114,7 +114,7 @@ class Server:
             return False
 
     def megabytes(self) -> float:
-        """Resident memory."""
+        """Return the resident memory."""
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1_024
 
@@ -125,7 +125,7 @@ class Server:
 
 
 def load(server: Server, clients: int, seconds: int, sentences: str) -> dict:
-    """What so many clients get; a row of locust's statistics."""
+    """Load the server with clients; return a row of locust's statistics."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["locust", "--locustfile", str(USERS), "--headless"]
         command += ["--users", str(clients), "--spawn-rate", str(clients)]

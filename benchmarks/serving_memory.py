@@ -57,7 +57,7 @@ def parse_args(argv=None) -> argparse.Namespace:
 
 
 def words(count: int) -> list[str]:
-    """Made of syllables, so that they fill a vocabulary of any size."""
+    """Make words of syllables, to fill a vocabulary of any size."""
     draw = np.random.default_rng(0)
     syllables = [a + b for a in "bcdfghklmnprstvwz" for b in "aeiou"]
     return [
@@ -86,7 +86,7 @@ def export(
 
 
 def ask(model: str, signature: str, size: str, rows: int) -> dict:
-    """Bytes of memory before the request and at most during it; seconds."""
+    """Return the memory before a request, its peak, and the seconds."""
     from served import Served
 
     served = Served(model)
@@ -103,7 +103,7 @@ def ask(model: str, signature: str, size: str, rows: int) -> dict:
 
 
 def status(name: str) -> int:
-    """A size of this process, in bytes."""
+    """Read a size of this process, in bytes."""
     text = pathlib.Path("/proc/self/status").read_text()
     return 1024 * int(re.search(rf"{name}:\s+(\d+) kB", text)[1])
 

@@ -69,7 +69,7 @@ def parse_args(argv=None) -> argparse.Namespace:
 
 
 def languages(run_dir: pathlib.Path) -> dict[str, str]:
-    """What LibreTranslate's interface is asked with."""
+    """Return the languages to ask LibreTranslate's interface with."""
     config = json.loads((run_dir / "config.json").read_text())
     return {side: config[f"{side}_lang"] for side in ("source", "target")}
 
@@ -279,7 +279,7 @@ class Siege:
         folder.rmdir()
 
     async def end(self) -> int:
-        """SIGTERM among requests; how many were answered."""
+        """Send SIGTERM among requests; count the answers."""
         self.seconds, self.unread = [], 0
         self._left, self._end = 10**9, float("inf")
         clients = [
@@ -306,7 +306,7 @@ def alone(args: argparse.Namespace) -> None:
 
 
 def ask_alone(args: argparse.Namespace, asked: list) -> list:
-    """What `alone` says in a process of its own, which then leaves memory."""
+    """Call `alone` in a process of its own, which then frees its memory."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(asked, file)
         file.flush()
@@ -318,7 +318,7 @@ def ask_alone(args: argparse.Namespace, asked: list) -> list:
 
 
 def percentiles(seconds: list[float]) -> str:
-    """A cell for each of three."""
+    """Return a cell for each of three percentiles."""
     found = np.percentile(seconds, [50, 95, 99]) * 1_000
     return " | ".join(f"{value:.0f}" for value in found)
 

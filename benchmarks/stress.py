@@ -66,7 +66,7 @@ class Bench:
         self.expected = result(folder / "whole")
 
     def train(self, run_dir, end=None, *flags):
-        """One session; `end` is a signal, as for `train_sessions`."""
+        """Train one session; `end` is a signal, as in `train_sessions`."""
         return in_a_process(
             run_dir.with_suffix(".log"),
             lambda: train_sessions.session(
@@ -75,7 +75,7 @@ class Bench:
         )
 
     def differs(self, run_dir):
-        """What a run that has ended has other than the undisturbed one."""
+        """Describe how a finished run differs from the undisturbed one."""
         found = result(run_dir)
         if found.keys() != self.expected.keys():
             return "other files"
@@ -90,7 +90,7 @@ class Bench:
 
 
 def result(run_dir):
-    """Every array of the newest checkpoint and of the final weights."""
+    """Read every array of the newest checkpoint and the final weights."""
     newest = checkpoints.list_checkpoints(run_dir)[-1]
     with np.load(newest / "training.npz") as file:
         found = {**file, "step": checkpoints.step_of(newest)}
@@ -106,7 +106,7 @@ def result(run_dir):
 
 
 def kills(folder, count, seed):
-    """SIGKILL at a moment anywhere in a training; then the same command."""
+    """Kill a training at any moment, then run the same command."""
     bench = Bench(folder, 2, TWO)
     for number in range(count):
         draw = random.Random(f"{seed} {number}")
@@ -129,7 +129,7 @@ def kills(folder, count, seed):
 
 
 def sentence(log):
-    """The one sentence that a command ended with, or what is wrong with it."""
+    """Return a command's last sentence, or what is wrong with it."""
     text = log.read_text(errors="replace")
     errors = re.findall(r"^error: .*", text, re.M)
     if "Traceback" in text or len(errors) != 1:
@@ -138,7 +138,7 @@ def sentence(log):
 
 
 def full_disk(folder, count, seed):
-    """A disk of every size up to the one needed; then room, and again."""
+    """Train on disks of every size up to enough, then again with room."""
     bench = Bench(folder, 2, TWO)
     needed = int(
         subprocess.check_output(["du", "-sk", folder / "whole"]).split()[0]
@@ -211,7 +211,7 @@ def remove(path, draw):
 
 
 def damage(folder, count, seed):
-    """Each file of a run flipped, cut, absent: then it is asked, and trained.
+    """Flip, cut or remove each file of a run, then translate and train.
 
     A run that is told to end in the midst goes on from it; a finished one
     translates.
@@ -249,7 +249,7 @@ def damage(folder, count, seed):
 
 
 def cases(folder, count):
-    """What to damage, in which way, and what to do then."""
+    """List what to damage, how, and what to do then."""
     for state, use in (("halfway", "train"), ("whole", "translate")):
         for path in files_of(folder / state, use):
             for how in (flip, truncate, remove):
@@ -258,7 +258,7 @@ def cases(folder, count):
 
 
 def files_of(run_dir, use):
-    """The files that a later session or command reads."""
+    """List the files that a later session or command reads."""
     unread = ["logs/events.out.*", "curve.png"]
     if use == "translate":
         unread += ["logs/*", "records/*/*", "checkpoints/*/*"]
@@ -270,7 +270,7 @@ def files_of(run_dir, use):
 
 
 def translation(folder, run_dir, sources):
-    """The exit code of `translate`, and the text."""
+    """Run `translate`; return its exit code and the text."""
     output = folder / "translated.txt"
     output.unlink(missing_ok=True)
     argv = ["translate", "--run-dir", str(run_dir), "--input", str(sources)]

@@ -29,7 +29,7 @@ TINY = (288, 14, 8_000)
 
 
 def matmul_rate():
-    """The best rate of matrix products of 4,096 cubed, in GFLOP/s."""
+    """Measure the best rate of 4,096-cubed products, in GFLOP/s."""
     import tensorflow as tf
 
     a, b = (tf.random.normal((4096, 4096)) for _ in range(2))
@@ -39,7 +39,7 @@ def matmul_rate():
 
 
 def fixed_work(preset, work, replicas=1, xla=False):
-    """A model, one batch, and that batch again and again for its replicas."""
+    """Make a model, one batch, and a dataset that repeats the batch."""
     import numpy as np
     import tensorflow as tf
 
@@ -64,7 +64,7 @@ def fixed_work(preset, work, replicas=1, xla=False):
 
 
 def step(preset, work, replicas=1, xla=False):
-    """Our step on one fixed batch, in a bare loop and in `fit`."""
+    """Time our step on one fixed batch, in a bare loop and in `fit`."""
     import tensorflow as tf
 
     model, batch, dataset = fixed_work(preset, work, replicas, xla)
@@ -88,7 +88,7 @@ def step(preset, work, replicas=1, xla=False):
 
 
 def multi30k(run_dir):
-    """`tiny` on batches of Multi30k, input pipeline included."""
+    """Time `tiny` on batches of Multi30k, including the input pipeline."""
     import itertools
 
     from keras_transformer.data import batching
@@ -115,7 +115,7 @@ WARM_UP = 10
 
 
 def seconds_in_fit(model, dataset, steps, reduce=statistics.median):
-    """Seconds of `steps` steps of `fit`, after a few others."""
+    """Time `steps` steps of `fit`, after a few others."""
     import keras
 
     class Clock(keras.callbacks.Callback):
@@ -165,7 +165,7 @@ def flops(preset, work):
 
 
 def records(run_dir):
-    """The tokenised training split, made on the first call."""
+    """Return the tokenised training split, made on the first call."""
     from keras_transformer.data import batching, corpora
     from keras_transformer.data.tokenizer import Tokenizer
 
@@ -186,7 +186,7 @@ def records(run_dir):
 
 
 def write_for_opennmt(run_dir):
-    """The same pieces as words of text files."""
+    """Write the same pieces as words of text files."""
     import numpy as np
 
     corpus, folder = records(run_dir), pathlib.Path(run_dir)
@@ -215,7 +215,7 @@ def report(**values):
 
 
 def run(command):
-    """What a process reports, and its peak memory."""
+    """Run a process; return its report and its peak memory."""
     process = subprocess.Popen(
         [str(part) for part in command],
         stdout=subprocess.PIPE,

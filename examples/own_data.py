@@ -2,7 +2,7 @@
 
     python examples/own_data.py
 
-The one thing to know is what a batch looks like: `kt.batch` makes it of texts.
+You only need to know what a batch looks like; `kt.batch` makes it from texts.
 `target_in` begins with `tokenizer.bos_id`, `target_out` ends with
 `tokenizer.eos_id`, both are filled with `tokenizer.pad_id`.
 """

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # The same names once more, for type checkers.
     from keras_transformer.decoding.beam_search import (
         beam_search as beam_search,
     )
+    from keras_transformer.distillation import distill as distill
     from keras_transformer.exporting.saved_model import export as export
     from keras_transformer.importing.run_directory import (
         import_run as import_run,
@@ -83,6 +84,7 @@ _HOMES = {
     "export": "exporting.saved_model",
     "import_run": "importing.run_directory",
     "train": "run",
+    "distill": "distillation",
     "dry_run": "run",
     "Run": "run",
     "recipe": "training.request",
@@ -92,7 +94,7 @@ _MODULES = ("layers", "masks")
 __all__ = [*_HOMES, *_MODULES]
 
 
-if not TYPE_CHECKING:  # Or every misspelt name would pass.
+if not TYPE_CHECKING:  # Otherwise every misspelt name would pass.
 
     def __getattr__(name: str) -> Any:
         if name in _HOMES:
@@ -112,14 +114,14 @@ def __dir__() -> list[str]:
     return __all__
 
 
-# Where the classes are that Keras saves by name.
+# Modules of the classes that Keras saves by name.
 _SAVED_BY_KERAS = ("layers", "model", "losses", "metrics", "schedules")
 
 
 class _Registrar(importlib.abc.MetaPathFinder):
     """Lets `keras.models.load_model` find the classes of this package.
 
-    Imports them as soon as Keras is there and no module of ours is halfway
+    It imports them as soon as Keras is loaded and no module of ours is halfway
     through its own imports.
     """
 

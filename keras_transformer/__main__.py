@@ -5,6 +5,7 @@ Examples:
     keras-transformer translate --run-dir runs/demo < FILE
     keras-transformer score --run-dir runs/demo --source FILE --target FILE
     keras-transformer evaluate --run-dir runs/demo
+    keras-transformer shortlist --run-dir runs/demo --output shortlist.tsv
     keras-transformer view --run-dir runs/demo "TEXT" --output page.html
     keras-transformer export --run-dir runs/demo --output exported/demo
     keras-transformer serve exported/demo
@@ -28,12 +29,14 @@ from keras_transformer import __version__
 from keras_transformer.commands import (
     argument_files,
     command_line,
+    distill,
     evaluate,
     export,
     import_run,
     score,
     serve,
     setting_flags,
+    shortlist,
     train,
     translate,
     view,
@@ -59,6 +62,16 @@ _VERBS = {
         evaluate.add_flags,
         evaluate.evaluate,
         "BLEU and chrF of a test set",
+    ),
+    "shortlist": (
+        shortlist.add_flags,
+        shortlist.shortlist,
+        "what each piece may become, for a faster search",
+    ),
+    "distill": (
+        distill.add_flags,
+        distill.distill,
+        "a student that learns from the translations of other runs",
     ),
     "view": (
         view.add_flags,
@@ -104,7 +117,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _versions() -> str:
-    """Name the versions that a bug report needs; imports none of them."""
+    """Name the versions that a bug report needs, without imports."""
     found = [f"%(prog)s {__version__}"]
     for name, package in ("TensorFlow", "tensorflow"), ("Keras", "keras"):
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -125,11 +138,11 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
             f"expected a verb, received {argv[0]}{nearest(argv[0], _VERBS)}; "
             f"the verbs are {', '.join(_VERBS)}"
         )
-    if argv[:1] == ["train"]:  # Elsewhere an @ may be text.
+    if argv[:1] in (["train"], ["distill"]):  # Elsewhere an @ may be text.
         argv = argument_files.with_files(argv)
     args, unknown = parser.parse_known_args(argv)
     if unknown:
-        # Of the verb, whose usage tells what there is.
+        # The verb's own error, since its usage lists the flags.
         args.parser.error(
             f"unrecognized arguments: {' '.join(unknown)}"
             + setting_flags.meant(unknown, args.parser)
@@ -138,7 +151,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a verb; returns an exit code."""
+    """Run a verb; return an exit code."""
 
     def command() -> None:
         distribution.check_alone()

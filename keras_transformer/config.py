@@ -1,6 +1,6 @@
 """Every setting, the presets (table 3) and the ids.
 
-Without Keras and TensorFlow: both wings depend on it, and reading a
+It needs neither Keras nor TensorFlow: both wings depend on it, and reading a
 configuration is instant.
 """
 
@@ -29,13 +29,16 @@ UNK_ID = 1
 BOS_ID = 2
 EOS_ID = 3
 
-SEARCH_PRECISIONS = ("float32", "bfloat16")
-# Tokens after which a source is cut wherever nobody says otherwise.
+# What the models of an ensemble may average.
+ENSEMBLE_MEANS = ("probabilities", "log-probabilities")
+SEARCH_PRECISIONS = ("float32", "bfloat16", "int8")
+EXPORT_PRECISIONS = ("float32", "float16", "bfloat16", "int8")
+# Tokens after which a source is cut by default.
 MAX_SOURCE_LENGTH = 256
 
 _SIZE = "[1, inf)"
 _SHARE = "[0, 1)"
-# Beyond any text, and far enough from what 32 bits hold.
+# Beyond any text, and far below what 32 bits hold.
 _LENGTH = "[1, 1000000)"
 
 
@@ -43,7 +46,7 @@ _LENGTH = "[1, 1000000)"
 class ModelConfig:
     """The arguments of `Transformer`, in the names of the paper's table 3.
 
-    What only imported weights may ask for has no flag.
+    A setting that only imported weights need has no flag.
     """
 
     vocab_size: int = setting(
@@ -54,6 +57,19 @@ class ModelConfig:
         "layers of the encoder, and again of the decoder",
         symbol="N",
         within=_SIZE,
+    )
+    encoder_layers: int | None = setting(
+        None,
+        "layers of the encoder, if it has another number than the decoder",
+        within=_SIZE,
+        metavar="N",
+    )
+    decoder_layers: int | None = setting(
+        None,
+        "layers of the decoder; each costs time for every token written, a "
+        "layer of the encoder once for a text",
+        within=_SIZE,
+        metavar="N",
     )
     d_model: int = setting(
         512,
@@ -66,14 +82,14 @@ class ModelConfig:
     )
     key_dim: int = setting(
         64,
-        "width of a head's queries and keys; d_model / h with another of these",
+        "width of a head's queries and keys; d_model / h if you change either",
         symbol="d_k",
         within=_SIZE,
         of_layers=True,
     )
     value_dim: int = setting(
         64,
-        "width of a head's values; likewise",
+        "width of a head's values; d_model / h if you change either",
         symbol="d_v",
         within=_SIZE,
         of_layers=True,
@@ -104,8 +120,8 @@ class ModelConfig:
     restriction: int | None = setting(
         None,
         "each position attends to those of its own sequence that are "
-        "less than R away, in the decoder to the last R (section 4); all "
-        "where not given",
+        "less than R away, in the decoder to the last R (section 4); to all "
+        "if not given",
         symbol="r",
         within=_LENGTH,
         metavar="R",
@@ -120,7 +136,7 @@ class ModelConfig:
     )
     norm_epsilon: float = setting(
         1e-6,
-        "what every norm adds to the variance; the paper names none, "
+        "number that every norm adds to the variance; the paper names none, "
         "this is tensor2tensor's",
         within="(0, inf)",
         flag=False,
@@ -128,22 +144,22 @@ class ModelConfig:
     )
     attention_bias: bool = setting(
         False,
-        "whether the projections of queries and of the output have a "
-        "bias, which the paper's have not; one of keys cancels in the "
-        "softmax, one of values is a part of the output's",
+        "whether the projections of queries and of the output have a bias, "
+        "unlike the paper's; a bias of keys cancels in the softmax, one of "
+        "values is part of the output's",
         flag=False,
         of_layers=True,
     )
     logits_bias: bool = setting(
         False,
-        "whether the logits have a bias, which the paper's have not",
+        "whether the logits have a bias, unlike the paper's",
         flag=False,
     )
     norm_first: bool = setting(
         False,
-        "norm what a sub-layer reads, and what a stack ends with, in "
-        "place of its sum with what it writes (pre-norm): a small model then "
-        "learns from the first hundred updates on",
+        "norm the input of each sub-layer and the output of each stack, not "
+        "the sum after each sub-layer (pre-norm): a small model then learns "
+        "from the first hundred updates on",
         of_layers=True,
     )
     first_position: int = setting(
@@ -169,8 +185,12 @@ class ModelConfig:
                 self.d_model,
             )
 
+    def layers_of(self, stack: str) -> int:
+        """Return the number of layers of `"encoder"` or `"decoder"`."""
+        return getattr(self, f"{stack}_layers") or self.num_layers
 
-# What each layer of a model is told, and what its stacks are.
+
+# The settings of a model's layers, and those of its stacks.
 LAYER_SETTINGS = [
     field
     for field in dataclasses.fields(ModelConfig)
@@ -189,14 +209,14 @@ class TrainingConfig:
     steps: int = setting(100_000, "optimizer updates in all", within=_SIZE)
     batch_tokens: int = setting(
         25_000,
-        "target tokens, and equally source tokens, in a global batch, "
-        "padding included",
+        "budget of target tokens, and of source tokens, in a global batch, "
+        "including padding",
         within=_SIZE,
     )
     max_length: int = setting(
         256,
-        "tokens, the end token included, of the longest side of a "
-        "training pair; longer ones are dropped",
+        "most tokens of a side of a training pair, including the end token; "
+        "longer pairs are dropped",
         within=_SIZE,
     )
     warmup_steps: int = setting(
@@ -213,8 +233,8 @@ class TrainingConfig:
     )
     bpe_dropout: float = setting(
         0.0,
-        "probability of leaving out a merge where training text is cut "
-        "into pieces (Provilkov et al., 2020); 0.1 pays where pairs are few",
+        "probability of leaving out a merge when training text is cut "
+        "into pieces (Provilkov et al., 2020), 0.1 in their paper",
         within=_SHARE,
     )
     average: int = setting(
@@ -222,12 +242,12 @@ class TrainingConfig:
     )
     checkpoint_minutes: float = setting(
         10.0,
-        "minutes between checkpoints; when sessions end then decides which "
+        "minutes between checkpoints; the ends of sessions then decide which "
         "weights are averaged",
         within="(0, inf)",
     )
     checkpoint_steps: int | None = setting(
-        None, "updates between checkpoints, in place of minutes", within=_SIZE
+        None, "updates between checkpoints, instead of minutes", within=_SIZE
     )
     keep_checkpoints: int = setting(
         10, "newest checkpoints kept, at least `average`", within=_SIZE
@@ -238,14 +258,26 @@ class TrainingConfig:
     ema: float | None = setting(
         None,
         "factor by which a weight's share in a moving average of the "
-        "weights falls with every update; no such average where not given",
+        "weights falls with every update; no such average if not given",
         within="(0, 1)",
     )
     target_bleu: float | None = setting(
         None,
         "BLEU of the validation sample at which the training ends "
-        "early; inf for no such end",
+        "early; inf for never",
         within="[0, inf]",
+    )
+    patience: int | None = setting(
+        None,
+        "validations without a better value after which the training ends "
+        "early, with the best weights kept; no such end where not given",
+        within=_SIZE,
+        metavar="N",
+    )
+    patience_on: str = setting(
+        "loss",
+        "what the validations of `patience` compare",
+        choices=("loss", "bleu"),
     )
     precision: str = setting(
         "float32",
@@ -257,15 +289,15 @@ class TrainingConfig:
     )
     validation_share: float | None = setting(
         None,
-        "share of the training split held out to validate on, for a corpus "
-        "without a validation split",
+        "share of the training split to hold out for validation, if a corpus "
+        "has no validation split",
         within="(0, 1)",
     )
     length_growth: float | None = setting(
         None,
-        "quotient of neighbours among the lengths that batches are "
-        "padded to; where not given 1.06, or 1.15 where a run begins with "
-        "XLA, which compiles every shape",
+        "ratio of neighbours among the lengths that batches are padded to; "
+        "if not given 1.06, or 1.15 if a run begins with XLA, which compiles "
+        "every shape",
         within="(1, 2]",
     )
 
@@ -281,7 +313,7 @@ class TrainingConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-    """Draw each next token by chance instead of searching for the best.
+    """Draw each next token at random instead of searching for the best.
 
     The logits are divided by the temperature; then only the `top_k` likeliest
     tokens stay; then, of their renormalised probabilities, the smallest set of
@@ -311,7 +343,7 @@ class Sampling:
     seed: int | None = setting(
         None,
         "gives the same draws for the same text, whatever else is in "
-        "the batch; others every time where not given",
+        "the batch; if not given, draws differ every time",
         within=f"[0, {2**31})",
     )
 
@@ -321,9 +353,9 @@ class Sampling:
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """How a model is searched (section 6.1): one type from flag to graph.
+    """The settings of a search (section 6.1): one type from flag to graph.
 
-    A run keeps one, which later verbs follow where nobody says otherwise.
+    A run keeps one, and later verbs follow it unless you say otherwise.
     """
 
     beam_size: int = setting(
@@ -343,14 +375,14 @@ class Search:
     )
     min_length: int = setting(
         0,
-        "fewest tokens of a translation, the end token included, as far as "
-        "its longest allows",
+        "fewest tokens of a translation, including the end token, as far as "
+        "the longest length allows",
         within="[0, inf)",
     )
     max_length: int | None = setting(
         None,
-        "most tokens of a translation, the end token included; where "
-        "not given, those of the source and `max_extra_length`",
+        "most tokens of a translation, including the end token; if not "
+        "given, those of the source plus `max_extra_length`",
         within=_SIZE,
     )
     max_extra_length: int = setting(
@@ -360,8 +392,8 @@ class Search:
     )
     max_source_length: int | None = setting(
         None,
-        "tokens, the end token included, after which a source is cut; "
-        "never where not given",
+        "tokens, including the end token, after which a source is cut; "
+        f"if not given, verbs and exports take {MAX_SOURCE_LENGTH}",
         within="[2, inf)",
     )
     no_unknown: bool = setting(False, "never write the unknown piece")
@@ -372,7 +404,7 @@ class Search:
         within="[0, inf)",
     )
     sampling: Sampling | None = setting(
-        None, "draw by chance instead of searching", flag=False
+        None, "draw at random instead of searching", flag=False
     )
 
     def __post_init__(self) -> None:
@@ -391,9 +423,9 @@ class Search:
             )
 
 
-# What a run keeps of a search, and a training is told.
+# The search settings that a training takes and a run keeps.
 RUN_SEARCH = ("beam_size", "length_penalty", "max_extra_length")
-# All that may be said otherwise than a preset does, by name.
+# All settings that may override a preset's, by name.
 SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(
     {
         field.name: field
@@ -407,7 +439,7 @@ SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(
 
 
 def head_width(name: str, d_model: int, num_heads: int) -> int:
-    """The width of a head where nobody says: `d_model / num_heads` (3.2.2).
+    """Return the default width of a head, `d_model / num_heads` (3.2.2).
 
     Raises:
         SettingError: If that is no whole number of at least 1.

@@ -38,27 +38,27 @@ class ExactModel(keras.Model):
 
     On TensorFlow, compiled with `SmoothedCrossEntropy`, it takes exact steps:
     as on one device, however the replicas share a batch. Compiled without
-    metrics, it finds some that cost nothing: besides `loss`, the logs of a step
+    metrics, it adds some that cost nothing: besides `loss`, the logs of a step
     hold `batch_loss`, `perplexity` (of the unsmoothed likelihood),
     `gradient_norm` (of the global batch, the loss scale taken out) and
     `tokens`, the target tokens of the global batch; those of `evaluate` hold
     `token_accuracy` and `perplexity`. Keras's own metrics and losses, such as
     `"accuracy"`, count padding too; those of `keras_transformer` do not.
 
-    With another loss it is Keras's own `fit`, where several replicas find some
-    things mended:
+    With another loss it runs Keras's own `fit`, with some repairs for several
+    replicas:
 
     - Keras builds metrics on the mean of the replicas' batches, which unequal
-      shapes have not. Here they are built on what the shapes are said to be.
+      shapes do not have. Here they are built from the declared shapes.
     - Keras clips gradients, and asks whether they are finite, before it sums
       them. Here they are summed first, so that several replicas train as one.
     - Keras's logs of a batch are means of what each replica has seen. Here
-      they are those of all.
-    - Keras's loop of several steps a call fails on finite data, and its logs
-      fail with several workers. Here both work; the steps are single calls.
+      they cover all replicas at once.
+    - Keras's loop of several steps per call fails on finite data, and its logs
+      fail with several workers. Here both work; each step is its own call.
 
-    Make one `MirroredStrategy` a process: TensorFlow takes the collectives of a
-    second one for those of the first, and fails, with any Keras model.
+    Make one `MirroredStrategy` per process: TensorFlow mistakes a second one's
+    collectives for the first one's, and fails, with any Keras model.
     """
 
     train_function: Any
@@ -79,16 +79,16 @@ class ExactModel(keras.Model):
             optimizer: As for `keras.Model`.
             loss: Likewise.
             *args: Likewise.
-            jit_compile: Of exact steps it puts the gradient of a replica under
-                XLA, under any strategy; `"auto"` does on GPUs.
-            accumulate: Micro-batches that a replica's share of a batch is run
-                in, one after the other, at least 1. Saves memory; changes
-                nothing else. For exact steps without metrics.
+            jit_compile: Whether XLA compiles a replica's gradient in exact
+                steps, under any strategy; with `"auto"` it does on GPUs.
+            accumulate: Micro-batches of a replica's share of a batch, at least
+                1. They run one after the other, which saves memory and changes
+                nothing else. Only for exact steps without metrics.
             **kwargs: Likewise.
 
         Raises:
-            ValueError: If the strategy cannot train so, or `accumulate` is
-                below 1 or cannot be had.
+            ValueError: If the strategy cannot train this way, or `accumulate`
+                is below 1 or does not apply.
         """
         on_tensorflow = keras.backend.backend() == "tensorflow"
         names = (
@@ -116,14 +116,14 @@ class ExactModel(keras.Model):
             return super().compile(
                 optimizer, loss, jit_compile=jit_compile, **kwargs
             )
-        # What Keras makes of names has to be made in the scope.
+        # Keras must turn names into objects inside the scope.
         with self.distribute_strategy.scope():
             if self.is_bare:
-                # Of `evaluate`: a step has no logits, and figures of its own.
+                # For `evaluate`: a step has no logits, but its own figures.
                 kwargs["metrics"] = [TokenAccuracy(), Perplexity()]
             if self.is_exact:
                 # Keras's own switch is off under a strategy, whose collectives
-                # XLA cannot take in. Nearly all of a step is the gradient.
+                # XLA cannot compile. The gradient is nearly the whole step.
                 self._compile_gradients(jit_compile)
                 jit_compile = False
             super().compile(optimizer, loss, jit_compile=jit_compile, **kwargs)
@@ -132,9 +132,9 @@ class ExactModel(keras.Model):
                 _check_replicated_step(self)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        # Keras's own leaves a model whose `compile` is overridden uncompiled.
+        # Keras does not compile a loaded model that overrides `compile`.
         config = keras.saving.deserialize_keras_object(config)
-        # Saved is what `"auto"` came to elsewhere.
+        # The file holds what `"auto"` became on the saving machine.
         self.compile(**{**config, "jit_compile": "auto"})
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
@@ -176,7 +176,7 @@ class ExactModel(keras.Model):
         smoothed, _ = token_cross_entropies(
             y, logits, self.loss.label_smoothing
         )
-        # Flat, or Keras first takes the mean of each row.
+        # Flatten, or Keras first takes the mean of each row.
         keras_internals.loss_tracker(self).update_state(
             ops.reshape(smoothed, (-1,)),
             sample_weight=ops.reshape(token_weights(y, sample_weight), (-1,)),
@@ -194,7 +194,7 @@ class ExactModel(keras.Model):
             gradients_of = self._accumulated
         sums, gradients, logits = gradients_of(x, y, weights, divisor)
         sums, gradients = sum_over_replicas((sums, gradients))
-        # Before the update, which may change the scale.
+        # Read before the update, which may change the scale.
         scale = self.optimizer.scale_loss(1.0)
         self._apply(gradients)
         loss, plain = tf.unstack(sums / divisor)
@@ -219,7 +219,7 @@ class ExactModel(keras.Model):
             loss = self.compute_loss(x, y, y_pred, sample_weight, True)
             scaled = self.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled, self.trainable_variables)
-        # Dense, also that of the tied matrix.
+        # Make all gradients dense, even that of the tied matrix.
         found = {
             i: tf.convert_to_tensor(gradient)
             for i, gradient in enumerate(gradients)
@@ -266,7 +266,7 @@ class ExactModel(keras.Model):
         )
 
     def _gradients(self, x, y, weights, divisor):
-        """Both cross-entropies' sums `(2,)`, gradients; logits for metrics."""
+        """Compute both losses' sums `(2,)`, gradients, and logits."""
         import tensorflow as tf
 
         with tf.GradientTape() as tape:
@@ -281,7 +281,7 @@ class ExactModel(keras.Model):
                 smoothed, plain = token_cross_entropies(y, logits, smoothing)
             total = tf.reduce_sum(smoothed * weights)
             scaled = self.optimizer.scale_loss(total / divisor)
-        # Dense, also that of the tied matrix.
+        # Make all gradients dense, even that of the tied matrix.
         gradients = [
             tf.convert_to_tensor(gradient)
             for gradient in tape.gradient(scaled, self.trainable_variables)
@@ -332,19 +332,19 @@ class ExactModel(keras.Model):
 
 
 def _strategy_of(model: keras.Model) -> Any:
-    """The strategy that Keras's own `fit` fails under, or `None`."""
+    """Return the strategy that Keras's own `fit` fails under, or `None`."""
     if keras.backend.backend() != "tensorflow":
         return None
     import tensorflow as tf
 
     strategy = model.distribute_strategy
-    # With workers Keras's logs fail even if there is one.
+    # Under a strategy for workers, Keras's logs fail even with a single one.
     workers = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
     return strategy if workers or strategy.num_replicas_in_sync > 1 else None
 
 
 def _check_optimizer(model):
-    """Refuse an optimizer whose variables would lie elsewhere."""
+    """Refuse an optimizer whose variables belong to another strategy."""
     if model.optimizer is None:
         return
     made_in = keras_internals.strategy_of_optimizer(model.optimizer)
@@ -382,17 +382,17 @@ def _check_replicated_step(model):
 def _step_function(
     model: keras.Model, strategy: Any, step: Callable, alike: bool = False
 ) -> Callable:
-    """Make what Keras calls with an iterator for `steps_per_execution` steps.
+    """Make the function that Keras calls for `steps_per_execution` steps.
 
     Args:
         model: The model.
         strategy: Its strategy.
-        step: From a replica's batch to logs.
+        step: Function from a replica's batch to logs.
         alike: Whether all replicas have the same logs.
 
     Returns:
-        A function of an iterator, TensorFlow's or Python's, to the logs of the
-        last step.
+        A function that takes an iterator, TensorFlow's or Python's, and
+        returns the logs of the last step.
     """
     import tensorflow as tf
 
@@ -406,7 +406,7 @@ def _step_function(
         logs = strategy.run(step_of_replica, args=(batch,))
         if alike:
             return local_values(strategy, logs)
-        # Of all replicas, not the mean of what each has seen by itself.
+        # Metrics over all replicas, not the mean of each replica's own.
         metrics = model.get_metrics_result()
         if isinstance(logs, dict) and logs.keys() == metrics.keys():
             return metrics
@@ -429,13 +429,13 @@ def _step_function(
         if model.steps_per_execution == 1 and hasattr(iterator, "get_next"):
             return next_step(iterator)
         if iterator in ended:
-            # A distributed one would begin again.
+            # A distributed iterator would begin again.
             ended.clear()
             raise StopIteration
         logs = None
         for _ in range(model.steps_per_execution):
             try:
-                # Not in one graph, where an end would count as an update.
+                # Not in one graph, where the data's end would be an update.
                 logs = one_step(next(iterator))
             except StopIteration:
                 if logs is None:

@@ -1,6 +1,6 @@
-"""The private names of Keras that the package leans on, all of them.
+"""All private names of Keras that the package relies on.
 
-Keras promises nothing about them. Each is met here alone, in a function or a
+Keras promises nothing about them. Each is used only here, in a function or a
 method that says why it is needed; `tests/test_keras_internals.py` has a test
 for each, which fails by name where another version of Keras differs.
 """
@@ -17,16 +17,16 @@ Shape: TypeAlias = tuple[int | None, ...]
 
 
 def replica_spec(iterator: Any) -> Any:
-    """Describe a replica's batches from Keras's iterator by shapes and dtypes.
+    """Return shapes and dtypes of a replica's batches from Keras's iterator.
 
     `fit` and `evaluate` call `_maybe_symbolic_build` on TensorFlow before the
     first step. Under a strategy Keras begins an epoch there for one batch, and
-    takes the mean of the replicas' parts, which unequal shapes have not. There
-    is no public way to tell it the shapes instead.
+    takes the mean of the replicas' parts, which fails for unequal shapes.
+    There is no public way to tell it the shapes instead.
     """
     import tensorflow as tf
 
-    # Of a part that is None there is no tensor.
+    # A part that is None has no tensor.
     return tf.nest.map_structure(
         lambda part: next(
             iter(tf.nest.flatten(part, expand_composites=True)), None
@@ -36,29 +36,29 @@ def replica_spec(iterator: Any) -> Any:
 
 
 def loss_tracker(model: keras.Model) -> keras.metrics.Mean:
-    """The metric that `fit` and `evaluate` report as `loss`.
+    """Return the metric that `fit` and `evaluate` report as `loss`.
 
-    A training step of one's own has to update it, and `Model.metrics` holds it
-    without telling which one it is.
+    A custom training step must update it, and `Model.metrics` holds it without
+    saying which one it is.
     """
     return model._loss_tracker
 
 
 def name_metrics(model: keras.Model, target: Tensor) -> None:
-    """Let the metrics of `compile`, objects all, be asked before their use.
+    """Build the metrics of `compile`, all of them objects, before their use.
 
-    `fit` asks for all results after an epoch, and fails where no step and no
-    validation has updated the metrics.
+    `fit` asks for all results after an epoch, and fails if neither a step nor
+    a validation has updated the metrics.
     """
     if not model._compile_metrics.built:
         model._compile_metrics.build(target, target)
 
 
 def seed_generators(model: keras.Model) -> list[keras.random.SeedGenerator]:
-    """The seed generators of every layer that drops, in a lasting order.
+    """List the seed generators of all dropout layers, in a fixed order.
 
-    Keras saves their state with no weights file, and has no public way to all
-    layers of a model, however deep.
+    Keras saves their state in no weights file, and has no public way to list
+    all layers of a model at any depth.
     """
     return [
         layer.seed_generator
@@ -68,10 +68,10 @@ def seed_generators(model: keras.Model) -> list[keras.random.SeedGenerator]:
 
 
 def strategy_of_optimizer(optimizer: keras.optimizers.Optimizer) -> Any:
-    """The TensorFlow strategy in whose scope an optimizer was made.
+    """Return the TensorFlow strategy in whose scope an optimizer was made.
 
-    It updates variables of that strategy alone, and fails in the first step
-    with a message about mixed strategies.
+    The optimizer can update only variables of that strategy. With others it
+    fails in the first step, with a message about mixed strategies.
     """
     return optimizer._distribution_strategy
 
@@ -80,35 +80,35 @@ def strategy_of_optimizer(optimizer: keras.optimizers.Optimizer) -> Any:
 def summed_gradients(optimizer: keras.optimizers.Optimizer) -> Iterator[None]:
     """Let `apply_gradients` take gradients that are summed over replicas.
 
-    Keras sums them itself, too late: after a `LossScaleOptimizer` has looked
-    at those of the first replica and after they were clipped. It has no switch
-    for it, as `experimental_aggregate_gradients` was one in Keras 2.
+    Keras sums them itself, but too late: after a `LossScaleOptimizer` has
+    looked at those of the first replica, and after clipping. It has no switch
+    for that, unlike Keras 2 with `experimental_aggregate_gradients`.
     """
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     inner._all_reduce_sum_gradients = list
     try:
         yield
     finally:
-        # The replicas of a strategy are threads, and each of them comes here.
+        # The replicas of a strategy are threads, and each one gets here.
         vars(inner).pop("_all_reduce_sum_gradients", None)
 
 
 def adam_slots(optimizer: keras.optimizers.Adam, variable: Any) -> tuple:
-    """The moments of a variable: mean of the gradients, mean of the squares.
+    """Return a variable's moments: means of its gradients and their squares.
 
-    An `update_step` of one's own has to change them where Keras keeps them, or
-    its checkpoints would not hold them.
+    A custom `update_step` must change them where Keras keeps them, or its
+    checkpoints would not hold them.
     """
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
 
 
 def implicit_mask(tensor: Tensor) -> Tensor | None:
-    """The mask `(B, T)` that Keras has attached to a tensor, or `None`.
+    """Return the mask `(B, T)` that Keras attached to a tensor, or `None`.
 
-    Keras passes it to `call` only where that has no other tensor argument, or
-    one of the right name. The attribute `_keras_mask` will not do: not every
-    backend's tensors take one.
+    Keras passes it to `call` only if that has no other tensor argument, or one
+    of the right name. The attribute `_keras_mask` will not do: the tensors of
+    some backends cannot have it.
     """
     from keras.src import backend
 

@@ -18,15 +18,15 @@ _LEAST = 1.2e-38  # The least normal float32, rounded up.
 def token_cross_entropies(
     target: Tensor, logits: Tensor, label_smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Smoothed and plain cross-entropy of every position.
+    """Compute smoothed and plain cross-entropy of every position.
 
-    No distribution `(B, T, V)` is built. The reference puts
+    It builds no distribution `(B, T, V)`. The reference puts
     `1 - label_smoothing` on the target and spreads `label_smoothing` evenly
     over the whole vocabulary (Szegedy et al., 2015); against the logits `x`
     that costs `logsumexp(x) - (1 - s) * x[target] - s * mean(x)`.
 
     The gradient is written by hand, which is faster: softmax minus the
-    reference, the latter as one constant and one value a row.
+    reference, the latter as one constant and one value per row.
 
     Args:
         target: Integer tensor `(B, T)`.
@@ -35,8 +35,8 @@ def token_cross_entropies(
 
     Returns:
         Two float32 tensors `(B, T)` in nats: the smoothed cross-entropy, and
-        the plain one, through which no gradient flows. Padding is not treated
-        apart.
+        the plain one, which passes no gradient. Padding is not treated
+        specially.
     """
     vocab_size = logits.shape[-1]
     smoothing = float(label_smoothing)
@@ -72,7 +72,7 @@ def token_cross_entropies(
             indices = ops.stack([rows, flat_target], axis=-1)
             return ops.scatter_update(gradient, indices, at_target)
 
-        # One tensor: backends disagree on how gradients of several arrive.
+        # Return one tensor: backends disagree on the gradients of several.
         return ops.stack([smoothed, plain]), gradient
 
     flat_logits = ops.reshape(ops.cast(logits, "float32"), (-1, vocab_size))
@@ -87,11 +87,11 @@ def tied_cross_entropies(
     table: Tensor,
     label_smoothing: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """`token_cross_entropies` of `features @ table.T`, in one with the product.
+    """Fuse `token_cross_entropies` with the product `features @ table.T`.
 
-    Faster in training: the softmax is the only tensor `(N, V)` that is kept,
-    and the gradient reads it twice, in matrix products. What the target and
-    the smoothing add is of width D.
+    This is faster in training: the softmax is the only tensor `(N, V)` kept,
+    and the gradient reads it twice, in matrix products. The terms of target
+    and smoothing have width D.
 
     Args:
         target: Integer tensor `(B, T)`.
@@ -100,8 +100,8 @@ def tied_cross_entropies(
         label_smoothing: Epsilon of section 5.4, in [0, 1).
 
     Returns:
-        As from `token_cross_entropies`. A probability below the least float32
-        counts as that, 87 nats.
+        As in `token_cross_entropies`. A probability below the least float32
+        counts as that number, 87 nats.
     """
     vocab_size, width = table.shape
     dtype = features.dtype
@@ -137,7 +137,7 @@ def tied_cross_entropies(
 
         return ops.stack([smoothed, plain]), gradient
 
-    table = ops.reshape(table, (vocab_size, width))  # Of a variable, its value.
+    table = ops.reshape(table, (vocab_size, width))  # A variable's value.
     smoothed, plain = ops.unstack(
         cross_entropies(
             ops.cast(ops.reshape(features, (-1, width)), "float32"),
@@ -151,7 +151,7 @@ def tied_cross_entropies(
 
 
 def _pick(rows, columns):
-    """One value of each row: `(N, V)`, `(N,)` to `(N,)`."""
+    """Pick one value of each row: `(N, V)`, `(N,)` to `(N,)`."""
     picked = ops.take_along_axis(rows, columns[:, None], axis=-1)
     return ops.squeeze(picked, axis=-1)
 
@@ -160,17 +160,17 @@ def _pick(rows, columns):
 class SmoothedCrossEntropy(keras.losses.Loss):
     """Label-smoothed cross-entropy in nats per target token.
 
-    A sum over the target tokens divided by their count. Padding (id 0) counts
-    in neither, whatever share of the batch it is. On several replicas of a
-    TensorFlow strategy, sum and count are those of the global batch, however
-    unequally the replicas share its tokens.
+    It is the sum over the target tokens divided by their count. Padding (id 0)
+    counts in neither. On several replicas of a TensorFlow strategy, sum and
+    count are those of the global batch, however unequally the replicas share
+    its tokens.
 
     Args:
         label_smoothing: Epsilon of section 5.4, in [0, 1).
         name: The loss's name.
 
     Call arguments:
-        y_true: Integer tensor `(B, T)`, the target, its end token included.
+        y_true: Integer tensor `(B, T)`, the target with its end token.
         y_pred: Float tensor `(B, T, V)`, logits.
         sample_weight: Optional weights, broadcastable to `(B, T)`; the loss is
             then the weighted mean.
@@ -204,7 +204,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         y_pred: Tensor,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        # Keras's own reduction divides by every element, padding included.
+        # Keras's own reduction divides by every element, including padding.
         y_true = ops.convert_to_tensor(y_true)
         weights = token_weights(y_true, sample_weight)
         losses = self.call(y_true, y_pred)

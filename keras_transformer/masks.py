@@ -1,9 +1,9 @@
-"""Which positions attention may see (section 3.2.3).
+"""Masks of the positions that attention may see (section 3.2.3).
 
 A mask is boolean and `True` means "may attend". The model makes its masks once,
-from ids; layers take those of Keras's users too. Masks are combined as booleans
-and become a score only inside the attention, so two of them never add up to
-minus infinity.
+from ids; layers also take those of Keras's users. Masks are combined as
+booleans and become a score only inside the attention, so two of them never add
+up to minus infinity.
 
 Axes: B batch, H heads, T query length, S key length.
 """
@@ -36,7 +36,7 @@ def causal_mask(
 
     Args:
         length: Target length T, an integer or a scalar tensor.
-        keys: Length S of the keys, where it is another one.
+        keys: Length S of the keys, if it differs.
 
     Returns:
         Boolean tensor `(1, 1, T, S)`.
@@ -56,7 +56,7 @@ def target_mask(target_in: Tensor) -> Tensor:
         Boolean tensor `(B, 1, T, T)`.
     """
     if isinstance(target_in, keras.KerasTensor):
-        # Of a functional model, whose lengths are not known.
+        # A functional model, whose lengths are unknown.
         positions = ops.cumsum(ops.ones_like(target_in), axis=1)
         causal = (positions[:, :, None] >= positions[:, None, :])[:, None]
     else:
@@ -82,13 +82,13 @@ def mask_of_heads(mask: Tensor | None) -> Tensor | None:
 
 
 def mask_of_memory(mask: Tensor | None) -> Tensor | None:
-    """The same, or `mask_of_keys` for a mask `(B, S)` of the memory."""
+    """Apply `mask_of_heads`, or `mask_of_keys` to a mask `(B, S)`."""
     if mask is not None and len(mask.shape) == 2:
         return mask_of_keys(mask)
     return mask_of_heads(mask)
 
 
 def all_of(*masks: Tensor | None) -> Tensor | None:
-    """Combine masks: what all of them let see, or `None` without any."""
+    """Combine masks by "and"; return `None` if there are none."""
     given = [ops.cast(mask, "bool") for mask in masks if mask is not None]
     return functools.reduce(ops.logical_and, given) if given else None

@@ -23,7 +23,7 @@ class _TokenMean(keras.metrics.Mean):
     ) -> None:
         y_true = ops.convert_to_tensor(y_true)
         weights = token_weights(y_true, sample_weight)
-        # Flat, or Keras first takes the mean of each row.
+        # Flatten, or Keras first takes the mean of each row.
         values = ops.reshape(self.values(y_true, y_pred), (-1,))
         return super().update_state(values, ops.reshape(weights, (-1,)))
 

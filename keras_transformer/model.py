@@ -1,6 +1,6 @@
 """The Transformer: encoder, decoder and one tied embedding (section 3).
 
-Ids in, logits out, in `keras.ops` alone.
+It maps ids to logits, only in `keras.ops`.
 
 Axes: B batch, S source length, T target length, D model width, V vocabulary,
 H heads, K key width, U value width, W beams, t slots of a cache.
@@ -18,8 +18,8 @@ from keras import ops
 from keras_transformer import layers, masks
 from keras_transformer.config import (
     EOS_ID,
+    LAYER_SETTINGS,
     PAD_ID,
-    STACK_SETTINGS,
     ModelConfig,
     head_width,
 )
@@ -41,25 +41,25 @@ Cache: TypeAlias = list[tuple[Tensor, Tensor]]
 class Transformer(ExactModel):
     """The encoder-decoder model of "Attention Is All You Need".
 
-    Built on construction. Works in `compile`, `fit`, `evaluate` and `predict`,
-    under every strategy of TensorFlow, as `ExactModel` says. Saves as
-    `.keras` and as weights, exports as a SavedModel of ids, and runs under
-    `mixed_bfloat16` and `mixed_float16` (logits, softmax, norms and positions
-    stay float32).
+    It is built on construction. It works in `compile`, `fit`, `evaluate` and
+    `predict`, under every strategy of TensorFlow, as `ExactModel` says. It
+    saves as `.keras` and as weights, exports as a SavedModel of ids, and runs
+    under `mixed_bfloat16` and `mixed_float16` (logits, softmax, norms and
+    positions stay float32).
 
     Args:
         vocab_size: Pieces of the shared vocabulary, V.
-        key_dim: Width of a head's queries and keys: d_k. Not given, it is
+        key_dim: Width of a head's queries and keys, d_k; by default
             `d_model / num_heads`, which must then be whole.
-        value_dim: Width of a head's values: d_v. Likewise.
+        value_dim: Width of a head's values, d_v; the default is the same.
         **settings: One for each.
         **kwargs: Passed to `keras.Model`, such as `name` and `dtype`.
 
     Call arguments:
         inputs: A pair of integer tensors, source `(B, S)` and target_in
             `(B, T)`. Source and target end with `tokenizer.eos_id`, target_in
-            begins with `tokenizer.bos_id` in its place, and `tokenizer.pad_id`
-            fills all: `kt.batch` makes it of texts.
+            begins with `tokenizer.bos_id` instead, and `tokenizer.pad_id`
+            fills the rest: `kt.batch` makes them from texts.
         training: Whether dropout is on.
 
     Returns:
@@ -67,7 +67,7 @@ class Transformer(ExactModel):
 
     Raises:
         SettingError: If a setting makes no sense; it is a `ValueError`.
-        ValueError: In a call, if the inputs are no pair of ids.
+        ValueError: In a call, if the inputs are not a pair of ids.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
@@ -109,11 +109,15 @@ class Transformer(ExactModel):
                 for side in ("source", "target")
             )
         stack = {
-            field.name: getattr(config, field.name) for field in STACK_SETTINGS
+            field.name: getattr(config, field.name) for field in LAYER_SETTINGS
         }
         stack["dtype"] = policy
-        self.encoder = layers.Encoder(**stack, name="encoder")
-        self.decoder = layers.Decoder(**stack, name="decoder")
+        self.encoder = layers.Encoder(
+            num_layers=config.layers_of("encoder"), **stack, name="encoder"
+        )
+        self.decoder = layers.Decoder(
+            num_layers=config.layers_of("decoder"), **stack, name="decoder"
+        )
         # Learned positions have a table for each side.
         self.source_positions, self.target_positions = (
             layers.PositionalEncoding(
@@ -166,14 +170,14 @@ class Transformer(ExactModel):
         """Fit as `keras.Model` does, after a look at the first batch.
 
         Args:
-            x: As for `keras.Model.fit`; of a `tf.data.Dataset` the first batch
+            x: As in `keras.Model.fit`. The first batch of a `tf.data.Dataset`
                 is read once more, unless `kt.batches` has made it.
-            y: Likewise.
-            *args: Likewise.
-            **kwargs: Likewise.
+            y: As in `keras.Model.fit`.
+            *args: As in `keras.Model.fit`.
+            **kwargs: As in `keras.Model.fit`.
 
         Raises:
-            ValueError: If ids lie outside the vocabulary, or targets are no
+            ValueError: If ids lie outside the vocabulary, or targets are not
                 ids although the loss needs them.
 
         Warns:
@@ -204,7 +208,7 @@ class Transformer(ExactModel):
     def features(
         self, inputs: tuple[Tensor, Tensor], training: bool = False
     ) -> Tensor:
-        """Compute what the tied matrix turns into logits.
+        """Compute the features that the tied matrix turns into logits.
 
         Args:
             inputs: As in a call.
@@ -259,7 +263,7 @@ class Transformer(ExactModel):
 
     def _decoded(self, target_in, memory, source_mask, training):
         restricted = self.model_config.restriction is not None
-        # Of a restricted layer no mask of all pairs, which cost T T.
+        # A restricted layer gets no mask of all pairs, which would cost T T.
         mask = masks.padding_mask if restricted else masks.target_mask
         return self.decoder(
             self._embed_target(target_in, training=training),
@@ -273,7 +277,7 @@ class Transformer(ExactModel):
     def attention_weights(
         self, source: Tensor, target_in: Tensor
     ) -> dict[str, list[Tensor]]:
-        """The attention weights of every layer and head, dropout off.
+        """Compute the attention weights of every layer and head, dropout off.
 
         Args:
             source: Integer tensor `(B, S)`.
@@ -339,9 +343,9 @@ class Transformer(ExactModel):
     def cross_attention(
         self, source: Tensor, target_in: Tensor
     ) -> Iterator[Tensor]:
-        """The attention to the source, one decoder layer after another.
+        """Yield the attention to the source, a decoder layer at a time.
 
-        Who needs no more than a sum of them holds one at a time.
+        Callers that need only a sum hold one at a time.
 
         Args:
             source: Integer tensor `(B, S)`.
@@ -373,7 +377,7 @@ class Transformer(ExactModel):
         ]
 
     def empty_cache(self, batch: int | Tensor) -> Cache:
-        """The self-attention cache before the first position.
+        """Make the self-attention cache before the first position.
 
         Args:
             batch: B, an integer or a scalar tensor.
@@ -391,7 +395,7 @@ class Transformer(ExactModel):
                 )
                 for width in (config.key_dim, config.value_dim)
             )
-            for _ in range(config.num_layers)
+            for _ in range(config.layers_of("decoder"))
         ]
 
     def decode_step(
@@ -403,29 +407,29 @@ class Transformer(ExactModel):
         source_mask: Tensor,
         own: Tensor | None = None,
         write: Callable[[Tensor, Tensor], Tensor] | None = None,
-        output_kernel: Tensor | None = None,
+        scorer: Callable[[Tensor], Tensor] | None = None,
     ) -> tuple[Tensor, Cache]:
         """Predict the next token of every beam from its latest one.
 
         The beams of a sentence share its cache: each position writes W slots,
-        one for each beam, and a mask leaves a beam its own. So nothing moves
-        when beams branch or end: only the mask does. Of a restricted model the
-        last r positions are enough, in any order.
+        one for each beam, and a mask shows each beam its own. So when beams
+        branch or end, nothing moves: only the mask changes. A restricted model
+        needs only the last r positions, in any order.
 
         Args:
             ids: Integer tensor `(B, W)`, the latest token of each beam.
             position: Its position, a scalar; 0 for the begin token.
-            cache: As from `empty_cache` or the step before.
-            cross: As from `cross_keys_values`.
+            cache: The cache of `empty_cache` or of the last step.
+            cross: The result of `cross_keys_values`.
             source_mask: Boolean tensor `(B, 1, 1, S)`.
-            own: Boolean tensor `(B, W, t)`, `True` for the slots, those of
-                this position included, that hold a beam's tokens, of the last
-                r positions alone where the model is restricted. Not given,
-                every beam is a continuation of itself.
-            write: As in `DecoderLayer.step`; not given, the W new slots come
-                after the old ones, of which a restricted model keeps those of
-                its last r positions.
-            output_kernel: `embedding.output_kernel()`, made once for a whole
+            own: Boolean tensor `(B, W, t)`, `True` for the slots that hold a
+                beam's tokens, including those of this position. In a
+                restricted model only those of the last r positions. By default
+                every beam continues itself.
+            write: As in `DecoderLayer.step`; by default the W new slots come
+                after the old ones, and a restricted model keeps those of its
+                last r positions.
+            scorer: The result of `embedding.scorer`, made once for a whole
                 search.
 
         Returns:
@@ -442,7 +446,7 @@ class Transformer(ExactModel):
         if write is None:
             kept = None if restriction is None else restriction * beams
             write = functools.partial(_append, kept=kept)
-        # As a target of length 1 a beam, so that all get the same position.
+        # Treat each beam as a target of length 1, so that all get one position.
         flat = ops.reshape(ids, (-1, 1))
         x = self._embed_target(flat, start=position)
         shape = (*ops.shape(ids), self.model_config.d_model)
@@ -454,7 +458,7 @@ class Transformer(ExactModel):
             source_mask,
             write,
         )
-        return self.embedding.logits(x, output_kernel), cache
+        return (scorer or self.embedding.logits)(x), cache
 
     def _source_mask(self, source):
         if not self.model_config.source_end:
@@ -476,7 +480,7 @@ class Transformer(ExactModel):
     def compute_output_spec(
         self, inputs: tuple[Tensor, Tensor], training: bool = False
     ) -> keras.KerasTensor:
-        # Without this Keras takes logits to be of the compute dtype.
+        # Otherwise Keras assumes that logits have the compute dtype.
         _, target_in = pair_of_ids(inputs)
         shape = (*target_in.shape, self.vocab_size)
         return keras.KerasTensor(shape, dtype="float32")
@@ -489,18 +493,19 @@ class Transformer(ExactModel):
         input_signature: Any = None,
         **kwargs: Any,
     ) -> None:
-        """Export as `keras.Model` does, any batch and lengths, uncalled too.
+        """Export as `keras.Model` does, for any batch and lengths.
 
-        Its endpoint `serve` is a call: from ids to logits. For a SavedModel
-        from text to text see `keras_transformer.exporting`.
+        The model need not have been called. The endpoint `serve` maps ids to
+        logits. For a SavedModel from text to text see
+        `keras_transformer.exporting`.
 
         Args:
             filepath: The folder to write.
             format: As in `keras.Model.export`.
-            verbose: Likewise.
-            input_signature: Likewise; not given, a pair of int32 `(B, S)` and
-                `(B, T)`.
-            **kwargs: Likewise.
+            verbose: As in `keras.Model.export`.
+            input_signature: As in `keras.Model.export`; by default a pair of
+                int32 `(B, S)` and `(B, T)`.
+            **kwargs: As in `keras.Model.export`.
         """
         if input_signature is None:
             source, target_in = (
@@ -524,14 +529,14 @@ def _append(old, new, kept=None):
 
 
 def _config_of(vocab_size, key_dim, value_dim, settings):
-    """The configuration that keyword arguments give; they lose its fields."""
+    """Take the configuration out of keyword arguments."""
     given = {
         field.name: settings.pop(field.name)
         for field in dataclasses.fields(ModelConfig)
         if field.name in settings
     }
     widths = {"key_dim": key_dim, "value_dim": value_dim}
-    # Their defaults are those of the default width.
+    # The defaults of these two belong to the default width.
     whole = ModelConfig(vocab_size=vocab_size, **given)
     return dataclasses.replace(
         whole,

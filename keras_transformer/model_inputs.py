@@ -1,8 +1,8 @@
-"""What a model is given: checks that a graph cannot make.
+"""Checks of a model's inputs that a graph cannot make.
 
 In a graph an id beyond the vocabulary is an error of an operator, a negative
-one counts from the table's end, and targets that are not shifted train as well
-as those that are. So `fit` looks at its first batch before there is a graph.
+one counts from the table's end, and unshifted targets train as readily as
+shifted ones. So `fit` looks at its first batch before there is a graph.
 """
 
 import warnings
@@ -21,8 +21,7 @@ def pair_of_ids(inputs: Any) -> tuple[Tensor, Tensor]:
     """Return the inputs of a call: `(source, target_in)`.
 
     Raises:
-        ValueError: If they are anything else than two integer tensors of two
-            axes.
+        ValueError: If they are anything but two integer tensors of two axes.
     """
     if isinstance(inputs, list | tuple) and len(inputs) == 2:
         kinds = [
@@ -51,21 +50,21 @@ def pair_of_ids(inputs: Any) -> tuple[Tensor, Tensor]:
 def check_first_batch(
     x: Any, y: Any, vocab_size: int, y_is_ids: bool, stacklevel: int
 ) -> None:
-    """Look at what `fit` is given, or at the first batch of its dataset.
+    """Check the inputs of `fit`, or the first batch of its dataset.
 
-    What cannot be seen without taking something away, such as a generator's
-    first batch, passes, and so does a dataset of `kt.batches`.
+    Data that a look would use up, such as a generator's first batch, passes
+    unchecked, and so does a dataset of `kt.batches`.
 
     Args:
         x: As for `keras.Model.fit`.
         y: Likewise.
         vocab_size: Ids lie below it.
         y_is_ids: Whether the loss takes ids.
-        stacklevel: Of the warning.
+        stacklevel: The warning's.
 
     Raises:
         ValueError: If ids are ragged, or lie outside the vocabulary, or the
-            loss needs ids and is given something else.
+            loss needs ids and gets something else.
 
     Warns:
         UserWarning: If targets are not shifted as teacher forcing needs them.
@@ -76,7 +75,7 @@ def check_first_batch(
         batch = [*next(iter(x.take(1)), ()), None, None]
         x, y = batch[:2]
     if isinstance(x, Mapping):
-        pair_of_ids(x)  # It says what is expected.
+        pair_of_ids(x)  # Raises, and says what is expected.
     if not isinstance(x, list | tuple) or len(x) != 2:
         return
     source, target_in = _seen("source", x[0]), _seen("target_in", x[1])
@@ -106,7 +105,7 @@ def check_first_batch(
 
 
 def _seen(name: str, ids: Any) -> np.ndarray | None:
-    """An array of what a user gives, None where it cannot be seen."""
+    """Turn a user's input into an array, or None if it cannot be seen."""
     if hasattr(ids, "row_lengths"):
         raise ValueError(
             f"`{name}` must be a dense tensor padded with {PAD_ID}. Received: "
@@ -134,5 +133,5 @@ def _check_ids(name: str, ids: np.ndarray, vocab_size: int) -> None:
 
 
 def _begins(ids: np.ndarray | None, expected: bool) -> bool:
-    """Whether rows `(B, T)` begin with BOS as expected, or are not seen."""
+    """Return whether rows `(B, T)` begin with BOS, or cannot be checked."""
     return ids is None or (ids[:, 0] == BOS_ID).any() == expected

@@ -1,7 +1,7 @@
-"""What a replica of a TensorFlow strategy has of its own, and sums of all.
+"""The seeds of each replica of a TensorFlow strategy, and sums over all.
 
-On one device, and on other backends, that is nothing. TensorFlow is imported
-inside functions, and only where it is Keras's backend.
+On one device, and on other backends, nothing here has an effect. TensorFlow is
+imported inside functions, and only if it is Keras's backend.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from keras_transformer.keras_internals import Tensor
 
 
 class Dropout(keras.layers.Dropout):
-    """Keras's dropout, which on every replica drops units of its own."""
+    """Keras's dropout, with different units dropped on every replica."""
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training or not self.rate:
@@ -26,7 +26,7 @@ class _SeedsOfReplica(keras.random.SeedGenerator):
     """The seeds of a generator whose state is the same on every replica."""
 
     def __init__(self, generator: keras.random.SeedGenerator) -> None:
-        self.generator = generator  # And no state besides.
+        self.generator = generator  # And no state of its own.
 
     def next(self, ordered: bool = True) -> Tensor:
         seed = self.generator.next(ordered)
@@ -44,8 +44,8 @@ def sum_over_replicas(values: Any) -> Any:
         values: A tensor or a nest of tensors of this replica.
 
     Returns:
-        The same nest of sums; where there are no several replicas, or in the
-        scope of a strategy but on none of its replicas, the values.
+        The same nest of sums; the values themselves if there is one replica,
+        or in the scope of a strategy but outside its replicas.
     """
     context = _replica_context()
     if context is None:
@@ -64,10 +64,10 @@ def mean_over_replicas(total: Tensor, count: Tensor) -> Tensor:
             through it.
 
     Returns:
-        Float32 scalar, 0 where the count is. On several replicas it is the
-        mean divided by their number, because Keras adds the losses of the
-        replicas up; and its gradient is that of this replica's part alone, so
-        that gradients add up to the gradient of the mean.
+        Float32 scalar, 0 if the count is. On several replicas it is the mean
+        divided by their number, because Keras adds up the replicas' losses.
+        Its gradient is that of this replica's part only, so that gradients add
+        up to the gradient of the mean.
     """
     context = _replica_context()
     if context is None:
@@ -80,12 +80,12 @@ def mean_over_replicas(total: Tensor, count: Tensor) -> Tensor:
 
 
 def safe_count(count: Tensor) -> Tensor:
-    """Divide nothing by one, not by zero."""
+    """Replace a count of zero by one, to divide by."""
     return ops.where(ops.equal(count, 0.0), 1.0, count)
 
 
 def local_values(strategy: Any, values: Any) -> Any:
-    """Take a nest of a local replica's values out of those of all."""
+    """Pick a local replica's values from a nest of all replicas' values."""
     import tensorflow as tf
 
     return tf.nest.map_structure(
@@ -94,7 +94,7 @@ def local_values(strategy: Any, values: Any) -> Any:
 
 
 def _replica_context():
-    """This replica's context, if its strategy has several replicas."""
+    """Return this replica's context, if its strategy has several replicas."""
     if keras.backend.backend() != "tensorflow":
         return None
     import tensorflow as tf

@@ -1,20 +1,21 @@
-"""One way in from Python: train a run, open it, use it.
+"""The entry from Python: train a run, open it, use it.
 
-What `python train.py` and the verbs of the command line do is here, in this
-process; they are thin doors to it.
+`python train.py` and the verbs of the command line call this module.
 """
 
 import dataclasses
 import inspect
+import itertools
 import logging
 import os
 import pathlib
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.config import (
+    ENSEMBLE_MEANS,
     RUN_SEARCH,
     SETTINGS,
     Search,
@@ -28,14 +29,8 @@ from keras_transformer.machine import exhaustion
 from keras_transformer.runs import averaging, layout
 from keras_transformer.runs.history import read_history
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.settings import with_settings
-from keras_transformer.training.request import (
-    Session,
-    default_run_dir,
-    open_text,
-    request,
-)
-from keras_transformer.training.request import recipe as read_recipe
+from keras_transformer.settings import whole_number, with_settings
+from keras_transformer.training.request import Asked, open_text
 from keras_transformer.translation import model_card
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
@@ -50,22 +45,39 @@ logger = logging.getLogger("keras_transformer")
 
 
 class Run:
-    """A run directory: what was trained, and all that can be done with it.
+    """A run directory: translate, evaluate, plot and export what it trained.
 
     Args:
         run_dir: The run directory, as `train` or `train.py` wrote it.
+        ensemble: Other runs of the same vocabulary. Their models search
+            together with this one, with the settings of this one.
+        ensemble_mean: What the models average at each step,
+            `"probabilities"` or `"log-probabilities"`.
 
     Attributes:
         path: The run directory.
+        ensemble: The directories of the other runs.
 
     Raises:
-        UserError: If it is not a run directory.
+        UserError: If one is not a run directory.
+        SettingError: If `ensemble` is not a list.
     """
 
-    def __init__(self, run_dir: str | os.PathLike) -> None:
+    def __init__(
+        self,
+        run_dir: str | os.PathLike,
+        ensemble: Sequence[str | os.PathLike] = (),
+        ensemble_mean: str = ENSEMBLE_MEANS[0],
+    ) -> None:
+        if isinstance(ensemble, str | os.PathLike):
+            expected = "a list of run directories"
+            raise SettingError("ensemble", expected, ensemble)
         self.path = pathlib.Path(run_dir)
+        self.ensemble = tuple(map(pathlib.Path, ensemble))
+        self._ensemble_mean = ensemble_mean
         self._corpus: Corpus | None = None
-        _ = self.config  # Raises unless it is one.
+        for path in (self.path, *self.ensemble):
+            RunConfig.load(path)  # Raises if it is not a run.
 
     @property
     def config(self) -> RunConfig:
@@ -73,10 +85,10 @@ class Run:
         return RunConfig.load(self.path)
 
     def history(self) -> list[dict[str, float]]:
-        """The rows of the learning curve, oldest first.
+        """Read the rows of the learning curve, oldest first.
 
-        `pandas.DataFrame(run.history())` makes a table of them: a row for each
-        step at which something was measured, with `step`, `minutes` and that.
+        `pandas.DataFrame(run.history())` makes a table of them, with a row for
+        each step that was measured: `step`, `minutes` and the measurements.
         """
         return read_history(self.path)
 
@@ -87,20 +99,68 @@ class Run:
         return history.plot(self.path)
 
     def translator(
-        self, average: int | None = None, precision: str = "float32"
+        self,
+        average: int | None = None,
+        precision: str = "float32",
+        shortlist: str | os.PathLike | None = None,
     ) -> Translator:
         """Load the weights to translate with.
 
         Args:
-            average: Newest checkpoints to average; None for what validation
-                found better when the training ended.
-            precision: What to compute in, `"float32"` or `"bfloat16"`, as
-                `Translator.in_bfloat16`.
+            average: Newest checkpoints to average; None for the weights that
+                validation found better at the end of the training.
+            precision: Type to multiply in, `"float32"`, `"bfloat16"` or
+                `"int8"`, as in `Translator.freeze`. The translator does not
+                see later training of its model.
+            shortlist: A file that `shortlist` wrote: the only target pieces
+                to score for each source, which is faster.
 
         Raises:
-            UserError: As from `Translator.from_run`.
+            UserError: As in `Translator.from_run`.
         """
-        return Translator.from_run(self.path, average, precision)
+        return Translator.from_run(
+            self.path,
+            average,
+            precision,
+            shortlist,
+            self.ensemble,
+            self._ensemble_mean,
+        )
+
+    def shortlist(
+        self,
+        output: str | os.PathLike,
+        *,
+        common: int = 200,
+        best: int = 50,
+        pairs: int = 50_000,
+    ) -> pathlib.Path:
+        """Learn from the training text what each source piece may become.
+
+        A search with the file scores only the candidates of its sources. The
+        file is a vocabulary map of CTranslate2.
+
+        Args:
+            output: The file to write.
+            common: Most frequent target pieces, candidates of every source.
+            best: Most candidates of a source piece.
+            pairs: Most training pairs to learn from, the first ones.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            UserError: If the run has no corpus, or a number is below 1.
+        """
+        from keras_transformer.runs.vocabulary import load_vocabulary
+        from keras_transformer.translation import lexicon
+
+        run, tokenizer = self.config, load_vocabulary(self.path)
+        text = self._open_corpus(None).pairs(run.train_split, "train_split")
+        first = itertools.islice(text, whole_number("pairs", pairs))
+        candidates = lexicon.learn(first, tokenizer, common, best)
+        lexicon.write(output, candidates, tokenizer)
+        return pathlib.Path(output)
 
     def evaluate(
         self,
@@ -112,40 +172,49 @@ class Run:
         length_penalty: float | None = None,
         max_extra_length: int | None = None,
         lowercase: bool = False,
+        against: str | os.PathLike | None = None,
         json_file: str | os.PathLike | None = None,
         parallel: int | None = None,
         precision: str = "float32",
+        shortlist: str | os.PathLike | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> "Evaluation":
         """Translate a split and score it.
 
-        No source is left out, but one of more than 256 tokens, or more than
-        any training pair has, is cut there, and the log names it.
+        No source is left out. One of more than 256 tokens, or more than any
+        training pair may have, is cut there, and the log names it.
 
         The translations go to `evaluation/SPLIT.LANG.txt` of the run directory
-        and all figures to `evaluation/SPLIT.json`, in place of those of an
-        earlier evaluation.
+        and all figures to `evaluation/SPLIT.json`. They replace those of an
+        earlier evaluation. Those of an ensemble go to `SPLIT.ensemble.LANG.txt`
+        and `SPLIT.ensemble.json`.
 
         Args:
-            split: Which split.
-            corpus: Of another corpus than the run's; as for `open_corpus`.
+            split: Name of the split.
+            corpus: Another corpus than the run's, as in `open_corpus`.
             average: As in `translator`.
             beam_size: Live hypotheses per sentence; the run's if not given,
-                like the next two.
+                as with the next two.
             length_penalty: The exponent alpha.
             max_extra_length: Most tokens of a translation beyond its source's.
             lowercase: Whether to score lower-cased text too.
-            json_file: Gets the figures too.
+            against: The system to compare with: another run directory that was
+                evaluated on the same split, or a file of its translations, one
+                a line.
+            json_file: Another file for the figures.
             parallel: Batches searched at the same time, as in
                 `Translator.n_best`.
             precision: As in `translator`.
-            progress: Called with the numbers of sentences done and of all.
+            shortlist: As in `translator`.
+            progress: Called with the number of sentences done and in all.
 
         Returns:
-            The scores, each with its signature, and the translations.
+            The scores, each with its signature, and the translations. With
+            `against`, `comparisons` has sacreBLEU's paired tests.
 
         Raises:
-            UserError: If there is no such split, or no weights.
+            UserError: If there is no such split, or no weights, or nothing to
+                compare with.
         """
         if not isinstance(split, str):
             expected = "the name of a split; pairs are given as `corpus`"
@@ -163,14 +232,19 @@ class Run:
         }
         opened = self._open_corpus(corpus)
         pairs = list(opened.pairs(split, "split"))
-        from keras_transformer.translation import evaluation
+        from keras_transformer.translation import evaluation, significance
 
-        names = averaging.checkpoint_names(self.path, average)  # There are any.
+        compared = against and significance.read_translations(
+            against, opened.name, split, run.target_lang, len(pairs)
+        )
+        names = averaging.checkpoint_names(self.path, average)  # May raise.
+        others = self._ensemble_report(average)
+        name = f"{split}.ensemble" if self.ensemble else split
         with evaluation.written(
-            self.path, split, run.target_lang, json_file
+            self.path, name, run.target_lang, json_file
         ) as write:
             result = evaluation.evaluate(
-                self.translator(average, precision),
+                self.translator(average, precision, shortlist),
                 pairs,
                 run.target_lang,
                 **search,
@@ -179,6 +253,7 @@ class Run:
                 ),
                 references=opened.references and opened.references(split),
                 lowercase=lowercase,
+                against=compared or None,
                 parallel=parallel,
                 progress=progress,
             )
@@ -193,6 +268,15 @@ class Run:
                     "precision": precision,
                     "ema": self._ema(average),
                     "checkpoints": names,
+                    **others,
+                    **{
+                        name: os.fspath(file)
+                        for name, file in (
+                            ("shortlist", shortlist),
+                            ("against", against),
+                        )
+                        if file
+                    },
                 },
             )
         return result
@@ -220,34 +304,38 @@ class Run:
         average: int | None = None,
         kit: "ServingKit | None" = None,
         quantization: str = "float32",
+        portable: bool = False,
+        shortlist: str | os.PathLike | None = None,
     ) -> pathlib.Path:
         """Write a SavedModel of strings; as `keras_transformer.export`.
 
         Args:
             output: Folder of all versions.
             version: Number of this version.
-            options: How its signatures search; by default as the run says,
-                and `translator().options(max_source_length=512)` says
-                otherwise of that alone.
+            options: The search of its signatures; by default the run's.
+                `translator().options(max_source_length=512)` changes only
+                that limit.
             average: As in `translator`.
             kit: The files for TensorFlow Serving.
-            quantization: How the weights are stored: `"float32"`, `"float16"`
-                or `"bfloat16"`.
+            quantization: Type to store the weights in: `"float32"`,
+                `"float16"`, `"bfloat16"` or `"int8"`.
+            portable: Whether every TensorFlow can load it.
+            shortlist: As in `translator`; it becomes a part of the export.
 
         Returns:
             The path of the SavedModel, `output/version`.
 
         Raises:
             UserError: If it cannot be written, or there are no weights.
-            ValueError: If `quantization` is not one of the three.
+            ValueError: If `quantization` is not one of the four.
         """
         from keras_transformer.exporting import saved_model
         from keras_transformer.exporting.serving_kit import ServingKit
 
-        # An export that cannot succeed ends before the model is loaded.
+        # Refuse an impossible export before the model is loaded.
         saved_model.version_path(output, version)
         kit = kit or ServingKit.plan(output)
-        translator = self.translator(average)
+        translator = self.translator(average, shortlist=shortlist)
         logger.info("Tracing the signatures of %s", self.path)
         return saved_model.export(
             translator,
@@ -256,20 +344,21 @@ class Run:
             options,
             kit,
             quantization,
-            self.card(average),
+            self.card(average, options, quantization, bool(shortlist)),
+            portable,
         )
 
     def keep_exported(self, output: str | os.PathLike) -> None:
-        """Export the run as it is now, unless that is done already.
+        """Export the run as it is now, unless that has been done.
 
-        It is not where the weights or the search of the run are others than
-        those of the highest version; the new one is one above it.
+        If the weights or the search of the run differ from those of the highest
+        version, write a version one above it.
 
         Args:
             output: Folder of all versions.
 
         Raises:
-            UserError: As from `export`.
+            UserError: As in `export`.
         """
         versions = [
             int(path.name)
@@ -290,26 +379,60 @@ class Run:
             )
         ):
             self.export(output, newest + 1)
-        elif kept.scores != now.scores:  # It has been evaluated since.
+        elif kept.scores != now.scores:  # The run was evaluated since.
             dataclasses.replace(kept, scores=now.scores).save(path)
 
-    def card(self, average: int | None = None) -> ModelCard:
+    def card(
+        self,
+        average: int | None = None,
+        search: Search | None = None,
+        quantization: str = "float32",
+        shortlist: bool = False,
+    ) -> ModelCard:
         """Make the card that an export carries.
+
+        It has the scores of evaluations that computed as the export does.
 
         Args:
             average: As in `translator`.
+            search: How the export searches; by default as the run.
+            quantization: As in `export`.
+            shortlist: Whether the export has a shortlist.
 
         Raises:
             UserError: If there are no weights.
         """
         from keras_transformer.training.estimates import parameters
 
+        search = search or self.config.search
+        run_dirs = [self.path, *self.ensemble]
+        in_16_bits = quantization == "float16"  # Stored so, nothing else.
         return model_card.make_card(
-            self.path, parameters(self.config.model), average
+            run_dirs,
+            sum(parameters(RunConfig.load(path).model) for path in run_dirs),
+            average,
+            {
+                **{name: getattr(search, name) for name in RUN_SEARCH},
+                "precision": "float32" if in_16_bits else quantization,
+                "shortlist": shortlist,
+                **self._ensemble_report(average),
+            },
         )
 
+    def _ensemble_report(self, average: int | None) -> dict[str, Any]:
+        """Return what a report says of the models beside this run's."""
+        if not self.ensemble:
+            return {}
+        return {
+            "ensemble": {
+                os.fspath(path): averaging.checkpoint_names(path, average)
+                for path in self.ensemble
+            },
+            "ensemble_mean": self._ensemble_mean,
+        }
+
     def _ema(self, average: int | None) -> float | None:
-        """The factor of the moving average that `translator` takes, if any."""
+        """Return the factor of the moving average in use, or None."""
         from keras_transformer.runs.result import LAST, final_result
 
         result = final_result(self.path)
@@ -317,7 +440,10 @@ class Run:
         return None if average or is_last else self.config.training.ema
 
     def __repr__(self) -> str:
-        return f"Run({str(self.path)!r})"
+        others = ""
+        if self.ensemble:
+            others = f", ensemble={[*map(str, self.ensemble)]}"
+        return f"Run({str(self.path)!r}{others})"
 
     def _repr_html_(self) -> str:
         """Show the run in a notebook: a few lines, and its curve."""
@@ -348,49 +474,50 @@ def train(
     callbacks: Sequence[Any] = (),
     **settings: Any,
 ) -> Run:
-    """Train a whole run in this process, or go on with it.
+    """Train a whole run in this process, or resume it.
 
     The same call again resumes at the last checkpoint and ends with the same
     weights as one that nothing interrupted; on a finished run it does nothing.
-    A setting that is not given, or None, comes from the preset. The seeds of
-    Python, NumPy and TensorFlow are set: a process trains one run at a time.
+    Settings that you leave out, or give as None, come from the preset. The
+    call sets the seeds of Python, NumPy and TensorFlow, so a process trains one
+    run at a time.
 
     Args:
-        run_dir: Where everything goes; `runs/PRESET` if not given.
-        corpus: As for `open_corpus`. Where it lies may change between calls,
-            its text may not.
-        preset: One of `PRESETS`; not given, `demo` for that corpus, `tiny`
+        run_dir: The run directory; `runs/PRESET` if not given.
+        corpus: As in `open_corpus`. Its place may change between calls, its
+            text may not.
+        preset: One of `PRESETS`; if not given, `demo` for that corpus, `tiny`
             for one of fewer than 100,000 pairs, or else `base`.
-        recipe: Name of a recipe of this package, such as `small-corpus`; what
-            is given beside it wins.
+        recipe: Name of a recipe of this package, such as `small-corpus`; your
+            other arguments override it.
         source_lang: Language code of the source side; `en` if not given.
         target_lang: Language code of the target side; `de` if not given.
         train_split: Split to train on; `train` if not given.
         validation_split: Split to validate on; `val` if not given.
         tokenizer: A vocabulary made elsewhere, or its file; learnt from the
             corpus if not given.
-        symbols: Strings that stay one piece in a vocabulary that is learnt,
-            such as tags and brackets, or a file with one a line.
-        init_from: Directory of another run whose weights and vocabulary this
-            one starts with.
+        symbols: Strings that stay one piece in a new vocabulary, such as tags
+            and brackets, or a file with one on each line.
+        init_from: Directory of another run; this one starts with its weights
+            and vocabulary.
         minutes: Minutes of training in all; None for no limit.
         strategy: `auto`, `none`, `mirrored` or `multiworker`.
-        accumulate: Micro-batches of a batch, at least 1.
+        accumulate: Micro-batches in a batch, at least 1.
         xla: `auto`, `on` or `off`.
         callbacks: Keras callbacks; a training is one epoch.
-        **settings: Those of the preset that are to be others.
+        **settings: Settings that override the preset's.
 
     Returns:
         The run.
 
     Raises:
-        UserError: If the request makes no sense, or not with what is there.
+        UserError: If the request makes no sense, or does not fit the run.
         JobError: If the training cannot go on.
         KeyboardInterrupt: After Ctrl-C and a checkpoint, or a second Ctrl-C.
         SystemExit: After SIGTERM and a checkpoint.
     """
-    asked = _Asked.understand(
-        recipe,
+    asked = Asked.understand(
+        recipe=recipe,
         run_dir=run_dir,
         corpus=corpus,
         preset=preset,
@@ -412,7 +539,7 @@ def train(
     from keras_transformer.machine import devices
     from keras_transformer.training import loop
 
-    with _log_shown(), exhaustion.explained(asked.session.less_memory, path):
+    with log_shown(), exhaustion.explained(asked.session.less_memory, path):
         if "preset" not in asked.given and not layout.has_begun(path):
             logger.info(
                 "Taking the preset %s, which fits the text; name another one "
@@ -427,7 +554,7 @@ def train(
     if stopped:
         raise SystemExit(0)
     trained = Run(path)
-    # Pairs in memory can be opened nowhere else.
+    # Pairs in memory cannot be opened again.
     trained._corpus = asked.corpus
     return trained
 
@@ -435,15 +562,15 @@ def train(
 def dry_run(run_dir: str | os.PathLike | None = None, **arguments: Any) -> str:
     """Tell what a training would cost: memory, time and FLOPs.
 
-    Reads the head of the corpus and takes a few steps; nothing is written
-    where the run would go.
+    It reads the head of the corpus and takes a few steps. It writes nothing
+    to the run directory.
 
     Example:
         kt.dry_run("runs/mine", corpus="my-text", recipe="small-corpus")
 
     Args:
-        run_dir: As for `train`.
-        **arguments: As for `train`, all of them.
+        run_dir: As in `train`.
+        **arguments: All arguments of `train`.
 
     Returns:
         A table, as text that a notebook shows as it is.
@@ -451,11 +578,11 @@ def dry_run(run_dir: str | os.PathLike | None = None, **arguments: Any) -> str:
     Raises:
         UserError: If the training could not begin, or takes several machines.
     """
-    asked = _Asked.understand(run_dir=run_dir, **arguments)
+    asked = Asked.understand(run_dir=run_dir, **arguments)
     from keras_transformer.machine import devices
     from keras_transformer.training import dry_run as costs
 
-    with _log_shown(), exhaustion.explained(asked.session.less_memory):
+    with log_shown(), exhaustion.explained(asked.session.less_memory):
         devices.let_memory_grow()
         return costs.dry_run(
             asked.run,
@@ -472,45 +599,9 @@ dry_run.__signature__ = inspect.signature(train).replace(  # type: ignore
 )
 
 
-class _Asked(NamedTuple):
-    """What `train` and `dry_run` are asked for, understood.
-
-    Attributes:
-        given: All arguments that were given, those of a recipe included.
-        session: How this session trains.
-        run: The configuration.
-        corpus: The corpus, opened.
-        path: The run directory.
-    """
-
-    given: dict[str, Any]
-    session: Session
-    run: RunConfig
-    corpus: Corpus
-    path: pathlib.Path
-
-    @classmethod
-    def understand(
-        cls, recipe: str | None = None, **arguments: Any
-    ) -> "_Asked":
-        """Check arguments as far as that needs no TensorFlow."""
-        of_session = {
-            field.name: arguments.pop(field.name)
-            for field in dataclasses.fields(Session)
-            if field.name in arguments
-        }
-        session = Session(**of_session)
-        given = {name: x for name, x in arguments.items() if x is not None}
-        if recipe is not None:
-            given = {**read_recipe(recipe), **given}
-        run, corpus = request(**given)
-        path = given.get("run_dir") or default_run_dir(run.preset)
-        return cls(given, session, run, corpus, pathlib.Path(path))
-
-
 @contextmanager
-def _log_shown() -> Iterator[None]:
-    """Let the log be seen where nobody has said what becomes of it."""
+def log_shown() -> Iterator[None]:
+    """Show the log unless the caller has configured logging."""
     package = logging.getLogger("keras_transformer")
     level, handler = package.level, None
     if not package.hasHandlers():

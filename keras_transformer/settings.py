@@ -1,7 +1,7 @@
-"""Settings that stand once, and the errors that refuse them.
+"""Settings, each declared once, and the errors that refuse them.
 
-A setting is a field of a frozen dataclass, made by `setting`: its default,
-range, help and symbol stand there. Checks, refusals, flags, signatures and
+A setting is a field of a frozen dataclass, made by `setting`, which declares
+its default, range, help and symbol. Checks, refusals, flags, signatures and
 docstrings are made from the fields.
 """
 
@@ -28,7 +28,7 @@ class UserError(Exception):
 
 
 class JobError(Exception):
-    """Why a job that began rightly cannot go on, in one sentence.
+    """Says in one sentence why a job that began well cannot go on.
 
     The command lines print the message on standard error and exit with 1.
     """
@@ -62,10 +62,10 @@ class SettingError(UserError, ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What a field says of itself beside its name, type and default.
+    """The details of a setting, besides its name, type and default.
 
     Attributes:
-        help: A noun phrase, without a full stop: help of the flag, and line
+        help: A noun phrase without a full stop, for the flag's help and a line
             of a docstring.
         within: The interval of allowed numbers, such as `"[0, 1)"`.
         choices: All allowed values, where they are few.
@@ -84,7 +84,7 @@ class Setting:
     of_layers: bool = False
 
     def described(self) -> str:
-        """The help with the symbol, and the choices or the range."""
+        """Return the help with the symbol, and the choices or the range."""
         symbol = f" ({self.symbol})" if self.symbol else ""
         allowed = f": {', '.join(self.choices)}" if self.choices else ""
         if self.within and not self.within.endswith("inf)"):
@@ -100,12 +100,12 @@ def setting(default: Any, help: str, **details: Any) -> Any:
 
 
 def setting_of(field: dataclasses.Field) -> Setting:
-    """Return what `setting` has noted of a field."""
+    """Return what `setting` declared about a field."""
     return field.metadata["setting"]
 
 
 def kind_of(field: dataclasses.Field) -> tuple[type, bool]:
-    """The type of a setting's values, and whether it may also be None."""
+    """Return the type of a setting's values, and whether None is allowed."""
     kinds = typing.get_args(field.type) or (field.type,)
     return kinds[0], types.NoneType in kinds
 
@@ -125,9 +125,9 @@ def settle(configuration: Any) -> None:
 
 
 def settled(field: dataclasses.Field, value: Any) -> Any:
-    """The value of a setting in the type of its field.
+    """Convert the value of a setting to the type of its field.
 
-    Numbers of NumPy are taken, and whole numbers written as floats.
+    It accepts NumPy's numbers, and whole numbers written as floats.
 
     Raises:
         SettingError: If it is of another type or out of range.
@@ -160,7 +160,7 @@ _KINDS = {
 
 
 def whole_number(name: str, value: Any, least: int = 1) -> int:
-    """An argument that counts something.
+    """Check an argument that counts something.
 
     Raises:
         SettingError: If it is no whole number, or below `least`.
@@ -174,7 +174,7 @@ def whole_number(name: str, value: Any, least: int = 1) -> int:
 
 
 def _as(kind: type, value: Any) -> Any:
-    """`value` as `kind`, or None where it is something else."""
+    """Convert `value` to `kind`; return None if it is something else."""
     is_bool = isinstance(value, bool) or type(value).__name__ == "bool"
     if kind is bool:
         return bool(value) if is_bool else None
@@ -252,8 +252,8 @@ def take(
     """Take settings out of keyword arguments, checked.
 
     Args:
-        fields: Of a configuration; what is not given is as by default.
-        given: Keyword arguments; what is taken is removed.
+        fields: Fields of a configuration; those not given get their defaults.
+        given: Keyword arguments; those taken are removed.
 
     Raises:
         SettingError: If a value makes no sense.
@@ -267,14 +267,14 @@ def take(
 def with_settings(
     fields: Iterable[dataclasses.Field],
 ) -> Callable[[Target], Target]:
-    """Decorate what takes settings as `**settings`: signature and docstring.
+    """Spell out the `**settings` of a target in its signature and docstring.
 
     The line of the docstring that describes `**settings` becomes a line for
     each, and every setting completes on Tab.
 
     Args:
-        fields: Of configurations; those that the function has arguments for by
-            itself are left to it.
+        fields: Fields of configurations; those that the target names itself
+            are left to it.
     """
     fields = list(fields)
 

@@ -2,6 +2,7 @@
 # # The paper, part by part
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/keras-transformer/keras-transformer/blob/v0.1.0/notebooks/1_the_paper.ipynb)
+#
 # Not run in Colab itself yet.
 #
 # ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762) is fifteen
@@ -20,6 +21,9 @@
 # Every claim is an `assert`: a notebook that runs to its end has kept its word.
 # Four small models are trained on the way; all of it takes about a minute on
 # two CPU cores.
+#
+# Four exercises stand where their ideas come up. Try each in a cell of your own
+# before you unfold its solution. The folded cell below each one checks it.
 
 # %% [markdown]
 # The first cell installs the package where it runs in Colab. Elsewhere it only
@@ -155,6 +159,54 @@ plt.show()
 assert slopes[0] < slopes[1] / 2
 
 # %% [markdown]
+# **Exercise 1.** Write equation 1 in five lines of NumPy: a function
+# `attend(Q, K, V)` that returns the means and the weights, with any number of
+# axes in front. Draw random queries, keys and values for 2 sentences, 3 heads,
+# 4 queries, 5 keys and $d_k = 6$, and compare your function with
+# `kt.layers.scaled_dot_product_attention`. Then multiply the queries by 10,000.
+# Does your function still work?
+#
+# <details><summary>Solution</summary>
+#
+# ```python
+# def attend(Q, K, V):
+#     scores = Q @ np.swapaxes(K, -1, -2) / np.sqrt(Q.shape[-1])
+#     odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
+#     weights = odds / odds.sum(axis=-1, keepdims=True)
+#     return weights @ V, weights
+# ```
+#
+# Subtracting the largest score changes no weight: it divides all odds by the
+# same number. Without it, the exponential of a large score is infinite, and
+# infinity divided by infinity is not a number.
+#
+# </details>
+
+
+# %% jupyter={"source_hidden": true} tags=["hide-input"]
+def attend(Q, K, V):
+    scores = Q @ np.swapaxes(K, -1, -2) / np.sqrt(Q.shape[-1])
+    odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = odds / odds.sum(axis=-1, keepdims=True)
+    return weights @ V, weights
+
+
+draw = np.random.default_rng(2)
+Q, K, V = (draw.normal(size=(2, 3, n, 6)).astype("float32") for n in (4, 5, 5))
+for queries in (Q, 10_000 * Q):
+    means, weights_by_key = attend(queries, K, V)
+    means_of_layer, weights_of_layer = kt.layers.scaled_dot_product_attention(
+        queries, K, V
+    )
+    assert np.allclose(means, means_of_layer, atol=1e-4)
+    assert np.allclose(weights_by_key, weights_of_layer, atol=1e-4)
+    assert np.allclose(weights_by_key.sum(axis=-1), 1, atol=1e-5)
+with np.errstate(over="ignore", invalid="ignore"):
+    odds = np.exp(10_000 * Q @ np.swapaxes(K, -1, -2) / np.sqrt(6))
+    assert np.isnan(odds / odds.sum(axis=-1, keepdims=True)).any()
+print("all holds")
+
+# %% [markdown]
 # ## 2. Several heads for the price of one (section 3.2.2)
 #
 # One mean per position can look for one thing at a time. So the paper projects
@@ -234,6 +286,28 @@ fig.colorbar(picture)
 plt.show()
 
 # %% [markdown]
+# Words and waves are added, so they must be of a size. The table of the
+# embedding also scores the vocabulary at the other end of the model, and for
+# that its numbers start small: each row has a length of about 1. A column of
+# the picture has $\sqrt{d_{model} / 2}$, so the waves would drown the words.
+# Hence the factor $\sqrt{d_{model}}$ of section 3.4, which many
+# reimplementations forget: the rows are multiplied by it before the sum.
+
+# %%
+embedding = kt.layers.TiedEmbedding(vocab_size=600, d_model=512)
+rows = np.array(embedding(np.array([[14, 15, 16]])))[0]
+lengths = {
+    "row of the table": np.linalg.norm(embedding.table[14]),
+    "wave": np.linalg.norm(kt.positional_encoding(1, 512)),
+    "row times √512": np.linalg.norm(rows[0]),
+}
+for name, length in lengths.items():
+    print(f"{name:16} {length:4.1f} long")
+assert np.isclose(lengths["wave"], np.sqrt(512 / 2))
+assert 0.8 < lengths["row of the table"] < 1.2
+assert np.allclose(rows[0], embedding.table[14] * np.sqrt(512), atol=1e-4)
+
+# %% [markdown]
 # Column $2i$ and its neighbour $2i + 1$ are the two coordinates of the hand of
 # a clock. Going $k$ positions further turns each hand by an angle that depends
 # on $k$ alone, wherever it started. The paper's hope is that this makes it easy
@@ -246,6 +320,44 @@ sines, cosines = encoding[:, 0::2], encoding[:, 1::2]
 turned = sines * np.cos(k * rates) + cosines * np.sin(k * rates)
 
 assert np.allclose(turned[:-k], sines[k:], atol=1e-4)
+
+# %% [markdown]
+# **Exercise 2.** That cell turns the sines alone. Find the matrix $R_k$, two by
+# two, that takes sine *and* cosine of a wave at any position to those $k$
+# positions further. Does it need to know the position? What is $R_{-k}$, which
+# goes back? Try your matrix on every wave of `encoding`.
+#
+# <details><summary>Solution</summary>
+#
+# With $\omega$ for the wave's rate, the sum formulas of sine and cosine give
+#
+# $$R_k = \begin{pmatrix} \cos k\omega & \sin k\omega \\
+# -\sin k\omega & \cos k\omega \end{pmatrix}$$
+#
+# ```python
+# def turn(k, rate):
+#     cosine, sine = np.cos(k * rate), np.sin(k * rate)
+#     return np.array([[cosine, sine], [-sine, cosine]])
+# ```
+#
+# No position is in it. $R_{-k}$ is the same matrix transposed: a rotation,
+# undone.
+#
+# </details>
+
+
+# %% jupyter={"source_hidden": true} tags=["hide-input"]
+def turn(k, rate):
+    cosine, sine = np.cos(k * rate), np.sin(k * rate)
+    return np.array([[cosine, sine], [-sine, cosine]])
+
+
+for wave, rate in enumerate(rates):
+    hands = encoding[:, 2 * wave : 2 * wave + 2]  # A row for each position.
+    assert np.allclose(hands[:-k] @ turn(k, rate).T, hands[k:], atol=1e-4)
+    assert np.allclose(hands[k:] @ turn(-k, rate).T, hands[:-k], atol=1e-4)
+    assert np.allclose(turn(-k, rate), turn(k, rate).T)
+print("all holds")
 
 # %% [markdown]
 # For the same reason the product of two encodings depends on their distance
@@ -287,7 +399,9 @@ assert not np.allclose(halves @ kernel, encoding @ kernel, atol=1.0)
 # with *padding*, id 0: nobody may attend to that. And the decoder learns to
 # predict the next token while the whole target lies before it: position $i$ may
 # see positions up to $i$ and not the answer. A mask is boolean, `True` means
-# "may attend", and the target's mask is both conditions at once.
+# "may attend", and the target's mask is both conditions at once. (Look this up
+# in whatever library you use: in the masks of PyTorch's `nn.MultiheadAttention`
+# `True` means "may not".)
 
 # %%
 target_in = np.array([[2, 14, 15, 16, 0, 0]])  # 2 begins, 0 is padding
@@ -323,6 +437,31 @@ with_padding = np.array(model((padded, np.array([[2, 14, 15, 16]]))))
 assert np.array_equal(before[:, :3], after[:, :3])
 assert not np.allclose(before[:, 3], after[:, 3])
 assert np.allclose(before, with_padding, atol=1e-5)
+
+# %% [markdown]
+# **Exercise 3.** Predict before you run anything. The target `[2, 14, 15, 16]`
+# becomes `[2, 29, 15, 16]`: at which of the four positions do the logits
+# change? And where do they change if the target stays, and the last token of
+# the *source* becomes 20?
+#
+# <details><summary>Solution</summary>
+#
+# A new token at position 1 is seen from 1, 2 and 3: those change, and 0 does
+# not. A new source token changes all four. The source has no causal mask: each
+# of its positions sees all the others, and each position of the target sees all
+# of the source.
+#
+# </details>
+
+# %% jupyter={"source_hidden": true} tags=["hide-input"]
+other_target = model((source, np.array([[2, 29, 15, 16]])))
+other_source = model(
+    (np.array([[11, 12, 13, 20]]), np.array([[2, 14, 15, 16]]))
+)
+for logits, expected in ((other_target, [1, 2, 3]), (other_source, range(4))):
+    changed = np.abs(np.array(logits) - before).max(axis=-1)[0] > 1e-4
+    assert np.flatnonzero(changed).tolist() == list(expected)
+print("all holds")
 
 # %% [markdown]
 # ## 5. What happens when the causal mask is missing
@@ -524,7 +663,10 @@ for name, model in models.items():
 # Around every part of a layer the paper puts a residual connection, and the
 # normalisation *behind* their sum: $\mathrm{LayerNorm}(x +
 # \mathrm{Sublayer}(x))$, called post-norm. Many later models normalise before
-# the sublayer instead. An encoder layer by hand, from its own parts:
+# the sublayer instead, $x + \mathrm{Sublayer}(\mathrm{LayerNorm}(x))$, called
+# pre-norm (here `norm_first=True`). That is another model: it needs one more
+# norm at the end of each stack, and weights trained in one order are useless in
+# the other. An encoder layer of the paper's by hand, from its own parts:
 
 # %%
 layer = kt.layers.EncoderLayer(
@@ -593,6 +735,37 @@ for d_model, warmup in ((512, 4_000), (512, 8_000), (256, 4_000)):
 ax.set(xlabel="step", ylabel="learning rate")
 ax.legend()
 plt.show()
+
+# %% [markdown]
+# **Exercise 4.** Take $d_{model} = 512$ and 4,000 steps of warm-up, and do
+# without the picture. At which step is the rate highest, and how high is it?
+# At which two steps is it half as high? How does the highest rate change if you
+# double the warm-up?
+#
+# <details><summary>Solution</summary>
+#
+# At step 4,000, where the two terms of the minimum are equal: before it the
+# second one is smaller, after it the first. The rate there is
+# $(512 \cdot 4000)^{-0.5} \approx 0.0007$. It is half as high at step 2,000,
+# halfway up the line, and at step 16,000: four times the steps, half the
+# inverse root. Twice the warm-up divides the highest rate by $\sqrt 2$, so a
+# longer warm-up also means a lower rate.
+#
+# </details>
+
+# %% jupyter={"source_hidden": true} tags=["hide-input"]
+shorter, longer = (
+    np.array(kt.TransformerSchedule(512, warmup_steps=warmup)(steps - 1))
+    for warmup in (4_000, 8_000)
+)
+highest = shorter.max()
+assert abs(steps[shorter.argmax()] - 4_000) <= 1
+assert np.isclose(highest, (512 * 4_000) ** -0.5, rtol=1e-3)
+assert round(highest, 4) == 0.0007
+for step in (2_000, 16_000):
+    assert np.isclose(shorter[step - 1], highest / 2, rtol=1e-3)
+assert np.isclose(longer.max(), highest / np.sqrt(2), rtol=1e-3)
+print("all holds")
 
 # %% [markdown]
 # Does it matter? Four layers, the same text, 140 steps: once with a warm-up of

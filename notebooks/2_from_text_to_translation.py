@@ -23,6 +23,9 @@
 #
 # Every claim is an `assert`: a notebook that runs to its end has kept its word.
 # All of it takes about a minute on two CPU cores.
+#
+# Three exercises stand where their ideas come up. Try each in a cell of your
+# own before you unfold its solution. The folded cell below each one checks it.
 
 # %% [markdown]
 # The first cell installs the package in Colab. Elsewhere it only looks.
@@ -212,6 +215,49 @@ plt.show()
 assert shares[0] < 0.2 < shares[1]
 
 # %% [markdown]
+# **Exercise 1.** Four sentences have 3, 12, 4 and 11 pieces, and a batch takes
+# two. How many positions of padding do the two batches have in this order? And
+# if you sort the sentences by length first? Then write a function that counts
+# this for any list of lengths, and try it on the English sentences of `train`
+# in batches of 64.
+#
+# <details><summary>Solution</summary>
+#
+# In this order 9 + 7 = 16, sorted 1 + 1 = 2.
+#
+# ```python
+# def padding(lengths, rows):
+#     """The positions of padding in batches of so many rows."""
+#     starts = range(0, len(lengths), rows)
+#     together = [lengths[start : start + rows] for start in starts]
+#     return sum(max(batch) * len(batch) - sum(batch) for batch in together)
+# ```
+#
+# In the order of the file, `train` has about one position of padding for every
+# two pieces; sorted, fewer than one for a hundred.
+#
+# </details>
+
+
+# %% jupyter={"source_hidden": true} tags=["hide-input"]
+def padding(lengths, rows):
+    """The positions of padding in batches of so many rows."""
+    starts = range(0, len(lengths), rows)
+    together = [lengths[start : start + rows] for start in starts]
+    return sum(max(batch) * len(batch) - sum(batch) for batch in together)
+
+
+assert padding([3, 12, 4, 11], rows=2) == 9 + 7
+assert padding(sorted([3, 12, 4, 11]), rows=2) == 1 + 1
+
+english = tokenizer.tokenize([pair[0] for pair in train]).row_lengths()
+lengths = english.numpy().tolist()
+in_order, in_length = padding(lengths, 64), padding(sorted(lengths), 64)
+assert in_order > 0.4 * sum(lengths)
+assert in_length < 0.01 * sum(lengths)
+print("all holds")
+
+# %% [markdown]
 # ## 4. Teacher forcing
 #
 # The decoder writes one piece after another, each in view of those before it.
@@ -289,6 +335,47 @@ for name, (value,) in log.items():
 
 early_accuracy = log["val_token_accuracy"][0]
 assert early_accuracy > 0.5
+
+# %% [markdown]
+# **Exercise 2.** What is a good loss? It is smoothed (ε = 0.1): of a vocabulary
+# of 600 it wants 0.9 + 0.1 / 600 for the right piece and 0.1 / 600 for each
+# other one, and sums −wanted · ln(probability). Work out the loss of one piece
+# by hand, in nats, for three models:
+#
+# - one that gives all 600 pieces the same probability;
+# - one that gives the right piece 0.7, and the others equal parts of 0.3;
+# - one that gives every piece exactly what is wanted.
+#
+# <details><summary>Solution</summary>
+#
+# - ln 600 = 6.40, whichever piece is right.
+# - About 0.9002 · 0.357 + 0.0998 · 7.599 = 1.08. The 599 others are wanted with
+#   0.0998 together, and each gets 0.3 / 599, of which −ln is 7.599.
+# - About 0.9002 · 0.105 + 0.0998 · 8.700 = 0.96. No model can do better, so no
+#   curve of this loss ever comes near 0.
+#
+# </details>
+
+# %% jupyter={"source_hidden": true} tags=["hide-input"]
+wishes = np.full(600, 0.1 / 600)
+wishes[7] += 0.9  # Say that piece 7 is right.
+sure = np.full(600, 0.3 / 599)
+sure[7] = 0.7
+for chances, expected in (
+    (np.full(600, 1 / 600), 6.40),
+    (sure, 1.08),
+    (wishes, 0.96),
+):
+    assert np.isclose(chances.sum(), 1)
+    one_loss = -(wishes * np.log(chances)).sum()
+    of_the_package = kt.SmoothedCrossEntropy(0.1)(
+        np.array([[7]]), np.log(chances)[None, None].astype("float32")
+    )
+    assert np.isclose(one_loss, of_the_package, rtol=1e-4)
+    assert round(one_loss, 2) == expected
+assert tokenizer.vocab_size == 600
+assert log["val_loss"][0] > one_loss
+print("all holds")
 
 # %% [markdown]
 # After one epoch it names more than half of the pieces right, in sentences that
@@ -738,6 +825,40 @@ for source, translation in itertools.islice(
     print(f"{source}\n    {translation}")
 
 assert result.bleu.value > 40 and "tok:13a" in result.bleu.signature
+
+# %% [markdown]
+# **Exercise 3.** BLEU of one sentence can be worked out by hand. Find the share
+# of the words written that the reference has too, then the shares of its runs
+# of two, three and four words. Take the fourth root of their product. If the
+# translation is shorter than the reference, multiply by exp(1 − words of the
+# reference / words written).
+#
+# The reference is *the cat sat on the mat*. Guess first: which is scored
+# higher, *the cat sat on a mat* or *the cat sat on*? Then work out both.
+#
+# <details><summary>Solution</summary>
+#
+# *the cat sat on a mat*: 5 of 6 words, 3 of 5 pairs, 2 of 4 threes, 1 of 3
+# fours. Their product is 1/12 and its fourth root 0.537; it is as long as the
+# reference. BLEU 53.7.
+#
+# *the cat sat on*: all four shares are 1, and exp(1 − 6 / 4) = 0.607. BLEU
+# 60.7. A wrong word in the middle spoils every run through it, and costs more
+# than two words that are missing at the end.
+#
+# </details>
+
+# %% jupyter={"source_hidden": true} tags=["hide-input"]
+wrong_word = (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** (1 / 4)
+cut_short = np.exp(1 - 6 / 4)
+for text, by_hand in (
+    ("the cat sat on a mat", wrong_word),
+    ("the cat sat on", cut_short),
+):
+    score = evaluation.bleu([text], ["the cat sat on the mat"]).value
+    assert np.isclose(score, 100 * by_hand)
+assert (round(100 * wrong_word, 1), round(100 * cut_short, 1)) == (53.7, 60.7)
+print("all holds")
 
 # %% [markdown]
 # That was a short training of a small model. `make demo` trains one of twice

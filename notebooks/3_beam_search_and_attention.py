@@ -26,6 +26,9 @@
 #
 # Every claim is an `assert`: a notebook that runs to its end has kept its word.
 # All of it takes about a minute on two CPU cores.
+#
+# Three exercises stand where their ideas come up. Try each in a cell of your
+# own before you unfold its solution. The folded cell below each one checks it.
 
 # %% [markdown]
 # The first cell installs the package in Colab. Elsewhere it only looks.
@@ -185,6 +188,51 @@ assert second[0] == greedy
 # %% [markdown]
 # A wider beam is never a promise: it, too, may drop the beginning of the best
 # sentence. Only a beam as wide as there are beginnings is sure.
+#
+# **Exercise 1.** Make a table like `NEXT` with which a beam of two misses the
+# likeliest sentence, and a beam of three finds it. You may add a word to
+# `WORDS`. Predict both scores, then call `searched`.
+#
+# <details><summary>Solution</summary>
+#
+# The best sentence has to begin with the third best word:
+#
+# ```python
+# MORE_WORDS = [*WORDS, "one"]
+# NEXT_OF_THREE = {
+#     "<s>": {"the": 0.4, "a": 0.35, "one": 0.25},
+#     "the": {"cat": 0.5, "dog": 0.5},
+#     "a": {"cat": 0.5, "dog": 0.5},
+#     "one": {"bird": 1.0},
+#     **{noun: {"</s>": 1.0} for noun in ("cat", "dog", "bird")},
+# }
+# ```
+#
+# A beam of two keeps "the" and "a", and ends at 0.4 · 0.5 = 0.2. A beam of
+# three keeps "one" as well, and finds "one bird" with 0.25.
+#
+# </details>
+
+# %% jupyter={"source_hidden": true} tags=["hide-input"]
+MORE_WORDS = [*WORDS, "one"]
+NEXT_OF_THREE = {
+    "<s>": {"the": 0.4, "a": 0.35, "one": 0.25},
+    "the": {"cat": 0.5, "dog": 0.5},
+    "a": {"cat": 0.5, "dog": 0.5},
+    "one": {"bird": 1.0},
+    **{noun: {"</s>": 1.0} for noun in ("cat", "dog", "bird")},
+}
+for beam_size, expected in ((2, 0.4 * 0.5), (3, 0.25)):
+    ((words, score),) = searched(
+        MORE_WORDS,
+        NEXT_OF_THREE,
+        beam_size=beam_size,
+        n_best=1,
+        length_penalty=0,
+    )
+    assert np.isclose(np.exp(score), expected)
+assert words == ["one", "bird"]
+print("all holds")
 
 # %% [markdown]
 # ## 4. The length penalty moves the winner
@@ -232,6 +280,37 @@ axes.legend()
 plt.show()
 assert 0 < crossing < 0.1
 assert np.isclose(winners[0.6][1], long[60], rtol=1e-5)
+
+# %% [markdown]
+# **Exercise 2.** Where exactly do they cross? Put both scores equal and solve
+# for α. Then make *yes* surer of itself: after it the end has 0.5 instead of
+# 0.4, and the comma 0.5. Who wins with the paper's α?
+#
+# <details><summary>Solution</summary>
+#
+# With S and L for the two log-probabilities, S / (7/6)^α = L / (10/6)^α means
+# (10/7)^α = L / S, so α = ln(L / S) / ln(10 / 7).
+#
+# - As it is: S = ln 0.4 and L = ln(0.6 · 0.8 · 0.9 · 0.9), and α = 0.086.
+# - With 0.5: S = ln 0.5 and L = ln(0.5 · 0.8 · 0.9 · 0.9), and α = 1.36. The
+#   paper's 0.6 is far below that, so *yes* wins.
+#
+# </details>
+
+# %% jupyter={"source_hidden": true} tags=["hide-input"]
+for end, expected in ((0.4, 0.086), (0.5, 1.36)):
+    log_short = np.log(end)
+    log_long = np.log((1 - end) * 0.8 * 0.9 * 0.9)
+    crossing = np.log(log_long / log_short) / np.log(10 / 7)
+    assert np.isclose(crossing, expected, atol=0.005)
+    surer = {**NEXT_ANSWER, "yes": {"</s>": end, ",": 1 - end}}
+    below, above, of_the_paper = (
+        searched(ANSWERS, surer, beam_size=3, length_penalty=alpha)[0][0]
+        for alpha in (crossing - 0.01, crossing + 0.01, 0.6)
+    )
+    assert (len(below), len(above)) == (1, 4)
+assert of_the_paper == ["yes"]
+print("all holds")
 
 # %% [markdown]
 # ## 5. A Transformer to look into
@@ -384,6 +463,28 @@ entropies = -np.sum(weights * np.log2(weights + 1e-12), axis=-1).mean(axis=-1)
 print(np.round(entropies, 1), "bits of", round(np.log2(weights.shape[-1]), 1))
 assert np.ptp(entropies) > 0.1
 assert np.all(entropies < np.log2(weights.shape[-1]))
+
+# %% [markdown]
+# **Exercise 3.** A head gives four pieces the weights ½, ¼, ⅛ and ⅛. Work out
+# the entropy of this row. How high could it be with four pieces? Then turn the
+# entropies above into numbers that are easier to read: at how many pieces,
+# looked at alike, does each head look?
+#
+# <details><summary>Solution</summary>
+#
+# ½ · 1 + ¼ · 2 + ⅛ · 3 + ⅛ · 3 = 1.75 bits, of log2(4) = 2 at most. An entropy
+# of b bits is that of 2^b pieces looked at alike, here of 2^1.75 = 3.4. So the
+# numbers are `2**entropies`.
+#
+# </details>
+
+# %% jupyter={"source_hidden": true} tags=["hide-input"]
+four = np.array([1 / 2, 1 / 4, 1 / 8, 1 / 8])
+bits = -np.sum(four * np.log2(four))
+assert bits == 1.75 < np.log2(4)
+assert round(2**bits, 1) == 3.4
+assert np.all(2**entropies < weights.shape[-1])
+print("all holds")
 
 # %% [markdown]
 # ## 9. Which word belongs to which

@@ -25,6 +25,9 @@
 # everything works too, and this small corpus needs none.
 #
 # Every claim is an `assert`: a notebook that runs to its end has kept its word.
+#
+# Three exercises stand where their ideas come up. Try each in a cell of your
+# own before you unfold its solution. The folded cell below each one checks it.
 
 # %% [markdown]
 # The first cell installs the package in Colab. Elsewhere it only looks.
@@ -88,6 +91,7 @@ import json
 import logging
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -266,6 +270,55 @@ assert run_dir.exists() == existed  # Nothing was written.
 # Look at two lines before you begin. *in all* must fit into the GPU's memory,
 # 16 GB on a T4; if it does not, `accumulate=4` runs each batch in four parts
 # and changes nothing but dropout's draws. And the hours must fit into your day.
+#
+# **Exercise 1.** Get to the 204,288 parameters by hand. The vocabulary has 600
+# pieces, d_model is 64, ffn_dim 128, and there are two layers on each side;
+# section 8 of [the first notebook](1_the_paper.ipynb) counts a larger model.
+# Guess, then count: how many are there with d_model and ffn_dim doubled? And
+# how much memory do weights, gradients and Adam's moments of the paper's base
+# model take, with its 63,045,632 parameters of four bytes?
+#
+# <details><summary>Solution</summary>
+#
+# ```python
+# def parameters_of(d, ffn):
+#     attention = 4 * d * d
+#     feed_forward = d * ffn + ffn + ffn * d + d
+#     norm = 2 * d
+#     encoder_layer = attention + feed_forward + 2 * norm
+#     decoder_layer = 2 * attention + feed_forward + 3 * norm
+#     return 600 * d + 2 * (encoder_layer + decoder_layer)
+# ```
+#
+# Doubled widths make 736,256, or 3.6 times as many: matrices between two widths
+# grow fourfold, the table of the vocabulary, biases and norms twofold.
+#
+# For each weight there are a gradient and two moments: 16 bytes a parameter,
+# 1.0 GB for the base model before it has read a sentence.
+#
+# </details>
+
+
+# %% jupyter={"source_hidden": true} tags=["hide-input"]
+def parameters_of(d, ffn):
+    attention = 4 * d * d
+    feed_forward = d * ffn + ffn + ffn * d + d
+    norm = 2 * d
+    encoder_layer = attention + feed_forward + 2 * norm
+    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    return 600 * d + 2 * (encoder_layer + decoder_layer)
+
+
+counts = [parameters_of(64, 128), parameters_of(128, 256)]
+assert re.search(rf"parameters +{counts[0]:,}\n", about_the_model)
+for width, count in zip((64, 128), counts, strict=True):
+    by_layers = kt.Transformer(
+        600, num_layers=2, d_model=width, num_heads=4, ffn_dim=2 * width
+    )
+    assert by_layers.count_params() == count
+assert counts[1] == 736_256 and round(counts[1] / counts[0], 1) == 3.6
+assert round(63_045_632 * 4 * (1 + 1 + 2) / 1e9, 1) == 1.0
+print("all holds")
 
 # %% [markdown]
 # ## 5. Begin, and lose the machine
@@ -466,6 +519,41 @@ print(
 assert scores[0] > scores[1]
 
 # %% [markdown]
+# **Exercise 2.** That list has names, but neither types nor shapes. Find out
+# from `model.signatures["with_prefix"]` what it takes, without looking anything
+# up. What does `None` mean there? Then make the model translate the last of
+# `sources` once more, beginning with *thirty-two thousand*.
+#
+# <details><summary>Solution</summary>
+#
+# ```python
+# signature = model.signatures["with_prefix"]
+# takes = signature.structured_input_signature[1]
+# answer = signature(
+#     text=tf.constant(sources[2:]), prefix=tf.constant(["thirty-two thousand"])
+# )
+# ```
+#
+# It takes two vectors of strings. `None` stands for any number of them: as many
+# texts as you like, and as many prefixes as texts.
+#
+# </details>
+
+# %% jupyter={"source_hidden": true} tags=["hide-input"]
+signature = model.signatures["with_prefix"]
+takes = signature.structured_input_signature[1]
+answer = signature(
+    text=tf.constant(sources[2:]), prefix=tf.constant(["thirty-two thousand"])
+)
+for name in sorted(takes):
+    assert takes[name].dtype == tf.string
+    assert takes[name].shape.as_list() == [None]
+(begun,) = [text.decode() for text in answer["translation"].numpy()]
+assert sorted(takes) == ["prefix", "text"]
+assert begun.startswith("thirty-two thousand")
+print("all holds")
+
+# %% [markdown]
 # ## 10. TensorFlow Serving
 #
 # Beside the model lies what the server reads. `models.config` names the model,
@@ -499,6 +587,36 @@ for path in sorted(exported.parent.glob("*.*")):
 request = {"instances": sources}
 print("POST /v1/models/german-english:predict")
 print(json.dumps(request, ensure_ascii=False, indent=2))
+
+# %% [markdown]
+# **Exercise 3.** A client wants several translations of each text. A request
+# may name another signature in a field `signature_name`, so change the request.
+# A run searches with a beam of four and returns four: predict the shapes of
+# what `n_best` returns for three texts, then call it.
+#
+# <details><summary>Solution</summary>
+#
+# ```python
+# request_n_best = {"signature_name": "n_best", "instances": sources}
+# several = model.signatures["n_best"](text=tf.constant(sources))
+# ```
+#
+# `translations` and `scores` have the shape (3, 4): a row for each text, the
+# best first.
+#
+# </details>
+
+# %% jupyter={"source_hidden": true} tags=["hide-input"]
+request_n_best = {"signature_name": "n_best", "instances": sources}
+several = model.signatures["n_best"](text=tf.constant(sources))
+for name in ("translations", "scores"):
+    assert several[name].shape == (3, 4)
+assert request_n_best["signature_name"] in model.signatures
+assert (several["scores"][:, :-1] >= several["scores"][:, 1:]).numpy().all()
+assert [text.decode() for text in several["translations"][:, 0].numpy()] == (
+    translations
+)
+print("all holds")
 
 # %% [markdown]
 # In Colab, everything under `stays` is on your Drive: the run, to be gone on

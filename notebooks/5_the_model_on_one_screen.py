@@ -16,7 +16,8 @@
 # 4. Three lines that people get wrong
 # 5. A translation, the slow way
 # 6. Keys and values, kept between steps
-# 7. Exercises
+# 7. What that saves, counted and measured
+# 8. Exercises
 #
 # Every claim is an `assert`: a notebook that runs to its end has kept its word.
 # All of it takes about a minute on two CPU cores.
@@ -80,8 +81,10 @@ print("GPU:", ", ".join(gpus) or "none; the CPU will do")
 
 # %%
 import logging
+import time
 import warnings
 
+import matplotlib.pyplot as plt
 import numpy as np
 from keras import ops
 
@@ -89,6 +92,7 @@ import keras_transformer as kt
 
 # In section 6 the first position has only itself to look at.
 warnings.filterwarnings("ignore", message="You are using a softmax")
+plt.rcParams.update({"figure.dpi": 80, "figure.constrained_layout.use": True})
 
 # %% [markdown]
 # ## 1. Weights to work with
@@ -295,11 +299,28 @@ for text, (translation, _) in slow.items():
 # ## 6. Keys and values, kept between steps
 #
 # A position looks only at earlier ones, so its own keys and values never change
-# again. Keep them, and a step computes one position instead of all.
+# again. Keep them, and a step computes one position instead of all. The
+# memory's keys and values never change either: they are projected once.
 
 
 # %%
-def step(w, memory, source, token, kept):
+def of_memory(w, memory):
+    """The keys and values of the memory, a pair for each layer."""
+    at = "decoder/layer_{}/cross_attention/{}"
+    return [
+        [project(w, at.format(i, part), memory) for part in ("key", "value")]
+        for i in range(N)
+    ]
+
+
+def ask(w, name, x, pair, allowed):
+    """`multi_head`, of keys and values that are projected already."""
+    found = attention(project(w, f"{name}/query", x), *pair, allowed)
+    found = ops.reshape(ops.swapaxes(found, 1, 2), (*x.shape[:2], -1))
+    return ops.matmul(found, w[f"{name}/output"])
+
+
+def step(w, fixed, source, token, kept):
     """The logits after one more token; `kept` grows by its keys and values."""
     allowed = (source != 0)[:, None, None]
     start = kept[0][0].shape[2] if kept else 0
@@ -315,13 +336,10 @@ def step(w, memory, source, token, kept):
             kept[i] = new
         else:
             kept.append(new)
-        query = project(w, f"{at}/query", x)
         # Everything that is kept is earlier: there is nothing to mask.
-        found = ops.swapaxes(attention(query, *new, np.True_), 1, 2)
-        found = ops.matmul(ops.reshape(found, (1, 1, -1)), w[f"{at}/output"])
-        x = add_and_norm(w, at, x, found)
+        x = add_and_norm(w, at, x, ask(w, at, x, new, np.True_))
         at = f"decoder/layer_{i}/cross_attention"
-        x = add_and_norm(w, at, x, multi_head(w, at, x, memory, allowed))
+        x = add_and_norm(w, at, x, ask(w, at, x, fixed[i], allowed))
         at = f"decoder/layer_{i}/feed_forward"
         x = add_and_norm(w, at, x, feed_forward(w, at, x))
     return ops.matmul(x, w["embedding/table"].T)
@@ -330,9 +348,9 @@ def step(w, memory, source, token, kept):
 def quick(text, most=60):
     """As `greedy`, a position at a time."""
     source = tokenizer.tokenize([text]).to_tensor().numpy()
-    memory, ids, kept = encode(w, source), [BEGIN], []
+    fixed, ids, kept = of_memory(w, encode(w, source)), [BEGIN], []
     while ids[-1] != END and len(ids) <= most:
-        logits = step(w, memory, source, ids[-1], kept)
+        logits = step(w, fixed, source, ids[-1], kept)
         ids.append(int(ops.argmax(logits[0, -1])))
     return tokenizer.detokenize([ids[1:]]).numpy()[0].decode(), len(ids) - 1
 
@@ -344,12 +362,157 @@ for text, (translation, positions) in slow.items():
 
 # %% [markdown]
 # T positions in place of T (T + 1) / 2: for a sentence of 30 pieces that is 30
-# in place of 465. The search of the package does more of this. It projects the
-# memory's keys and values once a sentence, writes into its caches in place, and
-# never moves them when beams change places
+# in place of 465. The search of the package does this too. It also writes into
+# its caches in place, and never moves them when beams change places
 # (`keras_transformer/decoding/cached_steps.py`).
 #
-# ## 7. Exercises
+# ## 7. What that saves, counted and measured
+#
+# Nearly all work of a model is matrix products, so count their multiplications.
+# For a prefix of n pieces, a source of S, width d, feed-forward width f and a
+# vocabulary of V, one step of the slow way needs
+#
+# | in each layer | all n positions again | with what is kept |
+# | --- | --- | --- |
+# | self-attention: four projections | 4 n d² | 4 d² |
+# | self-attention: scores, and the mean | 2 n² d | 2 n d |
+# | cross-attention: query and output | 2 n d² | 2 d² |
+# | cross-attention: the memory's keys and values | 2 S d² | once for all |
+# | cross-attention: scores, and the mean | 2 n S d | 2 S d |
+# | feed-forward network | 2 n d f | 2 d f |
+#
+# and at the end n d V for the logits, or d V. The functions below add this up
+# over T steps.
+
+
+# %%
+def by_formula(T, S, d, f, V):
+    """Multiplications for T pieces: computed again, and with what is kept."""
+    n = np.arange(1, T + 1)
+    layer = 4 * n * d**2 + 2 * n**2 * d  # Self-attention.
+    layer += 2 * n * d**2 + 2 * S * d**2 + 2 * n * S * d  # Cross-attention.
+    layer += 2 * n * d * f
+    again = (N * layer + n * d * V).sum()
+    layer = 4 * d**2 + 2 * n * d + 2 * d**2 + 2 * S * d + 2 * d * f
+    kept = (N * layer + d * V).sum() + N * 2 * S * d**2
+    return int(again), int(kept)
+
+
+def compute_again(w, memory, source, ids):
+    """The logits after each of the ids, the slow way."""
+    return [
+        decode(w, memory, source, ids[None, : n + 1])[0, -1]
+        for n in range(len(ids))
+    ]
+
+
+def keep(w, memory, source, ids):
+    """The same, a position at a time."""
+    fixed, kept = of_memory(w, memory), []
+    return [step(w, fixed, source, id_, kept)[0, -1] for id_ in ids]
+
+
+# %% [markdown]
+# A formula is easily wrong, so we count as well. TensorFlow takes longer to be
+# called than to multiply arrays as small as these. NumPy has nearly all the
+# functions that we need of `keras.ops`, so let it stand in, with a `matmul`
+# that counts.
+
+
+# %%
+class CountingNumpy:
+    """NumPy in the place of `keras.ops`; it counts multiplications."""
+
+    multiplications = 0
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    def matmul(self, a, b):
+        self.multiplications += a.size * b.shape[-1]
+        return np.matmul(a, b)
+
+    def relu(self, x):
+        return np.maximum(x, 0)
+
+    def softmax(self, x):
+        odds = np.exp(x - x.max(-1, keepdims=True))
+        return odds / odds.sum(-1, keepdims=True)
+
+
+def measured(way, *args):
+    """What a function returns, its multiplications and its seconds."""
+    global ops
+    keras_ops, ops = ops, CountingNumpy()
+    try:
+        began = time.perf_counter()
+        found = way(*args)
+        return found, ops.multiplications, time.perf_counter() - began
+    finally:
+        ops = keras_ops
+
+
+# %% [markdown]
+# The time does not depend on what the numbers are. So take a model as wide as
+# the paper's base model, with two layers and fresh weights, and let it read
+# random pieces.
+
+# %%
+V, d_wide, f_wide, S = 1_000, 512, 2_048, 20
+wide = kt.Transformer(
+    V, num_layers=N, d_model=d_wide, num_heads=h, ffn_dim=f_wide
+)
+w_wide = {v.path.partition("/")[2]: v.numpy() for v in wide.weights}
+draw = np.random.default_rng(1)
+long_source = draw.integers(4, V, (1, S))
+memory = np.array(encode(w_wide, long_source))
+
+lengths, counts, seconds = [16, 32, 64, 128], [], []
+for T in lengths:
+    ids = draw.integers(4, V, T)
+    results, numbers, times = zip(
+        *(
+            measured(way, w_wide, memory, long_source, ids)
+            for way in (compute_again, keep)
+        ),
+        strict=True,
+    )
+    counts.append(numbers)
+    seconds.append(times)
+    again, kept = numbers
+    print(f"{T:3} pieces: {again:14,} or {kept:13,}, {again / kept:4.1f} : 1")
+    assert numbers == by_formula(T, S, d_wide, f_wide, V)
+    assert again > T / 2 * kept
+    np.testing.assert_allclose(*results, atol=1e-3)
+
+# %%
+figure, panels = plt.subplots(1, 2, figsize=(8, 3))
+for panel, rows, title in zip(
+    panels,
+    (np.array(counts) / 1e9, seconds),
+    ("multiplications, in billions", "seconds"),
+    strict=True,
+):
+    for values, name in zip(
+        zip(*rows, strict=True), ("all again", "kept"), strict=True
+    ):
+        panel.plot(lengths, values, marker="o", label=name)
+    panel.set(title=title, xlabel="pieces written", ylim=(0, None))
+    panel.set_xticks(lengths)
+    panel.grid(alpha=0.3)
+panels[0].legend()
+plt.show()
+
+# %% [markdown]
+# Computed again, the work grows about as T²; with what is kept, as T. So twice
+# the length nearly doubles the saving. The seconds on the right are this
+# machine's and differ from run to run. They fall by less than the count: a step
+# for one position still has to fetch every weight from memory, and uses it only
+# once. That is why servers translate many sentences in one batch: a weight that
+# is fetched once then serves all of them. What is kept takes memory too: that
+# is exercise 3.
+#
+# ## 8. Exercises
 #
 # **1.** Restricted self-attention (section 4) lets position i see position j
 # only where |i − j| < r. Change `earlier` for the decoder so that r = 4.
@@ -374,16 +537,29 @@ for text, (translation, positions) in slow.items():
 #
 # <details><summary>Solution</summary>
 #
-# Keys and values, for N layers, d_model each: 2 · N · T · d_model. The next
-# cell checks it, and the first exercise too.
+# Keys and values, for N layers, d_model each: 2 · N · T · d_model.
 #
 # </details>
+#
+# **4.** With what is kept, one term of a step still grows with n (section 7).
+# Let S be small and f = 4 d. After how many pieces does that term cost as much
+# as all else in a layer? How many is that for the base model, d = 512?
+#
+# <details><summary>Solution</summary>
+#
+# The term is 2 n d, all else 4 d² + 2 d² + 8 d² = 14 d². They are equal at
+# n = 7 d, which is 3,584 pieces. Up to there a sentence's length hardly matters
+# to a step.
+#
+# </details>
+#
+# The folded cell below checks 1, 3 and 4.
 
-# %% jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["hide-input"]
 kept = []
-memory = encode(w, source[:1])
+fixed = of_memory(w, encode(w, source[:1]))
 for token in target_in[0]:
-    step(w, memory, source[:1], int(token), kept)
+    step(w, fixed, source[:1], int(token), kept)
 numbers = sum(int(np.prod(part.shape)) for pair in kept for part in pair)
 assert numbers == 2 * N * target_in.shape[1] * d
 
@@ -391,7 +567,16 @@ T, r = 7, 4
 earlier = np.tri(T, dtype=bool) & ~np.tri(T, k=-r, dtype=bool)
 i, j = np.indices((T, T))
 assert (earlier == ((j <= i) & (abs(i - j) < r))).all()
-print("both hold")
+
+# One more step, and the same one if nothing grew: no source, no vocabulary.
+n = 7 * 512
+shape = dict(S=0, d=512, f=4 * 512, V=0)
+to_n, to_before = (by_formula(T, **shape)[1] for T in (n, n - 1))
+first_step = by_formula(1, **shape)[1]
+assert n == 3_584
+assert to_n - to_before - N * 2 * n * 512 == N * 14 * 512**2
+assert np.isclose(to_n - to_before, 2 * first_step, rtol=1e-3)
+print("all holds")
 
 # %% [markdown]
 # Back to [the first notebook](1_the_paper.ipynb), or on to the code: with this

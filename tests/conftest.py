@@ -1,4 +1,4 @@
-"""What every test file shares: quiet logs and a small model."""
+"""Shared by every test file: quiet logs and a small model."""
 
 import os
 from collections import Counter
@@ -112,10 +112,10 @@ def server(exported, small_run):
 
 @pytest.fixture(scope="module")
 def browser():
-    """A real browser; in CI there has to be one.
+    """A real browser; CI must have one.
 
-    Not for the whole session: Playwright leaves an event loop running, beside
-    which other tests cannot run one of theirs.
+    It does not last the whole session: Playwright leaves an event loop running,
+    and other tests could not run their own.
     """
     import real_browser
 

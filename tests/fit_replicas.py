@@ -56,7 +56,7 @@ def compiled(model, optimizer=None, **options):
 
 
 def number(variable):
-    """A local replica's value of a variable that aggregates none."""
+    """A local replica's value of a variable without aggregation."""
     return keras.ops.convert_to_numpy(variable.value)
 
 
@@ -121,7 +121,7 @@ def fit_clipped_three_steps_a_call(strategy, folder):
         )
         model = compiled(make_model(), optimizer, steps_per_execution=3)
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH)
-    # Of unknown length: Keras does not know when to stop.
+    # Its length is unknown: Keras does not know when to stop.
     data = data.filter(lambda x, y: True)
     updates = []
     history = model.fit(
@@ -146,7 +146,7 @@ def fit_in_float16_with_an_overflow(strategy, folder):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss)
     weights = np.ones(Y.shape, "float32")
-    weights[3] = 1e30  # Of the second replica, in the first of 5 updates.
+    weights[3] = 1e30  # The second replica's, in the first of 5 updates.
     model.fit(X, Y, sample_weight=weights, **FIT)
     return {
         "updates": number(model.optimizer.inner_optimizer.iterations),
@@ -197,13 +197,13 @@ def fit_on_batches_of_texts(strategy, folder):
 
 
 class EndAtSecondStep(keras.callbacks.Callback):
-    """Ends `fit`; counts what each step waits for its devices to tell.
+    """Ends `fit`; counts how often each step waits for a number of its devices.
 
-    Before the first it reads a number itself.
+    Before the first step it reads a number itself.
     """
 
     def on_train_begin(self, logs=None):
-        # What bool(), float() and the like come to.
+        # bool(), float() and the like all call this.
         self.tensor = type(tf.constant(0)).__mro__[1]
         self.read = self.tensor._numpy
         self.reads = []
@@ -242,7 +242,7 @@ def end_by_a_callback(strategy, folder):
 
 
 def refuse(strategy, folder):
-    """What `compile` says to what cannot be."""
+    """The refusals of `compile`."""
     with strategy.scope():
         model = make_model()
     said = {}

@@ -4,7 +4,7 @@ import socket
 
 
 def free_ports(count):
-    """So many ports that nobody listens at."""
+    """That many ports at which nobody listens."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:

@@ -1,7 +1,7 @@
-"""What TensorFlow would run a graph with on a GPU, from its own registry.
+"""The kernels that TensorFlow would use for a graph on a GPU.
 
-The wheel that PyPI has for Linux holds the kernels for GPUs, so that a machine
-without one can ask for them.
+The wheel on PyPI for Linux holds the kernels for GPUs, so a machine without one
+can look them up in TensorFlow's registry.
 """
 
 import collections
@@ -12,8 +12,8 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels, op_def_registry
 
 GPU, XLA = "GPU", "XLA_GPU_JIT"
-# Functions keep int32, strings and resources there, as TensorFlow's
-# `MTypeFromDType` has it.
+# Functions keep int32, strings and resources on the host, as TensorFlow's
+# `MTypeFromDType` says.
 _HOST_TYPES = (tf.int32, tf.string, tf.resource)
 _CALLS = ("PartitionedCall", "While", "If")
 
@@ -23,7 +23,7 @@ class Missing(NamedTuple):
 
     device: str
     op: str
-    types: tuple[str, ...]  # Of its attributes that are dtypes.
+    types: tuple[str, ...]  # Its attributes that are dtypes.
 
 
 @functools.cache
@@ -38,7 +38,7 @@ def registry():
 
 
 def missing_kernels(graph_def, roots=None):
-    """What has no kernel for a GPU, nor one of XLA where that must compile.
+    """Find operators without a GPU kernel, or without XLA's where it compiles.
 
     Args:
         graph_def: A `GraphDef`, with the functions it calls.
@@ -62,7 +62,7 @@ def missing_kernels(graph_def, roots=None):
 
 
 def _nodes(graph_def, roots):
-    """Each node of the graph and of all that it calls; whether XLA has to."""
+    """Each node of the graph and its functions; whether XLA must compile it."""
     library = {f.signature.name: f for f in graph_def.library.function}
     seen = set()
     todo = [(graph_def.node, False)]
@@ -129,9 +129,9 @@ def _values(value):
 
 
 def waits_for_device(function_def):
-    """Where a function computes on the host with what lies on the device.
+    """Find where a function computes on the host with values of the device.
 
-    There the host waits for all that the device has still to do.
+    There the host waits for everything that the device still has to do.
 
     Returns:
         Pairs of operators: the one that gives and the one that takes, or
@@ -171,7 +171,7 @@ def _is_host_type(dtype):
 
 
 def _live(function_def, nodes):
-    """Names of the nodes that a result, or something outside, rests on."""
+    """Names of the nodes that a result, or something outside, depends on."""
     todo = [name.split(":")[0] for name in function_def.ret.values()]
     todo += function_def.control_ret.values()
     live = set()
@@ -184,13 +184,13 @@ def _live(function_def, nodes):
 
 
 def _inputs(node):
-    """For each input, whether the host has to have it."""
+    """For each input, whether it must be on the host."""
     arguments = op_def_registry.get(node.op).input_arg
     return [on_host for _, on_host in _places(node, arguments)]
 
 
 def _outputs(node):
-    """For each output the name of its argument, and whether the host has it."""
+    """For each output, its argument's name, and whether it is on the host."""
     return _places(node, op_def_registry.get(node.op).output_arg)
 
 

@@ -126,7 +126,7 @@ def check(answer, num_rows):
 
 
 def resident_bytes():
-    """What is in use: freed memory that malloc keeps is given back first."""
+    """Memory in use, after malloc has given back what was freed."""
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)
     pages = pathlib.Path("/proc/self/statm").read_text().split()[1]
@@ -137,10 +137,10 @@ class Siege:
     """Hostile requests to an export, and friendly clients beside them.
 
     Attributes:
-        failures: What was not answered as it should be, as text.
+        failures: The wrong answers, as text.
         rows: Rows of hostile requests answered, by signature.
-        hostile_seconds: Of each hostile request.
-        friendly_seconds: Of each friendly one.
+        hostile_seconds: Time of each hostile request.
+        friendly_seconds: Time of each friendly one.
 
     Args:
         served: An export.
@@ -162,13 +162,13 @@ class Siege:
         }
 
     def run(self, hostile, attackers, clients, seconds=0.0, pause=0.0):
-        """Until all of `hostile` is asked and `seconds` have passed.
+        """Ask until all of `hostile` is asked and `seconds` have passed.
 
         Args:
-            hostile: Requests, as from `requests`.
+            hostile: Requests, such as those of `requests`.
             attackers: Threads that ask them.
             clients: Threads that ask ordinary texts in the meantime.
-            seconds: How long the clients go on at least.
+            seconds: How long the clients go on, at least.
             pause: Seconds that a client waits after an answer.
         """
         hostile, end = iter(hostile), time.monotonic() + seconds

@@ -22,7 +22,7 @@ def kinds(notebook):
         [
             (output.output_type, *sorted(output.get("data", [])))
             for output in cell.outputs
-            # Such as the first import of Matplotlib on a machine.
+            # For example the first import of Matplotlib on a machine.
             if output.get("name") != "stderr"
         ]
         for cell in code_cells(notebook)

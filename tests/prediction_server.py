@@ -79,7 +79,7 @@ def main(path, name):
     grpc_port = grpc_server.add_insecure_port("127.0.0.1:0")
     grpc_server.start()
     print(grpc_port, flush=True)
-    # Until whoever started us lets go of our standard input.
+    # Wait until whoever started us closes our standard input.
     sys.stdin.read()
     grpc_server.stop(None)
 

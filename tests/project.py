@@ -1,4 +1,4 @@
-"""What pyproject.toml says of the project."""
+"""The project's table in pyproject.toml."""
 
 import pathlib
 import sys

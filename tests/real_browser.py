@@ -21,7 +21,7 @@ ARGUMENTS = [
 def launched():
     """A browser while it is needed; without one the test is skipped.
 
-    But not in CI, where it fails.
+    In CI it fails instead.
     """
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if not found:

@@ -35,7 +35,7 @@ from keras_transformer.translation.translator import Translator
 
 
 def make_run(model: ModelConfig, training=None, **changes) -> RunConfig:
-    """Of the demo corpus and the preset `tiny`, but for what is given."""
+    """A run of the demo corpus and the preset `tiny`, except what is given."""
     settings = dict(
         preset="tiny",
         corpus="demo",
@@ -55,7 +55,7 @@ GERMAN = "null eins zwei drei vier fünf sechs sieben acht neun".split()
 
 
 def write_digits(folder, **sizes):
-    """Write `SPLIT.en` and `SPLIT.de` with so many lines for each split."""
+    """Write `SPLIT.en` and `SPLIT.de` with that many lines for each split."""
     source = random.Random(7)
     for split, size in sizes.items():
         rows = [
@@ -81,7 +81,7 @@ def digit_arguments(corpus, run_dir, *more):
 
 
 def train_on_digits(*argv):
-    """Returns what the command exits with."""
+    """Return the exit code of the command."""
     return main(["train", *map(str, argv)])
 
 

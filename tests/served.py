@@ -8,13 +8,13 @@ from keras_transformer.serving.served_model import ServedModel
 
 
 class Served(ServedModel):
-    """What TensorFlow Serving answers; no Python of ours takes part."""
+    """Answers as TensorFlow Serving does; no Python of ours takes part."""
 
     def __init__(self, path):
         super().__init__(pathlib.Path(path))
 
     def __call__(self, signature, **inputs):
-        """Texts `(B,)` by input; B may be 0."""
+        """Call with texts `(B,)` by input; B may be 0."""
         assert inputs.keys() == set(self.inputs(signature))
         columns = [inputs[name] for name in self.inputs(signature)]
         return self._calls[signature](*(np.asarray(x, object) for x in columns))

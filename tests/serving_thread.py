@@ -17,9 +17,9 @@ class Running:
     """A server that runs.
 
     Attributes:
-        service: What answers.
-        port: Where.
-        url: Likewise, without a slash at the end.
+        service: The service that answers.
+        port: Its port.
+        url: Its address, without a slash at the end.
     """
 
     def __init__(self, service, port):
@@ -37,7 +37,7 @@ def running(
     hosts=("*",),
     port=0,
 ):
-    """Serve a folder of versions, or what stands for one, as `small`."""
+    """Serve a folder of versions, or a stand-in for one, as `small`."""
     if isinstance(versions, pathlib.Path):
         versions = Versions(versions)
     service = Service(

@@ -16,7 +16,7 @@ def normalised(log_prob, length, alpha):
 
 
 def repeats(ids, n):
-    """Whether the last n tokens stand elsewhere in `ids` too."""
+    """Tell whether the last n tokens stand elsewhere in `ids` too."""
     rows = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
     return n > 0 and len(rows) > 0 and rows[-1] in rows[:-1]
 
@@ -78,7 +78,7 @@ def plain_beam_search(
 
 
 def as_hypotheses(result, sentence):
-    """Those of one sentence as `plain_beam_search` returns them."""
+    """A sentence's hypotheses as `plain_beam_search` returns them."""
     ids, scores, lengths = (np.asarray(part) for part in result)
     return [
         (tuple(row[:length].tolist()), score)

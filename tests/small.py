@@ -143,7 +143,7 @@ def model_wing_model():
 
 
 def model_wing_results(weights):
-    """What the model wing computes from `weights`, on any Keras backend.
+    """Compute the model wing's results from `weights`, on any Keras backend.
 
     Args:
         weights: A mapping from the paths of `model_wing_model`'s weights.

@@ -100,6 +100,22 @@ def test_a_file_is_no_run_directory(tmp_path):
         RunConfig.load(path)
 
 
+def test_a_file_of_a_run_is_no_run_directory_but_its_folder_is(tmp_path):
+    run_of().save(tmp_path)
+    path = tmp_path / "config.json"
+    with pytest.raises(UserError, match=f"{path}; give the folder {tmp_path}."):
+        RunConfig.load(path)
+
+
+@pytest.mark.parametrize("file", ["1/saved_model.pb", "saved_model.pb"])
+def test_an_export_is_no_run_directory(tmp_path, file):
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"")
+    with pytest.raises(UserError, match=f"received {tmp_path}, an export;"):
+        RunConfig.load(tmp_path)
+
+
 def without(fields, name):
     return {key: value for key, value in fields.items() if key != name}
 
@@ -138,24 +154,56 @@ def test_an_export_to_ctranslate2_is_no_damaged_run(tmp_path):
         RunConfig.load(tmp_path)
 
 
-ALL_FIELDS = [
-    (part, field.name)
-    for part, kind in (
-        ("model", ModelConfig),
-        ("training", TrainingConfig),
-        ("search", Search),
-    )
-    for field in dataclasses.fields(kind)
-]
+def fields_of_parts(is_optional):
+    """Parts and names of the fields that are None by default, or of others."""
+    return [
+        (part, field.name)
+        for part, kind in (
+            ("model", ModelConfig),
+            ("training", TrainingConfig),
+            ("search", Search),
+        )
+        for field in dataclasses.fields(kind)
+        if (field.default is None) == is_optional
+    ]
 
 
-@pytest.mark.parametrize("part, name", ALL_FIELDS)
-def test_every_field_must_be_there(tmp_path, part, name):
+@pytest.mark.parametrize("part, name", fields_of_parts(is_optional=False))
+def test_a_field_without_which_a_run_is_unknown_must_be_there(
+    tmp_path, part, name
+):
     fields = dataclasses.asdict(run_of())
     del fields[part][name]
     (tmp_path / "config.json").write_text(json.dumps(fields))
     with pytest.raises(UserError, match=f"it lacks {name}"):
         RunConfig.load(tmp_path)
+
+
+@pytest.mark.parametrize("part, name", fields_of_parts(is_optional=True))
+def test_a_run_of_before_an_optional_setting_was_begun_without_it(
+    tmp_path, part, name
+):
+    fields = dataclasses.asdict(run_of())
+    del fields[part][name]
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    assert RunConfig.load(tmp_path) == run_of()
+
+
+def test_a_run_of_before_unequal_depths_goes_on(tmp_path):
+    asked = run_of({"num_layers": 5})
+    fields = dataclasses.asdict(asked)
+    for stack in ("encoder", "decoder"):
+        del fields["model"][f"{stack}_layers"]
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+
+    begun = RunConfig.load(tmp_path)
+
+    depths = [begun.model.layers_of(stack) for stack in ("encoder", "decoder")]
+    assert depths == [5, 5]
+    assert asked.resume(begun, [], tmp_path) == asked
+    other = run_of({"num_layers": 5, "decoder_layers": 2})
+    with pytest.raises(UserError, match="decoder_layers = None.* says 2"):
+        other.resume(begun, [], tmp_path)
 
 
 # A wrong value for each kind of setting, and a word of what is expected.

@@ -1,4 +1,4 @@
-"""What imported weights ask for beyond the paper: biases and swish."""
+"""Settings of imported weights beyond the paper: biases and swish."""
 
 import dataclasses
 

@@ -18,6 +18,8 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from traced_training import PRECISIONS, train_step_graph
 
 from keras_transformer.config import Sampling, Search
+from keras_transformer.decoding.id_model import IdModel
+from keras_transformer.exporting import saved_model
 from keras_transformer.model import Transformer
 from keras_transformer.translation.text_model import TextModel
 
@@ -54,7 +56,7 @@ def graph_of(function, *specs):
 
 
 def beyond_text(missing):
-    """Without what deals with strings, and what is allowed by name."""
+    """Leave out operators on strings, and those allowed by name."""
     return {
         each
         for each in missing
@@ -64,11 +66,10 @@ def beyond_text(missing):
 
 def search_graph(precision, options, **changes):
     """From ids to ids, with a prefix."""
-    text_model = object.__new__(TextModel)  # Ids need no tokenizer.
-    text_model.model = Transformer(dtype=precision, **SIZES, **changes)
+    model = IdModel(Transformer(dtype=precision, **SIZES, **changes))
 
     def search(source, prefix, seeds):
-        return text_model.search_ids(source, options, prefix, seeds)._asdict()
+        return model.search_ids(source, options, prefix, seeds)._asdict()
 
     return graph_of(search, IDS, IDS, tf.TensorSpec([None, 2], tf.int32))
 
@@ -128,8 +129,13 @@ def test_a_restricted_model_has_kernels_for_gpus():
 
 
 @pytest.mark.slow
-def test_every_exported_signature_has_kernels_for_gpus(exported):
-    saved = SavedModel.FromString((exported / "saved_model.pb").read_bytes())
+def test_every_signature_of_a_portable_export_has_kernels_for_gpus(
+    small_translator, tmp_path
+):
+    path = saved_model.export(
+        small_translator, tmp_path, options=OPTIONS, portable=True
+    )
+    saved = SavedModel.FromString((path / "saved_model.pb").read_bytes())
     graph_def = saved.meta_graphs[0].graph_def
     signatures = [
         f.signature.name

@@ -26,11 +26,11 @@ FLOORS = [
     {"decoding", "runs", "viewing"},
     {"importing", "translation"},
     {"exporting", "serving", "training"},
-    {"run"},
+    {"run", "distillation"},
     {"__main__", "commands"},
 ]
 FLOOR = {place: i for i, floor in enumerate(FLOORS) for place in floor}
-# Of one floor, and yet one stands on the other.
+# Neighbours on one floor, and yet one stands on the other.
 STEPS = {
     ("layers", "masks"),
     ("exact_step", "metrics"),
@@ -39,6 +39,7 @@ STEPS = {
     ("presets", "config"),
     ("presets", "settings"),
     ("replicas", "keras_internals"),
+    ("distillation", "run"),
     ("__main__", "commands"),
 }
 
@@ -55,7 +56,7 @@ MODEL_WING = {
     "schedules",
 }
 DATA_WING = {"data"}
-# Where TensorFlow may be imported when a module is.
+# Places that may import TensorFlow at the top of a module.
 TENSORFLOW = {
     "data",
     "decoding",
@@ -67,8 +68,8 @@ TENSORFLOW = {
     "serving",
     "commands",
 }
-# Where it may be imported by a function: the model's `fit` has to sum over the
-# replicas of a TensorFlow strategy, and only there; devices are TensorFlow's.
+# Places that may import it inside functions: the model's `fit` must sum over
+# the replicas of a TensorFlow strategy; devices are TensorFlow's.
 TENSORFLOW_IN_FUNCTIONS = {
     "exact_step",
     "keras_internals",
@@ -230,7 +231,7 @@ def test_the_wings_do_not_know_each_other():
 
 
 def test_imports_are_absolute():
-    # Or the graph above would not see them.
+    # Otherwise the graph above would not see them.
     for path in files():
         for name in imported(path.read_text()):
             assert not name.startswith("."), f"{path} imports {name}"

@@ -1,4 +1,4 @@
-"""What the package takes from Keras without Keras promising it, one by one."""
+"""The private names of Keras that the package uses, one by one."""
 
 import keras
 import numpy as np
@@ -134,7 +134,7 @@ def test_a_model_tells_its_distribute_strategy():
 
 
 def test_keras_still_leaves_a_model_with_its_own_compile_uncompiled(tmp_path):
-    # Why `ExactModel` has a `compile_from_config`.
+    # This is why `ExactModel` has a `compile_from_config`.
     model = make_model(num_layers=1)
     model.compile("sgd", "mse", jit_compile=False)
     with pytest.warns(UserWarning, match="method is custom"):

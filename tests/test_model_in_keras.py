@@ -1,4 +1,4 @@
-"""What users of Keras do with any model, and what they get wrong."""
+"""Things that users of Keras do with any model, and common mistakes."""
 
 import warnings
 

@@ -9,9 +9,9 @@ from project import EXTRAS, PROJECT, ROOT
 
 import keras_transformer
 
-# What the package itself has no use for: an example's.
+# Extras of examples, which the package itself does not use.
 OF_EXAMPLES = {"beam", "parsing"}
-# What the README's two commands need.
+# Extras that the README's two commands need.
 OF_MAKE = ("demo", "plot", "sentences", "serve", "serving", "tfds")
 
 
@@ -73,7 +73,7 @@ def test_an_image_is_made_of_what_there_is(name):
     copied = re.findall(r"^COPY (.*) /source/", text, re.MULTILINE)
     for path in " ".join(copied).split():
         assert (ROOT / path).exists()
-    # What a wheel is built from.
+    # A wheel is built from these.
     assert set(" ".join(copied).split()) >= {
         *("pyproject.toml", "keras_transformer"),
         *(PROJECT["readme"], *PROJECT["license-files"]),

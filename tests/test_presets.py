@@ -40,6 +40,8 @@ BEYOND = {
     "tiny": (4, 128, 256, 4, 32, 32, 0.3, 0.1, None, None),
     "demo": (2, 128, 256, 4, 32, 32, 0.0, 0.1, None, None),
 }
+# Not the paper's: layers of the encoder and of the decoder.
+UNEQUAL = {"base-6-2": (6, 2), "base-12-1": (12, 1)}
 VOCABULARY = {
     "big-en-fr": 32_000,
     "parsing": 16_000,
@@ -71,7 +73,7 @@ def closed_form(preset):
 
 def test_presets_stand_in_the_order_of_the_table():
     assert list(PRESETS)[: len(TABLE_3)] == list(TABLE_3)
-    assert set(PRESETS) == {*TABLE_3, *BEYOND}
+    assert set(PRESETS) == {*TABLE_3, *BEYOND, *UNEQUAL}
 
 
 @pytest.mark.parametrize("preset", [*TABLE_3, *BEYOND])

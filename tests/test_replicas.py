@@ -105,7 +105,7 @@ def test_a_training_that_is_compared_moves_the_weights(fitted, way):
 def test_callbacks_stop_save_and_log(fitted, strategy):
     results = fitted[strategy]["with callbacks"]
     assert results["epochs"] == 2
-    # Of training and of validation.
+    # One log of training, one of validation.
     assert results["logged"] == 2
     np.testing.assert_allclose(results["again"], results["best"], rtol=1e-6)
 
@@ -153,7 +153,7 @@ def test_a_callback_ends_fit_after_the_step(fitted, strategy, model):
 
 @pytest.mark.parametrize("strategy", ["lone worker", *SEVERAL])
 def test_a_step_waits_for_no_device(fitted, strategy):
-    # Of two, the first traces, and is seen to read a number.
+    # The first of two steps traces, and reads a number.
     first, second = fitted[strategy]["ended by a callback"]["bare reads"]
     assert first > 0
     assert second == 0

@@ -113,7 +113,7 @@ def test_it_is_saved_with_the_model(restricted, tmp_path):
 
 
 def graph_bytes(model, side, length):
-    """Of all tensors in the graph of a forward pass and its gradient."""
+    """Bytes of all tensors in the graph of a forward pass and its gradient."""
     ids = tf.TensorSpec([2, length], tf.int32)
 
     @tf.function(input_signature=[ids], autograph=False)

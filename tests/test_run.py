@@ -19,7 +19,7 @@ from keras_transformer.config import JobError, UserError
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.result import final_result
 
-# So small that a graph is traced in no time.
+# So small that graphs are traced quickly.
 SHAPE = dict(num_layers=1, d_model=14, num_heads=2, ffn_dim=17, dropout=0.1)
 SETTINGS = dict(
     preset="demo",
@@ -79,7 +79,7 @@ def run(in_memory, count, tmp_path_factory):
 
 
 def digest(folder):
-    """What every file of a folder holds."""
+    """The content of every file of a folder."""
     return {
         str(path.relative_to(folder)): hashlib.md5(path.read_bytes()).digest()
         for path in sorted(folder.rglob("*"))
@@ -112,7 +112,7 @@ def test_the_same_call_again_does_nothing(run, in_memory):
     assert again.path == run.path and count.batches == 0
     after = written()
     assert after.keys() == before.keys()
-    for path, was in before.items():  # Nor replaced by a file like it.
+    for path, was in before.items():  # Not even replaced by an equal file.
         assert os.path.samestat(was, after[path])
         assert was.st_mtime_ns == after[path].st_mtime_ns
 
@@ -163,7 +163,7 @@ def test_a_run_translates_evaluates_and_exports(run, in_memory, tmp_path):
     texts = ["one two", ""]
     translations = run.translator().translate(texts, max_length=5)
     assert len(translations) == 2 and translations[1] == ""
-    # Of the corpus that it was trained on.
+    # On the corpus that it was trained on.
     result = run.evaluate("test", beam_size=1)
     assert len(result.translations) == len(in_memory["test"])
     assert "|tok:13a|" in result.bleu.signature
@@ -185,7 +185,7 @@ def test_pairs_are_no_split(run):
 
 
 def test_a_precision_that_no_search_has_is_refused(run):
-    with pytest.raises(UserError, match="bfloat16, received 'float64'"):
+    with pytest.raises(UserError, match="or int8, received 'float64'"):
         run.translator(precision="float64")
 
 
@@ -315,7 +315,7 @@ def test_another_average_is_compared_again(run, in_memory, tmp_path):
 
 
 class StopEarly(keras.callbacks.Callback):
-    """As a button would, that is pressed between two updates."""
+    """Stops as a button does that is pressed between two updates."""
 
     def on_train_batch_begin(self, batch, logs=None):
         self.model.stop_training = batch == 2
@@ -369,9 +369,9 @@ class BeginAnew(keras.callbacks.Callback):
     """Does what another process may do beside a training.
 
     Args:
-        run: The other's run directory.
-        run_dir: Where it goes, in the place of this one.
-        at_end: Whether it does when there is no checkpoint left to write.
+        run: The other process's run directory.
+        run_dir: Where it goes, replacing this one.
+        at_end: Whether it does so when there is no checkpoint left to write.
     """
 
     def __init__(self, run, run_dir, at_end):

@@ -2,8 +2,8 @@
 
 A program of its own, because logical devices must be set before TensorFlow
 starts: python tests/train_again.py CORPUS FOLDER STRATEGY DROPOUT...
-FOLDER gets a run for each rate of dropout. Prints JSON: after each of them, how
-many files and threads the process has, and its memory in MB.
+FOLDER gets a run for each rate of dropout. Prints JSON: the process's files,
+threads and memory in MB after each run.
 """
 
 import gc

@@ -44,7 +44,7 @@ WAYS = {
     "by XLA": Way(xla=True),
     "accumulated by XLA": Way(accumulate=2, xla=True),
 }
-# Of two processes' time, those whose step differs between processes.
+# Two processes take time, so only ways whose step differs between processes.
 BY_WORKERS = [
     way
     for way in WAYS
@@ -123,7 +123,7 @@ def train(strategy, way):
 
 
 def dropped(strategy, model):
-    """What each local replica keeps of ones: `(replicas, 5, 7, 11)`."""
+    """Ones after each local replica's dropout: `(replicas, 5, 7, 11)`."""
 
     @tf.function(autograph=False)
     def drop():

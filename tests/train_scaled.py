@@ -59,7 +59,7 @@ def make_model(accumulate, start=START, growth=2_000):
 
 
 class Record(keras.callbacks.Callback):
-    """Keeps what there is after every step."""
+    """Keeps the state after every step."""
 
     def __init__(self, average):
         super().__init__()
@@ -93,7 +93,7 @@ def flat(variables):
 
 
 def record(strategy, accumulate):
-    """What there was before and after each step, as arrays by name."""
+    """The state before and after each step, as arrays by name."""
     with strategy.scope():
         model = make_model(accumulate)
         average = MovingAverage(model, EMA)

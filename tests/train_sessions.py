@@ -13,8 +13,8 @@ PLAN.json is a list of runs: {"run_dir": R, "replicas": 2, "argv": [...],
     event     operations to count before the signal
     delay     seconds to wait then, to meet what is no operation on files
 
-After the last end comes a session without one. R.json gets what became of
-the sessions, R.log their logs.
+After the last end comes a session without one. R.json gets the sessions'
+outcomes, R.log their logs.
 """
 
 import json
@@ -29,7 +29,7 @@ import keras_transformer.training.loop  # noqa: F401  Once for all.
 from keras_transformer import config, presets
 from keras_transformer.__main__ import main as command_line
 
-# What Python tells of files (PEP 578).
+# Operations on files that Python reports (PEP 578).
 OPERATIONS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir")
 
 TOY = presets.Preset(
@@ -95,7 +95,7 @@ def session(run_dir, replicas, argv, end):
 
 
 def fork(log, *args):
-    """Run a session in a process of its own; returns how it ended."""
+    """Run a session in a process of its own; return how it ended."""
     process = os.fork()
     if not process:
         code = 1

@@ -3,6 +3,8 @@
 import io
 import sys
 
+import numpy as np
+
 from keras_transformer import __main__
 
 ENGLISH = [
@@ -23,6 +25,17 @@ GERMAN = [
 SOURCES = [*ENGLISH, " \t", "the dog\x85and the\u2028dog", "the dog barks"]
 
 
+def draw_weights(model, seed):
+    """Weights that answer different sources with different words."""
+    draw = np.random.default_rng(seed)
+    for weight in model.weights:
+        if len(weight.shape) > 1:  # Neither norms nor biases.
+            weight.assign(draw.normal(0, 0.5, weight.shape))
+    table = model.embedding.table.numpy()
+    table[4:260] = 0  # No bytes: they would spell no words.
+    model.embedding.table.assign(table)
+
+
 def write_lines(path, sentences):
     path.write_bytes("".join(line + "\n" for line in sentences).encode())
 
@@ -39,21 +52,19 @@ def give(monkeypatch, content):
 
 
 def replace_translator(monkeypatch, translate):
-    """Let a function translate; returns the options that it was given."""
+    """Let a function translate; return the options that it was given."""
     given = {}
 
     class Replacement:
         @classmethod
-        def from_run(cls, run_dir, average, precision):
+        def from_run(cls, *arguments):
             return cls()
 
         def n_best(self, texts, options, progress, parallel, prefixes=None):
             given.update(options=options, prefixes=prefixes, parallel=parallel)
             return translate(texts), [False] * len(texts)
 
-    monkeypatch.setattr(
-        "keras_transformer.translation.translator.Translator", Replacement
-    )
+    monkeypatch.setattr("keras_transformer.run.Translator", Replacement)
     return given
 
 

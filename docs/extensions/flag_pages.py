@@ -51,7 +51,7 @@ _CONFIGURATIONS = {
     ),
     "The training": (TrainingConfig, "Section 5 of the paper as numbers."),
     "The search": (Search, "How a translation is found (section 6.1)."),
-    "Sampling": (Sampling, "Drawing by chance instead of searching."),
+    "Sampling": (Sampling, "Drawing at random instead of searching."),
 }
 
 
@@ -67,7 +67,7 @@ def write_pages(app: Sphinx, config: object) -> None:
 
 
 def _verbs() -> str:
-    """A section for each verb."""
+    """Write a section for each verb."""
     sections = []
     for name, (add_flags, function, _) in command_line._VERBS.items():
         parser = argparse.ArgumentParser(prog=f"keras-transformer {name}")
@@ -81,7 +81,7 @@ def _verbs() -> str:
 
 
 def _description(function: object) -> str:
-    """What `--help` says, as Markdown: what is indented is code."""
+    """Write the text of `--help` as Markdown, indented parts as code."""
     parts = []
     for part in (inspect.getdoc(function) or "").split("\n\n"):
         head, *rest = part.split("\n")
@@ -98,7 +98,7 @@ def _description(function: object) -> str:
 
 
 def _flags(parser: argparse.ArgumentParser) -> str:
-    """A table of a parser's flags."""
+    """Write a table of a parser's flags."""
     rows = ["| flag | meaning |", "| --- | --- |"]
     formatter = parser._get_formatter()
     for action in parser._actions:
@@ -120,7 +120,7 @@ def _flags(parser: argparse.ArgumentParser) -> str:
 
 
 def _settings() -> str:
-    """A table for each configuration."""
+    """Write a table for each configuration."""
     sections = []
     for title, (configuration, sentence) in _CONFIGURATIONS.items():
         rows = [
@@ -145,12 +145,12 @@ def _settings() -> str:
 
 
 def _presets() -> str:
-    """What each preset says otherwise than `base`."""
+    """Write how each preset differs from `base`."""
     from keras_transformer.presets import PRESETS
     from keras_transformer.training.estimates import parameters
 
     rows = [
-        "| preset | parameters | otherwise than `base` |",
+        "| preset | parameters | differs from `base` in |",
         "| --- | --- | --- |",
     ]
     base = PRESETS["base"]
@@ -175,7 +175,7 @@ def _presets() -> str:
 
 
 def _cell(text: str) -> str:
-    """Text for a cell of a table: flags as code, no bars."""
+    """Write text for a cell of a table: flags as code, no bars."""
     spans = re.split(r"(`[^`]*`)", " ".join(text.split()))
     for i, words in enumerate(spans[::2]):  # Not what is code already.
         words = re.sub(r"(?<![\w-])(--[a-z][\w-]*)", r"`\1`", words)

@@ -47,7 +47,7 @@ def own_signature(
 
 
 def setup(app: Sphinx) -> dict:
-    """Before napoleon, which comes first in `conf.py` and has priority 500."""
+    """Connect before napoleon, which is first in `conf.py`, priority 500."""
     app.connect("autodoc-process-signature", own_signature)
     app.connect("autodoc-process-docstring", to_rest, priority=400)
     return {"parallel_read_safe": True}

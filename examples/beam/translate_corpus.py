@@ -23,12 +23,12 @@ from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.utils.shared import Shared
 
-# Of a row that cannot be translated, and the score that the model gives to a
-# translation that does not exist.
+# The answer for a row that cannot be translated; the model gives this score to
+# a translation that does not exist.
 NO_ANSWER = ("", float("-inf"))
 # Metrics of the namespace `translate`, rows each.
 COUNTED = ("rows", "blank", "truncated", "not_utf8", "refused")
-# What would end a line or a column.
+# Characters that would end a line or a column.
 BREAKS = str.maketrans("\n\r\t", "   ")
 
 
@@ -121,7 +121,7 @@ class Translate(beam.DoFn):
         try:
             found = self.model.translate(lines)
         except self.model.refusals:
-            if len(lines) > 1:  # One of them is to blame, perhaps.
+            if len(lines) > 1:  # Perhaps one of them is to blame.
                 return [self.answer([line])[0] for line in lines]
             self.counters["refused"].inc()
             return [NO_ANSWER]
@@ -153,7 +153,7 @@ class WriteShard(beam.DoFn):
 
 
 def parse_args(argv=None):
-    """Our arguments, and those of Beam's runner."""
+    """Parse our arguments; return them and those for Beam's runner."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

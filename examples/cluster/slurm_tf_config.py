@@ -18,7 +18,7 @@ PORT = int(os.environ.get("PORT", "8888"))
 
 
 def tf_config(slurm, hosts, port):
-    """The cluster as `keras-transformer train` reads it.
+    """Describe the cluster as `keras-transformer train` reads it.
 
     Args:
         slurm: The environment: `SLURM_STEP_TASKS_PER_NODE`, such as `2(x3),1`,

@@ -5,12 +5,12 @@ As with its parameters `COLLINS.prm`, which papers report:
 - A constituent is its label and the words that it spans; tags do not count.
 - Punctuation is left out of the sentence, by the tags of the right tree; so
   are constituents that held nothing else.
-- `TOP` is no constituent, and `PRT` is as good as `ADVP`.
-- What is between "-" or "=" and the end of a label does not count.
-- A constituent that stands twice, such as an NP of one NP, counts twice.
+- `TOP` is not a constituent, and `PRT` counts as `ADVP`.
+- The part of a label from the first "-" or "=" on does not count.
+- A constituent that occurs twice, such as an NP of one NP, counts twice.
 
-Unlike EVALB, which leaves out a sentence that it cannot read, a malformed
-output counts as a tree without constituents, and how many there were is told.
+EVALB leaves out a sentence that it cannot read. Here a malformed output counts
+as a tree without constituents, and the number of these is reported.
 """
 
 import collections
@@ -26,15 +26,15 @@ _AS_GOOD_AS = {"PRT": "ADVP"}
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """What was found in some sentences.
+    """The counts of some sentences.
 
     Attributes:
         matched: Constituents of the output that are right.
-        gold: Constituents that there should be.
+        gold: Constituents of the right trees.
         predicted: Constituents of the output.
         sentences: Number of sentences.
-        exact: Those whose constituents are all right, and not too many.
-        malformed: Those whose output is no tree over their words.
+        exact: Sentences whose constituents are all right, with none too many.
+        malformed: Sentences whose output is not a tree over their words.
     """
 
     matched: int = 0
@@ -94,7 +94,7 @@ def compare_all(pairs: Iterable[tuple[Tree, str]]) -> Counts:
 
 
 def constituents(tree: Tree) -> collections.Counter:
-    """How often a tree has each (label, first word, word after the last)."""
+    """Count each (label, first word, word after the last) in a tree."""
     found: collections.Counter = collections.Counter()
     _collect(tree, 0, found)
     return found

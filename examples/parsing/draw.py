@@ -47,7 +47,7 @@ def draw(args: argparse.Namespace) -> None:
     """Draw what the parser wrote for a sentence.
 
     Raises:
-        UserError: If there is no such line, or it is no tree.
+        UserError: If there is no such line, or it is not a tree.
     """
     extras.needs("matplotlib", "plot")
     check_ending(args.output)

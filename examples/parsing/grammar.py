@@ -216,7 +216,7 @@ Grammar = dict[str, list[list[str]]]
 
 
 def read_rules(text: str = RULES) -> Grammar:
-    """The choices of every category, with sg and pl for {n} and {m}."""
+    """Read every category's choices, with sg and pl for {n} and {m}."""
     rules: Grammar = {}
     for line in text.strip().splitlines():
         seen = set()
@@ -229,7 +229,7 @@ def read_rules(text: str = RULES) -> Grammar:
 
 
 def read_words(text: str = WORDS) -> dict[str, list[str]]:
-    """The words of every tag."""
+    """Read the words of every tag."""
     pairs = (line.split(" -> ") for line in text.strip().splitlines())
     return {tag: words.split() for tag, words in pairs}
 

@@ -64,7 +64,7 @@ def prepare(args: argparse.Namespace) -> None:
 
 
 def read_all(paths: Iterable[pathlib.Path]) -> Iterator[Tree | None]:
-    """The trees of several files, clean; None for one without words.
+    """Read and clean trees of several files; None for one without words.
 
     Raises:
         UserError: If one has a word without a tag; it names file and tree.

@@ -18,11 +18,11 @@ import trees
 from nltk.tree import Tree
 
 from keras_transformer.commands import command_line
-from keras_transformer.commands.display import SentenceDisplay
 from keras_transformer.config import UserError
 from keras_transformer.machine import extras, files
 from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.translation.display import SentenceDisplay
 
 logger = logging.getLogger("keras_transformer")
 
@@ -120,7 +120,7 @@ def parse(run_dir: pathlib.Path, split: str, gold: list[Tree]) -> list[str]:
 
 
 def read_gold(path: pathlib.Path) -> list[Tree]:
-    """The right trees of a split, as `prepare.py` wrote them."""
+    """Read the right trees of a split, as `prepare.py` wrote them."""
     found = list(trees.read_trees(path))
     if not found:
         raise UserError(f"Expected trees in {path}, found none.")
@@ -128,7 +128,7 @@ def read_gold(path: pathlib.Path) -> list[Tree]:
 
 
 def read_lines(path: pathlib.Path) -> list[str]:
-    """The lines of a file.
+    """Read the lines of a file.
 
     Raises:
         UserError: If it cannot be read.

@@ -58,7 +58,7 @@ def read_trees(path: pathlib.Path) -> Iterator[Tree]:
 
 
 def clean(tree: Tree) -> Tree | None:
-    """A tree without traces and function tags; nothing else of it changes.
+    """Remove traces and function tags from a tree, and nothing else.
 
     Args:
         tree: As a treebank has it.
@@ -83,17 +83,17 @@ def clean(tree: Tree) -> Tree | None:
 
 
 def is_word(tree: Tree) -> bool:
-    """Whether a tree is a tag and its word, such as `(NN dog)`."""
+    """Return whether a tree is a tag and its word, such as `(NN dog)`."""
     return len(tree) == 1 and isinstance(tree[0], str)
 
 
 def without_functions(label: str) -> str:
-    """What stands before the first "-" or "=" of a label, if anything."""
+    """Return the part of a label before its first "-" or "=", if any."""
     return re.split("[-=]", label, maxsplit=1)[0] or label
 
 
 def linearise(tree: Tree) -> str:
-    """A tree as the line that the model learns to write.
+    """Write a tree as the line that the model learns to write.
 
     Args:
         tree: As from `clean`.
@@ -105,7 +105,7 @@ def linearise(tree: Tree) -> str:
 
 
 def delinearise(line: str, words: Sequence[tuple[str, str]]) -> Tree:
-    """The tree that a line stands for.
+    """Read the tree that a line stands for.
 
     Args:
         line: As from `linearise`, or what a model wrote.
@@ -149,12 +149,12 @@ def delinearise(line: str, words: Sequence[tuple[str, str]]) -> Tree:
 
 
 def on_one_line(tree: Tree) -> str:
-    """A tree with its words and tags, as `read_trees` reads it."""
+    """Write a tree with its words and tags, as `read_trees` reads it."""
     return " ".join(str(tree).split())
 
 
 def symbols(tree: Tree) -> set[str]:
-    """The brackets of a line, as `--symbols` takes them.
+    """Collect the brackets of a line, as `--symbols` takes them.
 
     With "▁", the space before a bracket, in the same piece: a line has as many
     tokens as words and brackets.

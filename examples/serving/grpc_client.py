@@ -26,7 +26,7 @@ os.dup2(standard_error, 2)
 
 
 def translate(server, model, texts, timeout):
-    """One translation for each text."""
+    """Return one translation for each text."""
     text = tensor_pb2.TensorProto(
         dtype=types_pb2.DT_STRING,
         string_val=[text.encode("utf-8", "replace") for text in texts],

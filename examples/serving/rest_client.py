@@ -1,4 +1,4 @@
-"""Ask TensorFlow Serving for translations over HTTP; needs Python alone.
+"""Ask TensorFlow Serving for translations over HTTP, with only Python.
 
 Example:
     python rest_client.py --model demo "three hundred and two"
@@ -12,7 +12,7 @@ import urllib.request
 
 
 def translate(server, model, texts, timeout):
-    """One translation for each text."""
+    """Return one translation for each text."""
     request = urllib.request.Request(
         f"http://{server}/v1/models/{model}:predict",
         data=json.dumps(

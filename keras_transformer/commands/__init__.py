@@ -1,5 +1,5 @@
-"""The verbs of `python -m keras_transformer`, one a module.
+"""The verbs of `python -m keras_transformer`, one in each module.
 
-TensorFlow takes seconds to import. Neither --help nor a mistake in the
-arguments waits for it: a verb imports what needs it when it runs.
+TensorFlow takes seconds to import. A verb imports it only when it runs, so
+--help and mistakes in the arguments need not wait.
 """

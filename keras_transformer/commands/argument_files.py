@@ -1,4 +1,4 @@
-"""Arguments kept in a file: `@FILE` and `@RECIPE` on the command line.
+"""Reads arguments from files: `@FILE` and `@RECIPE` on the command line.
 
 A file holds words as a shell reads them, and comments after a #. The recipes
 are the paper's trainings, in the folder `recipes` of the package.
@@ -12,15 +12,15 @@ from keras_transformer.training.request import RECIPE_SUFFIX, recipes
 
 
 def with_files(argv: list[str]) -> list[str]:
-    """Put the arguments that a file holds in the place of its `@FILE`.
+    """Replace each `@FILE` by the arguments in the file.
 
     Args:
-        argv: The words of a command line. `@` is followed by the path of a
-            file or, where there is none, by the name of a recipe, with or
-            without its `.args`.
+        argv: The words of a command line. After `@` comes the path of a file
+            or, if there is no such file, the name of a recipe, with or without
+            its `.args`.
 
     Returns:
-        The words with those of the files among them.
+        The words, with those of the files in place.
 
     Raises:
         UserError: If there is neither, or it cannot be read.
@@ -35,7 +35,7 @@ def with_files(argv: list[str]) -> list[str]:
 
 
 def _read(name: str) -> list[str]:
-    """The words of a file or a recipe."""
+    """Split a file or a recipe into words."""
     try:
         text = _text(name)
         return shlex.split(text, comments=True)

@@ -1,4 +1,4 @@
-"""What every command does alike: logs, exit codes, errors as one sentence."""
+"""Shared by all commands: logs, exit codes, errors as one sentence."""
 
 import errno
 import logging
@@ -15,15 +15,15 @@ DONE, FAILED, WRONG = 0, 1, 2
 logger = logging.getLogger("keras_transformer")
 
 _LESS_MEMORY = (
-    "end what else needs the memory, or ask for less at a time, such as a "
-    "smaller --beam-size"
+    "end other programs that need the memory, or ask for less at a time, such "
+    "as a smaller --beam-size"
 )
 
 
 def run(command: Callable[[], int | None]) -> int:
     """Run a command and turn its errors into a sentence and an exit code.
 
-    Logs go to standard error, results are the command's to print on standard
+    Logs go to standard error. The command prints its results on standard
     output.
 
     Args:
@@ -50,7 +50,7 @@ def run(command: Callable[[], int | None]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return FAILED
     except BrokenPipeError:
-        # The reader of a pipe has gone: nobody is left to tell.
+        # The reader of the pipe has gone, so there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
@@ -67,9 +67,9 @@ def run(command: Callable[[], int | None]) -> int:
 
 
 def say_next(*words: object) -> None:
-    """Log the command that comes next, to a person who reads along.
+    """Log the command that comes next, if a person reads along.
 
-    Where results go into a pipe or a file nobody does.
+    Nobody does if the results go into a pipe or a file.
 
     Args:
         *words: The verb and its arguments.
@@ -82,10 +82,10 @@ def say_next(*words: object) -> None:
 def quiet_tensorflow() -> None:
     """Import TensorFlow without its notices on standard error.
 
-    It takes memory of the GPUs as it needs it.
+    It then takes the GPUs' memory only as it needs it.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # The first notices come from C++ before it reads that level.
+    # C++ prints the first notices before it reads that level.
     standard_error = os.dup(2)
     try:
         with open(os.devnull, "w") as nowhere:
@@ -94,7 +94,7 @@ def quiet_tensorflow() -> None:
     finally:
         os.dup2(standard_error, 2)
         os.close(standard_error)
-    # It reports where it writes an export before that gets its real name.
+    # It would report the temporary name of an export.
     logging.getLogger("tensorflow").setLevel(logging.WARNING)
     from keras_transformer.machine import devices
 

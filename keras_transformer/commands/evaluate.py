@@ -2,23 +2,28 @@
 
 import argparse
 import pathlib
+from typing import TYPE_CHECKING
 
 from keras_transformer.commands import command_line, search_flags
-from keras_transformer.commands.display import SentenceDisplay
 from keras_transformer.config import RUN_SEARCH
 from keras_transformer.machine import devices
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.translation.display import SentenceDisplay
+
+if TYPE_CHECKING:
+    from keras_transformer.translation.significance import Tested
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb alone has."""
+    """Add the flags that only this verb has."""
     search_flags.add_run_flags(parser)
+    search_flags.add_ensemble_flags(parser)
     search_flags.add_beam_flags(parser)
     search_flags.add_speed_flags(parser)
     add = parser.add_argument
     add(
         "--corpus",
-        help="as in train, or a test set of sacreBLEU's such as "
+        help="as in train, or one of sacreBLEU's test sets such as "
         "sacrebleu:wmt14/full; default: the run's own",
     )
     add("--split", default="test", help="default: %(default)s")
@@ -27,6 +32,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="score lower-cased text too, plain and tokenised by Moses",
     )
+    add(
+        "--against",
+        type=pathlib.Path,
+        metavar="OTHER",
+        help="compare with OTHER by sacreBLEU's paired bootstrap and "
+        "approximate randomization; a run directory (a folder) where evaluate "
+        "has translated the same split, or a text file of translations, one a "
+        "line",
+    )
     add("--json", type=pathlib.Path, help="write the results here too")
 
 
@@ -34,30 +48,49 @@ def evaluate(args: argparse.Namespace) -> None:
     """Translate every sentence of a split and print its scores.
 
     The translations go to RUN/evaluation/SPLIT.LANG.txt and all figures to
-    RUN/evaluation/SPLIT.json, in place of those of an earlier evaluation.
+    RUN/evaluation/SPLIT.json. They replace those of an earlier evaluation.
     """
     run = RunConfig.load(args.run_dir)
     search = search_flags.search_from(args, run.search)
     searches = search_flags.searches_of(args, run)
     command_line.quiet_tensorflow()
     devices.share_cores(searches)
-    from keras_transformer.run import Run
 
     with SentenceDisplay() as display:
-        result = Run(args.run_dir).evaluate(
+        result = search_flags.run_of(args).evaluate(
             args.split,
             args.corpus,
             average=args.average,
             **{name: getattr(search, name) for name in RUN_SEARCH},
             lowercase=args.lowercase,
+            against=args.against,
             json_file=args.json,
             parallel=args.parallel,
             precision=args.precision,
+            shortlist=args.shortlist,
             progress=display.of_all,
         )
     for score in result.scores.values():
         print(f"{score.value:6.2f}  {score.name}  {score.signature}")
+    for comparison in result.comparisons:
+        print(f"\n{comparison.metric}, {comparison.test}")
+        for name, tested in (
+            (args.against, comparison.other),
+            (args.run_dir, comparison.system),
+        ):
+            print(_row(name, tested))
+        print(f"        {comparison.signature}")
     exported = f"exported/{args.run_dir.resolve().name}"
     command_line.say_next(
         "export", "--run-dir", args.run_dir, "--output", exported
     )
+
+
+def _row(name: pathlib.Path, tested: "Tested") -> str:
+    """Print a system's score, its 95 % interval and its p-value."""
+    interval = p_value = ""
+    if tested.confidence is not None:
+        interval = f"{tested.mean:.2f} ± {tested.confidence:.2f}"
+    if tested.p_value is not None:
+        p_value = f"p = {tested.p_value:.4f}"
+    return f"{tested.score:6.2f}  {interval:13}  {p_value:10}  {name}"

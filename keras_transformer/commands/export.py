@@ -4,6 +4,7 @@ import argparse
 import pathlib
 
 from keras_transformer.commands import command_line, search_flags
+from keras_transformer.config import EXPORT_PRECISIONS
 
 _OF_EVERY_FORMAT = (
     "verb",
@@ -18,8 +19,9 @@ _FORMATS = ("savedmodel", "ctranslate2")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb alone has."""
+    """Add the flags that only this verb has."""
     search_flags.add_run_flags(parser)
+    search_flags.add_ensemble_flags(parser)
     add = parser.add_argument
     add(
         "--output",
@@ -36,13 +38,20 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--quantize",
-        choices=("float32", "float16", "bfloat16", "int8"),
+        choices=EXPORT_PRECISIONS,
         default="float32",
         help="how weights are stored; float16 takes half the space and "
-        "computes in float32; bfloat16 computes in that too, up to twice "
-        "as fast where the processor multiplies it; int8 is for "
-        "ctranslate2; default: %(default)s",
+        "computes in float32; bfloat16, half as large too, and int8, a "
+        "quarter, are also multiplied in, which is faster where the processor "
+        "does so; default: %(default)s",
     )
+    add(
+        "--portable",
+        action="store_true",
+        help="use only operators that every TensorFlow has, for GPUs and "
+        "processors other than x86-64; slower, and not with int8",
+    )
+    search_flags.add_shortlist_flag(parser)
     add("--version", type=int, default=1, help="default: %(default)s")
     add(
         "--name",
@@ -69,29 +78,30 @@ def export(args: argparse.Namespace) -> None:
     """
     check_format(args)
     search = search_flags.search_of_run(args, n_best=4)
-    # Takes seconds, which a misspelt argument need not wait for.
+    # This takes seconds, and a misspelt argument need not wait for it.
     command_line.quiet_tensorflow()
     if args.format == "ctranslate2":
         print(_to_ctranslate2(args))
         return
     from keras_transformer.exporting.serving_kit import ServingKit
-    from keras_transformer.run import Run
 
     kit = ServingKit.plan(args.output, args.name, args.max_batch_size)
-    path = Run(args.run_dir).export(
+    path = search_flags.run_of(args).export(
         args.output,
         args.version,
         search,
         average=args.average,
         kit=kit,
         quantization=args.quantize,
+        portable=args.portable,
+        shortlist=args.shortlist,
     )
     print(path)
     command_line.say_next("serve", args.output)
 
 
 def check_format(args: argparse.Namespace) -> None:
-    """Refuse what belongs to the other format."""
+    """Refuse flags that belong to the other format."""
     parser = args.parser
     if args.format == "ctranslate2":
         for name, value in vars(args).items():
@@ -108,10 +118,10 @@ def check_format(args: argparse.Namespace) -> None:
                 "--quantize bfloat16 belongs to --format savedmodel; ask for "
                 "int8 or float16"
             )
-    elif args.quantize == "int8":
+    elif args.quantize == "int8" and args.portable:
         parser.error(
-            "--quantize int8 belongs to --format ctranslate2, since TensorFlow "
-            "computes no faster in int8; ask for bfloat16 or the other format"
+            "--quantize int8 needs operators that not every TensorFlow has; "
+            "leave out --portable or ask for another"
         )
 
 

@@ -7,7 +7,7 @@ from keras_transformer.commands import command_line
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb alone has."""
+    """Add the flags that only this verb has."""
     add = parser.add_argument
     add(
         "--from",
@@ -15,27 +15,27 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=pathlib.Path,
         dest="directory",
         metavar="DIR",
-        help="folder of the model that another system has trained",
+        help="folder of a model that another system has trained",
     )
     add(
         "--run-dir",
         required=True,
         type=pathlib.Path,
-        help="the run directory to be; must not exist, or be empty",
+        help="the new run directory; must be empty or not exist",
     )
-    add("--source-lang", help="default: what the files say")
-    add("--target-lang", help="default: what the files say")
+    add("--source-lang", help="default: as the files say")
+    add("--target-lang", help="default: as the files say")
     parser.set_defaults(average=None)
 
 
 def import_run(args: argparse.Namespace) -> None:
-    """Make a run directory of a model that another system has trained.
+    """Turn a model that another system has trained into a run directory.
 
     Example:
         keras-transformer import --from opus-mt-en-de --run-dir runs/en-de
 
-    The other verbs take it like any other: translate, evaluate, score, view,
-    export, and train --init-from.
+    The other verbs take it like any other run: translate, evaluate, score,
+    view, export, and train --init-from.
     """
     command_line.quiet_tensorflow()
     from keras_transformer.importing import run_directory

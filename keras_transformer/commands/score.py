@@ -10,12 +10,13 @@ from keras_transformer.commands import (
     search_flags,
     text_streams,
 )
-from keras_transformer.commands.display import SentenceDisplay
+from keras_transformer.translation.display import SentenceDisplay
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb alone has."""
+    """Add the flags that only this verb has."""
     search_flags.add_run_flags(parser)
+    search_flags.add_ensemble_flags(parser)
     search_flags.add_beam_flags(parser, ("length_penalty",))
     add = parser.add_argument
     add("--source", type=pathlib.Path, required=True, help="lines of text")
@@ -29,24 +30,23 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def score(args: argparse.Namespace) -> None:
-    """Score given translations: for each line of --target a number.
+    """Score given translations: print a number for each line of --target.
 
-    It is the length-normalised log-probability in nats of a source that is
-    never cut, and of the pieces into which the tokenizer splits the target. A
-    search may have written the same text in other pieces, and `translate
-    --n-best` then prints another score.
+    It is the length-normalised log-probability in nats. The source is never
+    cut, and the tokenizer splits the target into pieces. A search may have
+    written the same text in other pieces; `translate --n-best` then prints
+    another score.
     """
     penalty = search_flags.search_of_run(args).length_penalty
     with contextlib.ExitStack() as stack:
         pairs, total = text_streams.open_pairs(
             *(args.source, "--source", args.target, "--target"), stack
         )
-        # Before the work, so that a place that cannot be written shows.
+        # Before the work, so that an unwritable place shows at once.
         output = text_streams.open_output(args.output, stack)
         command_line.quiet_tensorflow()
-        from keras_transformer.translation.translator import Translator
 
-        translator = Translator.from_run(args.run_dir, args.average)
+        translator = search_flags.run_of(args).translator(args.average)
         on_screen = not args.output and sys.stdout.isatty()
         progress = stack.enter_context(
             SentenceDisplay(total, bar=not on_screen)

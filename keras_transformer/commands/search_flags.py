@@ -1,11 +1,13 @@
-"""The flags of the search, once for every command line."""
+"""The flags of the search, shared by all verbs."""
 
 import argparse
 import dataclasses
 import pathlib
+from typing import TYPE_CHECKING
 
 from keras_transformer.commands import setting_flags
 from keras_transformer.config import (
+    ENSEMBLE_MEANS,
     MAX_SOURCE_LENGTH,
     RUN_SEARCH,
     SEARCH_PRECISIONS,
@@ -16,27 +18,56 @@ from keras_transformer.config import (
 from keras_transformer.machine import devices
 from keras_transformer.runs.run_config import RunConfig
 
+if TYPE_CHECKING:
+    from keras_transformer.run import Run
+
 _FIELDS = {field.name: field for field in dataclasses.fields(Search)}
 _SAMPLING = dataclasses.fields(Sampling)
 
 
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what every verb that loads a model has."""
+    """Add the flags of every verb that loads a model."""
     parser.add_argument(
         "--run-dir", required=True, type=pathlib.Path, help="as in train"
     )
     parser.add_argument(
         "--average",
         type=int,
-        help="newest checkpoints averaged; default: what validation found "
-        "better when the training ended",
+        help="newest checkpoints to average; default: the weights that "
+        "validation found better at the end of the training",
     )
+
+
+def add_ensemble_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of every verb that may search with several models."""
+    parser.add_argument(
+        "--ensemble",
+        action="append",
+        type=pathlib.Path,
+        default=[],
+        metavar="RUN",
+        help="another run of the same vocabulary, whose model searches "
+        "together with that of --run-dir; may be given several times",
+    )
+    parser.add_argument(
+        "--ensemble-mean",
+        choices=ENSEMBLE_MEANS,
+        default=ENSEMBLE_MEANS[0],
+        help="what the models average at each step; default: %(default)s",
+    )
+
+
+def run_of(args: argparse.Namespace) -> "Run":
+    """Open the run `--run-dir` with those beside it."""
+    from keras_transformer.run import Run
+
+    return Run(args.run_dir, args.ensemble, args.ensemble_mean)
 
 
 def add_beam_flags(
     parser: argparse.ArgumentParser, names: tuple[str, ...] = RUN_SEARCH
 ) -> None:
-    """Add what a run has its own defaults of."""
+    """Add the flags whose defaults come from the run."""
     setting_flags.add(
         parser,
         [_FIELDS[name] for name in names],
@@ -45,26 +76,39 @@ def add_beam_flags(
 
 
 def add_speed_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what every verb that translates batches has."""
+    """Add the flags of every verb that translates batches."""
     parser.add_argument(
         "--precision",
         choices=SEARCH_PRECISIONS,
         default=SEARCH_PRECISIONS[0],
-        help="what to compute in; bfloat16 rounds, and is faster where the "
-        "processor multiplies it (AMX, AVX512-BF16); default: %(default)s",
+        help="type to multiply in; bfloat16 and int8 round, and are faster "
+        "where the processor multiplies them (AMX, AVX512-BF16; AMX, VNNI); "
+        "default: %(default)s",
     )
+    add_shortlist_flag(parser)
     parser.add_argument(
         "--parallel",
         type=int,
         metavar="N",
-        help="batches searched at the same time; each shares the cores of the "
-        "processor with the others and has memory of its own; default: by the "
-        "cores and the model's width, on a GPU 1",
+        help="batches searched at the same time; they share the cores of the "
+        "processor, and each uses its own memory; default: by the cores and "
+        "the model's width, on a GPU 1",
+    )
+
+
+def add_shortlist_flag(parser: argparse.ArgumentParser) -> None:
+    """Add the flag of every verb that searches."""
+    parser.add_argument(
+        "--shortlist",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="score only the target pieces that FILE, made by the verb "
+        "shortlist, names for the source; faster, and nearly the same",
     )
 
 
 def add_search_flags(parser: argparse.ArgumentParser) -> None:
-    """Add every setting of the search; drawing by chance has its own."""
+    """Add every setting of the search, except those of sampling."""
     add_beam_flags(parser)
     setting_flags.add(
         parser,
@@ -73,20 +117,20 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what draws by chance instead of searching."""
+    """Add the flags that draw at random instead of searching."""
     parser.add_argument(
         "--sample",
         action="store_true",
-        help="draw by chance instead of searching; --n-best draws",
+        help="draw at random instead of searching; --n-best draws",
     )
     setting_flags.add(parser, _SAMPLING, prefix="of --sample: ")
 
 
 def search_of_run(args: argparse.Namespace, n_best: int = 1) -> Search:
-    """Read the search from the flags, over that of the run `--run-dir`.
+    """Read the search from the flags and the run `--run-dir`.
 
     Raises:
-        UserError: If that is no run, or as `search_from`.
+        UserError: If that is not a run, or as in `search_from`.
     """
     return search_from(args, RunConfig.load(args.run_dir).search, n_best)
 
@@ -94,13 +138,13 @@ def search_of_run(args: argparse.Namespace, n_best: int = 1) -> Search:
 def search_from(
     args: argparse.Namespace, search: Search, n_best: int = 1
 ) -> Search:
-    """Take `search` with what the flags above say otherwise.
+    """Override `search` by the flags above.
 
     Args:
         args: The flags.
-        search: That of a run.
-        n_best: Translations of a text where no flag says; fewer where there
-            are fewer beams.
+        search: The search of a run.
+        n_best: Translations of a text if no flag says; fewer if there are
+            fewer beams.
 
     Raises:
         UserError: If a setting makes no sense, or a flag of `--sample` comes

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from keras_transformer.commands import command_line
+from keras_transformer.commands import command_line, search_flags
 from keras_transformer.config import UserError
 from keras_transformer.machine import extras
 from keras_transformer.machine.batching_file import BATCHING_FILE, Batching
@@ -19,33 +19,34 @@ from keras_transformer.runs.run_config import RunConfig
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb alone has."""
+    """Add the flags that only this verb has."""
     add = parser.add_argument
     add(
         "exported",
         nargs="?",
         type=pathlib.Path,
         metavar="EXPORTED",
-        help="folder of all versions, as OUTPUT of export, or a run directory",
+        help="folder of all versions, the OUTPUT of export, or a run directory",
     )
     add(
         "--run-dir",
         type=pathlib.Path,
-        help="serve this run instead; exported to RUN_DIR/exported first, "
-        "unless it is there already",
+        help="serve this run instead; it is exported to RUN_DIR/exported "
+        "first, unless it is there already",
     )
+    search_flags.add_ensemble_flags(parser)
     add("--host", default="127.0.0.1", help="default: %(default)s")
     add("--port", type=int, default=8501, help="default: %(default)s")
     add(
         "--name",
-        help="what clients call the model; default: the name of the folder",
+        help="the model's name for clients; default: the name of the folder",
     )
     add(
         "--cors",
         action="append",
         default=[],
         metavar="ORIGIN",
-        help="a web page of another host that may ask, such as "
+        help="another site whose pages may ask, such as "
         "https://example.org; may be given several times",
     )
     add(
@@ -53,8 +54,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a name of this server beside --host and localhost; at 0.0.0.0 "
-        "any name will do unless some are given; may be given several times",
+        help="another name of this server, besides --host and localhost; at "
+        "0.0.0.0 any name will do unless some are given; may be given several "
+        "times",
     )
     add(
         "--batching-parameters",
@@ -85,22 +87,25 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def serve(args: argparse.Namespace) -> None:
-    """Answer over HTTP: a page, and what clients of two other servers expect.
+    """Serve an export over HTTP: a page, and the interfaces of two servers.
 
     Example:
         keras-transformer serve exported/demo
 
-    It speaks TensorFlow Serving's REST interface and LibreTranslate's, has a
-    page at / and metrics at /monitoring/prometheus/metrics. A newer version in
-    the folder takes over by itself. Ctrl-C or SIGTERM ends it once what it
-    took is answered, after 20 seconds at the latest.
+    It speaks TensorFlow Serving's REST interface and LibreTranslate's API, has
+    a page at / and metrics at /monitoring/prometheus/metrics. A newer version
+    in the folder takes over by itself. At Ctrl-C or SIGTERM it answers the
+    requests it has taken and ends, after 20 seconds at the latest.
     """
     if (args.exported is None) == (args.run_dir is None):
         args.parser.error("expected either EXPORTED or --run-dir")
     if args.exported and (args.exported / CONFIG_FILE).exists():
         args.run_dir, args.exported = args.exported, None
     if args.run_dir is not None:
-        RunConfig.load(args.run_dir)  # Raises unless it is one.
+        for path in (args.run_dir, *args.ensemble):
+            RunConfig.load(path)  # Raises if it is not a run.
+    elif args.ensemble:
+        args.parser.error("expected --run-dir beside --ensemble")
     elif (args.exported / "saved_model.pb").exists():
         raise UserError(
             "Expected the folder of all versions of an export, received "
@@ -123,12 +128,12 @@ def serve(args: argparse.Namespace) -> None:
         *("sentencex", "starlette", "uvicorn"),
     ):
         extras.needs(package, "serve")
-    # While the model is loaded a container's first process would not end by it
-    # without a handler. Uvicorn raises it again when it has finished.
+    # Without a handler, SIGTERM would not end a container's first process while
+    # the model loads. Uvicorn raises it again when it has finished.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    # Takes seconds, which a misspelt argument need not wait for.
+    # This takes seconds, and a misspelt argument need not wait for it.
     command_line.quiet_tensorflow()
-    # The session loader, which TensorFlow Serving uses, calls itself outdated.
+    # TensorFlow Serving's session loader warns that it is outdated.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     from keras_transformer.serving import server
     from keras_transformer.serving.limits import Limits
@@ -138,11 +143,10 @@ def serve(args: argparse.Namespace) -> None:
     folder = args.exported
     explain = None
     if args.run_dir is not None:
-        from keras_transformer.run import Run
-
         folder = args.run_dir / EXPORTED
-        Run(args.run_dir).keep_exported(folder)
-        explain = explainer(args.run_dir)
+        search_flags.run_of(args).keep_exported(folder)
+        if not args.ensemble:
+            explain = explainer(args.run_dir)
     path = args.batching_parameters or folder / BATCHING_FILE
     given = args.batching_parameters is not None
     batching = Batching.load(path) if given or path.exists() else Batching()
@@ -162,7 +166,7 @@ def serve(args: argparse.Namespace) -> None:
 def explainer(run_dir: pathlib.Path) -> Callable[[str, int], str]:
     """Make the function that explains a text as an HTML document.
 
-    It loads the run's model when it is first called, and again for another
+    The function loads the run's model at its first call, and again for another
     version of the export.
     """
     from keras_transformer.config import MAX_SOURCE_LENGTH

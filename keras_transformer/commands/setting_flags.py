@@ -1,8 +1,9 @@
-"""Flags made from settings: a field is a flag, its help and its range."""
+"""Makes flags from settings: a field gives a flag, its help and its range."""
 
 import argparse
 import contextlib
 import dataclasses
+import logging
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -18,14 +19,14 @@ def add(
     prefix: str = "",
     default: str | None = None,
 ) -> None:
-    """Add the flag of every field that has one; not given, it is None.
+    """Add the flag of every field that has one, None by default.
 
     Args:
         parser: Gets the flags.
         fields: Fields of a configuration.
-        prefix: How every help text begins.
-        default: How every help text ends; with the field's default if not
-            given.
+        prefix: The start of every help text.
+        default: The end of every help text; by default it names the field's
+            default.
     """
     for field in fields:
         about, (kind, _) = setting_of(field), kind_of(field)
@@ -50,28 +51,37 @@ def add(
 def given(
     args: argparse.Namespace, fields: Iterable[dataclasses.Field]
 ) -> dict[str, Any]:
-    """The settings whose flags were given."""
+    """Collect the settings whose flags were given."""
     values = {field.name: getattr(args, field.name, None) for field in fields}
     return {name: x for name, x in values.items() if x is not None}
 
 
 @contextlib.contextmanager
 def named(parser: argparse.ArgumentParser) -> Iterator[None]:
-    """Let the errors of a verb name its flags where Python names arguments."""
+    """Make errors and the log name flags instead of Python's arguments."""
+
+    def with_flags(record: logging.LogRecord) -> bool:
+        record.msg = _with_flags(str(record.msg), parser)
+        return True
+
+    log = logging.getLogger("keras_transformer")
+    log.addFilter(with_flags)
     try:
         yield
     except (UserError, JobError) as error:
         kind = UserError if isinstance(error, UserError) else JobError
         raise kind(_with_flags(str(error), parser)) from error
+    finally:
+        log.removeFilter(with_flags)
 
 
 def flag(name: str) -> str:
-    """The flag that stands for an argument."""
+    """Return the flag of an argument."""
     return f"--{name.replace('_', '-')}"
 
 
 def meant(unknown: list[str], parser: argparse.ArgumentParser) -> str:
-    """End a sentence about unknown arguments with the flag that is nearest."""
+    """End a sentence about unknown arguments with the nearest flag."""
     names = [word[2:] for word in unknown if word.startswith("--")]
     if not names:
         return ""

@@ -1,4 +1,4 @@
-"""Text in and out of a command line: files or streams, whole or none."""
+"""Opens the texts of a command line: files or streams, whole or not at all."""
 
 import argparse
 import contextlib
@@ -21,7 +21,7 @@ logger = logging.getLogger("keras_transformer")
 
 
 def given_text(argument: str) -> str:
-    """Check a text of the command line: a `type` for argparse.
+    """Check a text from the command line, as a `type` for argparse.
 
     Raises:
         argparse.ArgumentTypeError: If it is not UTF-8.
@@ -45,11 +45,11 @@ def open_input(
     Args:
         path: A file, or None for standard input.
         stack: Closes the file.
-        flag: What an error calls it.
+        flag: Its name in errors.
 
     Returns:
-        The open file, its name for errors, and the number of its lines where
-        it can be read twice.
+        The open file, its name for errors, and the number of its lines if it
+        can be read twice.
 
     Raises:
         UserError: If the file cannot be read or is not UTF-8.
@@ -61,7 +61,7 @@ def open_input(
     file = stack.enter_context(open_file(path, flag))
     total = None
     if file.seekable():
-        # Finds bad bytes in the last line before the first is translated.
+        # This finds bad bytes before the first line is translated.
         total = sum(1 for _ in read_lines(file, str(path)))
         file.seek(0)
     return file, str(path), total
@@ -78,17 +78,17 @@ def open_pairs(
 
     Args:
         one: A file, or None for standard input.
-        one_flag: What an error calls it.
+        one_flag: Its name in errors.
         other: Another file.
-        other_flag: What an error calls that.
+        other_flag: Its name in errors.
         stack: Closes the files.
 
     Returns:
-        The pairs of lines and their number, where that can be known.
+        The pairs of lines and, if it can be known, their number.
 
     Raises:
         UserError: If a file cannot be read, is not UTF-8, or has more lines
-            than the other; the last may show only at the end of the pairs.
+            than the other, which may show only at the end of the pairs.
     """
     file, name, total = open_input(one, stack, one_flag)
     other_file, other_name, other_total = open_input(other, stack, other_flag)
@@ -121,10 +121,10 @@ def open_pairs(
 def open_output(
     path: pathlib.Path | None, stack: contextlib.ExitStack
 ) -> BinaryIO:
-    """Open a new file as `files.open_whole` does; for None standard output.
+    """Open a new file as `files.open_whole` does, or standard output for None.
 
     Raises:
-        UserError: If there is such a file: it may be an input.
+        UserError: If the file exists: it may be an input.
     """
     if path is None:
         return sys.stdout.buffer
@@ -137,7 +137,7 @@ def open_output(
 
 
 def chunks(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    """Cut into lists of `CHUNK_LINES`: memory for any number of lines."""
+    """Cut lines into lists of `CHUNK_LINES`, to bound the memory."""
     lines = iter(lines)
     while chunk := list(itertools.islice(lines, CHUNK_LINES)):
         yield chunk

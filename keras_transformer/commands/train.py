@@ -16,7 +16,7 @@ from keras_transformer.training.request import (
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add all flags; a training takes no flag of another verb."""
+    """Add all flags; training shares none with other verbs."""
     add = parser.add_argument
     add("--run-dir", type=pathlib.Path, help="default: runs/PRESET")
     add(
@@ -44,7 +44,7 @@ def _add_corpus_flags(parser: argparse.ArgumentParser) -> None:
         "--tokenizer",
         type=pathlib.Path,
         metavar="FILE",
-        help="a sentencepiece model made elsewhere, in place of a new one",
+        help="a sentencepiece model made elsewhere, instead of a new one",
     )
     add(
         "--symbols",
@@ -68,9 +68,10 @@ def train(args: argparse.Namespace) -> None:
 
     The same command again resumes at the last checkpoint. Ctrl-C and SIGTERM
     end the training with a checkpoint, with exit codes 130 and 0: a finished
-    run has a final.weights.h5. What is not given comes from the preset. @FILE
-    stands for the arguments in a file, and @wmt14-en-de-base and its like for
-    the recipes of this package; --dry-run tells what the training would cost.
+    run has a final.weights.h5. Settings that you do not give come from the
+    preset. @FILE stands for the arguments in a file, and names such as
+    @wmt14-en-de-base for the recipes of this package. --dry-run tells what the
+    training would cost.
     """
     arguments = arguments_of(args)
     chosen = setting_flags.given(args, SESSION_SETTINGS)
@@ -83,13 +84,13 @@ def train(args: argparse.Namespace) -> None:
     if args.dry_run:
         print(run.dry_run(args.run_dir, **arguments, **chosen))
         return
-    # After SIGTERM: the checkpoint is written, and nothing has failed.
+    # After SIGTERM the checkpoint is written, and nothing has failed.
     with contextlib.suppress(SystemExit):
         run.train(args.run_dir, **arguments, **chosen)
 
 
 def arguments_of(args: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `keras_transformer.train` that name what is trained."""
+    """Collect the arguments of `keras_transformer.train` from the flags."""
     others = {"verb", "parser", "run_dir", "dry_run", "average"}
     of_session = {field.name for field in SESSION_SETTINGS}
     named = {

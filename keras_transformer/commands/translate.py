@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import itertools
 import logging
+import os
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,25 +15,26 @@ from keras_transformer.commands import (
     search_flags,
     text_streams,
 )
-from keras_transformer.commands.display import SentenceDisplay
-from keras_transformer.config import Search
+from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
 from keras_transformer.machine import devices, extras
 from keras_transformer.runs import run_config
 from keras_transformer.translation import sentences
+from keras_transformer.translation.display import SentenceDisplay
 
 if TYPE_CHECKING:
     from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
 
-# Of one text, best first: translations and their scores.
+# The translations of one text with their scores, best first.
 _Hypotheses = Sequence[tuple[str, float]]
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb alone has."""
+    """Add the flags that only this verb has."""
     search_flags.add_run_flags(parser)
+    search_flags.add_ensemble_flags(parser)
     add = parser.add_argument
     add(
         "file",
@@ -51,13 +53,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--prefix",
         type=text_streams.given_text,
         metavar="TEXT",
-        help="how every translation begins",
+        help="the beginning of every translation",
     )
     prefix.add_argument(
         "--prefixes",
         type=pathlib.Path,
         metavar="FILE",
-        help="how each translation begins, line by line; empty for no matter",
+        help="the beginning of each translation, line by line; may be empty",
     )
     add(
         "--alignment",
@@ -72,23 +74,22 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def translate(args: argparse.Namespace) -> None:
-    """Translate UTF-8 text line by line, empty lines included.
+    """Translate UTF-8 text line by line, including empty lines.
 
-    Lines are taken 10,000 at a time: a pipe that stays open is answered when it
-    ends.
+    It takes 10,000 lines at a time, so a pipe that stays open gets its answer
+    when it ends.
 
-    With --n-best above 1 every line has its translations on lines of their
-    own, best first, as
+    With --n-best above 1 each translation has its own line, best first:
 
         LINE<TAB>SCORE<TAB>TRANSLATION
 
     LINE counts from 1; SCORE is the length-normalised log-probability in
-    nats. Of equal texts only the best stays, except with --sample, so there
+    nats. Only the best of equal texts stays, except with --sample, so there
     may be fewer; an empty line has one.
 
-    With --alignment come pairs such as 0-0 1-2 of a source word and the target
-    word that looks at it most, in the order of the target, counted from 0;
-    words are what lies between white space. They follow a translation as
+    --alignment adds pairs such as 0-0 1-2: a source word and the target word
+    that looks at it most, in the order of the target, counted from 0. White
+    space separates words. The pairs follow a translation as
 
         TRANSLATION ||| PAIRS
 
@@ -104,16 +105,15 @@ def translate(args: argparse.Namespace) -> None:
     searches = search_flags.searches_of(args, run)
     with contextlib.ExitStack() as stack:
         rows, total = open_rows(args, stack)
-        # Before the work, so that a place that cannot be written shows.
+        # Before the work, so that an unwritable place shows at once.
         output = text_streams.open_output(args.output, stack)
         command_line.quiet_tensorflow()
-        # A single text has no company to leave a core to.
+        # A single text need not leave a core to others.
         is_alone = total == 1 and not args.split_sentences
         devices.share_cores(1 if is_alone else searches)
-        from keras_transformer.translation.translator import Translator
 
-        translator = Translator.from_run(
-            args.run_dir, args.average, args.precision
+        translator = search_flags.run_of(args).translator(
+            args.average, args.precision, args.shortlist
         )
         on_screen = not args.output and sys.stdout.isatty()
         progress = stack.enter_context(
@@ -155,7 +155,7 @@ def translate(args: argparse.Namespace) -> None:
 
 
 def check_combination(args: argparse.Namespace, search: Search) -> None:
-    """Refuse what does not go with --split-sentences, or what it lacks."""
+    """Refuse flags that --split-sentences excludes, or a missing package."""
     if args.split_sentences:
         extras.needs("sentencex", "sentences")
         sentences.check_alone(
@@ -169,12 +169,19 @@ def check_combination(args: argparse.Namespace, search: Search) -> None:
 def open_rows(
     args: argparse.Namespace, stack: contextlib.ExitStack
 ) -> tuple[Iterator[tuple[str, str]], int | None]:
-    """The lines to translate with their prefixes, and how many there are."""
+    """Return the lines to translate with their prefixes, and their number."""
+    called = "FILE" if args.file else "--input"
     if args.prefixes:
         return text_streams.open_pairs(
-            *(args.input, "--input", args.prefixes, "--prefixes"), stack
+            *(args.input, called, args.prefixes, "--prefixes"), stack
         )
-    file, name, total = text_streams.open_input(args.input, stack)
+    if args.file and not os.path.exists(args.file):
+        raise UserError(
+            f"Expected a file as FILE, found none at {args.file}; check the "
+            "path, or to translate a text: echo TEXT | keras-transformer "
+            "translate --run-dir RUN."
+        )
+    file, name, total = text_streams.open_input(args.input, stack, called)
     rows = zip(
         lines.read_lines(file, name), itertools.repeat(args.prefix or "")
     )
@@ -205,7 +212,7 @@ def rows_out(
     search: Search,
     alignment: bool,
 ) -> Iterator[str]:
-    """The lines to write for a chunk."""
+    """Return the lines to write for a chunk."""
     flat = [
         (number, source, text, score)
         for number, (source, hypotheses) in enumerate(

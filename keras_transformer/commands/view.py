@@ -3,6 +3,8 @@
 import argparse
 import contextlib
 import dataclasses
+import logging
+import os
 import pathlib
 
 from keras_transformer.commands import (
@@ -10,11 +12,14 @@ from keras_transformer.commands import (
     search_flags,
     text_streams,
 )
+from keras_transformer.config import UserError
 from keras_transformer.machine import files
+
+logger = logging.getLogger("keras_transformer")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb alone has."""
+    """Add the flags that only this verb has."""
     search_flags.add_run_flags(parser)
     add = parser.add_argument
     add(
@@ -33,21 +38,23 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--prefix",
         type=text_streams.given_text,
         metavar="TEXT",
-        help="how the translation begins",
+        help="the beginning of the translation",
     )
     search_flags.add_search_flags(parser)
 
 
 def view(args: argparse.Namespace) -> None:
-    """Translate texts, and draw what was looked at and what was weighed.
+    """Translate texts, and draw the attention and the search on a page.
 
-    The page holds the attention of all layers and heads, the search step by
+    The page shows the attention of all layers and heads, the search step by
     step and the beam as a tree. It needs no network and no other file: any
-    browser opens it. Several texts have a view each, one below the other.
+    browser opens it. Each text has its own view, one below the other.
     """
+    for text in args.text:
+        check_text(text)
     search = search_flags.search_of_run(args, n_best=4)
     with contextlib.ExitStack() as stack:
-        # Before the work, so that a place that cannot be written shows.
+        # Before the work, so that an unwritable place shows at once.
         path = args.output or args.run_dir / "view.html"
         output = (
             text_streams.open_output(path, stack)
@@ -72,3 +79,18 @@ def view(args: argparse.Namespace) -> None:
         output.write(page.document(title, views).encode())
     print(path)
     command_line.say_next("serve", "--run-dir", args.run_dir)
+
+
+def check_text(text: str) -> None:
+    """Refuse a text with nothing to draw; warn of one that names a file."""
+    if not text.strip():
+        raise UserError(
+            "Expected a text as TEXT, received an empty one; give what to "
+            "translate."
+        )
+    if os.path.isfile(text):
+        logger.warning(
+            "%s is a file, but view does not open it: it draws the name as a "
+            "text.",
+            text,
+        )

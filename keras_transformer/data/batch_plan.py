@@ -1,8 +1,8 @@
-"""Which pairs meet in which batch: those of similar length (section 5.1).
+"""Plans the batches: pairs of similar length go together (section 5.1).
 
 Axes: B rows of a batch, S source length, T target length, N pairs. Lengths
-count tokens, the end token included. What is computed of tens of millions of
-pairs is computed in chunks, and kept in the smallest type.
+count tokens, including the end token. There may be tens of millions of pairs,
+so arrays over them are computed in chunks and kept in the smallest type.
 """
 
 import functools
@@ -15,8 +15,8 @@ import numpy as np
 from keras_transformer.data.bpe_dropout import AnyCorpus
 
 # The growth of the ladder of lengths, and the one for XLA, which compiles every
-# shape: among those in `benchmarks/scale.md`, the least sum of compilations
-# (15 s a shape) and computed padding over a training of 12 hours.
+# shape. Among those in `benchmarks/scale.md` it has the least sum of
+# compilations (15 s a shape) and computed padding over a training of 12 hours.
 LENGTH_GROWTH = 1.06
 XLA_LENGTH_GROWTH = 1.15
 # The shorter side of a batch is padded to one of these shares of the longer.
@@ -40,7 +40,7 @@ class Batch(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What a batch takes of the pairs in ascending order of length.
+    """The pairs of a batch, as a range in ascending order of length.
 
     Attributes:
         start: The first place.
@@ -54,11 +54,11 @@ class Cut(NamedTuple):
 
 
 class Epoch:
-    """The batches of an epoch, each made when it is asked for.
+    """The batches of an epoch, each made on demand.
 
     Args:
         pairs: Integer array `(N,)`, the pairs in ascending order of length.
-        cuts: Those of the plan, in the epoch's order.
+        cuts: The plan's cuts, in the epoch's order.
     """
 
     def __init__(self, pairs: np.ndarray, cuts: list[Cut]) -> None:
@@ -79,27 +79,27 @@ class Epoch:
 
 
 class BatchPlan:
-    """Which pairs meet in which batch, for every epoch.
+    """Plans which pairs share a batch, for every epoch.
 
-    A pure function of its arguments and the epoch: each epoch shuffles the
-    whole corpus, sorts it by length, cuts it into batches and shuffles those.
-    Every pair comes exactly once. All epochs share their batches' shapes,
-    since only pairs of equal padded lengths change places.
+    The plan is a pure function of its arguments and the epoch. Each epoch
+    shuffles the whole corpus, sorts it by length, cuts it into batches and
+    shuffles those. Every pair comes exactly once. All epochs have batches of
+    the same shapes, since only pairs of equal padded lengths change places.
 
     To bound the set of shapes, a batch's longer side is padded to a ladder of
-    lengths, the shorter to one of `lengths.SHORT_SHARES` of it, and rows of
+    lengths, the shorter to one of `SHORT_SHARES` of it, and rows of
     padding complete a batch that the ladder cuts short.
 
     Args:
         corpus: The pairs.
-        batch_tokens: Bound of B·S and of B·T, padding included. A pair longer
+        batch_tokens: Bound of B·S and of B·T, including padding. A pair longer
             than that is a batch of its own.
         seed: Fixes the order.
-        shuffle: Whether to shuffle; without it batches come shortest first.
-        length_growth: Quotient of neighbours on the ladder, above 1. A larger
-            one means fewer shapes and more padding.
-        row_multiple: B is a multiple of it wherever the budget allows that
-            many rows, so that replicas get equal shares.
+        shuffle: Whether to shuffle; otherwise batches come shortest first.
+        length_growth: Ratio of neighbours on the ladder, above 1. A larger one
+            means fewer shapes and more padding.
+        row_multiple: B is a multiple of it if the budget allows that many
+            rows, so that replicas get equal shares.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -132,12 +132,12 @@ class BatchPlan:
         self._cuts = self._cut(cells, counts)
 
     def __len__(self) -> int:
-        """Batches in an epoch."""
+        """Return the number of batches in an epoch."""
         return len(self._cuts)
 
     def epoch(self, epoch: int) -> Epoch:
-        """The batches of an epoch, counted from 0, in order."""
-        # Whatever their type, numbers are shuffled alike.
+        """Return the batches of an epoch, counted from 0, in order."""
+        # The shuffle does not depend on the type of the numbers.
         pairs = np.arange(
             len(self.corpus), dtype=smallest_type(len(self.corpus))
         )
@@ -163,11 +163,11 @@ class BatchPlan:
         return 1 - sum(self.corpus.num_tokens) / positions
 
     def _order(self, epoch: int) -> np.ndarray:
-        """The order of the cuts in an epoch."""
+        """Draw the order of the cuts in an epoch."""
         if not self.shuffle:
             return np.arange(len(self))
-        # Not after the shuffle of the pairs, which takes long where they are
-        # many and says nothing about shapes.
+        # Not from the generator that shuffles the pairs: with many pairs that
+        # takes long, and it does not affect the shapes.
         random = np.random.default_rng([self.seed, epoch, 1])
         return random.permutation(len(self))
 
@@ -192,7 +192,7 @@ class BatchPlan:
         cuts = []
         start = 0
         while start < ends[-1]:
-            # As many as the longest of them allows: the capacity falls as the
+            # The longest pair decides how many fit: the capacity falls as the
             # lengths grow.
             stop = int(np.minimum(ends, start + capacity).max())
             first = np.searchsorted(ends, start, side="right")
@@ -211,8 +211,8 @@ class BatchPlan:
     def _shape_for(
         self, size: int, rows: int, source: int, target: int
     ) -> tuple[int, int, int]:
-        """(B, S, T) for `size` pairs of up to such lengths, of `rows` rows."""
-        # Halves, so that a small rest is not mostly padding.
+        """Return (B, S, T) for `size` pairs in a batch of up to `rows` rows."""
+        # Halve the rows, so that a small rest is not mostly padding.
         while rows >= 2 * size and rows > self.row_multiple:
             pieces = math.ceil(rows / 2 / self.row_multiple)
             rows = pieces * self.row_multiple
@@ -227,10 +227,10 @@ class PaddedLengths:
     A key stands for a rung of the ladder, a share, and which side is longer.
 
     Args:
-        source: Lengths of the source sides, `(N,)`; the longest of all ends
-            the ladder.
+        source: Lengths of the source sides, `(N,)`; the ladder ends at the
+            longest of all.
         target: Lengths of the target sides, `(N,)`.
-        growth: Of the ladder.
+        growth: Growth of the ladder.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class PaddedLengths:
         self.num_keys = 2 * self.shorter.size
 
     def keys(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """Keys of lengths, in their shape."""
+        """Return the keys of lengths, in their shape."""
         rungs = self.rungs[np.maximum(source, target)]
         shorter = np.minimum(source, target)
         keys = rungs * len(SHORT_SHARES)
@@ -258,7 +258,7 @@ class PaddedLengths:
         return 2 * keys + (source >= target)
 
     def cells(self, keys: np.ndarray) -> np.ndarray:
-        """Padded lengths `(..., 2)`, S and T, of keys `(...)`."""
+        """Return the padded lengths `(..., 2)`, S and T, of keys `(...)`."""
         rungs, shares = np.divmod(keys // 2, len(SHORT_SHARES))
         longer, shorter = self.ladder[rungs], self.shorter[rungs, shares]
         source_is_longer = keys % 2 == 1
@@ -272,7 +272,7 @@ class PaddedLengths:
 
 
 def _ladder(longest: int, growth: float) -> np.ndarray:
-    """Lengths from 1, each about `growth` times the one before."""
+    """List lengths from 1, each about `growth` times the one before."""
     lengths = [1]
     while lengths[-1] < longest:
         lengths.append(max(lengths[-1] + 1, math.ceil(lengths[-1] * growth)))
@@ -282,14 +282,15 @@ def _ladder(longest: int, growth: float) -> np.ndarray:
 def rank_cells(
     source: np.ndarray, target: np.ndarray, lengths: PaddedLengths
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Order the pairs of padded lengths so that neighbours resemble.
+    """Order the pairs of padded lengths so that neighbours are similar.
 
-    By the longer side; within it from long sources to long targets and, in
-    every other step, back, so that steps meet where they are alike.
+    Ranks go by the longer side. Within one length they go from long sources to
+    long targets, and back within the next, so that steps meet where they are
+    similar.
 
     Returns:
-        The rank of every pair `(N,)`, the (S, T) of every rank, and how many
-        pairs have it.
+        The rank of every pair `(N,)`, the (S, T) of every rank, and the number
+        of pairs with it.
     """
     keys = np.empty(len(source), smallest_type(lengths.num_keys))
     for chunk in _chunks(len(source)):
@@ -317,7 +318,7 @@ def rank_cells(
 
 
 def sorted_by_rank(pairs: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Sort pairs by rank, those of one rank in the order that they have."""
+    """Sort pairs by rank, keeping the order of those with one rank."""
     counts = np.zeros(int(ranks.max()) + 1, np.int64)
     for chunk in _chunks(len(ranks)):
         counts += np.bincount(ranks[chunk], minlength=len(counts))
@@ -327,7 +328,7 @@ def sorted_by_rank(pairs: np.ndarray, ranks: np.ndarray) -> np.ndarray:
         of_chunk = ranks[pairs[chunk]]
         order = np.argsort(of_chunk, kind="stable")
         counts = np.bincount(of_chunk, minlength=len(free))
-        # A run of each rank, moved to where the rank has come to.
+        # Move the run of each rank to its next free place.
         places = np.repeat(free - (np.cumsum(counts) - counts), counts)
         places += np.arange(len(order))
         result[places] = pairs[chunk][order]
@@ -341,5 +342,5 @@ def _chunks(size: int) -> Iterator[slice]:
 
 
 def smallest_type(count: int) -> np.dtype:
-    """The smallest type of integers for as many numbers from 0."""
+    """Choose the smallest integer type for `count` numbers from 0."""
     return np.min_scalar_type(max(count - 1, 0))

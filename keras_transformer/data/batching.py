@@ -1,7 +1,7 @@
-"""Batches of pairs of similar length (section 5.1).
+"""Makes batches of pairs of similar length (section 5.1).
 
 Axes: B rows of a batch, S source length, T target length. Lengths count
-tokens, the end token included.
+tokens, including the end token.
 """
 
 import concurrent.futures
@@ -37,35 +37,35 @@ def batches(
     seed: int = 1,
     shuffle: bool = True,
 ) -> tf.data.Dataset:
-    """Batch pairs of texts for `model.fit`, an epoch each time it is iterated.
+    """Batch pairs of texts for `model.fit`; each iteration is an epoch.
 
     Rows of padding round a batch up, so that `predict` on 200 pairs may return
     208 rows; without `shuffle` there are none. An epoch that was not read to
     its end begins again. A new dataset begins with the order of its first
-    epoch, also where `initial_epoch` or `BackupAndRestore` lets `fit` go on
+    epoch, even if `initial_epoch` or `BackupAndRestore` makes `fit` continue
     with a later one.
 
     Args:
         pairs: Source and target texts; read once, here.
         tokenizer: Vocabulary of both sides.
-        batch_tokens: Budget of source tokens, and equally of target tokens, in
-            a batch, padding included.
+        batch_tokens: Budget of source tokens, and of target tokens, in a
+            batch, including padding.
         max_length: Pairs with a longer side, in tokens with the end token, or
             with an empty side, are dropped; None keeps all, as for validation.
-        bpe_dropout: Probability of leaving out a merge where words are cut
+        bpe_dropout: Probability of leaving out a merge when words are cut
             into pieces, in [0, 1); every epoch has other pieces.
-        seed: Fixes the order, which is another one in every epoch, and what
-            is left out.
-        shuffle: Whether to shuffle; without it batches come shortest first, and
-            have as many rows as there are pairs, as for an evaluation.
+        seed: Fixes the order, which changes with every epoch, and the merges
+            that are left out.
+        shuffle: Whether to shuffle; otherwise batches come shortest first and
+            have no rows of padding, as for an evaluation.
 
     Returns:
         Dataset of `((source (B, S), target_in (B, T)), target_out (B, T))`,
-        int32, as from `stream`; its `len` is the steps of an epoch.
+        int32, as in `stream`; its `len` is the steps of an epoch.
 
     Raises:
-        UserError: If no pair is left, or the vocabulary is not one of
-            byte-pair encoding where `bpe_dropout` is given.
+        UserError: If no pair is left, or `bpe_dropout` is given and the
+            vocabulary is not one of byte-pair encoding.
         ValueError: If `batch_tokens` is below 1, or `bpe_dropout` outside
             [0, 1).
     """
@@ -92,7 +92,7 @@ def batches(
         completed = max(completed, (int(number) + 1) // steps)
 
     def numbers_of_epoch(_: tf.Tensor) -> tf.data.Dataset:
-        # Of this iterator. One that was given up leaves its epoch to the next.
+        # An abandoned iterator leaves its epoch to the next one.
         first = tf.numpy_function(
             lambda: np.int64(completed * steps), [], tf.int64
         )
@@ -118,14 +118,14 @@ def stream(
     """Stream training batches without end.
 
     Args:
-        plan: Which pairs meet.
-        cursor: Epoch and batch of the first element, both from 0. After `n`
-            updates from the start, `divmod(n, len(plan))`.
+        plan: The plan of the batches.
+        cursor: Epoch and batch of the first element, both from 0:
+            `divmod(n, len(plan))` after `n` updates from the start.
 
     Returns:
         Dataset of `((source (B, S), target_in (B, T)), target_out (B, T))`,
         int32. `target_in` is BOS and the target without EOS, `target_out` the
-        target with EOS; PAD fills both, and rows of padding throughout.
+        target with EOS. PAD fills both, and all of a row of padding.
     """
     first_epoch, first_batch = cursor
     first = first_epoch * len(plan) + first_batch
@@ -143,9 +143,9 @@ def evaluation_batches(
 
 
 def _planned_ahead(plan: BatchPlan) -> Callable[[int], Batch]:
-    """A function from a batch's number, counted over all epochs, to its plan.
+    """Make a function from a batch's number, over all epochs, to its plan.
 
-    The next epoch is planned beside the second half of this one, so that no
+    The next epoch is planned during the second half of this one, so that no
     step waits for it.
     """
     thread = concurrent.futures.ThreadPoolExecutor(max_workers=1)
@@ -174,12 +174,12 @@ def _dataset(
 
     Args:
         corpus: The pairs.
-        numbers: The batches, int64 scalars.
-        batch: From a number to what is planned.
-        count: Told the number of every batch that is taken.
+        numbers: The numbers of the batches, int64 scalars.
+        batch: Returns the plan of a number.
+        count: Receives the number of every batch that is taken.
     """
-    # TensorFlow keeps what `numpy_function` calls until the process ends: with
-    # a corpus, files and a thread, unless they are taken out of a box in time.
+    # TensorFlow keeps what `numpy_function` calls until the process ends, and
+    # with it a corpus, files and a thread. The box lets us drop them in time.
     box = [lambda number: corpus.gather(*batch(number), number)]
 
     def assemble(number: tf.Tensor) -> tuple:
@@ -196,19 +196,19 @@ def _dataset(
             tf.numpy_function(count, [number], [])
         return batch
 
-    # Counted here, after what is read ahead.
+    # Count here, after the batches that are read ahead.
     dataset = numbers.map(assemble).prefetch(8).map(take)
     options = tf.data.Options()
-    # Where `fit` of several workers shares the batches out, by their rows.
+    # If several workers share the batches in `fit`, they split the rows.
     options.experimental_distribute.auto_shard_policy = (
         tf.data.experimental.AutoShardPolicy.DATA
     )
-    # There is nothing to tune, and the thread that would keeps whoever drops
-    # the iterator waiting, for up to a minute.
+    # There is nothing to tune, and the tuning thread can hold up the end of an
+    # iterator for a minute.
     options.autotune.enabled = False
     dataset = dataset.with_options(options)
-    dataset.has_begin_tokens = True  # As `Transformer.fit` need not check.
-    # What is made of the dataset, and iterators of it, hold it.
+    dataset.has_begin_tokens = True  # `Transformer.fit` need not check.
+    # Datasets made from this one, and their iterators, hold it.
     weakref.finalize(dataset, box.clear)
     return dataset
 
@@ -216,9 +216,9 @@ def _dataset(
 def batch(
     sources: Texts, targets: Texts, tokenizer: Tokenizer
 ) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Make one batch of texts, for data and a `fit` of your own.
+    """Make one batch of texts, for your own data and `fit`.
 
-    Works eagerly and in `tf.data.Dataset.map`.
+    It works eagerly and in `tf.data.Dataset.map`.
 
     Args:
         sources: Source texts: a list, or a string tensor `(B,)`.
@@ -231,8 +231,8 @@ def batch(
         behind `bos_id`; `pad_id` fills both.
 
     Raises:
-        UserError: If one is no list of texts, or there are not as many targets
-            as sources; a tensor in a graph is told by TensorFlow's error.
+        UserError: If one is not a list of texts, or there are not as many
+            targets as sources; in a graph, TensorFlow raises its own error.
     """
     if not isinstance(tokenizer, Tokenizer):
         raise SettingError("tokenizer", "a Tokenizer", tokenizer)
@@ -255,7 +255,7 @@ def batch(
 
 
 def _texts(name: str, texts: Texts) -> tf.Tensor:
-    """Texts as a string tensor `(B,)`."""
+    """Convert texts to a string tensor `(B,)`."""
     if not isinstance(texts, tf.Tensor):
         texts = tf.constant(list(checked_texts(name, texts)), tf.string)
     if texts.dtype != tf.string or texts.shape.rank not in (1, None):
@@ -268,7 +268,7 @@ def _texts(name: str, texts: Texts) -> tf.Tensor:
 def _shifted(
     source: tf.Tensor, target_out: tf.Tensor
 ) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Add what the decoder reads: BOS, and the target without EOS."""
+    """Add the decoder's input: BOS, and the target without EOS."""
     is_row = target_out[:, :1] != config.PAD_ID
     begin = tf.where(is_row, config.BOS_ID, config.PAD_ID)
     rest = target_out[:, :-1]

@@ -1,19 +1,19 @@
 """BPE-dropout: every epoch cuts words into other pieces.
 
-In training alone, each merge of byte-pair encoding is left out with some
-probability (Provilkov et al., 2020). The pieces of a batch are a pure function
-of the seed and the batch's number, so that a resumed training sees what it
-would have seen.
+Each merge of byte-pair encoding is left out with some probability, in training
+only (Provilkov et al., 2020). The pieces of a batch are a pure function of the
+seed and the batch's number, so that a resumed training sees the pieces it would
+have seen.
 
 The plan of the batches reserves room for longer segmentations, once for all
-epochs. Where that is not enough for a sentence, some of its words, drawn by
-chance, stay as they are.
+epochs. If that is not enough for a sentence, some of its words, drawn at
+random, stay as they are.
 
-The merges are our own: sentencepiece samples too, but from version 0.2.3 on its
-draws differ from process to process, whatever the seed.
+The merges are our own. sentencepiece samples too, but from version 0.2.3 on its
+draws differ between processes, even with the same seed.
 
 Axes: B rows of a batch, L length of a side, N pairs or symbols, W words.
-Lengths count tokens, the end token included.
+Lengths count tokens, including the end token.
 """
 
 import itertools
@@ -29,50 +29,51 @@ from keras_transformer.data.tokenizer import Tokenizer
 NORMAL = 1  # A piece's type in a sentencepiece model.
 # Pairs on which the growth of segmentations is measured.
 MEASURED_PAIRS = 2_000
-# Standard deviations above the mean length for which there is room. Nine tenths
-# of the pieces that dropout would add find it (`benchmarks/multi30k.md`).
+# The plan leaves room for this many standard deviations above the mean length.
+# Nine tenths of the pieces that dropout adds fit (`benchmarks/multi30k.md`).
 DEVIATIONS = 0.5
 
 
 class Growth(NamedTuple):
-    """How lengths grow: by a factor, with a deviation like the square root's.
+    """The growth of lengths: a factor, and a deviation per root of a length.
 
     Attributes:
-        factor: Mean quotient of the lengths, end tokens not counted.
-        deviation: Of a length from its mean, over the root of the length.
+        factor: Mean ratio of the lengths, without end tokens.
+        deviation: Deviation of a length from its mean, divided by the root of
+            the length.
     """
 
     factor: float
     deviation: float
 
     def room(self, lengths: np.ndarray, longest: int | None) -> np.ndarray:
-        """The length to reserve for each pair, int32 `(N,)`."""
+        """Return the length to reserve for each pair, int32 `(N,)`."""
         rooms = self.factor * (lengths - 1) + 1
         rooms += DEVIATIONS * self.deviation * np.sqrt(lengths)
         rooms = np.ceil(rooms).astype(np.int32)
         return np.maximum(lengths, np.minimum(rooms, longest or rooms))
 
     def num_tokens(self, side: Side) -> int:
-        """Mean number of tokens of a side."""
+        """Return the mean number of tokens of a side."""
         ends = len(side.lengths)
         pieces = int(side.lengths.sum(dtype=np.int64)) - ends
         return round(self.factor * pieces) + ends
 
 
 class ResegmentedCorpus:
-    """A corpus with BPE-dropout, in place of a `TokenisedCorpus` in training.
+    """A corpus with BPE-dropout, used in training for a `TokenisedCorpus`.
 
-    Its lengths are those that a plan is to reserve.
+    Its lengths are those that a plan should reserve.
 
     Args:
-        corpus: The records, segmented as the tokenizer does it.
+        corpus: The records, in the tokenizer's own pieces.
         tokenizer: Their vocabulary.
         dropout: Probability of leaving out a merge, in (0, 1).
         seed: Fixes the segmentations.
-        max_length: Length that none is to exceed; None for any.
+        max_length: The greatest length allowed; None for any.
 
     Attributes:
-        source: As in the records, like all that follow.
+        source: The source side. All attributes are as in the records.
         target: The target side.
         dropped: Pairs left out because a side had too many tokens.
         empty: Pairs left out because a side had no text.
@@ -126,7 +127,7 @@ class ResegmentedCorpus:
 
     @property
     def num_tokens(self) -> tuple[int, int]:
-        """Means of an epoch, source and target, if all segmentations fit."""
+        """Return an epoch's mean tokens of source and target, if all fit."""
         source, target = self._growths
         return source.num_tokens(self.source), target.num_tokens(self.target)
 
@@ -137,7 +138,7 @@ class ResegmentedCorpus:
         target_length: int,
         number: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The two sides of a batch, as `TokenisedCorpus` gives them."""
+        """Return the two sides of a batch, as `TokenisedCorpus` does."""
         plain = self._plain.gather(rows, source_length, target_length, number)
         source, target = (
             self._resegment(ids, np.random.default_rng([self._seed, number, i]))
@@ -171,7 +172,7 @@ class ResegmentedCorpus:
 
         Args:
             ids: int32 `(B, L)`, each row with its end token or empty.
-            random: Decides what is left out, and which words give way.
+            random: Decides which merges are left out and which words stay.
 
         Returns:
             int32 `(B, L)`.
@@ -188,7 +189,7 @@ class ResegmentedCorpus:
         row_of_word = row_of[np.cumsum(old_sizes) - old_sizes]
         free = (ids == config.PAD_ID).sum(axis=1)
         fits = _fitting(new_sizes - old_sizes, row_of_word, free, random)
-        # In the order of words again.
+        # Back in the order of the words.
         of_new, of_old = fits[new_word_of], ~fits[old_word_of]
         pieces = np.concatenate([new[of_new], old[of_old]])
         word_of = np.concatenate([new_word_of[of_new], old_word_of[of_old]])
@@ -201,12 +202,12 @@ class ResegmentedCorpus:
         return result
 
 
-# What a training can be planned on.
+# A training can be planned on either.
 AnyCorpus = TokenisedCorpus | ResegmentedCorpus
 
 
 def _pieces(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All pieces of rows `(B, L)` but PAD and EOS, and the row of each."""
+    """Return all pieces of rows `(B, L)` but PAD and EOS, with their rows."""
     row_of, _ = places = np.nonzero(
         (ids != config.PAD_ID) & (ids != config.EOS_ID)
     )
@@ -216,7 +217,7 @@ def _pieces(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _words(
     pieces: np.ndarray, row_of: np.ndarray, begins_word: np.ndarray
 ) -> np.ndarray:
-    """The word of each piece, counted through all rows."""
+    """Number the word of each piece, through all rows."""
     begins = begins_word[pieces] | (np.diff(row_of, prepend=-1) != 0)
     return np.cumsum(begins) - 1
 
@@ -227,10 +228,10 @@ def _fitting(
     free: np.ndarray,
     random: np.random.Generator,
 ) -> np.ndarray:
-    """Choose words by chance, as long as what they add fits their row.
+    """Choose words at random, as long as their extra pieces fit their row.
 
     Args:
-        extra: Integer array `(W,)`, pieces that each would add.
+        extra: Integer array `(W,)`, the pieces that each word would add.
         row_of: Integer array `(W,)`, the row of each, ascending.
         free: Integer array `(B,)`, places left in each row.
         random: Draws the order.
@@ -241,7 +242,7 @@ def _fitting(
     order = np.lexsort((random.random(len(extra)), row_of))
     total = np.cumsum(np.maximum(extra, 0)[order])
     before = np.concatenate([[0], total])
-    first = np.searchsorted(row_of, row_of)  # Each word's row begins there.
+    first = np.searchsorted(row_of, row_of)  # The start of each word's row.
     fits = np.empty(len(extra), bool)
     fits[order] = total - before[first] <= free[row_of]
     return fits
@@ -250,8 +251,8 @@ def _fitting(
 class Merges:
     """The merges of a vocabulary.
 
-    Two neighbours merge where the vocabulary has their text as one piece; of
-    several such pairs the one that was learnt first goes first.
+    Two neighbours merge if the vocabulary has their text as one piece. The
+    pair that was learnt first goes first.
 
     Args:
         model: A serialised sentencepiece model of byte-pair encoding.
@@ -297,7 +298,7 @@ class Merges:
             for i in range(1, len(name))
             if name[:i] in ids and name[i:] in ids
         ]
-        pairs.append((self._vocab_size**2, 0))  # So that no search ends beyond.
+        pairs.append((self._vocab_size**2, 0))  # No search goes beyond it.
         keys, merged = np.array(sorted(pairs), np.int64).T
         self._keys, self._merged = keys, merged.astype(np.int32)
         best_first = np.argsort(-np.array(scores), kind="stable")
@@ -312,20 +313,20 @@ class Merges:
         dropout: float,
         random: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Cut words into pieces, from their characters on.
+        """Cut words into pieces, starting from their characters.
 
-        In each step every merge that is possible is left out with the
-        probability `dropout`, and the best of the others is done; a word of
-        which all are left out stays as it is then.
+        In each step every possible merge is left out with the probability
+        `dropout`, and the best of the others is made. A word whose merges are
+        all left out then stays as it is.
 
         Args:
             pieces: Integer array `(N,)`, the words as they are cut now.
             word_of: Integer array `(N,)`, the word of each, ascending.
             dropout: In [0, 1].
-            random: Decides what is left out.
+            random: Decides which merges are left out.
 
         Returns:
-            Other `pieces` and `word_of`.
+            The new `pieces` and `word_of`.
         """
         sizes = self._sizes[pieces]
         symbols = self._characters[_ranges(self._begins[pieces], sizes)]
@@ -355,7 +356,7 @@ class Merges:
         dropout: float,
         random: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The place of the next merge in every word that has one, and its id.
+        """Find the place and id of the next merge in every word that has one.
 
         The place is that of the left symbol.
         """
@@ -374,7 +375,7 @@ class Merges:
 
 
 def _ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """The places `start, …, start + size - 1` of every pair, end to end."""
+    """List the places `start, …, start + size - 1` of every pair."""
     ends = np.cumsum(sizes)
     within = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
     return np.repeat(starts, sizes) + within

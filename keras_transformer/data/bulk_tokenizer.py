@@ -1,8 +1,8 @@
-"""Word pieces of many texts at once, each word segmented a single time.
+"""Tokenises many texts at once, segmenting each word only once.
 
-Byte-pair encoding of a sentence is that of its words end to end where no rule
-of the normalisation and no piece reaches over a space. Text repeats its words:
-most of them need no more than a look into a dictionary.
+If no rule of the normalisation and no piece reaches over a space, a sentence's
+byte-pair encoding is that of its words, end to end. Text repeats its words, so
+most of them need only a look into a dictionary.
 """
 
 import array
@@ -16,16 +16,16 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from keras_transformer import config
 from keras_transformer.data.symbols import SPACE
 
-# Words remembered, about 100 MB of them, and characters in one.
+# The most words remembered, about 100 MB, and the most characters in one.
 MOST_WORDS = 500_000
 LONGEST_WORD = 64
 
-# Stands for the end of a text, between spaces.
+# Marks the end of a text, between spaces.
 _END = "\n"
 
 BPE, USER_DEFINED = 2, 4  # A model's type, a piece's.
-# What is read of sentencepiece_model.proto: number, type and default of each
-# field. Its own classes need a newer protobuf than TensorFlow may have.
+# The fields that we read of sentencepiece_model.proto: number, type and default
+# of each. Its own classes need a newer protobuf than TensorFlow may have.
 _FIELDS: dict[str, dict[str, tuple[int, str, str | None]]] = {
     "Piece": {
         "piece": (1, "STRING", ""),
@@ -53,15 +53,15 @@ _FIELDS: dict[str, dict[str, tuple[int, str, str | None]]] = {
 
 
 def are_independent(model: bytes) -> bool:
-    """Whether a sentencepiece model segments each word of a text alone."""
+    """Return whether a sentencepiece model segments each word by itself."""
     proto = parse_model(model)
     rules, how = proto.normalizer_spec, proto.trainer_spec
     return bool(
         how.model_type == BPE
-        # Unknown characters that meet would be one piece.
+        # Neighbouring unknown characters would be one piece.
         and how.byte_fallback
         and not how.treat_whitespace_as_suffix
-        # Of its rules none holds a space.
+        # None of its rules holds a space.
         and rules.name == "nmt_nfkc"
         and rules.add_dummy_prefix
         and rules.remove_extra_whitespaces
@@ -74,12 +74,12 @@ def are_independent(model: bytes) -> bool:
 
 
 def is_bpe(model: bytes) -> bool:
-    """Whether a sentencepiece model is one of byte-pair encoding."""
+    """Return whether a sentencepiece model is one of byte-pair encoding."""
     return bool(parse_model(model).trainer_spec.model_type == BPE)
 
 
 def parse_model(model: bytes) -> Any:
-    """The fields of `_FIELDS` in a serialised sentencepiece model."""
+    """Read the fields of `_FIELDS` from a serialised sentencepiece model."""
     file = descriptor_pb2.FileDescriptorProto(
         name="words.proto", package="words", syntax="proto2"
     )
@@ -107,7 +107,7 @@ def parse_model(model: bytes) -> Any:
 
 
 class Words:
-    """The pieces of every word that has come up.
+    """The pieces of every word seen so far.
 
     Args:
         pieces: A model whose words are independent.
@@ -123,7 +123,7 @@ class Words:
 
         Returns:
             The ids of all, int32 `(sum of lengths,)`, and the length of each,
-            int64 `(len(texts),)`; None where a text holds what marks its end.
+            int64 `(len(texts),)`; None if a text holds the end mark.
         """
         text = f" {_END} ".join([*texts, ""])
         found = b"".join(map(self._known.__getitem__, text.split(" ")))
@@ -135,7 +135,7 @@ class Words:
 
 
 class _Known(dict[str, bytes]):
-    """From a word to its ids, int32 as bytes."""
+    """Maps a word to its ids, int32 as bytes."""
 
     def __init__(self, pieces: sentencepiece.SentencePieceProcessor) -> None:
         super().__init__({_END: array.array("i", [config.EOS_ID]).tobytes()})

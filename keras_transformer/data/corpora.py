@@ -1,4 +1,4 @@
-"""Aligned text: built in, from a folder, from TFDS, or in memory.
+"""Opens aligned text: built in, from a folder, from TFDS, or in memory.
 
 Every source gives a `Corpus`: named splits, each a stream of `(source,
 target)` strings.
@@ -30,16 +30,16 @@ Source = (
 def open_corpus(
     corpus: Source | None, source_lang: str = "en", target_lang: str = "de"
 ) -> Corpus:
-    """Find a corpus and check that it speaks both languages.
+    """Find a corpus and check that it has both languages.
 
     Args:
-        corpus: `"demo"`; a folder of `SPLIT.LANG` files, UTF-8, a sentence a
-            line, plain or gzipped; `"tfds:NAME[/CONFIG]"`, prepared or
+        corpus: `"demo"`; a folder of `SPLIT.LANG` files, UTF-8, one sentence
+            a line, plain or gzipped; `"tfds:NAME[/CONFIG]"`, prepared or
             downloaded into `TFDS_DATA_DIR` (by default
             `~/tensorflow_datasets`); `"sacrebleu:NAME"`, a test set that
             sacreBLEU knows, such as `sacrebleu:wmt14/full`; a list of
-            `(source, target)` pairs, the split `train`; or a dictionary of
-            such lists by split.
+            `(source, target)` pairs, which become the split `train`; or a
+            dictionary of such lists by split.
         source_lang: Language code, as in the file names or text features.
         target_lang: Another one.
 

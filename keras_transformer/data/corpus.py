@@ -1,4 +1,4 @@
-"""What every source of aligned text is: named splits of pairs of strings."""
+"""The form of every source of aligned text: named splits of text pairs."""
 
 import dataclasses
 import functools
@@ -25,17 +25,17 @@ class Corpus:
     """A named source of aligned pairs; made by `open_corpus`.
 
     Attributes:
-        name: What the user called it.
+        name: The user's name for it.
         source_lang: Language code of the source side.
         target_lang: Language code of the target side.
         splits: Splits that have both languages.
         read: Streams a split.
         identify: Names the text of a split: the same name, the same text.
         stamp: Tells at once whether a split can have changed: the same stamp,
-            the same text. None where nothing tells.
-        missing: The file that a split of one language alone lacks, by split.
-        references: All references of each source of a split, where there may
-            be more than the one of its pair; None where there are not.
+            the same text. It returns None if nothing tells.
+        missing: The file that a split with only one language lacks, by split.
+        references: All references of each source of a split, if there may be
+            more than the one of its pair; otherwise None.
     """
 
     name: str
@@ -65,17 +65,17 @@ class Corpus:
                 error.
 
         Raises:
-            UserError: If there is no such split, or its sides are empty or
-                of unequal length. While iterating: if text is not UTF-8.
+            UserError: If there is no such split, or its sides are empty or of
+                unequal length; while iterating, if text is not UTF-8.
         """
         return self.read(self.find(split, flag))
 
     def find(self, split: str, flag: str | None = None) -> str:
-        """The name that a split has here; nothing of it is read.
+        """Return the name that a split has here, without reading it.
 
         Args:
-            split: As for `pairs`.
-            flag: As for `pairs`.
+            split: As in `pairs`.
+            flag: As in `pairs`.
 
         Raises:
             UserError: If there is no such split.
@@ -101,30 +101,30 @@ class Corpus:
         return found
 
     def sentences(self, split: str) -> Iterator[str]:
-        """Stream both sides of a split, as a vocabulary is learnt from them.
+        """Stream both sides of a split, to learn a vocabulary from.
 
         Raises:
-            UserError: As from `pairs`.
+            UserError: As in `pairs`.
         """
         return itertools.chain.from_iterable(self.pairs(split))
 
     def fingerprint(self, split: str) -> str:
-        """Name the text of a split, wherever it lies.
+        """Name the text of a split, independent of its place.
 
-        Token records with another fingerprint are of another text.
+        Token records with another fingerprint come from another text.
 
         Returns:
-            A short string, also with the languages in their order.
+            A short string that also holds the languages in their order.
         """
         name = self.identify(self._real_name(split))
         return f"{self.source_lang}-{self.target_lang} {name}"
 
     def fingerprint_stamp(self, split: str) -> str | None:
-        """Stands for the fingerprint of a split, without reading its text.
+        """Stamp a split, as a fingerprint that needs no reading.
 
         Returns:
             A string: as long as it stays the same, so does the fingerprint.
-            None where nothing but the text tells.
+            None if only the text tells.
         """
         stamp = self.stamp(self._real_name(split))
         if stamp is None:
@@ -140,7 +140,7 @@ class Corpus:
 def checksum_of(
     read: Callable[[str], Iterator[Pair]],
 ) -> Callable[[str], str]:
-    """Name the text of a split by a checksum of all of it."""
+    """Make a function that names a split's text by a checksum of all of it."""
 
     @functools.cache
     def identify(split: str) -> str:
@@ -153,7 +153,7 @@ def checksum_of(
 
 
 def some(names: tuple[str, ...]) -> str:
-    """List names, but not hundreds of them."""
+    """List names, but at most `MOST_NAMES` of them."""
     rest = len(names) - MOST_NAMES
     more = (f"and {rest} more",) if rest > 0 else ()
     return ", ".join((*names[:MOST_NAMES], *more)) or "nothing"
@@ -163,12 +163,12 @@ def checked_texts(name: str, texts: Iterable[str]) -> Iterator[str]:
     """Pass texts on; refuse anything else, and say where it is.
 
     Args:
-        name: The argument that they are given as.
+        name: The argument's name.
         texts: The texts.
 
     Raises:
-        SettingError: If `texts` is a single text, or nothing that has texts.
-        UserError: While iterating: if one of them is no `str`.
+        SettingError: If `texts` is a single text or does not hold texts.
+        UserError: While iterating, if one of them is not a `str`.
     """
     if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
         raise SettingError(name, "a list of texts", texts)
@@ -190,7 +190,7 @@ def checked_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
     """Pass pairs of texts on; refuse anything else, and say where it is.
 
     Args:
-        name: What an error calls them.
+        name: Their name in errors.
         pairs: The pairs.
 
     Raises:
@@ -218,7 +218,7 @@ def checked_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
 
 
 def _kind_of(text: Any) -> Any:
-    """Name the kind of a thing that may not be a text, for an error."""
+    """Name the type of a value that should be a text, for an error."""
     if text is None or isinstance(text, str | float):
         return text
     return type(text).__name__

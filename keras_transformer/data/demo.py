@@ -2,7 +2,7 @@
 
 Nothing is downloaded or copied: `num2words` spells, `Babel` knows the names
 and formats of either country, and a fixed seed draws the values. Each English
-phrase has exactly one German counterpart, and the other way round.
+phrase has exactly one German counterpart, and vice versa.
 """
 
 import datetime
@@ -37,7 +37,7 @@ EVENTS = (
     ("The shop opens at", "Der Laden öffnet um"),
     ("The class ends at", "Der Kurs endet um"),
 )
-# What it is about, and a few texts of the split `test` to try a model with:
+# The subject, and a few texts of the split `test` to try a model with. They are
 # written out, so that neither package is needed.
 SUBJECT = "numbers, dates, times and amounts"
 EXAMPLES = {
@@ -61,7 +61,7 @@ EXAMPLES = {
 def demo_pairs(split: str, source_lang: str, target_lang: str) -> list[Pair]:
     """Generate a split: 20,000 pairs for `train`, 500 for `val` and `test`.
 
-    No text of either side occurs in two splits, nor twice in one.
+    No text of either side occurs in two splits, or twice in one.
 
     Args:
         split: `train`, `val` or `test`.
@@ -72,7 +72,7 @@ def demo_pairs(split: str, source_lang: str, target_lang: str) -> list[Pair]:
         Source and target texts, the same in every process.
 
     Raises:
-        UserError: If the split or a language is not one of these.
+        UserError: If there is no such split or language.
     """
     check_languages(source_lang, target_lang)
     if split not in SPLIT_SIZES:
@@ -107,7 +107,7 @@ def _all_splits() -> dict[str, list[Pair]]:
     kinds = draw.choices(
         (_number, _spelled_date, _date, _time, _spelled_amount, _amount),
         weights=(30, 20, 15, 10, 20, 5),
-        # More than needed, since repetitions go.
+        # More than needed, since repetitions are dropped.
         k=2 * sum(SPLIT_SIZES.values()),
     )
     to_german: dict[str, str] = {}
@@ -116,7 +116,7 @@ def _all_splits() -> dict[str, list[Pair]]:
             break
         english, german = kind(draw)
         to_german[english] = german
-    # In the order drawn, which is random already.
+    # Keep the order drawn, which is random already.
     pairs = iter(to_german.items())
     return {
         split: [next(pairs) for _ in range(size)]
@@ -181,7 +181,7 @@ def _time(draw: random.Random) -> Pair:
     dates = extras.needs("babel.dates", "demo")
     time = datetime.time(draw.randrange(24), draw.randrange(60))
     english, german = draw.choice(EVENTS)
-    # Written out, since English's own has a no-break space before PM.
+    # The pattern is written out: the default has a no-break space before PM.
     clock = dates.format_time(time, "h:mm a", locale="en")
     uhr = dates.format_time(time, "H:mm", locale="de")
     return f"{english} {clock}.", f"{german} {uhr} Uhr."
@@ -214,6 +214,6 @@ def _amount(draw: random.Random) -> Pair:
         numbers.format_currency(value, currency, locale=language)
         for language in LANGUAGES
     )
-    # Babel parts number and sign by a no-break space.
+    # Babel puts a no-break space between number and sign.
     preis = preis.replace("\N{NO-BREAK SPACE}", " ")
     return f"{english} costs {price}.", f"{german} kostet {preis}."

@@ -1,4 +1,4 @@
-"""Aligned text in a folder of `SPLIT.LANG` files, plain or gzipped."""
+"""Opens a folder of `SPLIT.LANG` files, plain or gzipped."""
 
 import gzip
 import hashlib
@@ -39,7 +39,7 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
     if not folder.is_dir():
         raise UserError(
             "Expected demo, a folder or tfds:NAME as corpus, received "
-            f"{name}, which is no folder; check the path that `corpus` names."
+            f"{name}, which is not a folder; check the path in `corpus`."
         )
     files = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
     sides = [
@@ -87,17 +87,17 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
 
 
 class _Scan(NamedTuple):
-    """What one reading of both files of a split tells."""
+    """The findings of one reading of both files of a split."""
 
     num_lines: dict[pathlib.Path, int]
     checksum: str
 
 
 class _Texts:
-    """The splits of a folder; what is found in them is remembered.
+    """Reads the splits of a folder, and remembers what it finds in them.
 
     Args:
-        folder: Where they are.
+        folder: The folder.
         languages: Source and target.
     """
 
@@ -109,7 +109,7 @@ class _Texts:
         self._scans: dict[str, tuple[str, _Scan]] = {}
 
     def read(self, split: str) -> Iterator[Pair]:
-        """Check both files of a split at once, then stream their lines."""
+        """Check both files of a split first, then stream their lines."""
         source, target = self._paths(split)
         num_lines = self._scan(split).num_lines
         if num_lines[source] != num_lines[target]:
@@ -126,18 +126,18 @@ class _Texts:
         return zip(_lines(source), _lines(target), strict=True)
 
     def identify(self, split: str) -> str:
-        """A checksum of both files' text, wherever they lie."""
+        """Compute a checksum of both files' text."""
         return f"text {self._scan(split).checksum}"
 
     def stamp(self, split: str) -> str | None:
         """Note where both files lie, their sizes and when they last changed.
 
-        The time of the last change of the file itself or of anything about
-        it, too: no program can set it back, as it can the time of its text.
+        This includes the time of the last change to the file's metadata, which
+        no program can set back, unlike the time of its text.
 
         Returns:
-            None where a file changed so recently that it could change again
-            within one tick of the file system's clock.
+            The stamp; None if a file changed so recently that it could change
+            again within one tick of the file system's clock.
         """
         parts = []
         for path in self._paths(split):
@@ -156,7 +156,7 @@ class _Texts:
         ]
 
     def _scan(self, split: str) -> _Scan:
-        """Read both files, unless they were and have not changed since."""
+        """Read both files, unless they have not changed since the last time."""
         stamp = self.stamp(split)
         if stamp is not None and split in self._scans:
             known, scan = self._scans[split]
@@ -166,7 +166,7 @@ class _Texts:
         num_lines = {}
         for path in self._paths(split):
             num_lines[path] = _count_lines(path, digest)
-            digest.update(b"\0")  # Which no text of ours holds.
+            digest.update(b"\0")  # None of our texts holds it.
         scan = _Scan(num_lines, digest.hexdigest())
         if stamp is not None and stamp == self.stamp(split):
             self._scans[split] = stamp, scan

@@ -1,4 +1,4 @@
-"""A validation split held out of the training text, where a corpus has none."""
+"""Holds a validation split out of the training text."""
 
 import dataclasses
 import hashlib
@@ -15,24 +15,24 @@ def hold_out(
     share: float,
     seed: int,
 ) -> Corpus:
-    """Part the training split into two by what its sources say.
+    """Split the training split in two by its source texts.
 
-    Equal sources lie on the same side, so that nothing that is validated on
-    has been trained on.
+    Equal sources go to the same side, so that the model is never validated on
+    a source that it was trained on.
 
     Args:
         corpus: The corpus.
         train_split: Its training split, which keeps the rest.
-        validation_split: The name of what is held out; no split of the corpus.
-        share: The expected share of the pairs that is held out, in (0, 1).
-        seed: Fixes which they are.
+        validation_split: Name of the new split, not one of the corpus.
+        share: The expected share of the pairs to hold out, in (0, 1).
+        seed: Fixes which pairs those are.
 
     Returns:
         The corpus with both; its other splits are as they were.
 
     Raises:
-        UserError: If the corpus has the validation split, or nothing is left
-            on one of the sides.
+        UserError: If the corpus has the validation split, or one of the sides
+            is empty.
     """
     if validation_split in (*corpus.splits, *corpus.missing):
         raise UserError(
@@ -67,7 +67,7 @@ def hold_out(
 
 
 def _stamp(corpus: Corpus, whole: str, split: str, how: str) -> str | None:
-    """The stamp of the text that a split comes from, and how it was parted."""
+    """Stamp the text that a split comes from, and how it was split."""
     if split in corpus.splits and split != whole:
         return corpus.stamp(split)
     stamp = corpus.stamp(whole)

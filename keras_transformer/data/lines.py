@@ -1,6 +1,6 @@
-r"""Lines of text in UTF-8.
+r"""Reads lines of text in UTF-8.
 
-A line ends at "\n" alone, as `wc -l` counts: `str.splitlines` would also end
+A line ends only at "\n", as `wc -l` counts: `str.splitlines` would also end
 it at U+0085 and U+2028.
 """
 
@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from keras_transformer.config import UserError
 
+_GZIP = b"\x1f\x8b"
 _BREAKS = str.maketrans("\n\r\t", "   ")
 
 
@@ -18,7 +19,7 @@ def open_file(path: str | os.PathLike, flag: str) -> BinaryIO:
 
     Args:
         path: The file.
-        flag: What an error calls it.
+        flag: Its name in errors.
 
     Raises:
         UserError: If it cannot be read.
@@ -33,7 +34,7 @@ def open_file(path: str | os.PathLike, flag: str) -> BinaryIO:
 
 
 def on_one_line(text: str) -> str:
-    """Keep a text on its line and in its column."""
+    """Replace characters that would end a text's line or column."""
     return text.translate(_BREAKS)
 
 
@@ -42,7 +43,7 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
 
     Args:
         file: Text in UTF-8.
-        name: What an error calls it.
+        name: Its name in errors.
 
     Raises:
         UserError: If a line is not UTF-8.
@@ -51,6 +52,12 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
         try:
             yield line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:
+            if number == 1 and line.startswith(_GZIP):
+                raise UserError(
+                    f"Expected UTF-8 text in {name}, found it packed by gzip; "
+                    "unpack it, as in zcat FILE | keras-transformer translate "
+                    "--run-dir RUN."
+                ) from None
             raise UserError(
                 f"Expected UTF-8 text in {name}, found other bytes in line "
                 f"{number} ({error.reason}); convert the text."

@@ -1,17 +1,16 @@
-"""Two sentencepiece models over one table of ids, as Marian's models have them.
+"""Joins two sentencepiece models over one table of ids, as Marian has them.
 
 The model file of such a vocabulary is a zip of `source.spm`, `target.spm` and
-`pieces.json`, the list of all pieces in the order of our ids. What a
-sentencepiece model calls a piece is looked up there by its name, the text of a
-run of characters that it does not know likewise. What is not in the list is
+`pieces.json`, the list of all pieces in the order of our ids. Each piece of a
+sentencepiece model is looked up there by its name, and so is a run of
+characters that the model does not know. A piece that is not in the list is
 `UNK_ID`.
 
-A text may begin with a tag such as `>>deu<<`, by which a model with several
-target languages is told which one to write: up to the first "<<" it is one
-piece.
+A text may begin with a tag such as `>>deu<<`, which tells a model with several
+target languages which one to write. Up to the first "<<" it is one piece.
 
-A fourth file, `rules.json`, is there where one side lacks pieces of the other,
-which it then reads as `UNK_ID`, or where there are no tags.
+There is a fourth file, `rules.json`, if one side lacks pieces of the other,
+which it then reads as `UNK_ID`, or if there are no tags.
 
 Axes: B batch, L length.
 """
@@ -53,14 +52,14 @@ def pack(
     lacking: Mapping[str, Sequence[int]] | None = None,
     has_tags: bool = True,
 ) -> bytes:
-    """The model file of a vocabulary; the same arguments give the same bytes.
+    """Write the model file of a vocabulary, the same bytes each time.
 
     Args:
         source: Serialised sentencepiece model of the source side.
-        target: That of the target side.
+        target: Serialised sentencepiece model of the target side.
         pieces: The pieces in the order of our ids: padding, unknown, begin and
             end first.
-        lacking: By side, the ids of pieces that its texts never become.
+        lacking: By side, the ids of pieces that its texts never use.
         has_tags: Whether a text may begin with a tag.
     """
     contents = {
@@ -80,7 +79,7 @@ def pack(
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in contents.items():
-            # Without a date, which would be that of the packing.
+            # No date, so that the bytes are the same each time.
             info = zipfile.ZipInfo(name)
             file.writestr(info, content, zipfile.ZIP_DEFLATED)
     return packed.getvalue()
@@ -90,18 +89,18 @@ class PairedTokenizer(Tokenizer):
     """A `Tokenizer` whose source and target texts differ in their pieces.
 
     Args:
-        model: What `pack` makes.
-        side: Which texts this one turns into ids, `"source"` or `"target"`.
+        model: The bytes that `pack` makes.
+        side: The texts that this one turns into ids, `"source"` or `"target"`.
 
     Attributes:
         vocab_size: Number of pieces.
         model: As given.
 
     Raises:
-        ValueError: If `model` is no such file.
+        ValueError: If `model` is not such a file.
     """
 
-    _words = None  # A word is not segmented by itself.
+    _words = None  # Words are not segmented by themselves.
 
     def __init__(self, model: bytes, side: str = SOURCE) -> None:
         tf.Module.__init__(self, name=f"{side}_tokenizer")
@@ -136,14 +135,14 @@ class PairedTokenizer(Tokenizer):
         return self._target
 
     def sentencepiece_models(self) -> dict[str, bytes]:
-        """Both sentencepiece models, by the names of their files."""
+        """Return both sentencepiece models, by the names of their files."""
         with zipfile.ZipFile(io.BytesIO(self.model)) as file:
             names = (f"{side}.spm" for side in (SOURCE, TARGET))
             return {name: file.read(name) for name in names}
 
     def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
-        # A SavedModel that is loaded finds its sentencepiece models by the
-        # names of operators: two of one name would be one model.
+        # A loaded SavedModel finds its sentencepiece models by the names of
+        # operators: two of one name would be one model.
         name = f"{self.name}_{zlib.crc32(self._spm):08x}"
         return tensorflow_text.SentencepieceTokenizer(
             model=self._spm, out_type=tf.string, name=name
@@ -183,7 +182,7 @@ class PairedTokenizer(Tokenizer):
     def _split_tags(
         self, text: tf.Tensor | Sequence[str]
     ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """The tag of each text, `(B, 0 or 1)`, and what follows, `(B,)`."""
+        """Split each text into its tag, `(B, 0 or 1)`, and the rest, `(B,)`."""
         text = as_strings(text)
         has_tag = tf.strings.regex_full_match(text, _TAG) & self._has_tags
         tags = tf.strings.regex_replace(text, _TAG, r"\1")
@@ -196,13 +195,13 @@ class PairedTokenizer(Tokenizer):
         )
 
     def _ids(self, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
-        """The id of each piece, int32."""
+        """Look up the id of each piece, int32."""
         return tf.ragged.map_flat_values(
             lambda names: tf.cast(self._table.lookup(names), tf.int32), pieces
         )
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        # Pieces of the other side come out as they are called.
+        # Pieces of the other side come out by their names.
         if self._target is not self:
             return self._target._join(ids)
         silent = (ids == PAD_ID) | (ids == BOS_ID)
@@ -217,19 +216,19 @@ class PairedTokenizer(Tokenizer):
 
 
 def _for_each(text: tf.Tensor, value: int) -> tf.RaggedTensor:
-    """One int32 for each text, ragged `(B, 1)`."""
+    """Return one int32 for each text, ragged `(B, 1)`."""
     return tf.RaggedTensor.from_tensor(tf.fill([tf.size(text), 1], value))
 
 
 def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
-    """Read a sentencepiece model, or what `paired_tokenizer.pack` makes.
+    """Read a sentencepiece model, or a file of `paired_tokenizer.pack`.
 
     Args:
         path: The file, or a run directory that holds one.
 
     Raises:
-        UserError: If there is no file at `path` or it is not a vocabulary of
-            ours.
+        UserError: If there is no file at `path` or it is not a vocabulary for
+            this package.
     """
     path = pathlib.Path(path)
     if path.is_dir():
@@ -240,7 +239,7 @@ def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
                 return Tokenizer.load(path)
         return PairedTokenizer(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return Tokenizer.load(path)  # Says so.
+        return Tokenizer.load(path)  # Raises the error.
     except ValueError as error:
         raise UserError(
             f"{path} is not a vocabulary that this package can use ({error}); "

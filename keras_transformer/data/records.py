@@ -1,8 +1,8 @@
-"""Token records on disk, so that no epoch waits for the tokenizer.
+"""Keeps token records on disk, so that no epoch waits for the tokenizer.
 
-Files only grow while they are written. Every so many pairs they are flushed to
-disk, and a journal notes how far they are good; after a kill the next process
-cuts off what came later, and loses minutes.
+Files only grow while they are written. At intervals they are flushed to disk,
+and a journal notes how far they are good. After a kill the next process cuts
+off the rest, and loses only minutes.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from keras_transformer.machine import files
 RECORDS_FILE = "records.json"
 # Pairs tokenised at a time.
 CHUNK = 8192
-# Chunks from one note in the journal to the next.
+# Chunks between two notes in the journal.
 CHUNKS_NOTED = 128
 JOURNAL = "journal.json"
 FILES = ("source.ids", "source.lengths", "target.ids", "target.lengths")
@@ -33,7 +33,7 @@ FILES = ("source.ids", "source.lengths", "target.ids", "target.lengths")
 class _File:
     """Reads parts of a file without mapping it.
 
-    Of a mapped file, more and more would count as this process's memory.
+    More and more of a mapped file would count as this process's memory.
     """
 
     def __init__(self, path: str) -> None:
@@ -52,11 +52,10 @@ class Side(NamedTuple):
     """One language of a corpus, all sentences end to end.
 
     Attributes:
-        ids: Integer array `(sum of lengths,)`; of a
-            file, mapped.
+        ids: Integer array `(sum of lengths,)`, mapped if it is a file's.
         lengths: Integer array `(pairs,)`, tokens of each sentence.
         starts: Integer array `(pairs,)`, where each begins in `ids`.
-        file: What holds `ids`, if a file does.
+        file: The file of `ids`, if there is one.
     """
 
     ids: np.ndarray
@@ -73,7 +72,7 @@ class Side(NamedTuple):
         return cls(ids, lengths, starts, _File(f"{stem}.ids"))
 
     def in_memory(self) -> "Side":
-        """A copy that needs no file."""
+        """Copy what is needed into memory."""
         return self._replace(ids=np.array(self.ids), file=None)
 
     def padded(self, rows: np.ndarray, length: int) -> np.ndarray:
@@ -127,7 +126,7 @@ class TokenisedCorpus:
 
     @property
     def num_tokens(self) -> tuple[int, int]:
-        """Tokens of the source and of the target, end tokens included."""
+        """Return the tokens of source and target, including end tokens."""
         return (
             int(self.source_lengths.sum(dtype=np.int64)),
             int(self.target_lengths.sum(dtype=np.int64)),
@@ -140,13 +139,13 @@ class TokenisedCorpus:
         target_length: int,
         number: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The two sides of a batch.
+        """Return the two sides of a batch.
 
         Args:
             rows: Integer array `(B,)` of pairs, -1 for a row of padding.
             source_length: S.
             target_length: T.
-            number: Of the batch, over all epochs.
+            number: The number of the batch, over all epochs.
 
         Returns:
             int32 arrays `(B, S)` and `(B, T)`, PAD after each sentence.
@@ -166,15 +165,15 @@ class TokenisedCorpus:
         fingerprint: str = "",
         progress: Callable[[int], None] | None = None,
     ) -> "TokenisedCorpus":
-        """Tokenise `pairs` into `directory`, or reuse what is there.
+        """Tokenise `pairs` into `directory`, or reuse the records there.
 
         A process that is killed leaves its work in `directory.unfinished`,
-        from which the next one goes on.
+        and the next one continues from there.
 
         Args:
             pairs: Source and target texts; not touched on reuse.
             tokenizer: Vocabulary of both sides.
-            directory: Where the records go.
+            directory: Folder for the records.
             max_length: Pairs with a longer side, or with a side without
                 text, are dropped and counted. `None` keeps every pair.
             fingerprint: Names the text and the vocabulary. Records with the
@@ -198,7 +197,7 @@ class TokenisedCorpus:
         )
         (unfinished / RECORDS_FILE).write_text(files.to_json(header))
         files.give_name(unfinished, directory)
-        # Afterwards: whenever the process ends, the next one knows how far.
+        # Last: whenever this process ends, the next one can go on.
         (directory / JOURNAL).unlink()
         return cls.load(directory)
 
@@ -219,7 +218,7 @@ class TokenisedCorpus:
         )
 
     def in_memory(self) -> "TokenisedCorpus":
-        """A copy that needs no files."""
+        """Copy what is needed into memory."""
         source, target = self.source.in_memory(), self.target.in_memory()
         return TokenisedCorpus(source, target, self.dropped, self.empty)
 
@@ -235,7 +234,7 @@ def _read_header(directory: pathlib.Path) -> dict:
 
 
 def _is_whole(directory: pathlib.Path, header: dict) -> bool:
-    """Whether every file is as it was written."""
+    """Return whether every file is as it was written."""
     sizes = header.get("sizes", {})
     try:
         found = {name: (directory / name).stat().st_size for name in sizes}
@@ -249,12 +248,12 @@ def _is_whole(directory: pathlib.Path, header: dict) -> bool:
 
 @dataclasses.dataclass
 class Written:
-    """What there is of some records.
+    """The progress of writing records.
 
     Attributes:
         key: Names the text, the vocabulary and the greatest length.
-        dtype: Of the ids.
-        read: Pairs of the text.
+        dtype: Type of the ids.
+        read: Pairs of the text that were read.
         kept: Pairs that are in the records.
         empty: Pairs left out because a side had no text.
         sizes: Bytes of each file.
@@ -274,7 +273,7 @@ class Written:
     )
 
     def header(self) -> dict[str, Any]:
-        """Read the header of the records."""
+        """Make the header of the records."""
         return {
             **self.key,
             "dtype": self.dtype,
@@ -296,10 +295,10 @@ def write_records(
     """Write the ids and lengths of both sides, or the rest of them.
 
     Args:
-        pairs: All pairs, also those that another process has written.
+        pairs: All pairs, including those that another process has written.
         tokenizer: Vocabulary of both sides.
-        directory: Where the files go, or have begun to.
-        key: What is there and has another key is removed.
+        directory: Folder for the files, or with unfinished ones.
+        key: The records' key; files with another key are removed.
         max_length: Pairs with a longer side, or with a side without text, are
             left out. `None` keeps every pair.
         progress: Called with the number of pairs read so far.
@@ -308,7 +307,7 @@ def write_records(
         The header of the records.
 
     Raises:
-        UserError: If no pair is left; `directory` is gone then.
+        UserError: If no pair is left; `directory` is then removed.
     """
     dtype = "uint16" if tokenizer.vocab_size <= 2**16 else "int32"
     written = _take_up(directory, key, dtype)
@@ -332,7 +331,7 @@ def is_whole(
     sizes: Mapping[str, int],
     checksums: Mapping[str, int],
 ) -> bool:
-    """Whether files begin with as many bytes as were written, unchanged."""
+    """Return whether files begin with all bytes written, unchanged."""
     try:
         return all(
             files.checksum(directory / name, size) == checksums.get(name)
@@ -345,7 +344,7 @@ def is_whole(
 def _take_up(
     directory: pathlib.Path, key: Mapping[str, Any], dtype: str
 ) -> Written:
-    """Cut the files back to what the journal notes, or begin them."""
+    """Cut the files back to the journal's last note, or begin them."""
     try:
         text = (directory / JOURNAL).read_text()
         written = Written(**files.from_json(text))
@@ -375,7 +374,7 @@ def _append_all(
     max_length: int | None,
     progress: Callable[[int], None] | None,
 ) -> None:
-    """Write the pairs that are not written yet, and note how far they are."""
+    """Write the pairs that are not written yet, and note the progress."""
     pairs = iter(pairs)
     read = 0
     while chunk := list(itertools.islice(pairs, CHUNK)):
@@ -405,7 +404,7 @@ def _append(
     lengths = np.stack([of_side for _, of_side in sides])
     keep = np.ones(len(chunk), bool)
     if max_length is not None:
-        # Without text there is the end token alone.
+        # A side without text has only the end token.
         blank = (lengths == 1).any(axis=0)
         keep = ~blank & (lengths <= max_length).all(axis=0)
         written.empty += int(blank.sum())
@@ -423,7 +422,7 @@ def _append(
 
 
 def _note(directory: pathlib.Path, written: Written) -> None:
-    """Make what is written outlast a loss of power, then say so."""
+    """Flush the files to disk, then note it in the journal."""
     for name in FILES:
         with open(directory / name, "rb") as file:
             os.fsync(file.fileno())

@@ -1,4 +1,4 @@
-"""A bounded random sample of any number of lines, kept in a file."""
+"""Draws a bounded random sample of any number of lines, kept in a file."""
 
 import itertools
 import os
@@ -8,15 +8,15 @@ import numpy as np
 
 # Lines drawn at a time.
 CHUNK = 8192
-# Draws are below it.
+# All draws are below this.
 DRAWS = 2**32
 
 
 class Sample:
-    """Lines of text: all of them, or as many as are wanted, in their order.
+    """Lines of text: all of them, or a random sample in their order.
 
-    Every line draws a number, and the lowest are the sample. What is surely
-    not among them never reaches the file, so that it stays small.
+    Every line draws a number, and the lowest are the sample. A line that
+    cannot be among them never reaches the file, so the file stays small.
 
     Args:
         path: The file to write.
@@ -31,7 +31,7 @@ class Sample:
         """Sample the lines of texts.
 
         Args:
-            texts: Texts of a line or several.
+            texts: Texts of one line or several.
             most: Lines in the sample.
             seed: Fixes the sample.
         """
@@ -58,13 +58,13 @@ class Sample:
         self.limit = _limit(drawn, most)
 
     def lines(self) -> Generator[str, None, None]:
-        """The lines of the sample, without their ends."""
+        """Read the lines of the sample, without their ends."""
         with open(self.path, encoding="utf-8", newline="\n") as file:
             for line in itertools.compress(file, self.draws < self.limit):
                 yield line.removesuffix("\n")
 
 
 def _limit(drawn: list[np.ndarray], most: int) -> int:
-    """Find the value that at most so many of the draws are below."""
+    """Find the value that at most `most` of the draws are below."""
     draws = np.concatenate(drawn) if drawn else np.zeros(0, np.uint32)
     return int(np.partition(draws, most)[most]) if len(draws) > most else DRAWS

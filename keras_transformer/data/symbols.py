@@ -1,11 +1,11 @@
 """Strings that stay one piece in the vocabulary: brackets, tags, placeholders.
 
-A file has one a line. A symbol is a piece wherever it stands, also inside a
-word, and no normalisation touches it; a word of its own is the piece "▁" for
-the space and the symbol. One that is written with a first "▁" takes that space
-into its piece, and is a symbol only where a word begins.
+A file has one on each line. A symbol is one piece everywhere, even inside a
+word, and no normalisation touches it. As a word of its own it follows the piece
+"▁" for the space. A symbol written with a first "▁" includes that space in its
+piece, and is a symbol only where a word begins.
 
-Without TensorFlow, so that a mistake shows before it is loaded.
+This module does not need TensorFlow, so that a mistake shows before it loads.
 """
 
 import os
@@ -30,8 +30,8 @@ def read_symbols(given: str | os.PathLike | Sequence[str]) -> tuple[str, ...]:
         The symbols, in order.
 
     Raises:
-        UserError: If there is no such file, or no symbol, or one that cannot
-            be.
+        UserError: If there is no such file or no symbol in it, or a symbol is
+            not possible.
     """
     if isinstance(given, str | os.PathLike):
         name = str(given)
@@ -49,7 +49,7 @@ def _check(symbols: tuple[str, ...], name: str) -> None:
             f"Expected symbols in {name}, one a line, found none; write some "
             "or leave out `symbols`."
         )
-    import sentencepiece  # Slow, and of no use to most commands.
+    import sentencepiece  # Slow, and most commands do not need it.
 
     normalizer = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc")
     first: dict[str, int] = {}
@@ -67,7 +67,7 @@ def _check(symbols: tuple[str, ...], name: str) -> None:
             )
         if _SPECIAL.fullmatch(symbol):
             raise UserError(
-                f"Expected symbols that the vocabulary has not anyway, found "
+                f"Expected symbols that the vocabulary does not have, found "
                 f"{symbol} in {where}; choose another one."
             )
         if symbol in first:
@@ -75,7 +75,7 @@ def _check(symbols: tuple[str, ...], name: str) -> None:
                 f"Expected each symbol once, found {symbol} in line "
                 f"{first[symbol]} and again in {where}; remove one."
             )
-        # Such a symbol is looked for in text that is normalised already.
+        # Such a symbol is looked for in text that is already normalised.
         if symbol[0] == SPACE and normalizer.normalize(symbol) != symbol:
             raise UserError(
                 f"Expected a symbol that stays as it is under NFKC after the "

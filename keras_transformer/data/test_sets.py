@@ -1,4 +1,4 @@
-"""The test sets that sacreBLEU knows, such as WMT's, to score on."""
+"""Opens the test sets that sacreBLEU knows, such as WMT's, to score on."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ def open_test_set(name: str, source_lang: str, target_lang: str) -> Corpus:
     """Find a test set of sacreBLEU, in its cache or on the network.
 
     Args:
-        name: Such as `sacrebleu:wmt14/full`, which has the one split `test`.
+        name: The set, such as `sacrebleu:wmt14/full`; its one split is `test`.
         source_lang: Language code, as sacreBLEU writes it.
         target_lang: Another one.
 
@@ -29,8 +29,8 @@ def open_test_set(name: str, source_lang: str, target_lang: str) -> Corpus:
         The corpus; a pair holds the first reference of each source.
 
     Raises:
-        UserError: If there is no such set, it lacks the pair of languages, or,
-            while reading, it is neither in the cache nor to be had.
+        UserError: If there is no such set or it lacks the pair of languages;
+            while reading, if it is not in the cache and cannot be downloaded.
     """
     test_set = name.removeprefix(TEST_SET_PREFIX)
     if test_set not in DATASETS:
@@ -69,14 +69,14 @@ def open_test_set(name: str, source_lang: str, target_lang: str) -> Corpus:
 
 
 def _fetch(dataset: Dataset, pair: str) -> None:
-    """Have the files of a pair of languages in sacreBLEU's cache.
+    """Download the files of a pair of languages unless they are in the cache.
 
     Raises:
         UserError: If they are not there and cannot be downloaded.
     """
     try:
         dataset.get_files(pair)
-    # What it raises where the network or a checksum fails is its own affair.
+    # It may raise anything if the network or a checksum fails.
     except (Exception, SystemExit) as error:
         raise UserError(
             f"Expected sacreBLEU to find or download {dataset.name} in {pair}, "

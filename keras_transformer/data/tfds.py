@@ -1,7 +1,9 @@
-"""Aligned text from TensorFlow Datasets."""
+"""Opens aligned text of TensorFlow Datasets."""
 
+import contextlib
 import functools
 import itertools
+import logging
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +17,7 @@ BLOCK_EXAMPLES = 1024
 
 
 def open_tfds(name: str, source_lang: str, target_lang: str) -> Corpus:
-    """Prepare a dataset, downloaded where it must be.
+    """Prepare a dataset, downloading it if necessary.
 
     Args:
         name: `tfds:NAME[/CONFIG]`.
@@ -25,17 +27,18 @@ def open_tfds(name: str, source_lang: str, target_lang: str) -> Corpus:
     Raises:
         UserError: If there is no such dataset or it lacks a language.
     """
-    # Half a second that others need not.
+    # Importing it takes half a second, which others need not spend.
     tfds = extras.needs("tensorflow_datasets", "tfds")
 
     dataset = name.removeprefix(TFDS_PREFIX)
     try:
-        # `TFDS_DATA_DIR` as it is now, not when TFDS was imported.
-        builder = tfds.builder(
-            dataset, data_dir=os.environ.get("TFDS_DATA_DIR")
-        )
+        # Use `TFDS_DATA_DIR` as it is now, not as TFDS was imported.
+        with _without_its_log():
+            builder = tfds.builder(
+                dataset, data_dir=os.environ.get("TFDS_DATA_DIR")
+            )
     except Exception as error:
-        # TFDS raises many types for a name that it does not know.
+        # TFDS raises many types of errors for an unknown name.
         raise config.UserError(
             f"Expected a dataset that TensorFlow Datasets knows, received "
             f"{dataset} ({_first_line(error)}); check the name."
@@ -50,7 +53,7 @@ def open_tfds(name: str, source_lang: str, target_lang: str) -> Corpus:
     try:
         builder.download_and_prepare()
     except Exception as error:
-        # Anything from the network, the disk or a missing manual download.
+        # The network, the disk or a missing manual download may be the cause.
         raise config.UserError(
             f"Expected TensorFlow Datasets to prepare {dataset}, but it failed "
             f"({_first_line(error)}); check the connection, or set "
@@ -66,8 +69,19 @@ def open_tfds(name: str, source_lang: str, target_lang: str) -> Corpus:
     )
 
 
+@contextlib.contextmanager
+def _without_its_log() -> Iterator[None]:
+    """Leave out what TFDS logs, a paragraph about folders for a wrong name."""
+    logger = logging.getLogger("absl")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
 def _fingerprint(builder: Any, split: str) -> str:
-    """The version of a dataset stands for its text."""
+    """Return the dataset's version, which identifies its text."""
     info = builder.info
     size = info.splits[split].num_examples
     return f"tfds {info.full_name} {split} {size}"

@@ -1,15 +1,15 @@
 """One subword vocabulary for both languages (section 5.1).
 
-Byte-pair encoding trained by sentencepiece and run inside the graph by
-tensorflow-text, so that a SavedModel takes and returns text.
+sentencepiece trains the byte-pair encoding, and tensorflow-text runs it inside
+the graph, so that a SavedModel takes and returns text.
 
 Normalisation (sentencepiece's `nmt_nfkc`): Unicode NFKC, except that "～" stays
-as it is; tabs, line ends, every other kind of space, U+FFFD and "▁" (which
-stands for the space inside pieces) become a space; runs of spaces become one,
-those at either end go; control characters other than the zero byte and U+0085
-go, and so do zero-width spaces and marks of direction. What is left survives
-`detokenize(tokenize(text))` whole: a character without a piece is spelled in
-bytes. Bytes that are not UTF-8 become U+FFFD.
+as it is. Tabs, line ends, every other kind of space, U+FFFD and "▁" (which
+stands for the space inside pieces) become a space. Runs of spaces become one,
+and those at either end are removed. So are control characters other than the
+zero byte and U+0085, zero-width spaces and marks of direction. The rest
+survives `detokenize(tokenize(text))` unchanged: a character without a piece is
+spelled in bytes. Bytes that are not UTF-8 become U+FFFD.
 """
 
 import contextlib
@@ -41,22 +41,22 @@ logger = logging.getLogger("keras_transformer")
 _has_own_operators = contextvars.ContextVar("own operators", default=False)
 
 _SPECIAL_IDS = (config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID)
-# How a file of two vocabularies begins, as of `paired_tokenizer`.
+# The start of a file of two vocabularies, as `paired_tokenizer` writes it.
 ZIP = b"PK"
-# What the file is called in a run directory.
+# The name of the file in a run directory.
 FILE_OF_RUN = "tokenizer.model"
 # The four roles and the 256 bytes that spell rare characters.
 RESERVED_PIECES = 4 + 256
 # Beyond this many sentences, a random sample trains the vocabulary.
 MAX_TRAINING_SENTENCES = 5_000_000
-# In bytes; sentencepiece passes over longer sentences.
+# In bytes; sentencepiece skips longer sentences.
 MAX_SENTENCE_BYTES = 65_536
 
 
 class Tokenizer(tf.Module):
-    """Text to ids and back, in Python or inside a `tf.function`.
+    """Turns text into ids and back, in Python or inside a `tf.function`.
 
-    A `tf.Module`, so that `keras.export.ExportArchive.track` takes it.
+    It is a `tf.Module`, so that `keras.export.ExportArchive.track` takes it.
 
     Args:
         model: A serialised sentencepiece model whose ids are `PAD_ID`,
@@ -65,13 +65,13 @@ class Tokenizer(tf.Module):
     Attributes:
         vocab_size: Number of pieces.
         pad_id: Fills batches; no text has it.
-        unk_id: A piece that is unknown.
-        bos_id: What a model's `target_in` begins with; no text has it.
-        eos_id: What the ids of every text end with.
+        unk_id: Stands for an unknown piece.
+        bos_id: Begins a model's `target_in`; no text has it.
+        eos_id: Ends the ids of every text.
         model: The serialised sentencepiece model.
 
     Raises:
-        ValueError: If `model` is no such model.
+        ValueError: If `model` is not such a model.
     """
 
     pad_id, unk_id, bos_id, eos_id = _SPECIAL_IDS
@@ -114,7 +114,7 @@ class Tokenizer(tf.Module):
 
     @property
     def target(self) -> "Tokenizer":
-        """Tokenizer of target texts; one vocabulary serves both sides."""
+        """The tokenizer of target texts; one vocabulary serves both sides."""
         return self
 
     def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
@@ -149,20 +149,20 @@ class Tokenizer(tf.Module):
         The same sentences in the same order give the same file.
 
         Args:
-            sentences: Sentences of both languages; iterated once. Of more
-                than `MAX_TRAINING_SENTENCES` a random sample is used.
-            vocab_size: Number of pieces, more than 260. A size that the
-                sentences cannot fill, or that cannot hold all their
-                characters, gives way to the nearest possible one, with a
-                logged warning.
+            sentences: Sentences of both languages; iterated once. If there
+                are more than `MAX_TRAINING_SENTENCES`, a random sample is
+                used.
+            vocab_size: Number of pieces, more than 260. If the sentences
+                cannot fill this size, or it cannot hold all their characters,
+                the nearest possible size is used and a warning logged.
             path: File to write; its folder must exist.
-            symbols: Strings that stay one piece each, as from
+            symbols: Strings that stay one piece each, as in
                 `symbols.read_symbols`; `pieces` has them after the four ids.
 
         Raises:
             UserError: If `vocab_size` is 260 or less without the symbols, no
-                sentence holds any text, what should be texts is none, or the
-                only text is the name of a file.
+                sentence holds any text, a sentence is not a text, or the only
+                text is the name of a file.
         """
         vocab_size = whole_number("vocab_size", vocab_size)
         symbols = list(checked_texts("symbols", symbols))
@@ -177,7 +177,7 @@ class Tokenizer(tf.Module):
         if not isinstance(path, str | os.PathLike):
             raise config.SettingError("path", "the file to write", path)
         path = pathlib.Path(path)
-        # In a file, since a size that does not fit takes a second pass.
+        # Keep it in a file, since a size that does not fit takes a second pass.
         with tempfile.TemporaryDirectory(
             dir=path.parent, prefix=files.PARTIAL
         ) as folder:
@@ -204,14 +204,14 @@ class Tokenizer(tf.Module):
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Tokenizer":
-        """Read what `train` wrote, or a sentencepiece model made elsewhere.
+        """Read a file that `train` wrote, or another sentencepiece model.
 
         Args:
             path: The file, or a run directory that holds one.
 
         Raises:
             UserError: If there is no file at `path` or it is not a
-                vocabulary of ours.
+                vocabulary for this package.
         """
         path = pathlib.Path(path)
         if path.is_dir():
@@ -243,17 +243,17 @@ class Tokenizer(tf.Module):
             text: String tensor `(B,)` in UTF-8, or a list of `str`.
 
         Returns:
-            Ragged int32 `(B, None)`. An empty text is `EOS_ID` alone.
+            Ragged int32 `(B, None)`. An empty text is only `EOS_ID`.
 
         Raises:
-            UserError: If `text` is a single `str`, or one of it is no text.
+            UserError: If `text` is a single `str`, or holds anything else.
         """
         return self._run("tokenize", as_strings(text))
 
     def tokenize_many(
         self, texts: Sequence[str]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of `tokenize` in bulk: a word is segmented once.
+        """Tokenize in bulk, segmenting each word once.
 
         Returns:
             The ids of all texts end to end, int32 `(sum of lengths,)`, and
@@ -281,9 +281,9 @@ class Tokenizer(tf.Module):
         """Tokenize, and return the place of each piece in its text.
 
         Returns:
-            The ids, and the offsets in bytes at which each piece begins and
-            after which it ends, each ragged int32 `(B, None)`. Pieces that
-            spell one character in bytes share its end; `EOS_ID` has 0 and 0.
+            The ids, and the offsets in bytes of each piece's beginning and
+            end, each ragged int32 `(B, None)`. Pieces that spell one character
+            in bytes share its end; `EOS_ID` has 0 and 0.
         """
         return self._run("tokenize_with_offsets", as_strings(text))
 
@@ -316,7 +316,7 @@ class Tokenizer(tf.Module):
         return text
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """Texts `(N,)` of ids that have no `EOS_ID`, ragged `(N, None)`."""
+        """Join ids without `EOS_ID`, ragged `(N, None)`, to texts `(N,)`."""
         return self._run("detokenize", ids)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -325,11 +325,11 @@ class Tokenizer(tf.Module):
 
 
 def as_strings(text: tf.Tensor | Sequence[str]) -> tf.Tensor:
-    """Make a string tensor of texts; UserError where one is not a text."""
+    """Convert texts to a string tensor; UserError if one is not a text."""
     if isinstance(text, str):
         raise config.SettingError("text", "a list of texts", text)
     try:
-        # A list of no strings would become float32.
+        # An empty list would become float32.
         return tf.convert_to_tensor(text, tf.string)
     except (TypeError, ValueError):
         list(checked_texts("text", text))  # Names the place.
@@ -340,9 +340,9 @@ def as_strings(text: tf.Tensor | Sequence[str]) -> tf.Tensor:
 def own_operators() -> Iterator[None]:
     """Give a graph that is being traced vocabularies of its own.
 
-    Those of `tf.data.Dataset.map` then outlive `tf.random.set_seed`, which
-    unloads what `Tokenizer` holds and a graph could not load again. For a
-    SavedModel they would be no part of the tokenizer that it tracks.
+    In `tf.data.Dataset.map` they then outlive `tf.random.set_seed`, which
+    unloads those of `Tokenizer`, and a graph could not load them again. In a
+    SavedModel they would not be part of the tokenizer that it tracks.
     """
     token = _has_own_operators.set(not tf.executing_eagerly())
     try:
@@ -352,10 +352,10 @@ def own_operators() -> Iterator[None]:
 
 
 def _refuse_a_path(sentences: Iterable[str]) -> None:
-    """Refuse a file's name in place of its lines."""
+    """Refuse a file's name instead of its lines."""
     is_file = False
     if isinstance(sentences, Sequence) and len(sentences) == 1:
-        with contextlib.suppress(TypeError, ValueError):  # No name at all.
+        with contextlib.suppress(TypeError, ValueError):  # Not a name.
             is_file = os.path.exists(sentences[0])
     if is_file:
         raise config.SettingError(
@@ -366,7 +366,7 @@ def _refuse_a_path(sentences: Iterable[str]) -> None:
 def _train_model(
     text: Sample, vocab_size: int, symbols: Sequence[str]
 ) -> bytes:
-    """Train on some lines; a size too small for their characters grows.
+    """Train on some lines, with a larger size if their characters need it.
 
     Returns:
         The serialised sentencepiece model.
@@ -375,11 +375,11 @@ def _train_model(
         UserError: If no line holds any text.
     """
     model = io.BytesIO()
-    # Not said where there are none, as the model holds what it was told.
+    # Left out if there are none, since the model stores its arguments.
     extra: dict[str, Any] = {}
     if symbols:
         extra["user_defined_symbols"] = list(symbols)
-    # It shuffles the lines.
+    # Fixes how sentencepiece shuffles the lines.
     sentencepiece.set_random_generator_seed(1)
     try:
         with contextlib.closing(text.lines()) as lines:

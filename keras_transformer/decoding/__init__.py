@@ -1,1 +1,1 @@
-"""How the next tokens are found: search, sampling, steps (section 6.1)."""
+"""Finding the next tokens: search, sampling, steps (section 6.1)."""

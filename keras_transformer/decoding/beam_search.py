@@ -3,9 +3,9 @@
 The search knows ids and scores, never a model: `step` says which token may
 come next, the search decides which hypotheses to follow.
 
-Inside, whatever has an axis is int64: TensorFlow computes int32 in host memory
-where there is a GPU, so that int32 ids would come and go at every step. Of
-scalars, such as the position, the host has use anyway.
+Inside, every integer tensor with an axis is int64: with a GPU, TensorFlow
+computes int32 in host memory, so int32 ids would be copied back and forth at
+every step. Scalars, such as the position, are needed on the host anyway.
 
 Axes: B batch, W beams, N hypotheses returned, V vocabulary, C candidates of
 a step, P prefix, t tokens written so far, L tokens of the longest hypothesis.
@@ -40,20 +40,21 @@ class Shared(NamedTuple):
     """A state of the sentence, which all its beams share.
 
     Attributes:
-        state: Nest of tensors `(B, ...)`. `step` is called with it as a fourth
-            argument and returns it as a third result. It is not reordered as
-            beams branch; every few steps the rows of finished sentences are
+        state: Nest of tensors `(B, ...)`. `step` takes it as a fourth argument
+            and returns it as a third result. It is not reordered as beams
+            branch; every few steps the rows of finished sentences are
             dropped. An axis after the first that starts with the static
             size 0 may grow.
         extend: Called as `extend(state, steps)` before every block of steps,
-            an int32 scalar; returns the state with room for so many more.
+            with an int32 scalar; returns the state with room for that many
+            more steps.
     """
 
     state: Any
     extend: Callable[[Any, tf.Tensor], Any]
 
 
-# The settings that a search over ids knows.
+# The settings that a search over ids uses.
 _NAMES = (
     *("beam_size", "length_penalty", "n_best", "min_length"),
     "no_repeat_ngram",
@@ -67,7 +68,7 @@ class BeamResult(NamedTuple):
     Attributes:
         ids: int32 `(B, N, L)`, PAD after the end token.
         scores: float32 `(B, N)`, length-normalised log-probability in nats.
-        lengths: int32 `(B, N)`, tokens with the end token.
+        lengths: int32 `(B, N)`, tokens including the end token.
     """
 
     ids: tf.Tensor
@@ -76,15 +77,15 @@ class BeamResult(NamedTuple):
 
 
 class Sentences(NamedTuple):
-    """What a search knows of its sentences from the start."""
+    """The sentences of a search, as it knows them from the start."""
 
-    rows: tf.Tensor  # (B,) int64, their places in the result
+    rows: tf.Tensor  # (B,) int64, their rows in the result
     limits: tf.Tensor  # (B,) int64
     prefix: tf.Tensor  # (B, P) int64, its last column PAD; P = 0 for none
 
 
 class Beams(NamedTuple):
-    """Live and finished hypotheses, and how they came about if asked for."""
+    """Live and finished hypotheses, and their history if asked for."""
 
     live_ids: tf.Tensor  # (B, W, 1 + t) int64, BOS first
     live_log_probs: tf.Tensor  # (B, W) float32, best first
@@ -111,32 +112,34 @@ def beam_search(
 
     A hypothesis ends with its end token, or without one at the sentence's
     limit; either way its score is its log-probability divided by
-    `length_normaliser` of its length. One beam is greedy decoding. Works
-    eagerly and in a `tf.function`, where no batch shape needs a new trace.
+    `length_normaliser` of its length. One beam is greedy decoding. The search
+    works eagerly and in a `tf.function`, which needs no new trace for a new
+    batch shape.
 
     Args:
         step: Called as `step(ids, position, state)` with the newest ids
             int32 `(B, W)` and their position, an int32 scalar that is 0 for
             the start token. Returns the logits `(B, W, V)` of the next token,
-            of any float dtype, V static, and the new state.
+            of any float dtype, and the new state. V is static, or a multiple
+            of `candidates.CHUNK` and at least twice that.
         state: Nest of tensors `(B, W, ...)`, reordered along W as beams
             branch. An axis after these two that starts with the static size
             0, such as the time axis of a cache, may grow. What belongs to the
-            sentence rather than to a beam is closed over by `step`, or
-            `shared`.
+            sentence rather than to a beam goes into `shared` or a closure of
+            `step`.
         max_lengths: int32 `(B,)`, each sentence's limit in tokens, the end
             token included. With the limit 0 the hypothesis is empty, score 0.
         banned_ids: Tokens never produced.
         prefix: int32 `(B, P)`, PAD after the last: how each sentence's
-            hypotheses begin, without the end token. Taken as it is, whatever
-            else is ruled out; it counts in the score and in all lengths, and
-            is cut at the limit.
+            hypotheses begin, without the end token. The search writes it as
+            it is, even what other rules forbid; it counts in the score and in
+            all lengths, and is cut at the limit.
         shared: What `step` keeps for a sentence rather than for a beam. With
             it, sentences that are finished cost nothing in later blocks.
         bos_id: The start token, never produced.
         eos_id: The end token.
         pad_id: Fills the ids, never produced.
-        **settings: Of `Search`.
+        **settings: Settings of `Search`.
 
     Returns:
         A `BeamResult`. Where fewer than N hypotheses exist, the others are
@@ -160,16 +163,16 @@ def beam_search_with_history(
     banned_ids: Sequence[int] = (),
     **settings: Any,
 ) -> tuple[BeamResult, SearchHistory]:
-    """Search as `beam_search` does, and tell what was weighed on the way.
+    """Search as `beam_search` does, and record what it weighed on the way.
 
     Args:
-        step: As in `beam_search`, like all others.
+        step: As in `beam_search`, like all other arguments.
         state: Nest of tensors `(B, W, ...)`.
         max_lengths: int32 `(B,)`.
         prefix: int32 `(B, P)`.
         shared: What `step` keeps for a sentence.
         banned_ids: Tokens never produced.
-        **settings: Of `Search`.
+        **settings: Settings of `Search`.
 
     Returns:
         The result of `beam_search`, bit for bit, and the history of its steps.
@@ -192,7 +195,7 @@ def _search(
     shared: Shared | None,
     with_history: bool = False,
 ) -> tuple[BeamResult, Any]:
-    """Return the result, and the history if there is one."""
+    """Return the result, and the history if asked for."""
     limits = tf.cast(max_lengths, tf.int64)
     batch = tf.size(limits)
     if prefix is None:
@@ -215,8 +218,8 @@ def _search(
     return BeamResult(ids, beams.finished_scores, lengths), beams.history
 
 
-# Steps between two looks for finished sentences: so many, or a quarter of what
-# is written where that is more, for the caches are copied at every look.
+# Steps between two looks for finished sentences: this many, or a quarter of the
+# tokens written if that is more, since every look copies the caches.
 _FEWEST_STEPS = 4
 _QUARTER = 4
 
@@ -234,10 +237,10 @@ def run_to_end(
     Args:
         step: As in `beam_search`, like `state` and `shared`.
         rules: What a hypothesis may look like.
-        sentences: Of the whole batch.
-        beams: As from `first_beams`.
-        state: Of the beams.
-        shared: Of the sentences.
+        sentences: The sentences of the whole batch.
+        beams: What `first_beams` returns.
+        state: The state of the beams.
+        shared: The state of the sentences.
 
     Returns:
         The finished hypotheses of all sentences.
@@ -256,7 +259,7 @@ def _run_in_blocks(
     state: Any,
     shared: Shared,
 ) -> Beams:
-    """Search to the end; returns the finished hypotheses of all sentences."""
+    """Search to the end; return the finished hypotheses of all sentences."""
 
     def run_block(
         position: tf.Tensor,
@@ -266,9 +269,10 @@ def _run_in_blocks(
         state: Any,
         memory: Any,
     ) -> tuple[tf.Tensor, Beams, Sentences, Beams, Any, Any]:
-        sentences, beams, state, memory = _keep_open(
-            sentences, beams, state, memory
-        )
+        if not is_alone:
+            sentences, beams, state, memory = _keep_open(
+                sentences, beams, state, memory
+            )
         steps = tf.maximum(_FEWEST_STEPS, position // _QUARTER)
         memory = shared.extend(memory, steps)
         position, beams, state, memory = _run(
@@ -277,6 +281,7 @@ def _run_in_blocks(
         done = _record(rules, done, sentences, beams, position)
         return position, done, sentences, beams, state, memory
 
+    is_alone = sentences.limits.shape[0] == 1
     start = (tf.constant(0), beams, sentences, beams, state, shared.state)
     _, done, *_ = tf.while_loop(
         lambda position, done, sentences, beams, *_: tf.reduce_any(
@@ -284,7 +289,7 @@ def _run_in_blocks(
         ),
         run_block,
         start,
-        shape_invariants=_shape_invariants(start, any_batch=True),
+        shape_invariants=_shape_invariants(start, any_batch=not is_alone),
     )
     return done
 
@@ -292,7 +297,7 @@ def _run_in_blocks(
 def _keep_open(
     sentences: Sentences, beams: Beams, state: Any, memory: Any
 ) -> tuple[Sentences, Beams, Any, Any]:
-    """Without the sentences that are finished."""
+    """Drop the sentences that are finished."""
     everything = (sentences, beams, state, memory)
     stay = is_open(beams)
     rows = tf.where(stay)[:, 0]
@@ -311,7 +316,7 @@ def _record(
     beams: Beams,
     position: tf.Tensor,
 ) -> Beams:
-    """The results of all sentences, with those of `sentences` renewed."""
+    """Write the results of `sentences` into those of all."""
     missing = 1 + position - tf.shape(done.finished_ids)[2]
     ids = padded(done.finished_ids, missing, rules.pad_id)
     rows = sentences.rows[:, None]
@@ -359,7 +364,7 @@ def _run(
 
 
 def _shape_invariants(start: Any, any_batch: bool = False) -> Any:
-    """Ids grow along their last axis, a state along its empty axes."""
+    """Let ids grow along their last axis, a state along its empty axes."""
 
     def growing_after(axes: int, nest: Any) -> Any:
         return tf.nest.map_structure(
@@ -401,10 +406,10 @@ def _shape_invariants(start: Any, any_batch: bool = False) -> Any:
 
 
 def length_normaliser(length: tf.Tensor, length_penalty: float) -> tf.Tensor:
-    """The divisor ((5 + L) / 6)^alpha of Wu et al. (2016), equation 14.
+    """Compute ((5 + L) / 6)^alpha of Wu et al. (2016), equation 14.
 
     Args:
-        length: Integer tensor of any shape, tokens with the end token.
+        length: Integer tensor of any shape, tokens including the end token.
         length_penalty: The exponent alpha. At least 0.
 
     Returns:
@@ -418,7 +423,7 @@ def first_beams(
     limits: tf.Tensor,
     history: SearchHistory | tuple[()] = (),
 ) -> Beams:
-    """One live beam, or with the limit 0 one finished empty hypothesis."""
+    """Begin with one live beam, or with an empty finished one at limit 0."""
     may_write = limits[:, None] > 0  # (B, 1)
     others = tf.fill([tf.size(limits), rules.search.beam_size - 1], NONE)
     live = tf.concat([tf.where(may_write, 0.0, NONE), others], axis=1)
@@ -435,7 +440,7 @@ def first_beams(
 
 
 def is_open(beams: Beams) -> tf.Tensor:
-    """Whether a sentence still has a live beam, bool `(B,)`."""
+    """Return whether a sentence still has a live beam, bool `(B,)`."""
     return beams.live_log_probs[:, 0] > NONE
 
 
@@ -449,7 +454,7 @@ def branch(
     """Write one token: t grows by one.
 
     Returns:
-        The beams, and the parent of each live one, int64 `(B, W)`.
+        The beams, and the parent of each live beam, int64 `(B, W)`.
     """
     length = tf.cast(position + 1, tf.int64)
     log_probs, parents, tokens = continuations(
@@ -466,8 +471,8 @@ def branch(
     at_limit = length >= sentences.limits[:, None]  # (B, 1)
     ended = (tokens == rules.eos_id) | at_limit  # (B, C)
 
-    # Those that ended compete with the finished ones, which come first: an
-    # equal score found later does not replace the earlier hypothesis.
+    # Hypotheses that ended compete with the finished ones, which come first:
+    # an equal score found later does not replace the earlier hypothesis.
     normaliser = length_normaliser(length, rules.search.length_penalty)
     scores = tf.where(ended, log_probs / normaliser, NONE)
     scores = tf.concat([beams.finished_scores, scores], axis=1)
@@ -499,7 +504,7 @@ def branch(
 
 
 def padded(ids: tf.Tensor, more: int | tf.Tensor, pad_id: int) -> tf.Tensor:
-    """`(B, N, t)` to `(B, N, t + more)`; `tf.pad` of int64 knows no GPU."""
+    """Pad `(B, N, t)` to `(B, N, t + more)`; GPUs have no int64 `tf.pad`."""
     batch, hypotheses, _ = tf.unstack(tf.shape(ids))
     pad = tf.fill([batch, hypotheses, more], tf.constant(pad_id, tf.int64))
     return tf.concat([ids, pad], axis=2)
@@ -516,7 +521,7 @@ def _unless_done(
     live: tf.Tensor,
     finished_scores: tf.Tensor,
 ) -> tf.Tensor:
-    """Give up the live beams that can no longer change the result.
+    """Drop the live beams that can no longer change the result.
 
     Log-probabilities only fall and the normaliser is largest at the limit, so
     no descendant of the best live beam scores above the bound used here.

@@ -1,18 +1,18 @@
-"""What may come next: the best tokens after the live beams of a sentence.
+"""Finds the best next tokens after the live beams of a sentence.
 
 Every log-probability is that of the model alone. What a rule forbids is left
 out of the choice, not out of the sum over the vocabulary. The best are chosen
-in two stages, several times faster on a CPU: the k largest of many numbers lie
-in the k chunks with the largest maxima. Ties go to the lower index, as in
-`tf.math.top_k`.
+in two stages, which is several times faster on a CPU: the k largest of many
+numbers lie in the k chunks with the largest maxima. Ties go to the lower
+index, as in `tf.math.top_k`.
 
 Axes: B batch, W beams, V vocabulary, C candidates of a step, P prefix,
-t tokens written so far. Of `top_of_chunks`: R rows, C chunks, M numbers in a
+t tokens written so far. In `top_of_chunks`: R rows, C chunks, M numbers in a
 chunk.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -20,10 +20,11 @@ import tensorflow as tf
 from keras_transformer import config
 
 NONE = -float("inf")  # The score of a place that holds no hypothesis.
+CHUNK = 64  # Logits in a chunk where V is not static.
 
 
 class Rules(NamedTuple):
-    """What a hypothesis may look like, in a search and in a draw."""
+    """The rules for a hypothesis, in a search and in a draw."""
 
     search: config.Search
     banned_ids: tuple[int, ...] = ()
@@ -33,15 +34,15 @@ class Rules(NamedTuple):
 
     @property
     def never(self) -> list[int]:
-        """Tokens that are not written in any place."""
+        """Tokens that are never written."""
         return sorted({self.pad_id, self.bos_id, *self.banned_ids})
 
     @property
     def num_candidates(self) -> int:
         """Continuations that a step weighs, over all beams of a sentence.
 
-        2W: W of them may all end there. A single beam has one, so that it
-        follows the best token and nothing else.
+        There are 2W, because W of them may all end. A single beam has one, so
+        that it follows the best token and nothing else.
         """
         beams = self.search.beam_size
         return 2 * beams if beams > 1 else 1
@@ -55,40 +56,50 @@ def continuations(
     log_probs: tf.Tensor,
     logits: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The best next tokens over all live beams of a sentence.
+    """Find the best next tokens over all live beams of a sentence.
 
     Args:
         rules: What is allowed.
-        position: Of the newest token, an int32 scalar; 0 for the start token.
-        prefix: int64 `(B, P)`, as from `padded_prefix`; P is statically 0 where
+        position: The newest token's, an int32 scalar; 0 for the start token.
+        prefix: int64 `(B, P)` from `padded_prefix`; P is statically 0 where
             there is none.
         ids: int64 `(B, W, 1 + t)`, the live beams, start token first.
-        log_probs: float32 `(B, W)`, theirs; -inf for one that is not live.
-        logits: `(B, W, V)` of any float dtype, V static.
+        log_probs: float32 `(B, W)`, those of the beams; -inf for one that is
+            not live.
+        logits: `(B, W, V)` of any float dtype; V static, or a multiple of
+            `CHUNK` and at least `2 * CHUNK`.
 
     Returns:
         Log-probabilities float32, parent beams int64 and tokens int64, each
         `(B, C)`, best first; -inf where there are fewer.
     """
-    # Or TensorFlow moves the cast behind each reshape: three of 2-byte logits.
+    # Otherwise TensorFlow casts 2-byte logits after each reshape: three times.
     logits = tf.ensure_shape(tf.cast(logits, tf.float32), logits.shape)
     beams, size = rules.search.beam_size, logits.shape[-1]
     count = rules.num_candidates
-    width = chunk_width(size, (size * beams / count) ** 0.5)
+    if size is None:
+        size, width = tf.shape(logits, tf.int64)[-1], CHUNK
+    else:
+        width = chunk_width(size, (size * beams / count) ** 0.5)
     allowed = _allowed(rules, position, ids, logits, width)
-    chunks = tf.reshape(allowed, [-1, beams, size // width, width])
+    # The batch, which may be static, could not be inferred from a dynamic V.
+    batch = -1 if logits.shape[0] is None else logits.shape[0]
+    shape = [batch, beams, size // width, width]
+    chunks = tf.reshape(allowed, shape)
     maxima = tf.reduce_max(chunks, axis=-1)  # (B, W, chunks)
-    sums = _log_sums(logits, maxima, allowed is logits)  # (B, W, 1)
+    sums = _log_sums(
+        logits, maxima, shape if allowed is logits else None
+    )  # (B, W, 1)
 
-    # Those ruled out are few and mostly in the first chunk: masked there, and
-    # again if it is one of the best, which is cheaper than a mask over V.
+    # The tokens ruled out are few and mostly in the first chunk. We mask them
+    # there, and again if that chunk is chosen: cheaper than a mask over V.
     ruled_out = _ruled_out(rules, position, width)
     first = tf.reduce_max(tf.where(ruled_out, NONE, chunks[:, :, 0]), axis=-1)
     maxima = tf.concat([first[:, :, None], maxima[:, :, 1:]], axis=-1)
     maxima = _number(maxima - sums + log_probs[:, :, None])
 
     def scores(inside: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
-        """Log-probabilities of whole hypotheses, of chunks of any beam."""
+        """Turn chunks of any beam into whole hypotheses' log-probabilities."""
         beam = chosen // (size // width)
         of_beam = tf.gather(log_probs, beam, batch_dims=1)[:, :, None]
         inside -= tf.gather(sums[:, :, 0], beam, batch_dims=1)[:, :, None]
@@ -97,8 +108,8 @@ def continuations(
         return _number(inside)
 
     candidates, places = top_of_chunks(
-        tf.reshape(chunks, [-1, beams * (size // width), width]),
-        tf.reshape(maxima, [-1, beams * (size // width)]),
+        tf.reshape(chunks, [batch, beams * (size // width), width]),
+        tf.reshape(maxima, [batch, beams * (size // width)]),
         count,
         scores,
     )
@@ -109,7 +120,7 @@ def continuations(
 
 
 def _number(scores: tf.Tensor) -> tf.Tensor:
-    """-inf in place of NaN, which a beam without any token would give."""
+    """Replace NaN, which a beam without any token would give, by -inf."""
     return tf.where(scores > NONE, scores, NONE)
 
 
@@ -120,9 +131,9 @@ def _allowed(
     logits: tf.Tensor,
     width: int,
 ) -> tf.Tensor:
-    """The logits, -inf for what is ruled out beyond the first `width` tokens.
+    """Set to -inf what is ruled out beyond the first `width` tokens.
 
-    The same tensor where nothing is.
+    If nothing is, return the same tensor.
     """
     if banned := [token for token in rules.never if token >= width]:
         logits = without(logits, banned)
@@ -147,7 +158,7 @@ def _ruled_out(rules: Rules, position: tf.Tensor, width: int) -> tf.Tensor:
 
 
 def without(logits: tf.Tensor, banned: Sequence[int]) -> tf.Tensor:
-    """-inf for what is never written."""
+    """Set to -inf what is never written."""
     is_banned = tf.reduce_any(
         tf.one_hot(banned, logits.shape[-1], True, False), axis=0
     )
@@ -155,7 +166,7 @@ def without(logits: tf.Tensor, banned: Sequence[int]) -> tf.Tensor:
 
 
 def without_repeats(logits: tf.Tensor, ids: tf.Tensor, n: int) -> tf.Tensor:
-    """-inf for what would end a row of n tokens that `ids` holds already."""
+    """Set to -inf what would end a row of n tokens already in `ids`."""
     batch, beams, written = tf.unstack(tf.shape(ids))  # (B, W, t)
     rows = tf.maximum(written - n + 1, 0)  # Rows of n tokens; none while t < n.
     repeats = tf.fill([batch, beams, rows], True)
@@ -175,7 +186,7 @@ def without_repeats(logits: tf.Tensor, ids: tf.Tensor, n: int) -> tf.Tensor:
 
 
 def padded_prefix(prefix: tf.Tensor, pad_id: int) -> tf.Tensor:
-    """A prefix `(B, P)` with a column of PAD at its end, once for a search."""
+    """Add a column of PAD to a prefix `(B, P)`, once for a search."""
     prefix = tf.cast(prefix, tf.int64)
     # Not `tf.pad`, which has no kernel for int64 on GPUs.
     more = tf.fill([tf.shape(prefix)[0], 1], tf.constant(pad_id, tf.int64))
@@ -183,36 +194,35 @@ def padded_prefix(prefix: tf.Tensor, pad_id: int) -> tf.Tensor:
 
 
 def prefix_tokens(prefix: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
-    """The tokens `(B,)` that follow `position`; PAD where the prefix ends.
+    """Return the tokens `(B,)` after `position`; PAD beyond the prefix.
 
     Args:
-        prefix: int64 `(B, P)`, as from `padded_prefix`.
+        prefix: int64 `(B, P)` from `padded_prefix`.
         position: An int32 scalar.
     """
-    # All positions after the longest prefix find its last column.
+    # Every position after the longest prefix reads the last column, PAD.
     column = tf.minimum(position, tf.shape(prefix)[1] - 1)
     return tf.gather(prefix, column, axis=1)
 
 
 def _log_sums(
-    logits: tf.Tensor, maxima: tf.Tensor, are_of_logits: bool
+    logits: tf.Tensor, maxima: tf.Tensor, shape: Sequence[Any] | None
 ) -> tf.Tensor:
-    """The logarithm of the sum of exponentials.
+    """Compute the logarithm of the sum of exponentials.
 
     Args:
         logits: float32 `(B, W, V)`.
-        maxima: Of each chunk of them, `(B, W, C)`.
-        are_of_logits: Whether nothing was ruled out before.
+        maxima: `(B, W, C)`, the largest logit of each chunk.
+        shape: The logits' shape in chunks; None if some of them were ruled out
+            before.
 
     Returns:
         float32 `(B, W, 1)`.
     """
-    if not are_of_logits:
+    if shape is None:
         return tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
-    # One fused pass. The largest probability is at least 1 / V, so that its
+    # One fused pass. The largest probability is at least 1 / V, so its
     # logarithm loses no digits.
-    beams, chunks = maxima.shape[1:]
-    shape = [-1, beams, chunks, logits.shape[-1] // chunks]
     shares = tf.reshape(tf.nn.softmax(logits), shape)
     largest = tf.argmax(maxima, axis=-1)  # (B, W)
     share = tf.reduce_max(tf.gather(shares, largest, batch_dims=2), axis=-1)
@@ -229,19 +239,19 @@ def _forced(
     sums: tf.Tensor,
     found: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The prefix's token as the only candidate of a beam, where there is one.
+    """Make the prefix's next token, if any, a beam's only candidate.
 
     Args:
         rules: What is allowed.
-        position: Of the newest token.
-        prefix: int64 `(B, P)`, as from `padded_prefix`.
-        log_probs: float32 `(B, W)`, of the live beams.
+        position: The newest token's.
+        prefix: int64 `(B, P)` from `padded_prefix`.
+        log_probs: float32 `(B, W)`, those of the live beams.
         logits: float32 `(B, W, V)`.
         sums: Their `_log_sums`.
         found: What `continuations` returns where there is no prefix.
 
     Returns:
-        The same with the prefix.
+        What `continuations` returns with the prefix.
     """
     token = prefix_tokens(prefix, position)
     has_prefix = (token != rules.pad_id)[:, None]  # (B, 1)
@@ -259,11 +269,11 @@ def _forced(
 
 
 def top_k(rows: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """`tf.math.top_k` in two stages.
+    """Do what `tf.math.top_k` does, in two stages.
 
     Args:
         rows: float tensor `(B, W, V)`, W and V static.
-        k: How many. From 1 to V.
+        k: How many, from 1 to V.
 
     Returns:
         The values `(B, W, k)`, largest first, and their int64 indices.
@@ -282,50 +292,51 @@ def top_of_chunks(
     k: int,
     scores: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The k largest of each row of chunks.
+    """Find the k largest of each row of chunks.
 
     Args:
-        chunks: float tensor `(R, C, M)`, C and M static.
-        maxima: The largest score in each, `(R, C)`.
-        k: How many. From 1 to C M.
+        chunks: float tensor `(R, C, M)`, M static; C static, or at least k.
+        maxima: The largest score in each chunk, `(R, C)`.
+        k: How many, from 1 to C M.
         scores: Called as `scores(inside, chosen)` with the chunks that are
-            left `(R, c, M)` and their places int64 `(R, c)`; returns what is
-            compared instead of the numbers themselves.
+            left `(R, c, M)` and their places int64 `(R, c)`; returns what to
+            compare instead of the numbers themselves.
 
     Returns:
         The scores `(R, k)`, largest first, and their int64 indices among all
         C M numbers.
     """
     count, width = chunks.shape[1:]
-    if count <= k:
+    if count is not None and count <= k:
         chosen = tf.tile(
             np.arange(count, dtype="int64")[None], [tf.shape(chunks)[0], 1]
         )
         inside = chunks
     else:
-        # In order, so that ties stay so.
+        # Sorted, so that ties still go to the lower index.
         chosen = tf.sort(_top_k(maxima, k)[1])  # (R, k)
         inside = tf.gather(chunks, chosen, batch_dims=1)  # (R, k, M)
     if scores is not None:
         inside = scores(inside, chosen)
-    values, places = _top_k(tf.reshape(inside, [-1, min(count, k) * width]), k)
+    left = min(count or k, k)
+    values, places = _top_k(tf.reshape(inside, [-1, left * width]), k)
     chunk = tf.gather(chosen, places // width, batch_dims=1)
     return values, chunk * width + places % width
 
 
 def _top_k(rows: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """`tf.math.top_k` with indices int64, which no kernel for GPUs gives."""
+    """Return `tf.math.top_k` with int64 indices, as no GPU kernel does."""
     values, indices = tf.math.top_k(rows, k)
     return values, tf.cast(indices, tf.int64)
 
 
 def chunk_width(size: int, widest: float) -> int:
-    """The largest divisor of `size` up to `widest`, or `size` for want of one.
+    """Find the largest divisor of `size` up to `widest`, or return `size`.
 
     Args:
-        size: Numbers to divide into chunks of the same width. At least 1.
-        widest: Most numbers in a chunk. The two stages together are shortest
-            where as many are left to the second as there are chunks.
+        size: Numbers to divide into chunks of equal width, at least 1.
+        widest: Most numbers in a chunk. The two stages take the least time
+            when the second gets as many numbers as there are chunks.
     """
     width = max(n for n in range(1, max(1, int(widest)) + 1) if size % n == 0)
     return width if width > 1 else size

@@ -1,7 +1,7 @@
-"""Drawing translations by chance, over any step function.
+"""Random sampling of translations, over any step function.
 
-Holtzman et al. (2020) compare what is here: temperature, the `top_k` likeliest
-tokens, and nucleus sampling (`top_p`).
+It offers what Holtzman et al. (2020) compare: temperature, the `top_k`
+likeliest tokens, and nucleus sampling (`top_p`).
 
 Ids are int64 inside, as in `beam_search`.
 
@@ -58,13 +58,13 @@ def sample(
     pad_id: int = config.PAD_ID,
     **settings: Any,
 ) -> BeamResult:
-    """Draw sequences token by token from what `step` says.
+    """Draw sequences token by token from what `step` predicts.
 
     A draw ends with its end token, or without one at the sentence's limit. Its
     score is that of the plain model, as in `beam_search`: no temperature,
-    nothing cut. What a row draws depends on its seed and its logits alone: not
-    on its place, its neighbours or their limits. Works eagerly and in a
-    `tf.function`, where no batch shape needs a new trace.
+    nothing cut. A row's draws depend on its seed and its logits alone: not on
+    its place, its neighbours or their limits. Sampling works eagerly and in a
+    `tf.function`, which needs no new trace for a new batch shape.
 
     Args:
         step: As in `beam_search`, with N in place of W.
@@ -73,17 +73,18 @@ def sample(
         max_lengths: int32 `(B,)`, as in `beam_search`.
         seeds: int32 `(B, 2)`, a pair for each row.
         banned_ids: Tokens never drawn.
-        prefix: int32 `(B, P)`, PAD after the last: how each draw begins. Counts
-            in the score and towards the limit.
+        prefix: int32 `(B, P)`, PAD after the last: how each draw begins. It
+            counts in the score and towards the limit.
         bos_id: The start token, never drawn.
         eos_id: The end token; drawn where nothing else is allowed.
         pad_id: Fills the ids, never drawn.
-        **settings: Of `Search`: `sampling`, whose seed is not used, `n_best`
-            independent draws, some of which may be alike, and others.
+        **settings: Settings of `Search`, such as `sampling`, whose seed is
+            not used, and `n_best`, the number of independent draws, some of
+            which may be alike.
 
     Returns:
-        A `BeamResult`, best first. Where the limit is 0 the first draw is
-        empty with score 0, the others score -inf.
+        A `BeamResult`, best first. Where the limit is 0, the first draw is
+        empty with score 0 and the others score -inf.
     """
     search = Search(**settings)
     n_best = search.n_best
@@ -121,23 +122,23 @@ def keep_likeliest(
         sampling: How to draw.
 
     Returns:
-        Weights float64 `(B, N, K)`, probabilities but for a factor, 0 for what
+        Weights float64 `(B, N, K)`, proportional to probabilities, 0 for what
         is cut; and their tokens int64, likeliest first, or None where K is V
         and the order is that of the vocabulary.
     """
     largest = tf.reduce_max(logits, axis=-1, keepdims=True)
-    # Where nothing may be drawn, all weights are 0 and not NaN.
+    # So that all weights are 0, not NaN, where nothing may be drawn.
     largest = tf.where(largest == NONE, 0.0, largest)
     scaled = (logits - largest) / sampling.temperature
     tokens = None
     if sampling.top_k or sampling.top_p < 1:
         size = logits.shape[-1]
         scaled, tokens = top_k(scaled, min(sampling.top_k or size, size))
-    # Sums over a whole vocabulary need the digits.
+    # Sums over a whole vocabulary need the precision.
     weights = tf.cast(tf.exp(scaled), tf.float64)
     if sampling.top_p < 1:
-        # The smallest set that reaches the share: a token is in it if those
-        # before it do not reach it.
+        # The smallest set that reaches the share `top_p`: a token is in it if
+        # the tokens before it fall short of the share.
         before = tf.cumsum(weights, axis=-1, exclusive=True)
         total = tf.reduce_sum(weights, axis=-1, keepdims=True)
         weights = tf.where(before < sampling.top_p * total, weights, 0.0)
@@ -145,10 +146,11 @@ def keep_likeliest(
 
 
 def _uniforms(seeds: tf.Tensor, longest: tf.Tensor, n_best: int) -> tf.Tensor:
-    """A number in [0, 1) for each row, position and draw, `(B, L, N)`.
+    """Draw a number in [0, 1) for each row, position and draw, `(B, L, N)`.
 
-    A generator for each row. Position comes before draw, so that the numbers
-    of a position do not depend on how many follow.
+    Each row has its own generator. The position axis comes before the draw
+    axis, so that a position's numbers do not depend on how many positions
+    follow.
     """
     shape = [tf.maximum(longest, 0), n_best]
 
@@ -158,7 +160,7 @@ def _uniforms(seeds: tf.Tensor, longest: tf.Tensor, n_best: int) -> tf.Tensor:
         )
 
     signature = tf.TensorSpec([None, n_best], tf.float64)
-    # One more row, since of none the stack would not know its shape.
+    # One row more, because a stack of no rows would not know its shape.
     seeds = tf.pad(seeds, [[0, 1], [0, 0]])
     return tf.map_fn(of_row, seeds, fn_output_signature=signature)[:-1]
 
@@ -166,7 +168,7 @@ def _uniforms(seeds: tf.Tensor, longest: tf.Tensor, n_best: int) -> tf.Tensor:
 def _shape_invariants(
     position: tf.Tensor, draws: _Draws, state: Any
 ) -> tuple[tf.TensorShape, _Draws, Any]:
-    """Ids grow along their last axis, the state along its empty axes."""
+    """Let ids grow along their last axis, the state along its empty axes."""
 
     def of_state(tensor: tf.Tensor) -> tf.TensorShape:
         leading, rest = tensor.shape[:2], tensor.shape[2:]
@@ -205,7 +207,7 @@ def _advance(
     if drawing.prefix is not None:
         forced = prefix_tokens(drawing.prefix, position)[:, None]
         tokens = tf.where(forced != rules.pad_id, forced, tokens)
-    # Rows: of more axes TensorFlow checks the shapes in every step.
+    # As rows: TensorFlow checks the shapes of more axes in every step.
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
         tf.reshape(tokens, [-1]), tf.reshape(logits, [-1, logits.shape[-1]])
     )
@@ -249,13 +251,13 @@ def _allowed(
 def _draw(
     logits: tf.Tensor, uniforms: tf.Tensor, sampling: Sampling, eos_id: int
 ) -> tf.Tensor:
-    """The token where the running sum of weights passes the number drawn."""
+    """Find the token where the running sum passes the random number."""
     weights, tokens = keep_likeliest(logits, sampling)
     sums = tf.cumsum(weights, axis=-1)
     total = sums[..., -1:]
     numbers = uniforms[..., None] * total
     place = tf.searchsorted(sums, numbers, "right", tf.int64)
-    # A product that was rounded up to the total would pass the end.
+    # A product rounded up to the total would go past the end.
     last = tf.searchsorted(sums, total, "left", tf.int64)
     place = tf.minimum(place, last)
     if tokens is None:

@@ -1,4 +1,4 @@
-"""What a beam search weighed and chose at each of its steps.
+"""Records what a beam search weighed and chose at each of its steps.
 
 Axes: B batch, W beams, C candidates of a step, t steps so far.
 """
@@ -14,11 +14,11 @@ class SearchHistory(NamedTuple):
     Attributes:
         log_probs: float32 `(B, t, C)`, of the whole hypotheses in nats; -inf
             where there was no candidate.
-        parents: int64 `(B, t, C)`, the live beams that they go on from.
+        parents: int64 `(B, t, C)`, the live beams that they continue.
         tokens: int64 `(B, t, C)`, what they add.
-        ended: bool `(B, t, C)`, whether by the end token or at the limit.
-        survivors: int64 `(B, t, W)`, the candidate that each live beam of the
-            next step was; -1 where there were fewer.
+        ended: bool `(B, t, C)`, by the end token or at the limit.
+        survivors: int64 `(B, t, W)`, the candidate behind each live beam of
+            the next step; -1 where there were fewer.
     """
 
     log_probs: tf.Tensor
@@ -31,7 +31,7 @@ class SearchHistory(NamedTuple):
 def empty_history(
     batch: tf.Tensor, candidates: int, beam_size: int
 ) -> SearchHistory:
-    """The history before the first step."""
+    """Begin the history before the first step."""
 
     def empty(width: int, dtype: tf.DType) -> tf.Tensor:
         return tf.zeros([batch, 0, width], dtype)
@@ -46,7 +46,7 @@ def empty_history(
 
 
 def lengthened(history: SearchHistory, *step: tf.Tensor) -> SearchHistory:
-    """The history with one more step, whose tensors have no axis t."""
+    """Add a step, whose tensors have no axis t, to the history."""
     return SearchHistory(
         *(
             tf.concat([old, tf.cast(new, old.dtype)[:, None]], axis=1)
@@ -58,7 +58,7 @@ def lengthened(history: SearchHistory, *step: tf.Tensor) -> SearchHistory:
 def with_results(
     done: SearchHistory, rows: tf.Tensor, history: SearchHistory
 ) -> SearchHistory:
-    """The histories of all sentences, with those of `rows` renewed.
+    """Write the histories of `rows` into those of all sentences.
 
     Args:
         done: B sentences, of at most as many steps as `history`.
@@ -66,8 +66,8 @@ def with_results(
         history: b sentences.
 
     Returns:
-        All as long as `history`; a sentence that was finished before has
-        no candidates (log-probability -inf) in the steps added.
+        All B sentences, as long as `history`; one that was finished before
+        has no candidates (log-probability -inf) in the steps added.
     """
     return SearchHistory(
         *(
@@ -78,7 +78,7 @@ def with_results(
 
 
 def _as_long(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-    """`old` `(B, t, C)` with as many steps as `new`."""
+    """Pad `old` `(B, t, C)` to as many steps as `new` has."""
     batch, steps, width = tf.unstack(tf.shape(old))
     nothing = tf.constant(-float("inf") if old.dtype == tf.float32 else 0)
     more = tf.fill(

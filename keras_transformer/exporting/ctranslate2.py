@@ -1,4 +1,4 @@
-"""The same weights as a CTranslate2 model, for fast translation on CPUs.
+"""Writes a model for CTranslate2, which translates fast on CPUs.
 
 The folder holds the vocabulary and `tokenizer.model` too, so that with the
 packages ctranslate2 and sentencepiece alone it translates text:
@@ -19,17 +19,17 @@ sentencepiece normalises as training did, and CTranslate2 adds the start and
 end tokens. Its search differs from ours in these points:
 
 - It divides a log-probability by L^α where ours divides by ((5 + L) / 6)^α,
-  both with the end token in L; a somewhat smaller α prefers like lengths. With
-  α = 0 the scores are the same numbers.
+  both with the end token in L; a somewhat smaller α prefers similar lengths.
+  With α = 0 the scores are the same numbers.
 - An end token counts only among the `beam_size` best continuations of a step,
-  ours among twice as many. That may lose the best hypothesis, but for a beam
-  of one.
+  ours among twice as many. That may lose the best hypothesis, except with a
+  beam of one.
 - It ends at `max_decoding_length` (256) tokens, ours at source length +
   `max_extra_length` (50, or what the run's `config.json` says); it cuts a
   source after `max_input_length` (1,024), and it writes at least
   `min_decoding_length` (1) tokens before the end token, ours none.
-- Padding takes no share of a probability. In a model from Hugging Face, which
-  never writes it but counts it, the scores are higher by that share.
+- Padding has no share of the probability. A model from Hugging Face counts it
+  but never writes it, so here its scores are higher by that share.
 
 Axes: H heads, K key width, U value width, D model width.
 """
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 QUANTIZATIONS = ("float32", "float16", "int8")
 # CTranslate2 looks positions up; past the table's end it refuses the text.
 POSITIONS = 2_048
-# A bias of logits so low that a piece is never written; float16 has it too.
+# A bias of logits so low that a piece is never written, even in float16.
 _NEVER = -1e4
 
 
@@ -80,7 +80,7 @@ def check_output(output: str | os.PathLike) -> pathlib.Path:
     """Refuse what cannot succeed, before anything is loaded.
 
     Args:
-        output: Folder of the model to be; must not exist.
+        output: Folder of the new model; must not exist.
 
     Returns:
         Its path.
@@ -105,9 +105,9 @@ def export(
     """Write a CTranslate2 model, whole or not at all.
 
     Args:
-        translator: What to export. Every preset can be; heads whose keys and
-            values differ in width are filled up with zeros to the wider. Not a
-            model of restricted self-attention, which CTranslate2 has not.
+        translator: What to export. Every preset works; heads whose keys and
+            values differ in width are padded with zeros to the wider. Models
+            with restricted self-attention do not: CTranslate2 has none.
         output: Folder of the model; must not exist.
         quantization: How the weights are stored: `"float32"`, `"float16"`
             (half the size; a CPU computes in float32) or `"int8"` (a quarter;
@@ -117,7 +117,7 @@ def export(
         The path of the folder.
 
     Raises:
-        UserError: As from `check_output`, or if the model's self-attention is
+        UserError: As in `check_output`, or if the model's self-attention is
             restricted, or the files cannot be written.
         JobError: If the disk is full.
         ValueError: If `quantization` is not one of the three.
@@ -154,28 +154,31 @@ def export(
 
 
 def _sentencepiece(tokenizer: Tokenizer) -> dict[str, bytes]:
-    """The files of the vocabulary, by their names."""
+    """Return the files of the vocabulary, by their names."""
     if isinstance(tokenizer, PairedTokenizer):
         return tokenizer.sentencepiece_models()
     return {TOKENIZER_FILE: tokenizer.model}
 
 
 def _spec(translator: Translator) -> "TransformerSpec":
-    """The weights by CTranslate2's names."""
+    """Collect the weights by CTranslate2's names."""
     from ctranslate2 import specs
 
     model, tokenizer = translator.model, translator.tokenizer
     config = model.model_config
     shape = dict(
-        num_layers=config.num_layers,
         num_heads=config.num_heads,
         pre_norm=config.norm_first,
         activation=specs.Activation[config.activation.upper()],
         head_dim=max(config.key_dim, config.value_dim),
     )
     spec = specs.TransformerSpec(
-        specs.transformer_spec.TransformerEncoderSpec(**shape),
-        specs.transformer_spec.TransformerDecoderSpec(**shape),
+        specs.transformer_spec.TransformerEncoderSpec(
+            num_layers=config.layers_of("encoder"), **shape
+        ),
+        specs.transformer_spec.TransformerDecoderSpec(
+            num_layers=config.layers_of("decoder"), **shape
+        ),
     )
     table = _array(model.embedding.table)
     spec.encoder.embeddings[0].weight = table
@@ -233,7 +236,7 @@ def _set_self_attention(
     to.linear[1].weight = output
     if attention.use_bias:
         bias = _query_bias(attention)
-        # Keys and values have none.
+        # Keys and values have no bias.
         to.linear[0].bias = np.pad(bias, (0, 2 * len(bias)))
         to.linear[1].bias = _array(attention.output_bias)
     _set_attention(to, attention, norm)
@@ -261,7 +264,7 @@ def _set_attention(
     attention: MultiHeadAttention,
     norm: LayerNormalization,
 ) -> None:
-    # By the width of the keys, not of the heads as they were filled up.
+    # By the width of the keys, not that of the padded heads.
     to.queries_scale = np.float32(attention.key_dim**-0.5)
     _set_norm(to.layer_norm, norm)
 
@@ -269,10 +272,9 @@ def _set_attention(
 def _projections(
     attention: MultiHeadAttention,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Query, key and value `(H * width, D)`, output `(D, H * width)`.
+    """Return query, key, value `(H * width, D)` and output `(D, H * width)`.
 
-    One width serves all, the larger of K and U: zeros add nothing to a
-    product.
+    All share one width, the larger of K and U: zeros add nothing to a product.
     """
     heads = attention.num_heads
     width = max(attention.key_dim, attention.value_dim)
@@ -294,7 +296,7 @@ def _projections(
 
 
 def _query_bias(attention: MultiHeadAttention) -> np.ndarray:
-    """The bias of queries, `(H * width,)` as in `_projections`."""
+    """Return the bias of queries, `(H * width,)` as in `_projections`."""
     missing = max(0, attention.value_dim - attention.key_dim)
     bias = _array(attention.query_bias).reshape(attention.num_heads, -1)
     return np.pad(bias, [(0, 0), (0, missing)]).reshape(-1)
@@ -320,7 +322,7 @@ def _set_norm(to: "LayerNormSpec", norm: LayerNormalization) -> None:
 
 
 def _positions(layer: PositionalEncoding) -> np.ndarray:
-    """The table of a `PositionalEncoding`, at least `(POSITIONS, D)`."""
+    """Return the table of a `PositionalEncoding`, at least `(POSITIONS, D)`."""
     first = layer.first_position
     if layer.positions in SINUSOIDS:
         encode = SINUSOIDS[layer.positions]
@@ -331,5 +333,5 @@ def _positions(layer: PositionalEncoding) -> np.ndarray:
 
 
 def _array(variable: keras.Variable) -> np.ndarray:
-    """A copy: quantisation works in place."""
+    """Copy an array, since quantisation works in place."""
     return np.array(ops.convert_to_numpy(variable), "float32")

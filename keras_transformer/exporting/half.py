@@ -1,4 +1,4 @@
-"""Weights kept in float16 and computed with in float32.
+"""Stores weights in float16 and computes with them in float32.
 
 They take half the space. Computing in float16 as well would lose digits and,
 on a CPU, time.
@@ -10,15 +10,17 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.decoding.ensemble import Ensemble
+
 
 class HalfWeights:
     """Copies of a model's weights, rounded to float16.
 
     Args:
-        model: A built model; it keeps its own weights.
+        model: A built model or ensemble; it keeps its own weights.
     """
 
-    def __init__(self, model: keras.Model) -> None:
+    def __init__(self, model: keras.Model | Ensemble) -> None:
         self._pairs = [
             (
                 weight,
@@ -33,7 +35,7 @@ class HalfWeights:
         ]
 
     def used_by(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that reads these weights in place of the model's.
+        """Make a function read these weights in place of the model's.
 
         Args:
             function: Takes tensors and calls any methods of the model.

@@ -35,6 +35,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.config import (
+    EXPORT_PRECISIONS,
     MAX_SOURCE_LENGTH,
     JobError,
     Search,
@@ -86,11 +87,12 @@ def export(
     kit: ServingKit | None = None,
     quantization: str = "float32",
     card: ModelCard | None = None,
+    portable: bool = False,
 ) -> pathlib.Path:
     """Write a SavedModel with its tokenizer, whole or not at all.
 
-    Beside it goes what TensorFlow Serving reads, as in `serving_kit`, and in
-    it `model_card.json`, what it says of itself.
+    The files that TensorFlow Serving reads go beside it, as in `serving_kit`,
+    and `model_card.json`, which describes it, goes into it.
 
     Args:
         translator: What to export.
@@ -98,33 +100,39 @@ def export(
         version: Number of this version.
         options: How `serving_default`, which returns the best hypothesis, and
             `n_best` search. By default as the translator does, with 4
-            hypotheses, or as many as beams where those are fewer. Sources are
-            always cut: where no length is given, after 256 tokens.
+            hypotheses, or the number of beams if that is less. Sources are
+            always cut, by default after 256 tokens.
         kit: The files for TensorFlow Serving, by default those of
             `ServingKit.plan(output)`.
         quantization: How the weights are stored: `"float32"`; `"float16"` or
-            `"bfloat16"` for half the size. Every signature computes in
-            float32, but of weights in bfloat16 in bfloat16.
-        card: Where the model comes from; how it searches is added. Without
-            one there is no card, and `keras-transformer serve` does not know
-            the languages.
+            `"bfloat16"` for half the size; `"int8"` for a quarter. Every
+            signature computes in float32, but with weights in bfloat16 or int8
+            it multiplies in these, as `Translator.freeze` says.
+        card: Where the model comes from; the export adds how it searches.
+            Without it, the export has no card, and `keras-transformer serve`
+            does not know the languages.
+        portable: Whether the graph has only operators that every TensorFlow
+            has, as `Translator.freeze` says; otherwise, on a processor, it may
+            need those of TensorFlow for x86-64, which the card names.
 
     Returns:
         The path of the SavedModel, `output/version`.
 
     Raises:
-        UserError: As from `version_path` and `ServingKit.plan`, or if the
-            files cannot be written.
+        UserError: As in `version_path`, `ServingKit.plan` and
+            `Translator.freeze`, or if the files cannot be written.
         JobError: If the disk is full.
-        ValueError: If `quantization` is not one of the three.
+        ValueError: If `quantization` is not one of the four.
     """
     if not isinstance(translator, Translator):
         raise SettingError(
             "translator", "a Translator(model, tokenizer)", translator
         )
-    if quantization not in ("float32", "float16", "bfloat16"):
+    if quantization not in EXPORT_PRECISIONS:
         raise SettingError(
-            "quantization", "float32, float16 or bfloat16", quantization
+            "quantization",
+            f"one of {', '.join(EXPORT_PRECISIONS)}",
+            quantization,
         )
     path = version_path(output, version)
     kit = kit or ServingKit.plan(output)
@@ -132,18 +140,20 @@ def export(
         n_best=min(4, translator.search.beam_size)
     )
     if options.max_source_length is None:
-        # Clients shall not choose how much memory the server needs.
+        # Clients must not choose how much memory the server needs.
         options = dataclasses.replace(
             options, max_source_length=MAX_SOURCE_LENGTH
         )
-    if quantization == "bfloat16":
-        translator = translator.in_bfloat16()
+    stored_only = quantization == "float16"
+    translator = translator.freeze(
+        "float32" if stored_only else quantization, portable
+    )
     archive = keras.export.ExportArchive()
-    # Not the model: its weights, which the signatures lead to, would be
+    # Not the model: its weights, which the signatures reach anyway, would be
     # written twice.
     archive.track(translator.tokenizer)
     signatures = _signatures(translator, options)
-    half = HalfWeights(translator.model) if quantization == "float16" else None
+    half = HalfWeights(translator.text_model.ensemble) if stored_only else None
     for name, (function, arguments) in signatures.items():
         if half:
             function = half.used_by(function)
@@ -152,7 +162,7 @@ def export(
     is_new = not path.parent.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # TensorFlow Serving looks at names that are numbers only.
+        # TensorFlow Serving looks only at names that are numbers.
         with files.whole(path) as partial, _log_left_alone():
             archive.write_out(str(partial), verbose=False)
             kit.write_warmup(
@@ -160,8 +170,12 @@ def export(
                 {name: inputs for name, (_, inputs) in signatures.items()},
             )
             if card:
-                search = dataclasses.asdict(options)
-                dataclasses.replace(card, search=search).save(partial)
+                dataclasses.replace(
+                    card,
+                    search=dataclasses.asdict(options),
+                    quantization=quantization,
+                    operators=translator.operators,
+                ).save(partial)
             kit.write_configs(path.parent)
     except (OSError, tf.errors.OpError) as error:
         if is_new:
@@ -177,7 +191,7 @@ def export(
 
 @contextlib.contextmanager
 def _log_left_alone() -> Iterator[None]:
-    """Take back the handler that absl gives a root logger without one."""
+    """Remove the handler that absl gives a root logger without one."""
     handlers = logging.root.handlers[:]
     try:
         yield
@@ -188,7 +202,7 @@ def _log_left_alone() -> Iterator[None]:
 def _signatures(
     translator: Translator, options: Search
 ) -> dict[str, tuple[Callable, tuple[str, ...]]]:
-    """Each signature: a function of string tensors `(B,)` and their names."""
+    """Make each signature: a function of strings `(B,)`, and their names."""
     best_only = dataclasses.replace(options, n_best=1)
     text_model = translator.text_model
 

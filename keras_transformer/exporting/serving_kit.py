@@ -1,17 +1,17 @@
-"""What TensorFlow Serving reads beside the model: warm-up, batching, names.
+"""Writes what TensorFlow Serving reads: warm-up, batching, names.
 
     OUTPUT/models.config               which model is served, and from where
     OUTPUT/batching_parameters.txt     how requests are put together
     OUTPUT/VERSION/assets.extra/tf_serving_warmup_requests
 
 TensorFlow Serving runs the first requests of a new version slowly, so it plays
-the warm-up requests to it before it lets anybody else in. They pass through
-the same batching as all others: one that is larger than the batching file
-allows would keep the version from loading. Both files are the operator's once
-they exist, and a new version adapts to them.
+the warm-up requests before it lets anybody else in. They pass through the same
+batching as all others: one that is larger than the batching file allows would
+keep the version from loading. Once they exist, both files belong to the
+operator, and a new version adapts to them.
 
 The messages are those of the package tensorflow-serving-api, which the extra
-`serving` installs. Without it an export goes without the warm-up requests and
+`serving` installs. Without it an export leaves out the warm-up requests and
 `models.config`, and says so.
 """
 
@@ -86,7 +86,7 @@ class ServingKit:
 
         Raises:
             UserError: If the name cannot be part of a URL, or the size is
-                below 1 or another one than in the batching file.
+                below 1 or differs from the batching file's.
         """
         name = (
             os.path.basename(os.path.abspath(output)) if name is None else name
@@ -187,11 +187,11 @@ class ServingKit:
             files.write_text(path, text())
 
     def batching_parameters(self) -> str:
-        """The text form of TensorFlow Serving's `BatchingParameters`."""
+        """Write TensorFlow Serving's `BatchingParameters` as text."""
         return Batching(max_batch_size=self.max_batch_size).as_text()
 
     def models_config(self) -> str:
-        """The text form of TensorFlow Serving's `ModelServerConfig`."""
+        """Write TensorFlow Serving's `ModelServerConfig` as text."""
         messages = _messages("config.model_server_config_pb2")
         config = messages.ModelServerConfig()
         config.model_config_list.config.add(
@@ -203,7 +203,7 @@ class ServingKit:
 
 
 def _messages(module: str) -> Any:
-    """A module of TensorFlow Serving's messages."""
+    """Import a module of TensorFlow Serving's messages."""
     return extras.needs(f"tensorflow_serving.{module}", "serving")
 
 

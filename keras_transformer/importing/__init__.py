@@ -1,1 +1,1 @@
-"""Models that other systems have trained, as run directories of ours."""
+"""Turns models that other systems have trained into our run directories."""

@@ -1,4 +1,4 @@
-"""Which formats can be read, and which of them a folder holds."""
+"""Finds the format of a folder, and reads its model."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from keras_transformer.machine.files import ZIP_DAMAGES
 
 # Modules of this folder with `is_here(folder)` and `read(folder)`.
 _READERS = (opennmt, hugging_face, marian_npz)
-# What a file raises in which something else stands than its format has.
+# Errors of a file whose content does not fit its format.
 _MISFITS = (
     *ZIP_DAMAGES,
     ArithmeticError,
@@ -28,15 +28,15 @@ _MISFITS = (
 
 @contextlib.contextmanager
 def refusing(folder: pathlib.Path) -> Iterator[None]:
-    """Say in one sentence what is wrong with a model.
+    """Turn errors of a model's files into one sentence.
 
     Raises:
-        UserError: In place of whatever its files have raised.
+        UserError: Instead of any error that its files have raised.
     """
     try:
         yield
     except _MISFITS as error:
-        # The first line, and not all of a long one: TensorFlow tells more.
+        # Only the first line, shortened: TensorFlow writes more.
         what = str(error).partition("\n")[0][:300]
         raise UserError(
             f"The model in {folder} cannot be imported, since its files do not "
@@ -53,7 +53,7 @@ def read(directory: str | os.PathLike) -> Imported:
 
     Raises:
         UserError: If there is no such folder, or no model in it that can be
-            read and taken over exactly; it names what is in the way.
+            read and imported exactly; it names the obstacle.
     """
     folder = pathlib.Path(directory)
     if not folder.is_dir():

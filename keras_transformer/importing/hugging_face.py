@@ -1,10 +1,10 @@
-"""Marian models as Hugging Face has them: a folder such as `opus-mt-en-de`.
+"""Reads Marian models in Hugging Face's form, a folder like `opus-mt-en-de`.
 
     config.json, model.safetensors or pytorch_model.bin
     source.spm, target.spm, vocab.json, tokenizer_config.json
 
-Positions are those of `MarianMTModel`, of rates 10000^(-2i/D), whatever the
-weights were trained with; for Marian's own see `marian_npz`.
+Positions are those of `MarianMTModel`, with rates 10000^(-2i/D), even if the
+weights were trained with others; for Marian's own see `marian_npz`.
 
 Axes: D model width, V pieces.
 """
@@ -26,7 +26,12 @@ from keras_transformer.importing.marian_model import (
     Norm,
     Sublayer,
 )
-from keras_transformer.importing.settings import check_heads, require, same
+from keras_transformer.importing.settings import (
+    check_heads,
+    depths,
+    require,
+    same,
+)
 from keras_transformer.importing.source_files import (
     is_language,
     languages,
@@ -50,9 +55,9 @@ _COPIES = (
     "decoder.embed_tokens.weight",
     "lm_head.weight",
 )
-# That of `torch.nn.LayerNorm`, which no setting changes.
+# The epsilon of `torch.nn.LayerNorm`, which no setting changes.
 _EPSILON = 1e-5
-# Settings of old files, with the one value that they all have.
+# Settings of old files, with the only value that they have.
 _FIXED = {
     "model_type": "marian",
     "scale_embedding": True,
@@ -68,7 +73,7 @@ _MISSING |= {"add_final_layer_norm": False, "scale_embedding": False}
 
 
 def is_here(folder: pathlib.Path) -> bool:
-    """Whether the folder is one of Hugging Face."""
+    """Return whether the folder has Hugging Face's form."""
     return (folder / CONFIG).exists() and any(
         (folder / name).exists() for name in (SAFETENSORS, PICKLE)
     )
@@ -114,12 +119,11 @@ def _model_config(settings: dict[str, Any], what: str) -> ModelConfig:
     heads = same(
         settings, "encoder_attention_heads", "decoder_attention_heads", what
     )
-    layers = same(settings, "encoder_layers", "decoder_layers", what)
     check_heads(heads, d_model, what)
     ffn_dim = same(settings, "encoder_ffn_dim", "decoder_ffn_dim", what)
     return ModelConfig(
         vocab_size=same(settings, "vocab_size", "vocab_size", what),
-        num_layers=layers,
+        **depths(settings, "encoder_layers", "decoder_layers", what),
         d_model=d_model,
         num_heads=heads,
         key_dim=d_model // heads,
@@ -170,7 +174,7 @@ def _weights(
     found = marian_model.embedding(
         table,
         tensors["final_logits_bias"].reshape(-1),
-        # Theirs counts padding, as `MarianMTModel` does in its softmax.
+        # Padding keeps its row: `MarianMTModel` counts it in its softmax.
         [ids.get(piece) for piece in pieces],
         table[start],
         model.positions,
@@ -195,7 +199,7 @@ def _weights(
             {"self_attention": "self_attn", "cross_attention": "encoder_attn"},
         ),
     ):
-        for i in range(model.num_layers):
+        for i in range(model.layers_of(side)):
             path = f"{side}.layers.{i}"
             found |= marian_model.layer(
                 f"{side}/layer_{i}",
@@ -216,7 +220,7 @@ def _weights(
 
 
 def _check_copies(tensors: Arrays, table: np.ndarray) -> None:
-    """Refuse other values where the tied matrix stands once more."""
+    """Refuse a copy of the tied matrix that differs from it."""
     for name in _COPIES:
         if name in tensors and not np.array_equal(tensors[name], table):
             raise UserError(
@@ -226,7 +230,7 @@ def _check_copies(tensors: Arrays, table: np.ndarray) -> None:
 
 
 def _check_positions(tensors: Arrays) -> None:
-    """Refuse positions that are no sinusoids; old files hold their table."""
+    """Refuse positions other than sinusoids; old files hold their table."""
     for side in ("encoder", "decoder"):
         name = f"{side}.embed_positions.weight"
         if name not in tensors:
@@ -237,7 +241,7 @@ def _check_positions(tensors: Arrays) -> None:
         if not np.allclose(table[:, interleaved(width)], ours, atol=1e-4):
             raise UserError(
                 "The model cannot be imported exactly: its "
-                f"{side}.embed_positions are no sinusoids."
+                f"{side}.embed_positions are not sinusoids."
             )
 
 

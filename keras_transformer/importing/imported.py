@@ -1,4 +1,4 @@
-"""What a reader of a foreign format has to find, and how weights are folded.
+"""The result of reading a foreign format, and the folding of its weights.
 
 Axes: D model width, H heads, K key width, U value width, V vocabulary.
 """
@@ -11,9 +11,9 @@ import numpy as np
 from keras_transformer.config import ModelConfig
 from keras_transformer.data.tokenizer import Tokenizer
 
-# The bias of logits that no search may choose. exp(-100) is nothing in float32.
-# Far larger numbers would spoil the loss of a fine-tuning with label smoothing,
-# and have no place in float16.
+# The bias of logits that no search may choose. exp(-100) is 0 in float32. Much
+# larger numbers would spoil the loss of a fine-tuning with label smoothing, and
+# do not fit float16.
 NEVER = -100.0
 
 
@@ -26,9 +26,10 @@ class Imported:
         weights: Float32 arrays by the names of `Transformer`'s weights, such
             as `encoder/layer_0/attention/query`; all of them.
         tokenizer: The vocabulary, with our ids.
-        source_lang: Language code of the source side; None where the files do
+        source_lang: Language code of the source side; None if the files do
             not tell.
-        target_lang: Language code of the target side; likewise.
+        target_lang: Language code of the target side; None if the files do
+            not tell.
     """
 
     model: ModelConfig
@@ -44,15 +45,15 @@ def attention(
     value: tuple[np.ndarray, np.ndarray],
     output: tuple[np.ndarray, np.ndarray],
 ) -> dict[str, np.ndarray]:
-    """The weights of a `MultiHeadAttention` with `use_bias`.
+    """Make the weights of a `MultiHeadAttention` with `use_bias`.
 
-    A bias of keys adds the same to every score of a query, which the softmax
-    takes out: it is dropped. The weights of a query sum to 1, so that a bias of
-    values reaches the output as it is: it becomes a part of the output's.
+    A bias of keys adds the same to every score of a query. The softmax cancels
+    it, so it is dropped. The weights of a query sum to 1, so a bias of values
+    reaches the output unchanged and becomes part of the output's bias.
 
     Args:
         query: Kernel `(D, H * K)` and bias `(H * K,)`.
-        key: Likewise.
+        key: Kernel `(D, H * K)` and bias `(H * K,)`.
         value: Kernel `(D, H * U)` and bias `(H * U,)`.
         output: Kernel `(H * U, D)` and bias `(D,)`.
 
@@ -70,10 +71,10 @@ def attention(
 
 
 def interleaved(d_model: int) -> np.ndarray:
-    """Find each column's place where sines and cosines are in two halves.
+    """Find each column's place if sines and cosines are in two halves.
 
-    Other systems put the sines of all rates before the cosines, ours takes
-    turns. All else in a model is blind to the order of its `d_model` columns,
+    Other systems put the sines of all rates before the cosines; ours alternate.
+    The rest of a model does not depend on the order of its `d_model` columns,
     as long as it is the same everywhere.
 
     Returns:

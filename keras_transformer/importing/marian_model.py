@@ -1,15 +1,15 @@
-"""A Marian model by our names, whichever file its weights came from.
+"""Converts a Marian model to our names, from either kind of file.
 
-What differs from ours, and what becomes of it:
+It differs from ours in these points:
 
-- Sines come before cosines: where ours take turns, as the paper's do, all
-  columns of width D are put in their order.
+- Sines come before cosines. If ours alternate, as in the paper, all columns of
+  width D are put in our order.
 - Keys and values have biases: `imported.attention` folds them.
-- The decoder starts from a zero embedding, or from that of padding: it is the
-  row of our begin token.
-- Ids are others: rows of the tied matrix are put in the order of ours.
-- What is never written, padding and begin token, has a logit so low that it
-  takes no share of a probability.
+- The decoder starts from a zero embedding, or from that of padding: it becomes
+  the row of our begin token.
+- Ids differ: rows of the tied matrix are put in our order.
+- Padding and begin token, which are never written, get a logit so low that
+  they have no share of a probability.
 
 Axes: D model width, V pieces of ours, R rows of theirs.
 """
@@ -61,7 +61,7 @@ class Sublayer(NamedTuple):
 
 
 class Arrays:
-    """The arrays of a file by their names, which all have to be taken.
+    """The arrays of a file by their names; all of them must be used.
 
     Args:
         arrays: By their names.
@@ -82,10 +82,10 @@ class Arrays:
         return array
 
     def check_all_taken(self) -> None:
-        """Refuse a model that has more than ours could do with.
+        """Refuse a model with arrays that ours has no use for.
 
         Raises:
-            UserError: If so; it names an array.
+            UserError: If there is one; it names an array.
         """
         if self._left:
             raise UserError(
@@ -96,10 +96,10 @@ class Arrays:
 
 
 def vocabulary(ids: Mapping[str, int], what: str) -> list[str]:
-    """Their pieces in the order of our ids; padding and begin token are ours.
+    """List their pieces in the order of our ids, with our padding and begin.
 
     Args:
-        ids: Theirs, by the name of the piece.
+        ids: Their ids, by the name of the piece.
         what: The file, for the error.
 
     Raises:
@@ -116,7 +116,7 @@ def vocabulary(ids: Mapping[str, int], what: str) -> list[str]:
 
 
 def check_rows(ids: Mapping[str, int], table: np.ndarray, what: str) -> None:
-    """Refuse a tied matrix whose rows are not those of the pieces.
+    """Refuse a tied matrix whose rows do not match the pieces.
 
     Raises:
         UserError: If a piece has no row or a row no piece.
@@ -136,14 +136,14 @@ def embedding(
     start: np.ndarray,
     positions: str,
 ) -> dict[str, np.ndarray]:
-    """The tied matrix and the bias of the logits.
+    """Return the tied matrix and the bias of the logits.
 
     Args:
         table: `(R, D)`.
         bias: `(R,)`.
-        rows: For each of our ids the row of theirs, None for zeros that are
-            never written; that of the begin token is not looked at.
-        start: What the decoder starts from, `(D,)`.
+        rows: For each of our ids their row, None for zeros that are never
+            written; that of the begin token is ignored.
+        start: The embedding that the decoder starts from, `(D,)`.
         positions: As in `ModelConfig`.
     """
     known = [row is not None for row in rows]
@@ -163,11 +163,11 @@ def layer(
     feed_forward: Sublayer,
     positions: str,
 ) -> dict[str, np.ndarray]:
-    """The weights of an encoder or decoder layer.
+    """Make the weights of an encoder or decoder layer.
 
     Args:
-        name: Ours, such as `encoder/layer_0`.
-        attentions: By our names.
+        name: Our name, such as `encoder/layer_0`.
+        attentions: The attentions, by our names.
         feed_forward: Swish or ReLU between its two projections.
         positions: As in `ModelConfig`.
     """
@@ -195,7 +195,7 @@ def layer(
 
 
 def _order(positions: str, d_model: int) -> np.ndarray:
-    """Find which of their columns each of ours is, `(D,)`."""
+    """Find their column for each of ours, `(D,)`."""
     if positions == "sinusoidal":
         return interleaved(d_model)
     return np.arange(d_model)

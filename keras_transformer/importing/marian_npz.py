@@ -1,15 +1,16 @@
-"""Marian models as Marian writes them, such as the archives of OPUS-MT.
+"""Reads Marian models as Marian writes them, such as OPUS-MT's archives.
 
-    decoder.yml            names the two that follow
+    decoder.yml            names the next two
     opus.spm32k.npz        weights and settings
     opus.spm32k.vocab.yml  the id of every piece
     source.spm, target.spm
 
-Positions are Marian's own: sines, then cosines, of rates 10000^(-i/(D/2-1)),
-which are tensor2tensor's. They stand in `src/graph/node_initializers.cpp` of
-marian-nmt/marian, `sinusoidalPositionEmbeddings`, and in older versions in
+Positions are Marian's own: sines, then cosines, with rates 10000^(-i/(D/2-1)),
+which are tensor2tensor's. Marian computes them in
+`src/graph/node_initializers.cpp` of marian-nmt/marian,
+`sinusoidalPositionEmbeddings`, and in older versions in
 `src/models/transformer.h`, `addPositionalEmbeddings`. CTranslate2's converter
-and Hugging Face put the rates 10000^(-2i/D) in their place.
+and Hugging Face use the rates 10000^(-2i/D) instead.
 
 Axes: D model width, V pieces.
 """
@@ -29,7 +30,12 @@ from keras_transformer.importing.marian_model import (
     Norm,
     Sublayer,
 )
-from keras_transformer.importing.settings import check_heads, require, same
+from keras_transformer.importing.settings import (
+    check_heads,
+    depths,
+    require,
+    same,
+)
 from keras_transformer.importing.source_files import (
     check_archive,
     check_file,
@@ -44,7 +50,7 @@ DECODER = "decoder.yml"
 _SETTINGS = "special:model.yml"
 # As in Marian's `transformer.h`.
 _EPSILON = 1e-6
-# The values that we can follow, the default of Marian first.
+# The values that we can follow, Marian's default first.
 _FOLLOWED = {
     "type": ("transformer",),
     "tied-embeddings-all": (True,),
@@ -68,7 +74,7 @@ _FOLLOWED = {
 
 
 def is_here(folder: pathlib.Path) -> bool:
-    """Whether the folder has the settings of a decoder of Marian."""
+    """Return whether the folder has the settings of a Marian decoder."""
     return (folder / DECODER).exists()
 
 
@@ -101,7 +107,7 @@ def read(folder: pathlib.Path) -> Imported:
 
 
 def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
-    """Weights and vocabulary, as `decoder.yml` names them."""
+    """Find weights and vocabulary, as `decoder.yml` names them."""
     path = folder / DECODER
     said = _yaml(read_bytes(path), path)
     found = []
@@ -121,7 +127,7 @@ def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
                 f"{path} cannot be imported exactly: its setting {setting} is "
                 f"{names}, expected {wanted}."
             )
-        # Paths are those of whoever trained, the files lie beside.
+        # The paths come from the training machine; the files lie beside.
         found.append(folder / pathlib.PurePath(names[0]).name)
     return found[0], found[1]
 
@@ -152,7 +158,7 @@ def _yaml(content: bytes, path: pathlib.Path) -> dict[str, Any]:
 
 
 def _vocabulary(path: pathlib.Path) -> dict[str, int]:
-    # Plain: the piece "no" is no truth value and "1" no number.
+    # Plain, so that the piece "no" is not False and "1" not a number.
     found = parse_yaml(read_bytes(path), path, plain=True)
     try:
         return {piece: int(i) for piece, i in found.items()}
@@ -180,7 +186,7 @@ def _model_config(
     require(settings, "transformer-decoder-dim-ffn", (0, ffn_dim), what, 0)
     return ModelConfig(
         vocab_size=vocab_size,
-        num_layers=same(settings, "enc-depth", "dec-depth", what),
+        **depths(settings, "enc-depth", "dec-depth", what),
         d_model=d_model,
         num_heads=heads,
         key_dim=d_model // heads,
@@ -228,7 +234,7 @@ def _weights(
             {"self_attention": "self", "cross_attention": "context"},
         ),
     ):
-        for i in range(model.num_layers):
+        for i in range(model.layers_of(side)):
             path = f"{side}_l{i + 1}"
             found |= marian_model.layer(
                 f"{side}/layer_{i}",

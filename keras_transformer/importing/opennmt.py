@@ -1,17 +1,17 @@
-"""Reads what OpenNMT-tf 2 leaves of a Transformer, without OpenNMT-tf.
+"""Reads a Transformer that OpenNMT-tf 2 has trained, without OpenNMT-tf.
 
 The folder has TensorFlow's `checkpoint` and its files, or is the `avg` of such
 a folder. There, or in the folder above, are `model_description.py`, a .yml
 file with `data:`, and the vocabularies and sentencepiece models that it names.
 
-What differs from ours, and what becomes of it:
+It differs from ours in these points:
 
 - Norms come first, positions are tensor2tensor's and count from 1, and the
   source has no end token: settings of the model.
 - Keys and values have biases: `imported.attention` folds them.
-- Ids are others: rows of the matrices are put in the order of ours. The pieces
-  of two vocabularies become one table. A piece that a side lacks is read there
-  as the unknown one, and never written.
+- Ids differ: rows of the matrices are put in our order. The pieces of two
+  vocabularies become one table. A side reads a piece that it lacks as the
+  unknown one, and never writes it.
 - There may be three matrices instead of one: then none is tied.
 
 Axes: D model width, V pieces of ours.
@@ -28,16 +28,16 @@ from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import opennmt_settings
 from keras_transformer.importing.imported import NEVER, Imported, attention
 from keras_transformer.importing.opennmt_settings import Side
-from keras_transformer.importing.settings import check_heads
+from keras_transformer.importing.settings import check_heads, stack_depths
 
-# That of the layer norms of Keras 2, which OpenNMT-tf leaves as it is.
+# The epsilon of Keras 2's layer norms, which OpenNMT-tf does not change.
 NORM_EPSILON = 1e-3
 _PADDING, _BEGIN, _END, _UNKNOWN = "<blank>", "<s>", "</s>", "<unk>"
 _INPUTS = "examples_inputter"
 _SOURCE = f"{_INPUTS}/features_inputter/embedding"
 _TARGET = f"{_INPUTS}/labels_inputter/embedding"
 _OUTPUT = "decoder/output_layer"
-# What TensorFlow raises of a checkpoint that is missing or damaged.
+# TensorFlow's errors for a missing or damaged checkpoint.
 _UNREADABLE = (
     IndexError,
     RuntimeError,
@@ -48,7 +48,7 @@ _UNREADABLE = (
 
 
 def is_here(folder: pathlib.Path) -> bool:
-    """Whether the folder holds a checkpoint of TensorFlow."""
+    """Return whether the folder holds a checkpoint of TensorFlow."""
     return (folder / "checkpoint").is_file()
 
 
@@ -56,7 +56,7 @@ def read(folder: pathlib.Path) -> Imported:
     """Read the folder's newest checkpoint.
 
     Raises:
-        UserError: If something is missing, or cannot be taken over exactly.
+        UserError: If something is missing, or cannot be imported exactly.
     """
     home, above = folder, folder.resolve().parent
     description = opennmt_settings.DESCRIPTION
@@ -84,7 +84,9 @@ def read(folder: pathlib.Path) -> Imported:
     check_heads(num_heads, d_model, str(home / opennmt_settings.DESCRIPTION))
     model = ModelConfig(
         vocab_size=len(pieces),
-        num_layers=found.num_layers("encoder"),
+        **stack_depths(
+            found.num_layers("encoder"), found.num_layers("decoder")
+        ),
         d_model=d_model,
         num_heads=num_heads,
         key_dim=d_model // num_heads,
@@ -140,13 +142,6 @@ class _Variables:
             and "/.OPTIMIZER_SLOT/" not in name
         }
         self._left = set(self._names)
-        counts = [self.num_layers(stack) for stack in ("encoder", "decoder")]
-        if counts[0] != counts[1]:
-            raise UserError(
-                f"{folder} cannot be imported exactly: its setting num_layers "
-                f"is {counts[0]} for the encoder and {counts[1]} for the "
-                "decoder, expected one number for both."
-            )
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
@@ -162,7 +157,7 @@ class _Variables:
         )
 
     def take(self, name: str) -> np.ndarray:
-        """A variable in float32."""
+        """Read a variable as float32."""
         if name not in self._names:
             raise UserError(
                 f"{self.folder} cannot be imported: its checkpoint lacks "
@@ -185,7 +180,7 @@ class _Variables:
         return kernel, np.zeros(kernel.shape[1], "float32")
 
     def check_all_taken(self) -> None:
-        """Refuse a model that has more than ours could do with."""
+        """Refuse a model with variables that ours has no use for."""
         if self._left:
             raise UserError(
                 f"{self.folder} cannot be imported exactly: a Transformer of "
@@ -194,7 +189,7 @@ class _Variables:
 
 
 def _stack(found: _Variables, stack: str) -> dict[str, np.ndarray]:
-    """The weights of the encoder or the decoder by our names."""
+    """Collect the weights of the encoder or the decoder by our names."""
     weights = {}
     if f"{stack}/layer_norm/gamma" in found:
         weights.update(_norm(found, f"{stack}/layer_norm", f"{stack}/norm"))
@@ -227,7 +222,7 @@ def _stack(found: _Variables, stack: str) -> dict[str, np.ndarray]:
 
 
 def _layer_norm(found: _Variables, name: str, to: str) -> dict[str, np.ndarray]:
-    """The norm before a sub-layer, or the one behind it."""
+    """Return the norm before a sub-layer, or the one behind it."""
     place = "input" if f"{name}/input_layer_norm/gamma" in found else "output"
     return _norm(found, f"{name}/{place}_layer_norm", f"{to}_norm")
 
@@ -240,15 +235,15 @@ def _norm(found: _Variables, name: str, to: str) -> dict[str, np.ndarray]:
 
 
 def _pieces(source: Side, target: Side) -> list[str]:
-    """All pieces in the order of our ids; those of the target first."""
+    """List all pieces in the order of our ids; those of the target first."""
     written = dict.fromkeys((*target.vocabulary[3:], *source.vocabulary[3:]))
-    # A vocabulary may have a piece of the name that stands for none.
+    # A vocabulary may have a piece with the name of the unknown one.
     unknown = f"{_UNKNOWN}?" if _UNKNOWN in written else _UNKNOWN
     return [_PADDING, unknown, _BEGIN, _END, *written]
 
 
 def _lacking(side: Side, pieces: Sequence[str]) -> list[int]:
-    """The ids of pieces, but the first four, that a side does not have."""
+    """List the ids of pieces that a side lacks, except the first four."""
     own = set(side.vocabulary)
     return [i for i, piece in enumerate(pieces) if i > 3 and piece not in own]
 
@@ -277,10 +272,10 @@ def _rows(
 def _embeddings(
     found: _Variables, source: Side, target: Side
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """The matrices `(V, D)` by our names, one if one serves all, and a bias.
+    """Return the matrices `(V, D)` by our names, shared or not, and a bias.
 
-    Which of them a model shares is what its checkpoint lacks: a variable that
-    several layers have is saved once, under the first of their names.
+    A checkpoint saves a variable that several layers share once, under the
+    first of their names. So the missing names show what a model shares.
     """
     of_source = found.take(_SOURCE)
     of_target = found.take(_TARGET) if _TARGET in found else of_source
@@ -295,7 +290,7 @@ def _embeddings(
     writes = _rows(target, pieces, len(of_target), "target_vocabulary")
     if of_output is of_source and source.vocabulary == target.vocabulary:
         return {"embedding": of_output[writes]}, bias[writes]
-    # Of what the target's vocabulary lacks nothing is ever written.
+    # Pieces that the target's vocabulary lacks are never written.
     missing = writes == len(target.vocabulary)
     missing[1] = False
     return {

@@ -1,8 +1,8 @@
-"""What stands beside an OpenNMT-tf checkpoint: the model's source and data.yml.
+"""Reads the files beside an OpenNMT-tf checkpoint: model source and data.yml.
 
 `model_description.py` is Python that OpenNMT-tf imports. Here it is read and
-never run: what is needed of it is a name of its catalogue, or the literal
-arguments of `opennmt.models.Transformer`.
+never run: we need only a name of its catalogue, or the literal arguments of
+`opennmt.models.Transformer`.
 """
 
 import ast
@@ -20,7 +20,7 @@ from keras_transformer.importing.source_files import (
 )
 
 DESCRIPTION = "model_description.py"
-# The catalogue's names whose architecture is ours, and their heads.
+# The catalogue's names with our architecture, and their heads.
 _HEADS = {
     "Transformer": 8,
     "TransformerBase": 8,
@@ -30,7 +30,7 @@ _HEADS = {
     "TransformerTiny": 2,
     "ScalingNmtEnDe": 16,
 }
-# Of `opennmt.models.Transformer`: weights tell all else that matters.
+# Arguments of `opennmt.models.Transformer`; the weights show all the others.
 _EXPECTED = {
     "ffn_activation": ("tf.nn.relu",),
     "position_encoder_class": (
@@ -46,8 +46,8 @@ class Side:
     """One language of the model.
 
     Attributes:
-        vocabulary: The lines of the vocabulary, by OpenNMT-tf's ids; the id of
-            the unknown follows the last.
+        vocabulary: The lines of the vocabulary, by OpenNMT-tf's ids; the
+            unknown piece has the id after the last.
         sentencepiece: Serialised model that makes its pieces.
     """
 
@@ -56,7 +56,7 @@ class Side:
 
 
 def read_heads(folder: pathlib.Path) -> int:
-    """The number of attention heads, which no shape of a weight tells.
+    """Read the number of heads, which no weight's shape shows.
 
     Raises:
         UserError: If the description is missing, or of another model.
@@ -93,7 +93,7 @@ def _heads(tree: ast.AST, path: pathlib.Path) -> int:
             "catalogue or one opennmt.models.Transformer, found "
             f"{len(models)}."
         )
-    # Names only: of a position or a dictionary nothing tells what it sets.
+    # Names only: a position or a dictionary does not show what it sets.
     if len(models[0].args) > 2 or any(
         isinstance(each, ast.Starred) or getattr(each, "arg", "") is None
         for each in (*models[0].args, *models[0].keywords)
@@ -130,10 +130,10 @@ def _catalogued(call: ast.Call, path: pathlib.Path) -> int:
 
 
 def read_data(folder: pathlib.Path) -> Mapping[str, Any]:
-    """The part `data` of the configuration that the model was trained with.
+    """Read the part `data` of the training's configuration.
 
     Raises:
-        UserError: If there is not one, or not one alone.
+        UserError: If there is not exactly one.
     """
     found = {}
     for path in sorted(folder.glob("*.yml")) + sorted(folder.glob("*.yaml")):
@@ -152,14 +152,14 @@ def read_data(folder: pathlib.Path) -> Mapping[str, Any]:
 
 
 def read_side(data: Mapping[str, Any], side: str, folder: pathlib.Path) -> Side:
-    """The vocabulary and the tokenization of `"source"` or `"target"`.
+    """Read the vocabulary and tokenization of `"source"` or `"target"`.
 
     Raises:
         UserError: If they are missing or cannot be followed.
     """
     name = f"{side}_vocabulary"
     path = _find(folder, data.get(name), name)
-    # As TensorFlow reads lines, not as Python does: U+2028 ends none.
+    # Split lines as TensorFlow does, not as Python does: U+2028 ends none.
     text = path.read_bytes().decode("utf-8", "replace")
     lines = text.removesuffix("\n").split("\n")
     vocabulary = tuple(line.removesuffix("\r") for line in lines)
@@ -178,7 +178,7 @@ def read_side(data: Mapping[str, Any], side: str, folder: pathlib.Path) -> Side:
 
 
 def read_source_end(data: Mapping[str, Any]) -> bool:
-    """Whether sources end with an end token, which they do not by default.
+    """Return whether sources end with an end token; by default they do not.
 
     Raises:
         UserError: If sources begin with a token, or targets lack theirs.
@@ -186,7 +186,7 @@ def read_source_end(data: Mapping[str, Any]) -> bool:
     for side, wanted in (("source", False), ("target", True)):
         name = f"{side}_sequence_controls"
         controls = data.get(name) or {}
-        # Where they are said, a mark that is not is off.
+        # If controls are given, a mark that is not among them is off.
         start = controls.get("start", wanted and not controls)
         end = controls.get("end", wanted and not controls)
         if bool(start) != wanted or (wanted and not end):
@@ -201,7 +201,7 @@ def read_source_end(data: Mapping[str, Any]) -> bool:
 def _sentencepiece(
     data: Mapping[str, Any], side: str, folder: pathlib.Path
 ) -> bytes:
-    """The model that `data` names."""
+    """Return the model that `data` names."""
     name = f"{side}_tokenization"
     config = data.get(name)
     if isinstance(config, str):
@@ -227,7 +227,7 @@ def _sentencepiece(
 
 
 def _referred(config: str, folder: pathlib.Path, name: str) -> Any:
-    """A tokenization that stands in a file of its own, or is JSON."""
+    """Read a tokenization from a file of its own, or from JSON."""
     try:
         return json.loads(config)
     except (ValueError, RecursionError):
@@ -236,9 +236,9 @@ def _referred(config: str, folder: pathlib.Path, name: str) -> Any:
 
 
 def _find(folder: pathlib.Path, name: Any, setting: str) -> pathlib.Path:
-    """A file of the folder, by its path or its name alone.
+    """Find a file of the folder, by its path or its name alone.
 
-    No other file: what does not fit is quoted in errors.
+    Files elsewhere are refused, because errors quote their content.
     """
     if isinstance(name, str):
         path = pathlib.PurePath(name)

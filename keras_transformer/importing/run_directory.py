@@ -1,7 +1,7 @@
-"""A run directory made of a model from elsewhere.
+"""Makes a run directory from an imported model.
 
-It holds what is left of a finished run: `config.json`, `tokenizer.model` and
-`final.weights.h5`. That is all that the other verbs need.
+It holds `config.json`, `tokenizer.model` and `final.weights.h5`. That is all
+that the other verbs need of a finished run.
 """
 
 import dataclasses
@@ -30,21 +30,22 @@ def import_run(
     source_lang: str | None = None,
     target_lang: str | None = None,
 ) -> pathlib.Path:
-    """Make a run directory of a model that another system has trained.
+    """Turn a model that another system has trained into a run directory.
 
     Args:
         directory: Folder of its files, in a format of `formats`.
-        run_dir: The run directory, written whole; must not exist, or be empty.
-        source_lang: Language code of the source side; None for what the files
+        run_dir: The new run directory; must be empty or not exist.
+        source_lang: Language code of the source side; by default as the files
             say.
-        target_lang: Language code of the target side; likewise.
+        target_lang: Language code of the target side; by default as the files
+            say.
 
     Returns:
         The path of the run directory.
 
     Raises:
-        UserError: If the model cannot be read or taken over exactly, a language
-            is not known, or `run_dir` holds something.
+        UserError: If the model cannot be read or imported exactly, a language
+            is not known, or `run_dir` is not empty.
     """
     path = check_run_dir(run_dir)
     directory = pathlib.Path(directory)
@@ -68,10 +69,10 @@ def import_run(
 
 
 def check_run_dir(run_dir: str | os.PathLike) -> pathlib.Path:
-    """Refuse a place that holds something, before anything is read.
+    """Refuse a place that is not empty, before anything is read.
 
     Raises:
-        UserError: If it does.
+        UserError: If it is not empty.
     """
     path = pathlib.Path(run_dir)
     if os.path.lexists(path) and not (
@@ -89,14 +90,14 @@ def build(imported: Imported) -> Transformer:
 
     Raises:
         KeyError: If a weight is missing.
-        UserError: If one is of another shape, or holds what is no number.
+        UserError: If one has another shape, or holds NaN or infinities.
         ValueError: If one is left over.
     """
     _check_sizes(imported)
     model = Transformer(**dataclasses.asdict(imported.model))
     weights = dict(imported.weights)
     for variable in model.weights:
-        # Without the name of the model, which Keras counts.
+        # Without the name of the model, which Keras numbers.
         name = variable.path.partition("/")[2]
         array = np.asarray(weights.pop(name), "float32")
         _check_shape(name, array, tuple(variable.shape))
@@ -112,9 +113,9 @@ def build(imported: Imported) -> Transformer:
 
 
 def _check_sizes(imported: Imported) -> None:
-    """Refuse settings of a larger model than the weights are of.
+    """Refuse settings of a larger model than the weights belong to.
 
-    Before it is built: a number of settings can ask for any room.
+    This comes before it is built: a few settings can ask for any memory.
     """
     model = imported.model
     for name, shape in {
@@ -142,7 +143,7 @@ def _config(
     source_lang: str | None,
     target_lang: str | None,
 ) -> RunConfig:
-    """Make the run's configuration; its recipe is there for a fine-tuning."""
+    """Make the run's configuration, with a recipe for fine-tuning."""
     if source_lang is None or target_lang is None:
         raise UserError(
             f"Expected the languages of {name}, whose files do not tell them; "

@@ -1,7 +1,8 @@
-"""The files of a folder, and what its name says.
+"""Reads the files of a folder, and the languages in its name.
 
-Strangers have written them. What a few bytes could make gigabytes is refused
-before it is read: aliases of YAML, deep nesting, archives that inflate.
+Strangers have written the files. Anything that could turn a few bytes into
+gigabytes is refused before it is read: YAML aliases, deep nesting, archives
+that inflate.
 """
 
 import os
@@ -18,17 +19,17 @@ from keras_transformer.data.bulk_tokenizer import parse_model
 from keras_transformer.machine import extras
 
 _POINTER = b"version https://git-lfs"
-# Of lists and mappings in each other; settings have three.
+# The deepest nesting of lists and mappings; settings have three levels.
 _DEEPEST = 50
-# Of a value; numbers of base 60 take the square of their length.
+# The longest value; numbers of base 60 take the square of their length.
 _LONGEST = 10_000
 
 
 def check_file(path: pathlib.Path) -> None:
-    """Refuse what is no file, or only stands for one.
+    """Refuse a missing file, or a pointer to one.
 
     Raises:
-        UserError: If so; it names the path.
+        UserError: If it is missing or a pointer; it names the path.
     """
     if not path.is_file():
         raise UserError(
@@ -57,13 +58,13 @@ def parse_yaml(content: bytes, path: pathlib.Path, plain: bool = False) -> Any:
     """Parse YAML.
 
     Args:
-        content: What the file holds.
+        content: The content of the file.
         path: The file, for the error.
-        plain: Leave every scalar the text that it is: "no" is a word then.
+        plain: Whether to leave every scalar as text: "no" is then a word.
 
     Raises:
         UserError: If it is not YAML, has aliases, is nested deeply or has a
-            value of great length.
+            very long value.
     """
     yaml = extras.needs("yaml", "import")
     kind = "BaseLoader" if plain else "SafeLoader"
@@ -91,12 +92,12 @@ def parse_yaml(content: bytes, path: pathlib.Path, plain: bool = False) -> Any:
 
 
 def check_archive(path: pathlib.Path) -> None:
-    """Refuse a zip file that holds much more than it seems to.
+    """Refuse a zip file that would inflate to much more than its size.
 
-    Weights hardly become smaller, and most programs do not try.
+    Weights hardly compress, and most programs do not try.
 
     Raises:
-        ValueError: If so.
+        ValueError: If it would.
         zipfile.BadZipFile: If it is not a zip file.
     """
     with zipfile.ZipFile(path) as file:
@@ -104,7 +105,7 @@ def check_archive(path: pathlib.Path) -> None:
     inside = sum(member.file_size for member in members)
     if inside > 2 * os.path.getsize(path):
         raise ValueError(f"it would become {inside} bytes")
-    # Only these inflate no further than they are asked to.
+    # Only these stop inflating at the size asked for.
     if {member.compress_type for member in members} - {
         zipfile.ZIP_STORED,
         zipfile.ZIP_DEFLATED,
@@ -113,9 +114,9 @@ def check_archive(path: pathlib.Path) -> None:
 
 
 def read_member(file: zipfile.ZipFile, name: str) -> bytes:
-    """Read as many bytes of a member as it says it has.
+    """Read as many bytes of a member as its header says.
 
-    `ZipFile.read` inflates all of it and looks at the size afterwards.
+    `ZipFile.read` inflates all of it and checks the size afterwards.
     """
     with file.open(name) as stream:
         return stream.read(file.getinfo(name).file_size)
@@ -130,7 +131,7 @@ def read_sentencepiece(path: pathlib.Path) -> bytes:
     model = read_bytes(path)
     try:
         sentencepiece.SentencePieceProcessor(model_proto=model)
-        # An empty model and the first half of one pass, but not this.
+        # An empty model and the first half of one parse, but fail here.
         if parse_model(model).HasField("trainer_spec"):
             return model
     except (RuntimeError, DecodeError):
@@ -142,7 +143,7 @@ def read_sentencepiece(path: pathlib.Path) -> bytes:
 
 
 def languages(folder: pathlib.Path) -> tuple[str | None, str | None]:
-    """Source and target, where the folder has a name like `opus-mt-en-de`."""
+    """Read source and target from a folder's name like `opus-mt-en-de`."""
     named = re.search(
         r"opus-mt-(?:tc-[a-z]+-)?([a-z]+)-([a-z]+)$", folder.resolve().name
     )
@@ -150,5 +151,5 @@ def languages(folder: pathlib.Path) -> tuple[str | None, str | None]:
 
 
 def is_language(name: object) -> bool:
-    """Whether it can be a language code, and thus a part of a file's name."""
+    """Return whether a name can be a language code, and part of a file name."""
     return isinstance(name, str) and bool(re.fullmatch(r"[\w+-]+", name))

@@ -1,9 +1,9 @@
-"""The weights in PyTorch's files, read without PyTorch.
+"""Reads the weights in PyTorch's files without PyTorch.
 
-`model.safetensors` is read by the package `safetensors`, whose bytes become
-arrays here: for NumPy it knows no bfloat16. `pytorch_model.bin` is a pickle,
-which may run any code when it is loaded; here it makes tensors and
-dictionaries, and nothing else.
+The package `safetensors` reads `model.safetensors`. We turn its bytes into
+arrays, because it does not support bfloat16 for NumPy. `pytorch_model.bin` is a
+pickle, which may run any code when it is loaded; here it can only make tensors
+and dictionaries.
 """
 
 import collections
@@ -29,7 +29,7 @@ from keras_transformer.importing.source_files import (
 from keras_transformer.machine import extras
 from keras_transformer.machine.files import ZIP_DAMAGES
 
-# By the names of either file; bfloat16 is the upper half of a float32.
+# Types by their names in either file; bfloat16 is the upper half of a float32.
 _DTYPES = {
     "F32": "float32",
     "F16": "float16",
@@ -40,7 +40,7 @@ _DTYPES = {
     "BFloat16Storage": "bfloat16",
     "LongStorage": "int64",
 }
-# What reading a file raises that is damaged, or made to do harm.
+# Errors of reading a damaged or malicious file.
 _DAMAGES = (
     *ZIP_DAMAGES,
     ArithmeticError,
@@ -53,7 +53,7 @@ _DAMAGES = (
 
 
 def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Read a file of the format safetensors.
+    """Read a file in the safetensors format.
 
     Raises:
         UserError: If it is damaged.
@@ -70,7 +70,7 @@ def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Read what `torch.save` made of a `state_dict`, of any version.
+    """Read a `state_dict` that any version of `torch.save` wrote.
 
     Raises:
         UserError: If it is damaged, or holds anything but tensors.
@@ -85,7 +85,7 @@ def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
             with open(path, "rb") as stream:
                 state = _read_stream(stream)
         for name, tensor in state.items():
-            # Lists in lists become arrays, and text, of any size.
+            # Nested lists could become arrays or text of any size.
             if not (isinstance(name, str) and isinstance(tensor, np.ndarray)):
                 raise TypeError("it holds something else than named tensors")
         return dict(state)
@@ -94,7 +94,7 @@ def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def _read_zip(file: zipfile.ZipFile) -> Mapping[str, np.ndarray]:
-    """Since PyTorch 1.6: a pickle, and a file for each storage."""
+    """Read a file of PyTorch 1.6 or later: a pickle, and storages as files."""
     (name,) = (n for n in file.namelist() if n.endswith("/data.pkl"))
     folder = name.removesuffix("data.pkl")
 
@@ -113,9 +113,9 @@ def _read_zip(file: zipfile.ZipFile) -> Mapping[str, np.ndarray]:
 
 
 def _read_stream(stream: BinaryIO) -> Mapping[str, np.ndarray]:
-    """Before: pickles, the names of the storages, and their numbers."""
+    """Read an older file: pickles, then names and numbers of the storages."""
     storages: dict[str, np.ndarray] = {}
-    left = stream.seek(0, os.SEEK_END)  # Bytes that storages can have.
+    left = stream.seek(0, os.SEEK_END)  # The most bytes of all storages.
     stream.seek(0)
 
     def storage(kind: str, key: str, size: int) -> np.ndarray:
@@ -132,7 +132,7 @@ def _read_stream(stream: BinaryIO) -> Mapping[str, np.ndarray]:
         _load(stream, storage)
     state = _load(stream, storage)
     for key in _load(stream, storage):
-        stream.read(8)  # How many.
+        stream.read(8)  # The number of values.
         room = storages[key]
         room[:] = np.frombuffer(stream.read(room.size), "uint8")
     return state
@@ -141,10 +141,10 @@ def _read_stream(stream: BinaryIO) -> Mapping[str, np.ndarray]:
 def _load(
     stream: BinaryIO, storage: Callable[[str, str, int], np.ndarray]
 ) -> Any:
-    """Load the pickle that comes next; `storage` as for `_Unpickler`.
+    """Load the next pickle; `storage` as in `_Unpickler`.
 
-    The room for what it remembers is made by the number it says, however few
-    bytes it has.
+    A pickle reserves memory for its memo by the number that it gives, however
+    few bytes it has.
     """
     start = stream.tell()
     numbers = [
@@ -159,10 +159,10 @@ def _load(
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows what a `state_dict` of tensors is made of.
+    """Unpickles only the parts of a `state_dict` of tensors.
 
     Args:
-        file: To read from.
+        file: The file to read from.
         storage: Called with the dtype, the key and the number of values of a
             storage; returns its values.
     """
@@ -183,7 +183,7 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) == ("collections", "OrderedDict"):
             return collections.OrderedDict
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            # A new function: a pickle can set the attributes of what it gets.
+            # A new function, since a pickle can set the attributes of it.
             return lambda *args: _tensor(*args)
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
             return lambda tensor, *_: tensor
@@ -195,7 +195,7 @@ class _Unpickler(pickle.Unpickler):
 def _tensor(
     storage: np.ndarray, offset: int, shape: tuple, strides: tuple, *_: Any
 ) -> np.ndarray:
-    """A view of a storage; its numbers may come later.
+    """Make a view of a storage; its numbers may come later.
 
     Raises:
         ValueError: If it would reach beyond the storage.

@@ -1,4 +1,4 @@
-"""The layers of section 3, in `keras.ops` alone."""
+"""The layers of section 3, written only in `keras.ops`."""
 
 from keras_transformer.layers.attention import (
     MultiHeadAttention as MultiHeadAttention,

@@ -17,6 +17,7 @@ from keras_transformer.layers.dot_product import (
     scaled_dot_product_attention,
     swap_heads,
 )
+from keras_transformer.layers.products import product
 from keras_transformer.layers.restricted import (
     restricted_attention,
     whole_weights,
@@ -34,7 +35,7 @@ from keras_transformer.masks import (
 class MultiHeadAttention(keras.layers.Layer):
     """Attention in several learned subspaces at once (section 3.2.2).
 
-    Projects queries and keys to `key_dim` and values to `value_dim` in each
+    It projects queries and keys to `key_dim` and values to `value_dim` in each
     head, attends, and projects the concatenated heads back to the width of
     the query. No projection has a bias, unless `use_bias` asks for those that
     matter.
@@ -42,11 +43,11 @@ class MultiHeadAttention(keras.layers.Layer):
     The projections are three matrices: one wide matrix is no faster, and
     slower with its gradient.
 
-    Masks are combined as booleans, as `keras.layers.MultiHeadAttention` does
-    it: those given, and those that Keras attaches to the inputs, say behind an
-    `Embedding(mask_zero=True)`. A query that may attend to nothing, such as a
-    masked one, gets the plain mean of the values. The mask of the query goes on
-    with the output.
+    Masks are combined as booleans, as in `keras.layers.MultiHeadAttention`:
+    those given, and those that Keras attaches to the inputs, for example after
+    an `Embedding(mask_zero=True)`. A query that may attend to nothing, such as
+    a masked one, gets the plain mean of the values. The query's mask is passed
+    on with the output.
 
     Args:
         num_heads: Heads, the paper's h. At least 1.
@@ -54,35 +55,35 @@ class MultiHeadAttention(keras.layers.Layer):
         value_dim: Width of a head's values, d_v; `key_dim` if not given.
         restriction: None, or r of restricted self-attention (section 4):
             position i sees position j where |i - j| < r, at a cost of r for
-            each position. At least 1. For as many keys as queries.
+            each position. At least 1. It needs as many keys as queries.
         use_bias: Whether the projections of queries and of the output have a
-            bias. One of keys would add the same to every score of a query,
-            which the softmax takes out; one of values would add a constant to
+            bias. A bias of keys would add the same to every score of a query,
+            which the softmax cancels; one of values would add a constant to
             the output.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         query: Float tensor `(B, T, D)`.
-        key: Float tensor `(B, S, D)`; not given, it is `value`.
-        value: Float tensor `(B, S, D)`, by keyword alone, for Keras takes it
-            before `key` and the paper after; not given, it is `key`.
+        key: Float tensor `(B, S, D)`; by default `value`.
+        value: Float tensor `(B, S, D)`, only by keyword, since Keras takes it
+            before `key` and the paper after; by default `key`.
         attention_mask: Boolean tensor `(B, T, S)`, or broadcastable to
             `(B, H, T, S)`; `True` = may attend.
-        query_mask: Boolean tensor `(B, T)`; not given, Keras's own.
-        key_mask: Boolean tensor `(B, S)`, likewise.
-        value_mask: Boolean tensor `(B, S)`, likewise.
+        query_mask: Boolean tensor `(B, T)`; by default Keras's own.
+        key_mask: Boolean tensor `(B, S)`; by default Keras's own.
+        value_mask: Boolean tensor `(B, S)`; by default Keras's own.
         use_causal_mask: Whether position i sees no key beyond position i.
         return_attention_scores: Whether to return the weights too.
 
     Returns:
         Float tensor `(B, T, D)` in the layer's compute dtype. With
-        `return_attention_scores`, which Keras's users know, a pair of it and
-        the attention weights `(B, H, T, S)`.
+        `return_attention_scores`, as in Keras, a pair of it and the attention
+        weights `(B, H, T, S)`.
 
     Raises:
         ValueError: If a size is below 1, or a call has neither `key` nor
-            `value`, or more than two tensors without a name, or with a
-            restriction not as many keys as queries.
+            `value`, more than two tensors without a name, or, with a
+            restriction, not as many keys as queries.
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.
@@ -139,7 +140,7 @@ class MultiHeadAttention(keras.layers.Layer):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) > 2:
             raise ValueError(
-                "MultiHeadAttention takes `query` and `key` by their places, "
+                "MultiHeadAttention takes `query` and `key` by position, "
                 "all else by name: `layer(query, key, value=value)`. Received: "
                 f"{len(args)} arguments without a name"
             )
@@ -175,7 +176,7 @@ class MultiHeadAttention(keras.layers.Layer):
     def call_with_weights(
         self, query: Tensor, key: Tensor, attention_mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """A call on tensors without Keras's masks, and the weights beside it.
+        """Call the layer without Keras's masks, and return the weights too.
 
         Args:
             query: Float tensor `(B, T, D)`.
@@ -199,7 +200,7 @@ class MultiHeadAttention(keras.layers.Layer):
         value: Tensor | None = None,
         swap: Callable[[Tensor], Tensor] = swap_heads,
     ) -> tuple[Tensor, Tensor]:
-        """Project what is attended to, once for as many queries as come.
+        """Project keys and values once, for any number of queries.
 
         Args:
             memory: Float tensor `(B, S, D)`.
@@ -235,7 +236,7 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> tuple[Tensor, Tensor]:
         """Attend with `query` to all projected keys and values.
 
-        Whatever the restriction: who calls this has chosen them.
+        It ignores the restriction: the caller has chosen the keys.
 
         Args:
             query: Float tensor `(B, T, D)`.
@@ -261,7 +262,7 @@ class MultiHeadAttention(keras.layers.Layer):
         masks: Sequence[Tensor | None],
         causal: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Attend to a whole sequence at once, within the restriction if any.
+        """Attend to a whole sequence at once, within any restriction.
 
         Args:
             query: Float tensor `(B, T, D)`.
@@ -286,7 +287,7 @@ class MultiHeadAttention(keras.layers.Layer):
     def weights_of_sequence(
         self, weights: Tensor, query: Tensor, causal: bool = False
     ) -> Tensor:
-        """The weights of `attend_sequence` as `(B, H, T, S)`."""
+        """Return the weights of `attend_sequence` as `(B, H, T, S)`."""
         if self.restriction is None:
             return weights
         return whole_weights(weights, ops.shape(query)[1], causal)
@@ -296,10 +297,7 @@ class MultiHeadAttention(keras.layers.Layer):
         context = ops.reshape(  # (B, T, H, U) before
             swap(context), (-1, self.num_heads * self.value_dim)
         )
-        kernel = ops.cast(self.output_kernel, self.compute_dtype)
-        output = ops.matmul(context, kernel)
-        if self.output_bias is not None:
-            output = output + ops.cast(self.output_bias, self.compute_dtype)
+        output = product(context, self.output_kernel, self.output_bias)
         return ops.reshape(output, (*leading_axes(query), query.shape[-1]))
 
     def _queries(self, query, swap):
@@ -310,9 +308,9 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _heads(self, inputs, kernel, width, swap=swap_heads, bias=None):
         """Project and split: `(B, T, D)` to `(B, H, T, width)`."""
-        projected = _project(inputs, ops.cast(kernel, self.compute_dtype))
-        if bias is not None:
-            projected = projected + ops.cast(bias, self.compute_dtype)
+        # One large product for all positions.
+        rows = ops.reshape(inputs, (-1, kernel.shape[0]))
+        projected = product(rows, kernel, bias)
         shape = (*leading_axes(inputs), self.num_heads, width)
         return swap(ops.reshape(projected, shape))
 
@@ -352,20 +350,15 @@ class MultiHeadAttention(keras.layers.Layer):
 
 
 def _both_given(key, value):
-    """Each stands for the other where that is missing."""
+    """Return key and value, each standing in for the other if missing."""
     if key is None and value is None:
         raise ValueError(
-            "MultiHeadAttention needs `key` or `value` to attend to, the query "
-            "itself for self-attention. Received: neither"
+            "MultiHeadAttention needs `key` or `value` to attend to; for "
+            "self-attention pass the query itself. Received: neither"
         )
     return (value if key is None else key), (key if value is None else value)
 
 
 def _or_implicit(mask, tensor):
-    """The mask, or the one that Keras has attached to the tensor."""
+    """Return the mask, or the one that Keras attached to the tensor."""
     return implicit_mask(tensor) if mask is None else mask
-
-
-def _project(inputs, kernel):
-    """One large matrix product: `(..., D)`, `(D, E)` to `(rows, E)`."""
-    return ops.matmul(ops.reshape(inputs, (-1, kernel.shape[0])), kernel)

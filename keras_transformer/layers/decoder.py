@@ -51,14 +51,14 @@ class DecoderLayer(keras.layers.Layer):
             `(B, H, T, T)`; `True` = may attend.
         memory_mask: Boolean tensor `(B, S)`, `(B, T, S)` or `(B, H, T, S)`,
             broadcastable. The mask that Keras has attached to the memory
-            counts besides.
+            also counts.
         training: Whether dropout is on.
-        inputs_mask: Boolean tensor `(B, T)`, `True` = may be attended to; not
-            given, the one that Keras has attached to the inputs, which goes on
-            with the output.
-        use_causal_mask: Whether position i sees no position beyond i. Not
-            given, that is for `self_mask` to say. With a restriction it costs
-            less than a `self_mask` `(B, T, T)`.
+        inputs_mask: Boolean tensor `(B, T)`, `True` = may be attended to; by
+            default the one that Keras has attached to the inputs. It is passed
+            on with the output.
+        use_causal_mask: Whether position i sees no position beyond i. By
+            default `self_mask` decides that. With a restriction it costs less
+            than a `self_mask` `(B, T, T)`.
 
     Returns:
         Float tensor `(B, T, D)` in the layer's compute dtype.
@@ -111,10 +111,10 @@ class DecoderLayer(keras.layers.Layer):
         inputs_mask: Tensor | None = None,
         use_causal_mask: bool = False,
     ) -> Tensor:
-        # Keras has passed the mask of the inputs by its name.
+        # Keras has passed the inputs' mask by its name.
         self_masks = (mask_of_heads(self_mask), mask_of_keys(inputs_mask))
         of_memory = implicit_mask(memory)
-        if of_memory is memory_mask:  # Likewise.
+        if of_memory is memory_mask:  # Keras has passed this one too.
             of_memory = None
         memory_mask = all_of(
             mask_of_memory(memory_mask), mask_of_keys(of_memory)
@@ -131,7 +131,7 @@ class DecoderLayer(keras.layers.Layer):
         memory_mask: Tensor | None = None,
         training: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """A call without Keras's masks, and self- and cross-attention weights.
+        """Call the layer without Keras's masks; return all weights too.
 
         Masks are of rank 4, `(B, H, T, T)` and `(B, H, T, S)`, or `None`.
         """
@@ -143,7 +143,7 @@ class DecoderLayer(keras.layers.Layer):
     def _run(
         self, inputs, memory, self_masks, memory_mask, training, causal=False
     ):
-        """The output and the weights, its own as `attend_sequence` gives."""
+        """Return output and weights; self-attention's as `attend_sequence`."""
         x = norm_before(self, self.norms[0], inputs)
         keys_values = self.self_attention.keys_values(x)
         update, own = self.self_attention.attend_sequence(
@@ -169,16 +169,15 @@ class DecoderLayer(keras.layers.Layer):
         memory_mask: Tensor,
         write: Callable[[Tensor, Tensor], Tensor],
     ) -> tuple[Tensor, Cache]:
-        """One position of every beam; the beams of a sentence go together.
+        """Run one position of every beam; a sentence's beams go together.
 
         Args:
             inputs: Float tensor `(B, W, D)`.
             cache: Keys `(B, H, t, K)` and values `(B, H, t, U)` of the
-                sentence's slots so far, or of those that a restriction leaves
-                to see.
+                sentence's slots so far, or of those within the restriction.
             cross: Keys `(B, H, S, K)` and values `(B, H, S, U)` of the memory.
-            self_mask: Boolean tensor `(B, 1, W, t')`, the slots of a beam
-                among those after writing.
+            self_mask: Boolean tensor `(B, 1, W, t')`, each beam's slots among
+                those after writing.
             memory_mask: Boolean tensor `(B, 1, 1, S)`.
             write: Called as `write(slots, new)` for keys `(B, H, W, K)` and
                 values `(B, H, W, U)`; returns all slots.
@@ -203,9 +202,9 @@ class DecoderLayer(keras.layers.Layer):
         return self._residual(2, sums, self.feed_forward(x)), cache
 
     def _residual(self, i, x, update, training=False):
-        """`LayerNorm(x + Dropout(update))` with the i-th dropout and norm.
+        """Compute `LayerNorm(x + Dropout(update))`, the i-th of each.
 
-        Or the sum alone where norms come first.
+        If norms come first, return only the sum.
         """
         update = self.dropouts[i](update, training=training)
         return norm_after(self, self.norms[i], x + update)
@@ -222,9 +221,9 @@ class DecoderLayer(keras.layers.Layer):
 @keras.saving.register_keras_serializable(package="keras_transformer")
 @with_settings(STACK_SETTINGS)
 class Decoder(keras.layers.Layer):
-    """A stack of decoder layers; no further norm at its end.
+    """A stack of decoder layers, without a further norm at its end.
 
-    With `norm_first`, whose last layer leaves a sum, there is one.
+    With `norm_first` the last layer leaves a sum, so there is a norm.
 
     Args:
         **settings: One for each.
@@ -233,7 +232,7 @@ class Decoder(keras.layers.Layer):
     Call arguments:
         inputs: Float tensor `(B, T, D)`, embedded and positioned.
         memory: Float tensor `(B, S, D)`.
-        self_mask: As in `DecoderLayer`, like all that follow.
+        self_mask: As in `DecoderLayer`, like all the following.
         memory_mask: Boolean tensor `(B, S)`, `(B, T, S)` or `(B, H, T, S)`.
         training: Whether dropout is on.
         inputs_mask: Boolean tensor `(B, T)`.
@@ -297,7 +296,7 @@ class Decoder(keras.layers.Layer):
         self_mask: Tensor | None,
         memory_mask: Tensor | None,
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """The output, and each layer's self- and cross-attention weights."""
+        """Return the output and each layer's self- and cross-attention."""
         own, cross = [], []
         for layer in self.layers:
             inputs, own_of_layer, cross_of_layer = layer.call_with_weights(
@@ -316,7 +315,7 @@ class Decoder(keras.layers.Layer):
         memory_mask: Tensor,
         write: Callable[[Tensor, Tensor], Tensor],
     ) -> tuple[Tensor, list[Cache]]:
-        """`DecoderLayer.step` through the stack; lists have a layer each."""
+        """Run `DecoderLayer.step` in every layer; lists have one for each."""
         new_caches = []
         for layer, cache, cross in zip(
             self.layers, caches, crosses, strict=True
@@ -328,7 +327,7 @@ class Decoder(keras.layers.Layer):
         return self._ended(inputs), new_caches
 
     def _ended(self, x):
-        """Norm what the last layer hands on, where that is a sum."""
+        """Norm the output of the last layer, if that is a sum."""
         return self.norm(x) if self.settings["norm_first"] else x
 
     def compute_output_shape(

@@ -1,7 +1,7 @@
 """Scaled dot-product attention (section 3.2.1), and the axes of heads.
 
 Axes: B batch, H heads, T query length, S key length, K key width, U value
-width. Every function takes further leading axes before H as well: the decoding
+width. Every function also takes further leading axes before H: the decoding
 step has one for the beams.
 """
 
@@ -19,7 +19,7 @@ MASKED_SCORE = -1e38
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Weigh every value by how well its key answers the query (equation 1).
+    """Weigh every value by how well its key matches the query (equation 1).
 
     The softmax runs in float32 under every dtype policy: a sum of many float16
     exponentials loses the small ones.
@@ -35,13 +35,13 @@ def scaled_dot_product_attention(
         The context `(B, H, T, U)` and the weights `(B, H, T, S)`, both in the
         dtype of `value`. Each row of weights sums to 1.
     """
-    # T × K numbers to scale, not T × S.
+    # Scale T × K numbers, not T × S.
     query = query * (1.0 / math.sqrt(query.shape[-1]))
     scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
     scores = ops.cast(scores, "float32")
     if mask is not None:
         # A sum broadcasts faster than a choice, and its gradient is the
-        # identity. In float32 it swallows the score whole.
+        # identity. In float32 the sum loses the score entirely.
         scores = scores + ops.where(mask, 0.0, MASKED_SCORE)
     weights = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
     return ops.matmul(weights, value), weights
@@ -53,10 +53,10 @@ def swap_heads(inputs: Tensor) -> Tensor:
 
 
 def swap_heads_as_integers(inputs: Tensor) -> Tensor:
-    """Swap as `swap_heads` does, where no gradient is asked for.
+    """Swap as `swap_heads` does, where no gradient is needed.
 
-    TensorFlow leaves floats to oneDNN, which is slow on the few of a decoding
-    step. Integers of the same bits it moves itself.
+    TensorFlow leaves floats to oneDNN, which is slow for the few of a decoding
+    step. It moves integers of the same bits itself.
     """
     size = keras.backend.standardize_dtype(inputs.dtype)[-2:]
     swapped = swap_heads(ops.view(inputs, f"int{size}"))
@@ -64,9 +64,9 @@ def swap_heads_as_integers(inputs: Tensor) -> Tensor:
 
 
 def leading_axes(inputs: Tensor) -> tuple | Tensor:
-    """All axes but the last, for `ops.reshape`.
+    """Return all axes but the last, for `ops.reshape`.
 
-    A lone unknown size is -1, which no operation has to find out.
+    A single unknown size is -1, so no operation need compute it.
     """
     sizes = inputs.shape[:-1]
     if sum(size is None for size in sizes) > 1:

@@ -38,9 +38,9 @@ class EncoderLayer(keras.layers.Layer):
         attention_mask: Boolean tensor `(B, S, S)`, or broadcastable to
             `(B, H, S, S)`; `True` = may attend.
         training: Whether dropout is on.
-        mask: Boolean tensor `(B, S)`, `True` = may be attended to; not given,
-            the one that Keras has attached to the inputs. It goes on with the
-            output.
+        mask: Boolean tensor `(B, S)`, `True` = may be attended to; by default
+            the one that Keras has attached to the inputs. It is passed on with
+            the output.
 
     Returns:
         Float tensor `(B, S, D)` in the layer's compute dtype.
@@ -96,12 +96,12 @@ class EncoderLayer(keras.layers.Layer):
         attention_mask: Tensor | None = None,
         training: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """A call without Keras's masks, and the weights `(B, H, S, S)`."""
+        """Call without Keras's masks; return weights `(B, H, S, S)` too."""
         output, weights = self._run(inputs, attention_mask, training)
         return output, self.attention.weights_of_sequence(weights, inputs)
 
     def _run(self, inputs, attention_mask, training):
-        """The output, and the weights as `attend_sequence` gives them."""
+        """Return the output, and the weights as `attend_sequence` does."""
         x = norm_before(self, self.attention_norm, inputs)
         keys, values = self.attention.keys_values(x)
         update, weights = self.attention.attend_sequence(
@@ -126,9 +126,9 @@ class EncoderLayer(keras.layers.Layer):
 @keras.saving.register_keras_serializable(package="keras_transformer")
 @with_settings(STACK_SETTINGS)
 class Encoder(keras.layers.Layer):
-    """A stack of encoder layers; no further norm at its end.
+    """A stack of encoder layers, without a further norm at its end.
 
-    With `norm_first`, whose last layer leaves a sum, there is one.
+    With `norm_first` the last layer leaves a sum, so there is a norm.
 
     Args:
         **settings: One for each.
@@ -136,7 +136,7 @@ class Encoder(keras.layers.Layer):
 
     Call arguments:
         inputs: Float tensor `(B, S, D)`, embedded and positioned.
-        attention_mask: As in `EncoderLayer`, like all that follow.
+        attention_mask: As in `EncoderLayer`, like all the following.
         training: Whether dropout is on.
         mask: Boolean tensor `(B, S)`.
 
@@ -186,7 +186,7 @@ class Encoder(keras.layers.Layer):
     def call_with_weights(
         self, inputs: Tensor, attention_mask: Tensor | None = None
     ) -> tuple[Tensor, list[Tensor]]:
-        """The memory, and each layer's attention weights `(B, H, S, S)`."""
+        """Return the memory and each layer's weights `(B, H, S, S)`."""
         weights = []
         for layer in self.layers:
             inputs, of_layer = layer.call_with_weights(inputs, attention_mask)
@@ -194,7 +194,7 @@ class Encoder(keras.layers.Layer):
         return self._ended(inputs), weights
 
     def _ended(self, x):
-        """Norm what the last layer hands on, where that is a sum."""
+        """Norm the output of the last layer, if that is a sum."""
         return self.norm(x) if self.settings["norm_first"] else x
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
@@ -211,7 +211,7 @@ class Encoder(keras.layers.Layer):
 def attention_layer(
     owner: keras.layers.Layer, name: str, restriction: int | None = None
 ) -> MultiHeadAttention:
-    """A `MultiHeadAttention` of the sizes and dtype of `owner`."""
+    """Make a `MultiHeadAttention` of the sizes and dtype of `owner`."""
     sizes = {
         size: owner.settings[size]
         for size in ("num_heads", "key_dim", "value_dim")
@@ -226,7 +226,7 @@ def attention_layer(
 
 
 def feed_forward_layer(owner: keras.layers.Layer) -> FeedForward:
-    """A `FeedForward` of the width, activation and dtype of `owner`."""
+    """Make a `FeedForward` of the width, activation and dtype of `owner`."""
     return FeedForward(
         owner.settings["ffn_dim"],
         owner.settings["activation"],
@@ -238,7 +238,7 @@ def feed_forward_layer(owner: keras.layers.Layer) -> FeedForward:
 def residual_parts(
     owner: keras.layers.Layer, name: str
 ) -> tuple[Dropout, LayerNormalization]:
-    """Dropout and norm of a sub-layer."""
+    """Make the dropout and the norm of a sub-layer."""
     dropout = Dropout(
         owner.settings["dropout"],
         dtype=owner.dtype_policy,
@@ -248,7 +248,7 @@ def residual_parts(
 
 
 def norm_layer(owner: keras.layers.Layer, name: str) -> LayerNormalization:
-    """A `LayerNormalization` of the epsilon and dtype of `owner`."""
+    """Make a `LayerNormalization` of the epsilon and dtype of `owner`."""
     return LayerNormalization(
         epsilon=owner.settings["norm_epsilon"],
         dtype=owner.dtype_policy,
@@ -259,12 +259,12 @@ def norm_layer(owner: keras.layers.Layer, name: str) -> LayerNormalization:
 def norm_before(
     owner: keras.layers.Layer, norm: LayerNormalization, x: Tensor
 ) -> Tensor:
-    """`x`, normed if norms come first: what a sub-layer reads."""
+    """Norm `x`, the input of a sub-layer, if norms come first."""
     return norm(x) if owner.settings["norm_first"] else x
 
 
 def norm_after(
     owner: keras.layers.Layer, norm: LayerNormalization, x: Tensor
 ) -> Tensor:
-    """`x`, normed unless norms come first: what a sub-layer hands on."""
+    """Norm `x`, the output of a sub-layer, unless norms come first."""
     return x if owner.settings["norm_first"] else norm(x)

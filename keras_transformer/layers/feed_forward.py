@@ -11,11 +11,12 @@ from keras import ops
 from keras_transformer.config import checked
 from keras_transformer.keras_internals import Shape, Tensor
 from keras_transformer.layers.dot_product import leading_axes
+from keras_transformer.layers.products import product
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class FeedForward(keras.layers.Layer):
-    """Two dense layers applied alike to every position (equation 2).
+    """Two dense layers, the same at every position (equation 2).
 
     A ReLU layer widens each position to `ffn_dim`, a linear layer brings it
     back. Dropout, residual and normalisation belong to the layer that calls
@@ -23,7 +24,7 @@ class FeedForward(keras.layers.Layer):
 
     Args:
         ffn_dim: Inner width, the paper's d_ff. At least 1.
-        activation: Of the wide layer: `"relu"` or `"swish"`.
+        activation: Activation of the wide layer, `"relu"` or `"swish"`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -61,10 +62,13 @@ class FeedForward(keras.layers.Layer):
         self.narrow.build((*input_shape[:-1], self.ffn_dim))
 
     def call(self, inputs: Tensor) -> Tensor:
-        # Of rank 2: `Dense` surrounds a product of rank 3 by operations on
+        # Use rank 2: `Dense` surrounds a product of rank 3 with operations on
         # shapes and leaves bias and ReLU to further passes.
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
-        rows = self.narrow(self.widen(rows))
+        rows = product(
+            rows, self.widen.kernel, self.widen.bias, self.activation
+        )
+        rows = product(rows, self.narrow.kernel, self.narrow.bias)
         return ops.reshape(rows, (*leading_axes(inputs), inputs.shape[-1]))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

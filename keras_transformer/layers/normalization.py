@@ -44,7 +44,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # (N, D)
         normed = _normalise(
             ops.cast(rows, "float32"),
-            # Values: the gradient of a variable would go by another way.
+            # Pass values: a variable's gradient would go another way.
             ops.reshape(self.gamma, (-1,)),
             ops.reshape(self.beta, (-1,)),
             self.epsilon,
@@ -53,7 +53,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
         return ops.cast(normed, self.compute_dtype)
 
     def _normed(self, inputs):
-        """Without a gradient by hand, in fewer passes than Keras's."""
+        """Normalise in fewer passes than Keras, with no gradient by hand."""
         x = ops.cast(inputs, "float32")
         centred = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
@@ -76,7 +76,7 @@ def _normalise(rows, gamma, beta, epsilon):
             if upstream is None:
                 (upstream,) = args
             product = upstream * normed
-            # Sums over an axis as matrix products, which use all cores.
+            # Compute sums over an axis as matrix products, which use all cores.
             ones = ops.ones((1, ops.shape(upstream)[0]))
             mean = ops.reshape(gamma / width, (-1, 1))
             to_rows = scale * (

@@ -1,6 +1,6 @@
 """Positions, as sinusoids (section 3.5) or learned (table 3, row E).
 
-And as the sinusoids of tensor2tensor, for weights that were trained with them.
+There are also tensor2tensor's sinusoids, for weights trained with them.
 
 Axes: B batch, T length, D model width.
 """
@@ -18,7 +18,7 @@ from keras_transformer.keras_internals import Shape, Tensor
 def positional_encoding(
     length: int | Tensor, d_model: int, start: int | Tensor = 0
 ) -> Tensor:
-    """Interleaved sinusoids, always in float32.
+    """Compute interleaved sinusoids, always in float32.
 
     `PE(pos, 2i) = sin(pos / 10000**(2i / d_model))` and `PE(pos, 2i + 1)` is
     the cosine of the same angle.
@@ -46,11 +46,11 @@ def positional_encoding(
 def tensor2tensor_encoding(
     length: int | Tensor, d_model: int, start: int | Tensor = 0
 ) -> Tensor:
-    """Sinusoids as tensor2tensor has them, always in float32.
+    """Compute sinusoids as tensor2tensor does, always in float32.
 
     Sines fill the first half and cosines the second. The wavelengths are those
-    that the paper gives in words, from 2π to 10,000 · 2π, both ends included;
-    those of its formula, `positional_encoding`, end before.
+    that the paper gives in words, from 2π to 10,000 · 2π inclusive; those of
+    its formula, `positional_encoding`, end earlier.
 
     Args:
         length: Number of positions, an integer or a scalar tensor.
@@ -80,7 +80,7 @@ SINUSOIDS = {
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class PositionalEncoding(keras.layers.Layer):
-    """Adds to every position a vector that tells where it is.
+    """Adds to every position a vector that marks its place.
 
     Masking: Keras's mask passes through unchanged.
 
@@ -93,7 +93,8 @@ class PositionalEncoding(keras.layers.Layer):
 
     Call arguments:
         inputs: Float tensor `(B, T, D)`, scaled embeddings.
-        start: Columns before the first; the decoding step passes its own.
+        start: Positions before the first column; the decoding step passes its
+            own.
 
     Returns:
         Float tensor `(B, T, D)` in the layer's compute dtype.
@@ -126,7 +127,7 @@ class PositionalEncoding(keras.layers.Layer):
             self.table = self.add_weight(
                 name="table",
                 shape=(self.max_positions, self.d_model),
-                # As spread as the scaled embeddings it is added to, halved.
+                # Half the deviation of the scaled embeddings it is added to.
                 initializer=keras.initializers.RandomNormal(stddev=0.5),
             )
 

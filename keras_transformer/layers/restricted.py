@@ -1,12 +1,12 @@
 """Restricted self-attention: every position sees those near it (section 4).
 
-Position i sees position j where |i - j| < r, and in a decoder where j <= i
-besides: the last r positions, itself among them. So with r of at least T
-every position sees all that it sees without a restriction.
+Position i sees position j where |i - j| < r, and in a decoder also j <= i: the
+last r positions, including itself. So with r of at least T the restriction has
+no effect.
 
-The positions are cut into blocks of r. What a block may see lies in itself,
-the block behind and the block ahead, so that T r pairs of a query and a key
-are weighed in place of T T.
+The positions are cut into blocks of r. A block can see only itself, the block
+behind and the block ahead, so T r pairs of a query and a key are weighed
+instead of T T.
 
 Axes: B batch, H heads, T length, K key width, U value width, N blocks, P
 positions of a block, C positions of the two or three blocks it looks at.
@@ -32,8 +32,8 @@ def restricted_attention(
 ) -> tuple[Tensor, Tensor]:
     """Weigh the values near every position (section 4).
 
-    A query whose masks leave it nothing to see gets the mean of all values,
-    as in `scaled_dot_product_attention`.
+    A query that may see nothing gets the mean of all values, as in
+    `scaled_dot_product_attention`.
 
     Args:
         query: Float tensor `(B, H, T, K)`.
@@ -41,9 +41,10 @@ def restricted_attention(
         value: Float tensor `(B, H, T, U)`.
         restriction: Position i sees j where |i - j| is below it. At least 1.
         masks: Boolean tensors broadcastable to `(B, H, T, T)`, or `None`.
-            `True` lets the query see the key, where all do. A mask of the keys
-            `(B, 1, 1, T)` costs T numbers, one of pairs T T.
-        causal: Whether position i sees no j beyond i. Costs less than a mask.
+            A query sees a key if all are `True`. A mask of the keys
+            `(B, 1, 1, T)` costs T numbers, a mask of pairs T T.
+        causal: Whether position i sees no j beyond i. It costs less than a
+            mask.
 
     Returns:
         The context `(B, H, T, U)`, and the weights by blocks, `(B, H, N, P,
@@ -55,8 +56,8 @@ def restricted_attention(
     queries, keys = query.shape[-2], key.shape[-2]
     if None not in (queries, keys) and queries != keys:
         raise ValueError(
-            "Restricted attention is that of positions to their own sequence: "
-            "it needs as many keys as queries. Received: "
+            "Restricted attention is self-attention: it needs as many keys as "
+            "queries. Received: "
             f"{queries} queries and {keys} keys"
         )
     blocks = _Blocks.of(ops.shape(query)[-2], restriction, causal)
@@ -82,12 +83,12 @@ def restricted_attention(
 def whole_weights(
     weights: Tensor, length: int | Tensor, causal: bool = False
 ) -> Tensor:
-    """The weights of `restricted_attention` as if of all pairs.
+    """Spread the weights of `restricted_attention` over all pairs.
 
     Args:
-        weights: As returned, `(B, H, N, P, C)`.
+        weights: The weights returned, `(B, H, N, P, C)`.
         length: T, an integer or a scalar tensor.
-        causal: As it was called with.
+        causal: As in that call.
 
     Returns:
         `(B, H, T, T)` in the dtype of `weights`, 0 where nothing is seen. Each
@@ -110,14 +111,14 @@ def whole_weights(
 
 
 def at_most(size: int | Tensor, limit: int) -> int | Tensor:
-    """The smaller of the two; `size` may be known to the graph alone."""
+    """Return the smaller one, even if only the graph knows `size`."""
     if isinstance(size, int):
         return min(size, limit)
     return ops.minimum(size, limit)
 
 
 class _Blocks(NamedTuple):
-    """How T positions are cut into N blocks of P, the last one filled up."""
+    """The cut of T positions into N blocks of P, the last one filled up."""
 
     length: int | Tensor  # T
     size: int | Tensor  # P
@@ -128,8 +129,8 @@ class _Blocks(NamedTuple):
     def of(
         cls, length: int | Tensor, restriction: int, causal: bool
     ) -> "_Blocks":
-        # A shorter sequence is one block, which need not be filled up; one of
-        # no positions, as an empty batch has, is none.
+        # A shorter sequence is one block, which need not be filled up. An empty
+        # one, as in an empty batch, has no block.
         size = at_most(length, restriction)
         size = max(size, 1) if isinstance(size, int) else ops.maximum(size, 1)
         count = (length + size - 1) // size
@@ -164,7 +165,7 @@ class _Blocks(NamedTuple):
         return ops.reshape(x, (batch, heads, count, self.size, width))
 
     def near(self, restriction: int) -> Tensor:
-        """Mark the keys that are near enough and there: bool `(N, P, C)`."""
+        """Mark the keys that exist and are near enough: bool `(N, P, C)`."""
         first = (ops.arange(self.number) * self.size)[:, None, None]
         queries = first + ops.arange(self.size)[:, None]
         seen = (2 + self.ahead) * self.size
@@ -178,7 +179,7 @@ class _Blocks(NamedTuple):
         )
 
     def places(self) -> Tensor:
-        """Number the blocks that each looks at, one behind the first included.
+        """Mark which blocks each block sees, including one behind the first.
 
         Boolean `(N, 2 + ahead, 1 + N + ahead)`.
         """
@@ -189,7 +190,7 @@ class _Blocks(NamedTuple):
 
 
 def _mask_by_blocks(mask: Tensor, blocks: _Blocks) -> Tensor:
-    """A mask broadcastable to `(B, H, T, T)`, now to `(B, H, N, P, C)`."""
+    """Cut a mask broadcastable to `(B, H, T, T)` to `(B, H, N, P, C)`."""
     while len(mask.shape) < 4:
         mask = mask[None]
     of_queries, of_keys = (size != 1 for size in mask.shape[-2:])

@@ -1,1 +1,1 @@
-"""What the paper does not know: files, memory, cores, optional packages."""
+"""The machine, outside the paper: files, memory, cores, optional packages."""

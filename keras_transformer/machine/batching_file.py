@@ -1,4 +1,4 @@
-"""How TensorFlow Serving puts requests together: its batching file.
+"""TensorFlow Serving's batching file, which says how to batch requests.
 
 The export writes it, and the embedded server reads it as TensorFlow Serving
 does.
@@ -34,7 +34,7 @@ max_enqueued_batches {{ value: {max_enqueued_batches} }}
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """What the file says, as far as it matters here.
+    """The parameters of the file that matter here.
 
     Attributes:
         max_batch_size: Texts translated together.
@@ -50,20 +50,20 @@ class Batching:
 
     @property
     def capacity(self) -> int:
-        """Texts that may be waiting or in work at a time."""
+        """The most texts that may wait or be translated at a time."""
         batches = self.max_enqueued_batches + self.num_batch_threads
         return batches * self.max_batch_size
 
     def as_text(self) -> str:
-        """The text form of TensorFlow Serving's `BatchingParameters`."""
+        """Write TensorFlow Serving's `BatchingParameters` as text."""
         return _TEXT.format(**dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Batching":
-        """Read a file; what it does not say is as by default.
+        """Read a file; missing parameters have their defaults.
 
         Raises:
-            UserError: As from `read_batching`.
+            UserError: As in `read_batching`.
         """
         return cls(**read_batching(path))
 
@@ -75,12 +75,12 @@ def read_batching(path: str | os.PathLike) -> dict[str, int]:
         path: The file.
 
     Returns:
-        The parameters that are fields of `Batching`. What else the file says
-        is TensorFlow Serving's alone.
+        The parameters that are fields of `Batching`. The others concern only
+        TensorFlow Serving.
 
     Raises:
-        UserError: If it cannot be read, holds no parameters or misspells one,
-            or says a number below 1 (or a time below 0).
+        UserError: If it cannot be read, holds no parameters, misspells one, or
+            has a number below 1 (or a time below 0).
     """
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")

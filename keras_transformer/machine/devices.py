@@ -1,4 +1,4 @@
-"""What TensorFlow computes on, and what it leaves idle."""
+"""The devices that TensorFlow computes on, and those that lie idle."""
 
 import contextlib
 import logging
@@ -14,54 +14,56 @@ from keras_transformer.settings import whole_number
 
 logger = logging.getLogger("keras_transformer")
 
-# Each search holds the keys and values of a batch of its own, 0.8 GB for base:
-# all together have this width, and so at most about 3 GB.
+# Each search holds the keys and values of its own batch, 0.8 GB for base. This
+# bounds the width of all together, and so their memory to about 3 GB.
 TOTAL_WIDTH = 2_048
-# Up to here several searches are no slower than one where each of them uses all
-# cores: `benchmarks/decoding.md`.
+# Up to this width several searches that all use every core are no slower than
+# one: `benchmarks/decoding.md`.
 NARROW = 256
-# Fewer texts than these are searched faster together by operators of several
+# Fewer texts than this are faster in one search whose operators have several
 # threads.
 FEWEST = 16
 
-# What the driver of an NVIDIA card brings; where Linux runs inside Windows,
-# there is only the program.
+# Files of the driver of an NVIDIA card; if Linux runs inside Windows, there is
+# only the program.
 DRIVER = (
     pathlib.Path("/proc/driver/nvidia/version"),
     pathlib.Path("/dev/nvidia0"),
 )
 PROGRAM = "nvidia-smi"
-# Where Linux lists what a processor has, and what multiplies bfloat16.
+# Linux's list of a processor's features, and those that multiply a precision.
 PROCESSORS = pathlib.Path("/proc/cpuinfo")
-BFLOAT16_FLAGS = {"amx_bf16", "avx512_bf16"}
-# Of how many microseconds a container may compute in how many (cgroup v2).
+MULTIPLIES = {
+    "bfloat16": {"amx_bf16", "avx512_bf16"},
+    "int8": {"amx_int8", "avx512_vnni", "avx_vnni"},
+}
+# A container's processor time and its period, in microseconds (cgroup v2).
 QUOTA = pathlib.Path("/sys/fs/cgroup/cpu.max")
-# By which a user tells TensorFlow how many threads an operator may have.
+# The variable that tells TensorFlow how many threads an operator may have.
 THREADS = "TF_NUM_INTRAOP_THREADS"
 
 
 def let_memory_grow() -> None:
-    """Take memory of the GPUs as it is needed, not all at once.
+    """Take the GPUs' memory as it is needed, not all at once.
 
-    So that an evaluation fits in beside a training. Without effect where they
-    are in use already.
+    An evaluation then fits beside a training. This has no effect on GPUs that
+    are already in use.
     """
     import tensorflow as tf
 
     for gpu in tf.config.list_physical_devices("GPU"):
-        # In use, or divided into logical devices.
+        # It is in use, or divided into logical devices.
         with contextlib.suppress(RuntimeError, ValueError):
             tf.config.experimental.set_memory_growth(gpu, True)
 
 
 def cores() -> int:
-    """Cores of the processor that this process may use.
+    """Count the cores of the processor that this process may use.
 
-    A container's quota of processor time counts as so many whole cores,
-    rounded up.
+    A container's quota of processor time counts in whole cores, rounded up.
     """
     count = _schedulable_cores()
-    # Only a container has it; what cannot be read is no reason to end.
+    # Only a container has it; go on if it cannot be read.
     with contextlib.suppress(OSError, ValueError):
         quota, period = QUOTA.read_text().split()
         if quota != "max":
@@ -70,23 +72,23 @@ def cores() -> int:
 
 
 def threads() -> int:
-    """Threads on which TensorFlow runs a single operator."""
+    """Count the threads on which TensorFlow runs a single operator."""
     import tensorflow as tf
 
     asked = os.environ.get(THREADS, "")
     return (
         tf.config.threading.get_intra_op_parallelism_threads()
         or (int(asked) if asked.isdecimal() else 0)
-        or _schedulable_cores()  # TensorFlow knows of no quota.
+        or _schedulable_cores()  # TensorFlow ignores the quota.
     )
 
 
 def share_cores(searches: int) -> None:
-    """Give each of so many searches at a time its part of the cores.
+    """Give each of several simultaneous searches its share of the cores.
 
-    Without effect with a GPU, where `TF_NUM_INTRAOP_THREADS` says how many
-    threads an operator has, or after TensorFlow's first operator, since its
-    threads exist from then on.
+    This has no effect with a GPU, if `TF_NUM_INTRAOP_THREADS` sets the threads
+    of an operator, or after TensorFlow's first operator, since its threads
+    exist from then on.
     """
     import tensorflow as tf
 
@@ -100,7 +102,7 @@ def share_cores(searches: int) -> None:
 
 
 def log_devices() -> None:
-    """Say what there is to compute on, and warn of a card that lies idle."""
+    """Log the devices to compute on, and warn of a card that lies idle."""
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
@@ -108,7 +110,7 @@ def log_devices() -> None:
         logger.info("GPUs: %s.", ", ".join(map(_describe, gpus)))
         return
     logger.info("No GPU: computing on %d CPU cores.", cores())
-    # Empty or -1: somebody does not want it.
+    # Empty or -1 means that the user does not want it.
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
     if has_nvidia_driver() and not hidden:
         logger.warning(
@@ -119,38 +121,46 @@ def log_devices() -> None:
         )
 
 
-def warn_of_slow_bfloat16() -> None:
-    """Say so where bfloat16 is slower than float32.
+def multiplies(precision: str) -> bool:
+    """Return whether the processor multiplies in `precision`, if known.
 
-    Of a processor that does not list what it has nothing is known.
+    Every processor multiplies float32. One that does not list its features
+    counts as multiplying all.
     """
+    if precision not in MULTIPLIES or not PROCESSORS.exists():
+        return True
+    flags = re.findall(r"^flags\s*:(.*)", PROCESSORS.read_text(), re.MULTILINE)
+    return not flags or bool(MULTIPLIES[precision] & {*flags[0].split()})
+
+
+def warn_of_slow(precision: str) -> None:
+    """Warn if a precision is slower than float32."""
     import tensorflow as tf
 
-    if tf.config.list_physical_devices("GPU") or not PROCESSORS.exists():
+    if tf.config.list_physical_devices("GPU") or multiplies(precision):
         return
-    flags = re.findall(r"^flags\s*:(.*)", PROCESSORS.read_text(), re.MULTILINE)
-    if flags and not BFLOAT16_FLAGS.intersection(flags[0].split()):
-        logger.warning(
-            "This processor does not multiply bfloat16 (it lists none of %s): "
-            "float32 is faster here.",
-            ", ".join(sorted(BFLOAT16_FLAGS)),
-        )
+    logger.warning(
+        "This processor does not multiply %s (it lists none of %s): float32 "
+        "is faster here.",
+        precision,
+        ", ".join(sorted(MULTIPLIES[precision])),
+    )
 
 
 def has_nvidia_driver() -> bool:
-    """Whether the driver of an NVIDIA card is here."""
+    """Return whether the driver of an NVIDIA card is installed."""
     return any(path.exists() for path in DRIVER) or bool(shutil.which(PROGRAM))
 
 
 def _schedulable_cores() -> int:
-    """Cores on which this process may run at all."""
+    """Count the cores on which this process may run."""
     if hasattr(os, "sched_getaffinity"):  # Not on macOS.
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _describe(gpu: Any) -> str:
-    """Such as "NVIDIA H200 (compute capability 9.0)"."""
+    """Name a GPU, as in "NVIDIA H200 (compute capability 9.0)"."""
     import tensorflow as tf
 
     details = tf.config.experimental.get_device_details(gpu)
@@ -170,19 +180,19 @@ def searches(
 ) -> int:
     """Choose how many searches run at the same time.
 
-    As many as there are cores where each has one thread, which is the fastest
-    at every width measured. Wide models whose operators have more threads than
-    that have searches for the cores alone.
+    With one thread each, as many searches as cores are fastest at every width
+    measured. Wide models whose operators have more threads get fewer searches,
+    so that their threads fit the cores.
 
     Args:
-        asked: The number that somebody wants; None for the best.
-        cores: Of the processor, for this process.
+        asked: The number that the user wants; None for the best.
+        cores: Cores that this process may use.
         d_model: The model's width.
-        threads: On which an operator runs.
-        texts: To translate; None where nobody knows.
+        threads: Threads of an operator.
+        texts: Texts to translate; None if unknown.
 
     Raises:
-        SettingError: If `asked` is no number, or below 1.
+        SettingError: If `asked` is not a number, or below 1.
     """
     if asked is None:
         most = cores if d_model <= NARROW else cores // threads

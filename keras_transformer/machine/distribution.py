@@ -1,4 +1,4 @@
-"""The name under which pip knows this package, and who else has its folder."""
+"""The name of this package in pip, and a check for others in its folder."""
 
 import pathlib
 from importlib import metadata
@@ -7,15 +7,15 @@ from keras_transformer.config import UserError
 
 NAME = "keras-transformer-mt"
 PACKAGE = "keras_transformer"
-# Of another project, which brings a package of the same name.
+# Another project, which brings a package of the same name.
 OTHERS = "keras-transformer"
 
 
 def check_alone() -> None:
-    """Refuse to work where another project writes to this package's folder.
+    """Refuse to work if another project writes to this package's folder.
 
     Raises:
-        UserError: If it is installed.
+        UserError: If that project is installed.
     """
     try:
         others = metadata.distribution(OTHERS)

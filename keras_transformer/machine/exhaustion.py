@@ -1,6 +1,6 @@
-"""The end of memory, or of the space on a disk, as one sentence.
+"""Turns errors of full memory and full disks into one sentence.
 
-Without TensorFlow, whose errors it knows by their code.
+This module does not load TensorFlow; it knows its errors by their code.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ _NO_MEMORY = ("out of memory", "out_of_memory", "alloc_failed")  # CUDA's words.
 
 
 def full_disk(error: Exception) -> str | None:
-    """Read from an error that the disk or quota is full; None if it is not.
+    """Find the system's words for a full disk or quota in an error, or None.
 
-    Libraries pass the system's words on in errors of their own.
+    Libraries pass them on in their own errors.
     """
     if not isinstance(error, OSError) and _code(error) is None:
         return None
@@ -32,14 +32,14 @@ def full_disk(error: Exception) -> str | None:
 def explained(
     less: str, place: str | os.PathLike | None = None
 ) -> Iterator[None]:
-    """Turn the end of memory or of a disk into one sentence.
+    """Turn an error of full memory or a full disk into one sentence.
 
     Args:
-        less: Advice, the end of a sentence: what needs less memory.
-        place: What an error of a full disk is about that names no file.
+        less: Advice on using less memory, the end of a sentence.
+        place: The place to name if an error of a full disk names no file.
 
     Raises:
-        JobError: Where the work inside ends so.
+        JobError: If memory or disk is full.
     """
     try:
         yield
@@ -56,20 +56,20 @@ def explained(
 
 
 def _code(error: Exception) -> int | None:
-    """TensorFlow's code of an error; None of others'."""
+    """Return TensorFlow's code of an error; None for other errors."""
     return getattr(error, "error_code", None)
 
 
 def _is_exhausted(error: Exception) -> bool:
     code = _code(error)
-    # Where a driver finds none, TensorFlow calls it an internal error.
+    # If a driver finds no memory, TensorFlow calls it an internal error.
     text = str(error).lower()
     said = code is not None and any(words in text for words in _NO_MEMORY)
     return said or code == _RESOURCE_EXHAUSTED
 
 
 def _where(error: Exception) -> str:
-    """The first line of what was asked for, which names its device."""
+    """Return the error's first line, with the device, in brackets."""
     text = str(getattr(error, "message", error)).strip()
     start = max(text.find("OOM when"), 0)
     line = text[start:].partition("\n")[0].partition(" [Op:")[0]

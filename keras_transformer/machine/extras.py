@@ -1,9 +1,10 @@
-"""Packages that an extra of this one installs, such as `[demo]`.
+"""Imports packages that an extra such as `[demo]` installs.
 
 Training, translating, evaluating and exporting need none of them.
 """
 
 import importlib
+import shlex
 from importlib import metadata
 from typing import Any
 
@@ -12,7 +13,7 @@ from keras_transformer.machine.distribution import NAME
 
 
 def needs(module: str, extra: str) -> Any:
-    """Import what an extra brings.
+    """Import a package that an extra installs.
 
     Args:
         module: Dotted name of a module.
@@ -22,7 +23,7 @@ def needs(module: str, extra: str) -> Any:
         The module.
 
     Raises:
-        UserError: If it cannot be imported; it names the command that helps.
+        UserError: If it cannot be imported; it names the command to install it.
     """
     try:
         return importlib.import_module(module)
@@ -40,8 +41,18 @@ def install_command(extra: str) -> str:
         extra: Name of an extra of this package.
     """
     try:
-        metadata.version(NAME)
+        ours = metadata.distribution(NAME)
     except metadata.PackageNotFoundError:
-        # Nobody has installed what stands in this folder.
+        # The package in this folder is not installed.
         return f"pip install '.[{extra}]' in the clone"
+    # Came from a folder, a file or an address (PEP 610): an index may lack it.
+    if ours.read_text("direct_url.json"):
+        split = [line.partition(";") for line in ours.requires or ()]
+        needed = [
+            shlex.quote(name.strip())
+            for name, _, marker in split
+            if marker.strip().replace("'", '"') == f'extra == "{extra}"'
+        ]
+        if needed:
+            return f"pip install {' '.join(needed)}"
     return f"pip install '{NAME}[{extra}]'"

@@ -1,9 +1,9 @@
-"""Files and folders that are whole or absent, whenever a process may end.
+"""Writes files and folders that are whole or absent, even after a kill.
 
-They are written beside their place, flushed to disk and renamed. What is not
-whole yet, or on its way out, has a name that starts with `PARTIAL` and says
-whose it is: two processes that write the same file do not meet, and the one
-that ends last leaves its own. `remove_leftovers` knows such names.
+They are written beside their place, flushed to disk and renamed. An incomplete
+file, or one being removed, has a name that starts with `PARTIAL` and names its
+process. So two processes that write the same file do not collide, and the last
+to finish wins. `remove_leftovers` knows such names.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from typing import Any, BinaryIO
 from keras_transformer.config import UserError
 
 PARTIAL = ".partial-"
-# What reading a damaged archive raises: a compression that nobody knows, or a
-# member that says it is encrypted, is a RuntimeError.
+# The errors of reading a damaged archive. An unknown compression, or a member
+# that claims to be encrypted, is a RuntimeError.
 ZIP_DAMAGES = (
     EOFError,
     OSError,
@@ -33,9 +33,9 @@ ZIP_DAMAGES = (
     zipfile.BadZipFile,
     zlib.error,
 )
-# What the writing into a file raises, without the file's name.
+# Errors of writing into a file, which do not name the file.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Of a folder where the file system can flush files alone.
+# Errors of flushing a folder if the file system can only flush files.
 _UNFLUSHED = (errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 logger = logging.getLogger("keras_transformer")
@@ -43,13 +43,13 @@ logger = logging.getLogger("keras_transformer")
 
 @contextlib.contextmanager
 def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
-    """Lend a path to write a file or a folder at, which then gets its name.
+    """Lend a path to write a file or a folder at, then rename it.
 
     Args:
-        path: Where it goes, in the place of what is there. Its folder exists.
+        path: Its final place; anything there is replaced. Its folder exists.
 
     Yields:
-        A path beside it where nothing is. An error leaves nothing there.
+        A free path beside it. An error leaves nothing there.
     """
     path = pathlib.Path(path)
     _remove_abandoned(path)
@@ -62,15 +62,15 @@ def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         if isinstance(error, OSError):
             is_full = error.errno in _FULL and error.filename is None
             if is_full or error.filename == str(partial):
-                error.filename = str(path)  # The name that somebody gave.
+                error.filename = str(path)  # The name that the caller gave.
         _erase(partial)
         raise
 
 
 def give_name(made: pathlib.Path, path: pathlib.Path) -> None:
-    """Give a file or folder that is complete its name, once it is on disk."""
+    """Give a complete file or folder its name, once it is on disk."""
     _flush(made)
-    if path.is_dir():  # Which no rename replaces.
+    if path.is_dir():  # A rename cannot replace it.
         with _moved_away(path):
             made.rename(path)
     else:
@@ -85,7 +85,7 @@ def open_whole(path: str | os.PathLike) -> Iterator[BinaryIO]:
     Raises:
         UserError: If `path` is a folder.
     """
-    # Not the link, but what it leads to.
+    # Write the target of a link, not the link.
     path = pathlib.Path(os.path.realpath(path))
     if path.is_dir():
         raise UserError(
@@ -107,15 +107,15 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 
 
 def remove(path: pathlib.Path) -> None:
-    """Remove a file or a folder: it is whole or gone, whenever we end."""
+    """Remove a file or a folder: even after a kill it is whole or gone."""
     with _moved_away(path):
         pass
 
 
 def remove_leftovers(*folders: str | os.PathLike) -> None:
-    """Remove what a process that was killed had begun to write or remove.
+    """Remove files that a killed process had begun to write or remove.
 
-    What a process of this machine that still runs is writing stays.
+    Files that a running process of this machine is writing stay.
     """
     for folder in map(pathlib.Path, folders):
         for path in folder.glob(f"{PARTIAL}*"):
@@ -126,7 +126,7 @@ def remove_leftovers(*folders: str | os.PathLike) -> None:
 
 
 def checksum(path: str | os.PathLike, size: int | None = None) -> int | None:
-    """CRC-32 of a file, or of its first `size` bytes; None if it has fewer."""
+    """Compute CRC-32 of a file or its first `size` bytes; None if shorter."""
     found = 0
     left = os.path.getsize(path) if size is None else size
     with open(path, "rb") as file:
@@ -140,16 +140,16 @@ def checksum(path: str | os.PathLike, size: int | None = None) -> int | None:
 
 
 def to_json(fields: Mapping[str, Any]) -> str:
-    """JSON that `from_json` believes only if it is as it was written."""
+    """Write JSON with a checksum, which `from_json` verifies."""
     return json.dumps({**fields, "checksum": _of_fields(fields)}, indent=2)
 
 
 def from_json(text: str) -> dict[str, Any]:
-    """Read what `to_json` made, or JSON of before it had a checksum.
+    """Read JSON of `to_json`, or older JSON without a checksum.
 
     Raises:
         ValueError: If it is not as it was written.
-        TypeError: If it is no object.
+        TypeError: If it is not an object.
     """
     fields = dict(json.loads(text))
     if fields.pop("checksum", None) not in (None, _of_fields(fields)):
@@ -161,14 +161,14 @@ def from_json(text: str) -> dict[str, Any]:
 
 
 def _of_fields(fields: Mapping[str, Any]) -> str:
-    """CRC-32 of what they say, however it is laid out."""
+    """Compute CRC-32 of the fields, independent of their layout."""
     text = json.dumps(fields, sort_keys=True)
     return f"{zlib.crc32(text.encode()):08x}"
 
 
 @contextlib.contextmanager
 def _moved_away(path: pathlib.Path) -> Iterator[None]:
-    """Free a name, and remove what had it afterwards."""
+    """Free a name, and afterwards remove the file or folder that had it."""
     going = _beside(path, "old-")
     _erase(going)
     path.rename(going)
@@ -177,7 +177,7 @@ def _moved_away(path: pathlib.Path) -> Iterator[None]:
 
 
 def _beside(path: pathlib.Path, what: str = "") -> pathlib.Path:
-    """The name that this process uses for `path` while it is not whole."""
+    """Return this process's name for `path` while it is incomplete."""
     return path.with_name(f"{_ours()}{os.getpid()}-{what}{path.name}")
 
 
@@ -186,7 +186,7 @@ def _ours() -> str:
 
 
 def _remove_abandoned(path: pathlib.Path) -> None:
-    """Remove what processes of this machine left of `path` when they ended."""
+    """Remove leftovers of `path` from ended processes of this machine."""
     for left in path.parent.glob(f"{_ours()}*-{glob.escape(path.name)}"):
         process, _, name = left.name.removeprefix(_ours()).partition("-")
         is_of_path = name == path.name and process.isdecimal()
@@ -195,7 +195,7 @@ def _remove_abandoned(path: pathlib.Path) -> None:
 
 
 def _is_being_written(partial: pathlib.Path) -> bool:
-    """Whether another process of this machine runs whose file it is."""
+    """Return whether a running process of this machine owns the file."""
     process = partial.name.removeprefix(_ours()).partition("-")[0]
     if not partial.name.startswith(_ours()) or not process.isdecimal():
         return False
@@ -205,7 +205,7 @@ def _is_being_written(partial: pathlib.Path) -> bool:
         os.kill(int(process), 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # It runs, as somebody else's.
+    except PermissionError:  # It runs, as another user's.
         pass
     return True
 
@@ -218,7 +218,7 @@ def _erase(path: pathlib.Path) -> None:
 
 
 def _flush(path: pathlib.Path) -> None:
-    """Make a file, or all that a folder holds, outlast a loss of power."""
+    """Flush a file, or all files of a folder, to disk."""
     if path.is_dir():
         for inside in path.iterdir():
             _flush(inside)

@@ -1,4 +1,4 @@
-"""A sign of life from long work that says nothing itself."""
+"""Logs a sign of life during long work that logs nothing itself."""
 
 import contextlib
 import logging
@@ -11,11 +11,11 @@ logger = logging.getLogger("keras_transformer")
 
 @contextlib.contextmanager
 def heartbeat(what: str, seconds: float = 5.0) -> Iterator[None]:
-    """Log what goes on, and for how long, until the block ends.
+    """Log the work and its duration at intervals, until the block ends.
 
     Args:
-        what: Names the work, as the start of a line.
-        seconds: From line to line; work that takes less is not mentioned.
+        what: Names the work, at the start of a line.
+        seconds: Seconds between lines; shorter work is not logged.
     """
     start = time.monotonic()
     ended = threading.Event()

@@ -1,1 +1,1 @@
-"""What a run directory holds: configuration, checkpoints, averages, history."""
+"""The run directory: configuration, checkpoints, averages, history."""

@@ -1,4 +1,4 @@
-"""The weights that a run ends with: averages of checkpoints (section 6.1)."""
+"""Loads the weights that a run ends with: averages of checkpoints (6.1)."""
 
 import dataclasses
 import logging
@@ -31,16 +31,16 @@ def load_model(
 
     Args:
         run_dir: The run directory.
-        average: Newest checkpoints to average (section 6.1), at least 1.
-            Where there are fewer, all are taken, with a word on the log. If
-            None: what the training ended with and validation found better, as
-            `result.json` says; of a training that has not ended, the moving
-            average in the newest checkpoint of a run with `--ema`, or as many
-            checkpoints as the recipe averages.
+        average: Newest checkpoints to average (section 6.1), at least 1. If
+            there are fewer, all are taken, and the log says so. None takes the
+            weights that validation found better at the end of the training,
+            as `result.json` says. If the training has not ended, None takes
+            the moving average in the newest checkpoint of a run with `--ema`,
+            or averages as many checkpoints as the recipe does.
 
     Returns:
-        The model, in float32 and without an optimizer. The log says in one
-        line which weights it has.
+        The model, in float32 and without an optimizer. One line of the log
+        says which weights it has.
 
     Raises:
         UserError: If `run_dir` is not a run directory, or has no weights that
@@ -65,31 +65,43 @@ def load_model(
 
 
 def load_average(
-    run_dir: str | os.PathLike, average: int | None = None
+    run_dir: str | os.PathLike,
+    average: int | None = None,
+    purpose: str = "Taking",
 ) -> Transformer:
-    """Load the average of checkpoints, whatever validation found."""
+    """Load the average of checkpoints, even if validation preferred others.
+
+    Args:
+        run_dir: The run directory.
+        average: As in `load_model`.
+        purpose: What happens to the weights, as the log begins its line.
+
+    Returns:
+        As `load_model`.
+    """
     recipe = RunConfig.load(run_dir).training
     paths = averaged_checkpoints(run_dir, average)
     model = _fresh_model(run_dir)
     if average is None and recipe.ema:
         logger.info(
-            "Taking the moving average of the weights in %s.", paths[-1]
+            "%s the moving average of the weights in %s.", purpose, paths[-1]
         )
         model.set_weights(read_moving_average(paths[-1]))
         return model
     wanted = average or recipe.average
     if len(paths) < wanted:
         logger.warning(
-            "Averaging %d checkpoints instead of %d: %s has no more.",
+            "Averaging only %d checkpoint%s instead of %d: %s has no more.",
             len(paths),
+            "s" if len(paths) > 1 else "",
             wanted,
             run_dir,
         )
     else:
-        logger.info("Taking the %s.", average_of(len(paths)))
+        logger.info("%s the %s.", purpose, average_of(len(paths)))
     try:
         average_weights(model, paths)
-    except FileNotFoundError:  # A training has removed the oldest meanwhile.
+    except FileNotFoundError:  # A training has just removed the oldest.
         average_weights(model, averaged_checkpoints(run_dir, average))
     return model
 
@@ -102,17 +114,17 @@ def _fresh_model(run_dir: str | os.PathLike) -> Transformer:
 def checkpoint_names(
     run_dir: str | os.PathLike, average: int | None = None
 ) -> list[str]:
-    """Name the checkpoints that `load_model` makes its weights of.
+    """Name the checkpoints that `load_model` takes its weights from.
 
     Args:
         run_dir: The run directory.
-        average: As for `load_model`.
+        average: As in `load_model`.
 
     Returns:
-        Oldest first; none where only the final weights are left of a run.
+        Their names, oldest first; none if only the final weights are left.
 
     Raises:
-        UserError: As `load_model`.
+        UserError: As in `load_model`.
     """
     if average is None and (result := final_result(run_dir)):
         return list(result.checkpoints)
@@ -122,7 +134,7 @@ def checkpoint_names(
 
 
 def is_slim(run_dir: str | os.PathLike) -> bool:
-    """Whether of a run's weights only the final ones are left."""
+    """Return whether only the final weights of a run are left."""
     has_final = (pathlib.Path(run_dir) / FINAL_FILE).exists()
     return has_final and not list_checkpoints(run_dir)
 
@@ -137,17 +149,17 @@ def average_of(count: int) -> str:
 def averaged_checkpoints(
     run_dir: str | os.PathLike, average: int | None = None
 ) -> list[pathlib.Path]:
-    """List the checkpoints that an average is made of.
+    """List the checkpoints to average.
 
     Args:
         run_dir: The run directory.
-        average: How many of the newest; None for as many as the recipe says.
+        average: The number of newest ones; None for the recipe's number.
 
     Returns:
-        Oldest first, at least one.
+        Their folders, oldest first, at least one.
 
     Raises:
-        UserError: As `load_model`.
+        UserError: As in `load_model`.
     """
     recipe = RunConfig.load(run_dir).training
     if average is None:
@@ -159,7 +171,7 @@ def averaged_checkpoints(
     if not list_checkpoints(run_dir):
         if is_slim(run_dir):
             raise UserError(
-                f"{run_dir} has no checkpoints any more, but the weights its "
+                f"{run_dir} has no checkpoints any more, only the weights its "
                 "training ended with; leave out `average` to take them."
             )
         raise UserError(
@@ -171,7 +183,7 @@ def averaged_checkpoints(
 def average_weights(
     model: keras.Model, paths: Iterable[str | os.PathLike]
 ) -> None:
-    """Set a model's weights to the mean of some checkpoints' (section 6.1).
+    """Set a model's weights to the mean of some checkpoints (section 6.1).
 
     Args:
         model: A built model of the checkpoints' shape.

@@ -1,14 +1,18 @@
-"""Checkpoints: save, list, resume.
+"""Saves, lists and restores checkpoints.
 
 A checkpoint is a folder `checkpoints/step-000001200` of a run directory:
 
     model.weights.h5   Keras's own format: `model.load_weights` reads it
-    training.npz       the optimizer's variables, the dropout seeds and, where
-                       the run has one, the moving average of the weights
+    training.npz       the optimizer's variables, the dropout seeds and, if the
+                       run has one, the moving average of the weights
     state.json         update count, seconds of training, checksums
 
-The newest `RESUMABLE` alone keep their training.npz, twice the size of the
-weights: older ones are there to be averaged.
+Only the newest `RESUMABLE` keep their training.npz, which is twice the size of
+the weights. Older ones are kept for averages.
+
+A folder `checkpoints/best-000001200` is no checkpoint to resume from. A
+training with `patience` keeps the weights of its best validation there, in the
+same files without training.npz.
 """
 
 import contextlib
@@ -40,12 +44,12 @@ logger = logging.getLogger("keras_transformer")
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a training has come.
+    """The progress of a training.
 
     Attributes:
         step: Batches trained on: the place in the endless data order. It is
-            the number of optimizer updates too, unless float16 had to skip
-            some: the learning rate does not count those.
+            also the number of optimizer updates, unless float16 had to skip
+            some, which the learning rate does not count.
         seconds: Time spent training, over all sessions.
     """
 
@@ -54,19 +58,28 @@ class Progress:
 
 
 def list_checkpoints(run_dir: str | os.PathLike) -> list[pathlib.Path]:
-    """The run's checkpoints, oldest first.
+    """List the run's checkpoints, oldest first.
 
     Args:
         run_dir: The run directory.
 
     Returns:
-        Paths of their folders, if there are any.
+        Paths of their folders; may be empty.
     """
+    return _list(run_dir, "step")
+
+
+def list_best(run_dir: str | os.PathLike) -> list[pathlib.Path]:
+    """List the weights that `save_best` has kept, oldest first."""
+    return _list(run_dir, "best")
+
+
+def _list(run_dir: str | os.PathLike, kind: str) -> list[pathlib.Path]:
     folder = pathlib.Path(run_dir) / CHECKPOINTS
     found = [
         path
-        for path in folder.glob("step-*")
-        if re.fullmatch(r"step-\d+", path.name)
+        for path in folder.glob(f"{kind}-*")
+        if re.fullmatch(rf"{kind}-\d+", path.name)
     ]
     return sorted(found, key=step_of)
 
@@ -84,17 +97,17 @@ def save_checkpoint(
     Args:
         run_dir: The run directory.
         model: A compiled model; its optimizer and seeds are saved too.
-        progress: What `restore_checkpoint` will return.
-        keep: How many checkpoints stay, at least 1.
+        progress: The progress that `restore_checkpoint` will return.
+        keep: Checkpoints to keep, at least 1.
         average: The variables of a `MovingAverage`, if there is one.
-        is_passing: Whether it goes when the next one is written.
+        is_passing: Whether to remove it when the next one is written.
 
     Returns:
         The path of the new checkpoint's folder.
     """
     folder = pathlib.Path(run_dir) / CHECKPOINTS
     folder.mkdir(parents=True, exist_ok=True)
-    # A restart from an older one may come by here again, and replace it.
+    # A restart from an older one may reach this step again, and replace it.
     path = folder / f"step-{progress.step:09d}"
     with files.whole(path) as partial:
         partial.mkdir()
@@ -107,15 +120,7 @@ def save_checkpoint(
             for name, variable in variables.items()
         }
         np.savez(partial / _TRAINING_FILE, **arrays)
-        state = {
-            **dataclasses.asdict(progress),
-            "is_passing": is_passing,
-            "files": {
-                name: files.checksum(partial / name)
-                for name in (WEIGHTS_FILE, _TRAINING_FILE)
-            },
-        }
-        (partial / _STATE_FILE).write_text(files.to_json(state))
+        _write_state(partial, progress, is_passing)
     for old in list_checkpoints(run_dir):
         if old != path and _is_passing(old):
             files.remove(old)
@@ -125,6 +130,42 @@ def save_checkpoint(
     for old in kept[-keep:-RESUMABLE]:
         _slim(old)
     return path
+
+
+def save_best(
+    run_dir: str | os.PathLike, model: keras.Model, progress: Progress
+) -> None:
+    """Write a model's weights beside the checkpoints, which do not count them.
+
+    Args:
+        run_dir: The run directory.
+        model: The model, with the weights that were validated.
+        progress: When that was.
+    """
+    folder = pathlib.Path(run_dir) / CHECKPOINTS
+    folder.mkdir(parents=True, exist_ok=True)
+    with files.whole(folder / f"best-{progress.step:09d}") as partial:
+        partial.mkdir()
+        _check_space(model.weights, partial)
+        with _without_optimizer(model):
+            model.save_weights(partial / WEIGHTS_FILE)
+        _write_state(partial, progress, is_passing=False)
+
+
+def _write_state(
+    folder: pathlib.Path, progress: Progress, is_passing: bool
+) -> None:
+    """Write `state.json`, with the checksums of what the folder holds."""
+    state = {
+        **dataclasses.asdict(progress),
+        "is_passing": is_passing,
+        "files": {
+            name: files.checksum(folder / name)
+            for name in (WEIGHTS_FILE, _TRAINING_FILE)
+            if (folder / name).exists()
+        },
+    }
+    (folder / _STATE_FILE).write_text(files.to_json(state))
 
 
 def restore_checkpoint(
@@ -143,15 +184,15 @@ def restore_checkpoint(
         The checkpoint's progress; all zeros where there is no checkpoint.
 
     Raises:
-        UserError: If there are checkpoints and training can go on from none.
+        UserError: If there are checkpoints but training can resume from none.
     """
     if not list_checkpoints(run_dir):
         return Progress()
     path, state = newest_undamaged(run_dir, 1, needed=_TRAINING_FILE)[0]
     for later in list_checkpoints(run_dir):
-        if step_of(later) > step_of(path):  # Damaged: out of the count.
+        if step_of(later) > step_of(path):  # It is damaged: set it aside.
             aside = later.with_name(f".damaged-{later.name}")
-            if aside.exists():  # One of the same step, of before.
+            if aside.exists():  # An earlier one of the same step.
                 files.remove(aside)
             later.rename(aside)
     with _without_optimizer(model):
@@ -173,7 +214,7 @@ def read_moving_average(path: str | os.PathLike) -> list[np.ndarray]:
         An array for each of the model's trainable variables, in their order.
 
     Raises:
-        UserError: If the checkpoint holds none.
+        UserError: If the checkpoint holds no moving average.
     """
     file = pathlib.Path(path) / _TRAINING_FILE
     if not file.exists():
@@ -192,15 +233,21 @@ def read_moving_average(path: str | os.PathLike) -> list[np.ndarray]:
 
 
 def step_of(path: pathlib.Path) -> int:
-    """The update after which a checkpoint was written."""
-    return int(path.name.removeprefix("step-"))
+    """Return the update after which a checkpoint was written."""
+    return int(path.name.rpartition("-")[2])
+
+
+def is_damaged(path: pathlib.Path) -> bool:
+    """Return whether a file of a checkpoint is not as it was written."""
+    _, damage = _read_state(path)
+    return damage is not None
 
 
 def _training_variables(
     model: keras.Model, average: Sequence[keras.Variable]
 ) -> dict[str, keras.Variable]:
-    """Optimizer variables, dropout seeds and averages, by their place."""
-    # Keras's own paths count the models of a process.
+    """Collect optimizer variables, dropout seeds and averages, by place."""
+    # Keras's own paths depend on the number of models in the process.
     optimizer = {
         f"optimizer/{i}": variable
         for i, variable in enumerate(model.optimizer.variables)
@@ -256,7 +303,7 @@ def newest_undamaged(
     found = []
     for path in reversed(list_checkpoints(run_dir)):
         state, damage = _read_state(path)
-        if damage:  # Or a training beside has changed it meanwhile.
+        if damage:  # Another training may have changed it: read again.
             state, damage = _read_state(path)
         if damage and not path.exists():
             continue
@@ -265,7 +312,7 @@ def newest_undamaged(
         if damage:
             logger.warning(
                 "Skipping the damaged checkpoint %s (%s); the one before it "
-                "is used.",
+                "is used, so results may differ from before.",
                 path,
                 damage,
             )
@@ -283,7 +330,7 @@ def newest_undamaged(
 
 
 def _read_state(path: pathlib.Path) -> tuple[dict[str, Any], str | None]:
-    """The checkpoint's state and, if it is damaged, in what way."""
+    """Return the checkpoint's state and, if damaged, in what way."""
     try:
         state = files.from_json((path / _STATE_FILE).read_text())
         if state["step"] != step_of(path):
@@ -298,7 +345,7 @@ def _read_state(path: pathlib.Path) -> tuple[dict[str, Any], str | None]:
 
 
 def _is_passing(path: pathlib.Path) -> bool:
-    """Whether a checkpoint is one that the next to be written replaces."""
+    """Return whether the next checkpoint replaces this one."""
     try:
         state = files.from_json((path / _STATE_FILE).read_text())
         return bool(state["is_passing"])
@@ -307,13 +354,13 @@ def _is_passing(path: pathlib.Path) -> bool:
 
 
 def _slim(path: pathlib.Path) -> None:
-    """Drop what only a training that goes on would read."""
+    """Drop the files that only a resumed training would read."""
     if not (path / _TRAINING_FILE).exists():
         return
     state, damage = _read_state(path)
-    if damage:  # Left for whoever reads it to say so.
+    if damage:  # Its next reader will say so.
         return
     del state["files"][_TRAINING_FILE]
     files.write_text(path / _STATE_FILE, files.to_json(state))
-    # Afterwards: whenever the process ends, what is listed is there.
+    # Last: whenever the process ends, all files listed are there.
     (path / _TRAINING_FILE).unlink()

@@ -1,4 +1,4 @@
-"""The curve of a run: `logs/history.csv`, TensorBoard's logs, a picture."""
+"""The learning curve: `logs/history.csv`, TensorBoard's logs, a picture."""
 
 import csv
 import functools
@@ -37,15 +37,15 @@ logger = logging.getLogger("keras_transformer")
 
 
 class History:
-    """The curve of a run: TensorBoard logs and `logs/history.csv`.
+    """Writes the learning curve: TensorBoard logs and `logs/history.csv`.
 
     Args:
         run_dir: The run directory.
         step: The update that training resumes from; later rows, left by a
-            session that was killed, are dropped.
+            killed session, are dropped.
 
     Attributes:
-        last: The row that training resumes after; empty where there is none.
+        last: The row that training resumes after; empty if there is none.
     """
 
     def __init__(self, run_dir: str | os.PathLike, step: int) -> None:
@@ -67,10 +67,10 @@ class History:
         files.write_text(self.path, text.getvalue())
 
     def add(self, progress: Progress, **values: float) -> None:
-        """Add a row; what was not measured stays empty.
+        """Add a row; values not measured stay empty.
 
         Raises:
-            JobError: As from `lock.check`.
+            JobError: As in `lock.check`.
         """
         lock.check(self.run_dir)
         minutes = progress.seconds / 60
@@ -89,15 +89,15 @@ class History:
 
 
 def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:
-    """The rows of `logs/history.csv`, without their empty fields.
+    """Read the rows of `logs/history.csv`, without their empty fields.
 
     Args:
         run_dir: The run directory.
 
     Returns:
-        Oldest first; an empty list where there is no history. A last row
-        that was cut short, as a full disk may leave it, is passed over, and
-        so is a damaged one, with a word on the log.
+        The rows, oldest first; an empty list if there is no history. A last
+        row that a full disk cut short is skipped. So is a damaged row, and the
+        log says so.
 
     Raises:
         UserError: If its first line does not name the columns.
@@ -133,7 +133,7 @@ def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:
 def plot(run_dir: str | os.PathLike) -> "Figure":
     """Draw loss and validation BLEU over the minutes of training.
 
-    Not with pyplot, which would change what a notebook draws with.
+    It avoids pyplot, which would change a notebook's settings.
 
     Args:
         run_dir: A run directory.
@@ -147,7 +147,7 @@ def plot(run_dir: str | os.PathLike) -> "Figure":
     figures = extras.needs("matplotlib.figure", "plot")
     rows = read_history(run_dir)
     figure = figures.Figure(figsize=(7, 6), layout="constrained")
-    # What a notebook asks for, whatever it draws with otherwise.
+    # A notebook asks for this, whatever backend it draws with.
     figure._repr_png_ = functools.partial(_as_png, figure)
     losses, bleu = figure.subplots(2, 1, sharex=True)
     for axes, field, label in (
@@ -169,7 +169,7 @@ def plot(run_dir: str | os.PathLike) -> "Figure":
 
 
 def draw(run_dir: str | os.PathLike) -> pathlib.Path:
-    """Write `plot` as `curve.png` into the run directory; returns its path."""
+    """Write `plot` as `curve.png` into the run directory; return its path."""
     path = pathlib.Path(run_dir) / CURVE_FILE
     figure = plot(run_dir)
     canvas = extras.needs("matplotlib.backends.backend_agg", "plot")

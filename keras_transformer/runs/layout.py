@@ -1,20 +1,23 @@
-"""The names of what a run directory holds.
+"""The names of the files in a run directory.
 
-    config.json           what was trained, on what, and how
-    tokenizer.model       the vocabulary; of an imported run perhaps a zip of
+    config.json           the model, its text and its settings
+    tokenizer.model       the vocabulary; in an imported run perhaps a zip of
                           two, as in `data.paired_tokenizer`
-    final.weights.h5   the weights that the training ended with
+    final.weights.h5      the weights that the training ended with
     result.json           which those are, and what validation said of them
     curve.png             the learning curve
-    records/SPLIT/        the corpus as ids; SPLIT.unfinished/ on its way
-    records/remembered.json  what the text was, so that no start reads it again
+    records/SPLIT/        the corpus as ids; SPLIT.unfinished/ until complete
+    records/remembered.json  fingerprints of the text, so that no start reads it
     checkpoints/step-N/   weights, optimizer, place in the data
+    checkpoints/best-N/   weights of the best validation, with `patience`
     logs/                 history.csv, TensorBoard's logs
     evaluation/           translations and scores of test sets
+    distilled/            the text of a student; distilled.unfinished/ until
+                          complete
     exported/             the model as `serve` needs it
-    training.lock         who trains it now
+    training.lock         the process that trains it now
 
-Of a finished run the first three are enough to translate, score, evaluate and
+The first three of a finished run are enough to translate, score, evaluate and
 export.
 """
 
@@ -32,14 +35,15 @@ CHECKPOINTS = "checkpoints"
 LOGS = "logs"
 HISTORY_FILE = "history.csv"
 EVALUATION = "evaluation"
+DISTILLED = "distilled"
 EXPORTED = "exported"
 LOCK_FILE = "training.lock"
 
 
 def has_begun(run_dir: str | os.PathLike) -> bool:
-    """Whether a run has weights, so that its settings bind whoever goes on.
+    """Return whether a run has weights, so that its settings are binding.
 
-    What was prepared and never took a step binds nobody.
+    A run that was prepared and never took a step is not bound to them.
     """
     run_dir = pathlib.Path(run_dir)
     return (run_dir / CONFIG_FILE).exists() and (

@@ -1,8 +1,8 @@
-"""One writer at a time for a run directory.
+"""Locks a run directory, so that one process at a time writes.
 
-The lock is the kernel's, on a file in the directory: it ends with the process
-that holds it, however that ends. Readers need none. Who removes the directory
-removes the file too, so the holder looks again before it writes.
+The kernel locks a file in the directory, and releases it when the process ends,
+however it ends. Readers need no lock. Removing the directory removes the file
+too, so the holder looks again before it writes.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from keras_transformer.config import JobError, UserError
 from keras_transformer.runs.layout import LOCK_FILE
 
-# Where nobody can write, nobody needs to be kept away.
+# If nobody can write, no lock is needed.
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 ATTEMPTS = 100
 # File systems without locks.
 _UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
-# What this process holds, by the path of the locked file.
+# The locks of this process, by the path of the locked file.
 _held: dict[pathlib.Path, int] = {}
 
 logger = logging.getLogger("keras_transformer")
@@ -33,9 +33,9 @@ logger = logging.getLogger("keras_transformer")
 
 @contextlib.contextmanager
 def only_writer(run_dir: str | os.PathLike) -> Iterator[None]:
-    """Hold a run directory, which is made if it is missing.
+    """Hold a run directory, creating it if it is missing.
 
-    A directory that was made and stays empty goes again.
+    A new directory that stays empty is removed again.
 
     Raises:
         UserError: If another process holds it; it says which, and since when.
@@ -51,8 +51,8 @@ def only_writer(run_dir: str | os.PathLike) -> Iterator[None]:
     finally:
         if lock is not None:
             del _held[path]
-            # In this order: who has opened the file meanwhile sees that it
-            # is no longer the one in the directory.
+            # In this order, a process that has opened the file meanwhile sees
+            # that it is no longer the one in the directory.
             if _is_at(lock, path):
                 path.unlink()
             os.close(lock)
@@ -62,22 +62,22 @@ def only_writer(run_dir: str | os.PathLike) -> Iterator[None]:
 
 
 def check(run_dir: str | os.PathLike) -> None:
-    """Look whether a directory that this process holds is still the same one.
+    """Check that a directory that this process holds is still the same one.
 
     Raises:
-        JobError: If it was removed or moved since, or begun anew.
+        JobError: If it was removed, moved or begun anew.
     """
     path = pathlib.Path(run_dir) / LOCK_FILE
     if path in _held and not _is_at(_held[path], path):
         raise JobError(
-            f"{path} is not this training's any more: somebody removed or "
+            f"{path} no longer belongs to this training: somebody removed or "
             "moved the directory, or began it anew; this training ends and "
             "writes nothing there."
         )
 
 
 def _take(run_dir: pathlib.Path) -> int | None:
-    """The descriptor of the locked file; None where there can be no lock."""
+    """Lock the file; return its descriptor, or None if locks fail."""
     path = run_dir / LOCK_FILE
     while True:
         lock = _open(path)
@@ -88,19 +88,19 @@ def _take(run_dir: pathlib.Path) -> int | None:
             if _is_at(lock, path):
                 _sign(lock)
                 return lock
-            os.close(lock)  # Of a file that the holder before has removed.
+            os.close(lock)  # The last holder has removed this file.
         except BlockingIOError:
             os.close(lock)
             raise UserError(
-                f"{run_dir} is being trained by {_holder(path)}; wait for its "
-                "end, or choose another `run_dir`."
+                f"{run_dir} is being trained by {_holder(path)}; wait until it "
+                "ends, or choose another `run_dir`."
             ) from None
         except OSError as error:
             os.close(lock)
             if error.errno not in _UNKNOWN:
                 raise
             logger.warning(
-                "The file system of %s has no locks (%s): take care that "
+                "The file system of %s has no locks (%s): make sure that "
                 "nothing else trains there.",
                 run_dir,
                 error.strerror,
@@ -109,14 +109,14 @@ def _take(run_dir: pathlib.Path) -> int | None:
 
 
 def _open(path: pathlib.Path) -> int | None:
-    """Open the file of the lock; None where nobody could write it."""
+    """Open the file of the lock; return None if nobody can write it."""
     for attempt in range(ATTEMPTS):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except (FileExistsError, FileNotFoundError):
-            # The holder before has just removed the directory, or else it is
-            # a link to nothing.
+            # The last holder has just removed the directory, or it is a link
+            # to nothing.
             if attempt == ATTEMPTS - 1:
                 raise
         except OSError as error:
@@ -124,12 +124,12 @@ def _open(path: pathlib.Path) -> int | None:
                 raise
             break
     if path.exists() and os.access(path.parent, os.W_OK):
-        return os.open(path, os.O_RDONLY)  # It is somebody else's.
+        return os.open(path, os.O_RDONLY)  # It is another user's.
     return None
 
 
 def _is_at(lock: int, path: pathlib.Path) -> bool:
-    """Whether it is this file that `path` names."""
+    """Return whether `path` names this file."""
     try:
         return os.path.samestat(os.fstat(lock), path.stat())
     except FileNotFoundError:
@@ -137,7 +137,7 @@ def _is_at(lock: int, path: pathlib.Path) -> bool:
 
 
 def _sign(lock: int) -> None:
-    """Say who holds it."""
+    """Write into the file who holds it."""
     holder = {
         "host": socket.gethostname(),
         "process": os.getpid(),

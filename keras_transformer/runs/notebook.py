@@ -1,4 +1,4 @@
-"""A run as a notebook shows it: a few lines and its curve."""
+"""Shows a run in a notebook: a few lines and its curve."""
 
 import base64
 import html
@@ -12,11 +12,11 @@ from keras_transformer.runs.run_config import RunConfig
 
 
 def as_html(run_dir: pathlib.Path, parameters: int) -> str:
-    """Draw a table and, where matplotlib is there, the learning curve.
+    """Draw a table and, if matplotlib is installed, the learning curve.
 
     Args:
         run_dir: The run directory.
-        parameters: Of its model.
+        parameters: Number of the model's parameters.
     """
     rows = "".join(
         f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
@@ -57,7 +57,7 @@ def _curve(run_dir: pathlib.Path) -> str:
     picture = io.BytesIO()
     try:
         history.plot(run_dir).savefig(picture, format="png", dpi=72)
-    except UserError:  # The table does without matplotlib.
+    except UserError:  # The table does not need matplotlib.
         return ""
     data = base64.b64encode(picture.getvalue()).decode()
     return f"<img alt='learning curve' src='data:image/png;base64,{data}'>"

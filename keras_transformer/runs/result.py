@@ -1,7 +1,7 @@
-"""What a training ended with: which weights, and what validation says of them.
+"""The result of a training: its weights, and what validation says of them.
 
-A short run's average reaches back to weights that knew little, so that the
-last ones may be better. Both are validated when a training ends.
+A short run's average reaches back to weights that knew little, so the last
+weights may be better. Both are validated when a training ends.
 """
 
 import dataclasses
@@ -15,24 +15,26 @@ from keras_transformer.machine import files
 from keras_transformer.runs.checkpoints import list_checkpoints, step_of
 from keras_transformer.runs.layout import FINAL_FILE, RESULT_FILE
 
-AVERAGE, LAST = "average", "last"
+AVERAGE, LAST, BEST = "average", "last", "best"
 
 logger = logging.getLogger("keras_transformer")
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What `final.weights.h5` holds, and why.
+    """The weights in `final.weights.h5`, and why they were taken.
 
     Attributes:
         step: Updates of the whole training.
-        better: `"average"` or `"last"`: the weights in the file.
-        averages: What the average is of, such as "last 5 checkpoints".
-        checkpoints: Names of the checkpoints that the better one is made of.
-        validation: For each of the two its figures on the validation set:
+        better: `"average"`, `"last"` or `"best"`: the weights in the file.
+        averages: The average in words, such as "last 5 checkpoints".
+        checkpoints: Names of the checkpoints behind the better one.
+        validation: For each of them its figures on the validation set:
             `loss`, `perplexity`, `token_accuracy` and `bleu`, of a sample
-            decoded greedily. What could not be validated has none.
+            decoded greedily. Weights that could not be validated have none.
+            Only a training with `patience` has best weights beside the two.
         weights: CRC-32 of `final.weights.h5`.
+        by: `"loss"` or `"bleu"`: the figure that decided.
     """
 
     step: int
@@ -41,22 +43,26 @@ class Result:
     checkpoints: tuple[str, ...]
     validation: Mapping[str, Mapping[str, float]]
     weights: int | None
+    by: str = "loss"
 
     def sentence(self) -> str:
         """Name the weights, and why they were taken."""
-        names = {AVERAGE: self.averages, LAST: "last weights"}
+        names = {
+            AVERAGE: self.averages,
+            LAST: "last weights",
+            BEST: "weights of the best validation",
+        }
         if not self.validation.keys() >= {AVERAGE, LAST}:
             return f"{names[self.better]} (could not be validated)"
-        other = AVERAGE if self.better == LAST else LAST
-        loss, other_loss = (
-            self.validation[which]["loss"] for which in (self.better, other)
-        )
-        if len(self.checkpoints) == 1 and loss == other_loss:
-            return f"{names[self.better]} (validation loss {loss:.3f})"
-        return (
-            f"{names[self.better]} (validation loss {loss:.3f}; "
-            f"{names[other]}: {other_loss:.3f})"
-        )
+        what, digits = {"loss": ("loss", 3), "bleu": ("BLEU", 1)}[self.by]
+        found = {which: x[self.by] for which, x in self.validation.items()}
+        value = found.pop(self.better)
+        said = f"{names[self.better]} (validation {what} {value:.{digits}f}"
+        for other in (which for which in names if which in found):
+            # From one checkpoint alone they are the same weights.
+            if len(self.checkpoints) > 1 or found[other] != value:
+                said += f"; {names[other]}: {found[other]:.{digits}f}"
+        return f"{said})"
 
     def save(self, run_dir: str | os.PathLike) -> None:
         """Write `result.json`."""
@@ -67,18 +73,18 @@ class Result:
 
 
 def final_result(run_dir: str | os.PathLike) -> Result | None:
-    """Read `result.json`, if it tells of the end of the run's training.
+    """Read `result.json`, if it describes the end of the run's training.
 
     Args:
         run_dir: The run directory.
 
     Returns:
-        None where the training has not ended, or has gone on since, or the
-        weights that it tells of are not there as they were written.
+        The result; None if the training has not ended or has continued since,
+        or if its weights are missing or have changed.
 
     Raises:
-        UserError: If those are damaged, and there are no checkpoints to take
-            in their place.
+        UserError: If the weights are damaged, and there are no checkpoints to
+            use instead.
     """
     run_dir = pathlib.Path(run_dir)
     if not (run_dir / FINAL_FILE).exists():
@@ -108,8 +114,12 @@ def final_result(run_dir: str | os.PathLike) -> Result | None:
         return result
     if not kept:
         raise UserError(
-            f"{path} is not as it was written, and there are no checkpoints to "
-            "take in its place; restore it from a copy."
+            f"{path} has changed since it was written, and there are no "
+            "checkpoints to use instead; restore it from a copy."
         )
-    logger.warning("Skipping %s, which has changed since it was written.", path)
+    logger.warning(
+        "Skipping %s, which has changed since it was written, so translations "
+        "may differ from before.",
+        path,
+    )
     return None

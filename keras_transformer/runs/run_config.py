@@ -1,6 +1,6 @@
-"""The configuration that a run directory carries.
+"""The configuration of a run.
 
-Without Keras and TensorFlow: reading a configuration is instant.
+This module needs neither Keras nor TensorFlow: reading it is instant.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ Part = TypeVar("Part", ModelConfig, TrainingConfig, Search)
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """All that later verbs need to know of a run, as `config.json`.
+    """All that later verbs need to know about a run, as `config.json`.
 
     Attributes:
         preset: Name of the preset the run started from.
@@ -40,17 +40,17 @@ class RunConfig:
             size that the corpus could fill.
         model: The model's arguments.
         training: The recipe.
-        search: How later verbs search where nobody says otherwise.
-        fingerprints: Of the text of each split, by its role `"train"` or
-            `"validation"`; None of an imported run.
-        initial: Where the first weights came from, if from another run: its
-            `"run_dir"`, the names of its `"checkpoints"` that were averaged,
-            and the checksum `"weights"` of what was taken.
+        search: The search of later verbs, by default.
+        fingerprints: Fingerprint of each split's text, by its role `"train"`
+            or `"validation"`; None in an imported run.
+        initial: The run that the first weights came from, if any: its
+            `"run_dir"`, the names of its averaged `"checkpoints"`, and the
+            checksum `"weights"`.
         vocabulary: Checksum of `tokenizer.model`; None until it is there.
-        symbols: Strings that stay one piece in the vocabulary; None where
-            nobody asked for any.
-        is_imported: Whether another system has trained the run, and ours never
-            did.
+        symbols: Strings that stay one piece in the vocabulary; None if none
+            were asked for.
+        is_imported: Whether another system has trained the run, and ours
+            never has.
     """
 
     preset: str
@@ -84,30 +84,29 @@ class RunConfig:
         symbols: tuple[str, ...] | None = None,
         **settings: Any,
     ) -> "RunConfig":
-        """A preset, with what is said otherwise.
+        """Take a preset with the settings given.
 
         Args:
-            preset: One of `presets.PRESETS`; not given, that of `init_from`, or
-                `base`.
+            preset: One of `presets.PRESETS`; if not given, that of
+                `init_from`, or `base`.
             corpus: Name of the corpus.
             source_lang: Language code of the source side.
             target_lang: Language code of the target side.
             train_split: Name of the training split.
             validation_split: Name of the validation split.
-            init_from: Directory of the run whose weights and vocabulary are
-                taken over, and so its shape; its search too, where nothing
-                else is given.
-            begun: The configuration of the run where it has begun already,
-                whose search stays where no other is given: `init_from` may
-                have gone since.
+            init_from: Directory of a run. This run takes over its weights and
+                vocabulary, and so its shape; also its search, unless another
+                is given.
+            begun: The configuration of this run, if it has begun. Its search
+                stays unless another is given: `init_from` may be gone.
             symbols: Strings that stay one piece in the vocabulary.
             **settings: Fields of `ModelConfig` and `TrainingConfig`, and
-                `RUN_SEARCH` of `Search`; None for the preset's. Where
-                `d_model` or `num_heads` is given, a width of the heads that is
-                not is `d_model / num_heads`.
+                `RUN_SEARCH` of `Search`; None for the preset's. If `d_model`
+                or `num_heads` is given and a width of the heads is not, that
+                is `d_model / num_heads`.
 
         Returns:
-            A configuration that makes sense.
+            A valid configuration.
 
         Raises:
             UserError: If there is no such preset, run or setting, or a
@@ -168,15 +167,15 @@ class RunConfig:
         changeable: Iterable[str],
         run_dir: str | os.PathLike,
     ) -> "RunConfig":
-        """Take over what may change; refuse what may not.
+        """Take over the fields that may change; refuse changes of others.
 
-        The corpus may lie elsewhere: what must agree is its text. The search
-        changes nothing of a training but where validations cut.
+        The corpus may lie elsewhere, but its text must agree. The search
+        affects a training only by where validations cut.
 
         Args:
             saved: The configuration of the run directory.
             changeable: Fields of the recipe that may differ.
-            run_dir: Named in the error.
+            run_dir: The run directory, to name in the error.
 
         Returns:
             The saved configuration with this one's changeable fields and
@@ -218,13 +217,13 @@ class RunConfig:
         )
 
     def _way_on(self, saved: "RunConfig", run_dir: str | os.PathLike) -> str:
-        """Advise on a setting in which `resume` finds a difference."""
+        """Advise on a setting that `resume` finds changed."""
         if saved.is_imported:
             return (
                 "this run was imported: train in another `run_dir` with "
                 f"`init_from` {run_dir}"
             )
-        # It may have a setting that only the run it began with gives.
+        # It may have a setting that only its initial run gives.
         if saved.initial and not self.initial:
             return (
                 f"give `init_from` {saved.initial['run_dir']} as before, or "
@@ -235,14 +234,14 @@ class RunConfig:
     def with_fingerprints(
         self, found: Mapping[str, str], run_dir: str | os.PathLike
     ) -> "RunConfig":
-        """Note the text's fingerprints, or check them where they are noted.
+        """Note the text's fingerprints, or check them if they are noted.
 
         Args:
-            found: As `fingerprints`.
-            run_dir: Named in the error.
+            found: Fingerprints as in `fingerprints`.
+            run_dir: The run directory, to name in the error.
 
         Raises:
-            UserError: If the text is another one.
+            UserError: If the text has changed.
         """
         for role, split in (
             ("train", self.train_split),
@@ -258,7 +257,7 @@ class RunConfig:
         return dataclasses.replace(self, fingerprints=dict(found))
 
     def save(self, run_dir: str | os.PathLike) -> None:
-        """Write `config.json`, whole or not at all, unless it is there."""
+        """Write `config.json` whole or not at all, unless it exists."""
         path = pathlib.Path(run_dir) / CONFIG_FILE
         text = files.to_json(dataclasses.asdict(self))
         if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -286,10 +285,7 @@ class RunConfig:
                 }
             )
         except (FileNotFoundError, NotADirectoryError):
-            raise UserError(
-                f"Expected a run directory with a {CONFIG_FILE}, found none "
-                f"at {path}; train one first."
-            ) from None
+            raise _not_a_run(path.parent) from None
         except (
             *(ValueError, TypeError, KeyError, AttributeError),
             UserError,
@@ -306,12 +302,30 @@ class RunConfig:
 
 
 def begun_config(run_dir: str | os.PathLike) -> RunConfig | None:
-    """The configuration that whoever goes on with a run has to follow."""
+    """Return the configuration of a run that has begun; None otherwise."""
     return RunConfig.load(run_dir) if has_begun(run_dir) else None
 
 
+def _not_a_run(path: pathlib.Path) -> UserError:
+    """Say what a path without a configuration is instead of a run."""
+    if path.is_file() and (path.parent / CONFIG_FILE).exists():
+        return UserError(
+            f"Expected a run directory, received the file {path}; give the "
+            f"folder {path.parent}."
+        )
+    if any(path.glob("saved_model.pb")) or any(path.glob("*/saved_model.pb")):
+        return UserError(
+            f"Expected a run directory, received {path}, an export; give the "
+            "run that it was made from."
+        )
+    return UserError(
+        f"Expected a run directory with a {CONFIG_FILE}, found none at "
+        f"{path / CONFIG_FILE}; train one first."
+    )
+
+
 def _take_own(settings: dict[str, Any], part: Part) -> Part:
-    """`part` with the settings that are its fields, which are taken out."""
+    """Move the settings that are fields of `part` into it."""
     names = [field.name for field in dataclasses.fields(part)]
     if isinstance(part, Search):
         names = list(RUN_SEARCH)
@@ -322,7 +336,7 @@ def _take_own(settings: dict[str, Any], part: Part) -> Part:
 def _take_shape(
     settings: dict[str, Any], source: ModelConfig, init_from: str | os.PathLike
 ) -> None:
-    """Add the shape that another run's weights have; refuse another one."""
+    """Add the shape of another run's weights; refuse a different one."""
     for field in dataclasses.fields(source):
         name, value = field.name, getattr(source, field.name)
         given = settings.setdefault(name, value)
@@ -335,7 +349,7 @@ def _take_shape(
 
 
 def _add_head_widths(settings: dict[str, Any], preset: ModelConfig) -> None:
-    """Widths of the heads for another `d_model` or `num_heads` (3.2.2)."""
+    """Add head widths for another `d_model` or `num_heads` (3.2.2)."""
     if not {"d_model", "num_heads"} & set(settings):
         return
     d_model = settings.get("d_model", preset.d_model)
@@ -352,15 +366,24 @@ def _tuple_of(values: Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 def _flat(run: RunConfig) -> dict[str, Any]:
-    """All fields but the search, the model's and the recipe's among them."""
+    """Flatten all fields but the search into one dictionary."""
     fields = dataclasses.asdict(run)
     parts = [fields.pop(part) for part in ("search", "model", "training")]
     return {**fields, **parts[1], **parts[2]}
 
 
 def _with_all_fields(kind: type[Part], values: Mapping[str, Any]) -> Part:
-    """Build `kind`; a `ValueError` where a default would have to stand in."""
-    missing = {field.name for field in dataclasses.fields(kind)} - set(values)
+    """Build `kind`; raise `ValueError` if a field is missing.
+
+    A field that is None by default may be missing: the run began before there
+    was such a setting, so without it.
+    """
+    needed = {
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.default is not None
+    }
+    missing = needed - set(values)
     if missing:
         raise ValueError(f"it lacks {', '.join(sorted(missing))}")
     return kind(**values)

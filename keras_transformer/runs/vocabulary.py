@@ -15,8 +15,8 @@ def load_vocabulary(run_dir: str | os.PathLike) -> Tokenizer:
     """Read `tokenizer.model`.
 
     Raises:
-        UserError: If `run_dir` is no run directory, or its vocabulary is not
-            there or not as it was written: other pieces would be other words.
+        UserError: If `run_dir` is not a run directory, or its vocabulary is
+            missing or has changed: other pieces would be other words.
     """
     path = pathlib.Path(run_dir) / TOKENIZER_FILE
     known = RunConfig.load(run_dir).vocabulary
@@ -30,5 +30,5 @@ def load_vocabulary(run_dir: str | os.PathLike) -> Tokenizer:
 
 
 def checksum_of(tokenizer: Tokenizer) -> str:
-    """CRC-32 of the file that it is written to."""
+    """Compute CRC-32 of the file that a tokenizer is written to."""
     return f"{zlib.crc32(tokenizer.model):08x}"

@@ -45,8 +45,9 @@ def build(
     """Make the application.
 
     Args:
-        service: What answers. Everything here belongs to one event loop.
-        origins: Web pages of other hosts that may ask, such as
+        service: Answers the requests. Everything here belongs to one event
+            loop.
+        origins: Other sites whose pages may ask, such as
             `https://example.org`.
         hosts: Names of this server, "*" for any.
     """
@@ -69,7 +70,7 @@ def build(
             Exception: _mistake,  # And then on to the guard.
         },
     )
-    # No address has two spellings, and no answer builds on a client's "Host".
+    # No address has two spellings, and no answer uses a client's "Host".
     interfaces.router.redirect_slashes = False
     app: ASGIApp = _SameSite(interfaces, origins)
     app = TrustedHostMiddleware(app, hosts, www_redirect=False)
@@ -106,10 +107,10 @@ async def _mistake(request: Request, error: Exception) -> Response:
 
 
 class _SameSite:
-    """Refuses what a page of another site makes a browser ask for.
+    """Refuses requests that pages of other sites make a browser send.
 
-    The page could not read the answer, but have the model work for nothing. A
-    link to our own page may stand anywhere.
+    Such a page could not read the answer, but could make the model work for
+    nothing. A link to our own page may be anywhere.
     """
 
     def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:
@@ -136,10 +137,10 @@ class _SameSite:
 
 
 class _Guard:
-    """Around all else: counts, headers, mistakes of ours.
+    """The outermost layer: counts requests, adds headers, logs our mistakes.
 
-    Of an error that nobody expected the log names the kind and the place, not
-    the message, which may hold somebody's text.
+    For an unexpected error the log names the kind and the place, not the
+    message, which may hold somebody's text.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:

@@ -1,10 +1,10 @@
-"""Texts of many clients go through the model together.
+"""Batches the texts of many clients.
 
-A text waits until there are `max_batch_size` of them or it has waited for
-`batch_timeout_micros`, then goes with those of nearest length. What becomes of
-it does not depend on its company, but for the rounding of sums.
+A text waits until there are `max_batch_size` of them or
+`batch_timeout_micros` have passed, then shares a batch with those of nearest
+length. Its result does not depend on the others, up to the rounding of sums.
 
-The event loop decides, threads compute: nothing here needs a lock.
+The event loop decides and threads compute, so nothing here needs a lock.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ logger = logging.getLogger("keras_transformer")
 Row = tuple[bytes, ...]
 Outputs = dict[str, np.ndarray]
 
-# Of a batch, each text counted as the longest: a few sentences of the greatest
-# length that models take. Whoever comes next does not wait long.
+# The most bytes in a batch, with each text counted as the longest: a few
+# sentences of the greatest length that models take, so nobody waits long.
 _BATCH_BYTES = 8_192
 
 
 class BusyError(Exception):
-    """There is no room for more texts now."""
+    """The queue has no room for more texts now."""
 
 
 class _Waiting(NamedTuple):
@@ -50,17 +50,17 @@ class _Waiting(NamedTuple):
 class Batcher:
     """The queue before the model.
 
-    Belongs to the event loop in which it is made.
+    It belongs to the event loop that makes it.
 
     Args:
-        batching: How much goes together, and how much may wait.
+        batching: The sizes of a batch and of the queue.
 
     Attributes:
-        batching: Likewise.
-        taken: Texts for which a place is held.
+        batching: The same.
+        taken: Texts that hold a place.
         answered: Batches that the model has answered so far.
-        batches: The size of every batch that was begun goes through this
-            function, for whoever counts.
+        observe_batch: Receives the size of every batch that begins, so that
+            callers can count.
     """
 
     def __init__(self, batching: Batching) -> None:
@@ -72,7 +72,7 @@ class Batcher:
         )
         self._delay = batching.batch_timeout_micros / 1e6
         self._free = batching.num_batch_threads
-        # What may share a batch; oldest first.
+        # Texts in one queue may share a batch; oldest first.
         self._queues: dict[tuple, list[_Waiting]] = {}
         self._numbers = itertools.count()
 
@@ -81,9 +81,9 @@ class Batcher:
     ) -> Outputs:
         """Call a signature for the texts of a request.
 
-        Of a large request no more than a batch for each thread is in the queue
-        at a time, so that it does not push all others back. Cancelled, it
-        leaves the queue.
+        A large request puts only one batch for each thread into the queue at a
+        time, so that it does not hold up all others. If cancelled, it leaves
+        the queue.
 
         Args:
             model: The version, in use until this returns.
@@ -91,15 +91,15 @@ class Batcher:
             rows: For each of B texts the inputs, as in `ServedModel.run`.
 
         Returns:
-            Its outputs `(B, ...)`.
+            The outputs `(B, ...)`.
 
         Raises:
-            BusyError: If there is no room; nothing has been begun.
+            BusyError: If there is no room; nothing has begun.
         """
         if not rows:
             return await self._empty(model, signature)
-        # Padding shows how long the longest text of a batch is, so that a batch
-        # of these has the texts of one request.
+        # Padding shows how long the longest text of a batch is. Such a batch
+        # therefore holds the texts of one request only.
         alone = next(self._numbers) if signature in model.padded else None
         key = model, signature, alone
         size = self.batching.max_batch_size
@@ -110,7 +110,7 @@ class Batcher:
         async def work_off() -> None:
             for piece in pieces:
                 futures = self._enqueue(key, [rows[i] for i in piece])
-                # Cancelled, it cancels them all.
+                # Cancelling this cancels them all.
                 found = await asyncio.gather(*futures)
                 for i, answer in zip(piece, found, strict=True):
                     answers[i] = answer
@@ -126,7 +126,7 @@ class Batcher:
         return joined(answers)
 
     async def _empty(self, model: ServedModel, signature: str) -> Outputs:
-        """The outputs for no text at all: their shapes `(0, ...)`."""
+        """Return outputs of shape `(0, ...)` for a request without texts."""
         blank = (b"",) * len(model.inputs(signature))
         outputs = await self.run(model, signature, [blank])
         return {name: values[:0] for name, values in outputs.items()}
@@ -152,8 +152,8 @@ class Batcher:
         return [waiting.answer for waiting in new]
 
     def _begin(self) -> None:
-        """Begin as many batches as are ready and threads are free."""
-        # The clock of a timer may be a little behind the time it was set for.
+        """Begin every batch that is ready while threads are free."""
+        # A timer may fire a little before the time it was set for.
         overdue = asyncio.get_running_loop().time() - self._delay + 1e-3
         while self._free:
             for key, queue in list(self._queues.items()):
@@ -175,15 +175,15 @@ class Batcher:
                 asyncio.ensure_future(self._compute(key, batch))
 
     def _take(self, key: tuple) -> list[_Waiting]:
-        """The oldest text of a queue and those of nearest length.
+        """Pick the oldest text of a queue and those of nearest length.
 
-        A share for every thread that is free: two halves beside each other
-        are ready before the whole.
+        Each free thread gets a share: two halves in parallel finish before the
+        whole would.
         """
         queue = self._queues[key]
         share = math.ceil(len(queue) / self._free)
         size = min(share, self.batching.max_batch_size)
-        # Nothing is nearer than 0, and the sort keeps the order of equals.
+        # The oldest has distance 0, and the sort keeps the order of equals.
         nearest = sorted(
             queue, key=lambda each: abs(each.length - queue[0].length)
         )[:size]
@@ -203,7 +203,7 @@ class Batcher:
         self.observe_batch(len(batch))
         try:
             if not await self._answer(key, batch) and len(batch) > 1:
-                # One of them may be the reason: each for itself.
+                # One of them may be the cause, so try each by itself.
                 for waiting in batch:
                     await self._answer(key, [waiting])
         finally:
@@ -211,7 +211,7 @@ class Batcher:
             self._begin()
 
     async def _answer(self, key: tuple, batch: list[_Waiting]) -> bool:
-        """Answer a batch; of several, only if the model does not fail."""
+        """Answer a batch; return False where the model fails."""
         model, signature, _ = key
         batch = [waiting for waiting in batch if not waiting.answer.done()]
         if not batch:
@@ -223,7 +223,7 @@ class Batcher:
                 signature,
                 [waiting.row for waiting in batch],
             )
-        except Exception as error:  # Of this batch, not of the server.
+        except Exception as error:  # The batch failed, not the server.
             if len(batch) == 1 and not batch[0].answer.done():
                 batch[0].answer.set_exception(error)
             return False

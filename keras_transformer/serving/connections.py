@@ -1,7 +1,7 @@
-"""Connections that nobody can hold open by doing nothing.
+"""Connections that no client can hold open by doing nothing.
 
-Uvicorn waits for ever for a head that was begun and for a client that does not
-read, and drops the request of a client that has closed its sending side.
+Uvicorn waits for ever for the rest of a head and for a client that does not
+read. It also drops the request of a client that has closed its sending side.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0
-# For a client to make room for what waits to be sent.
+# How long a client may take to read what waits to be sent.
 READ_SECONDS = 30.0
-# For a client that has left to refuse what is sent to it.
+# How long a client that has left may take to refuse what is sent to it.
 _REFUSAL_SECONDS = 0.2
 _ANSWER = (
     "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
@@ -23,7 +23,7 @@ _ANSWER = (
 
 
 class Connection(H11Protocol):
-    """HTTP/1.1 with a time for every head, and for every answer."""
+    """HTTP/1.1 with a time limit for every head and every answer."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -58,8 +58,8 @@ class Connection(H11Protocol):
         is_begun = bool(self.conn.trailing_data[0])
         if self.conn.their_state is h11.IDLE and is_begun:
             self._refuse("400 Bad Request", "Invalid HTTP request received.")
-        # Whoever has left sends the same end as who still reads. But their
-        # machine refuses what is sent on, and every client knows "Continue".
+        # A client that has left sends the same end as one that still reads. But
+        # its machine refuses what we send, and every client knows "Continue".
         is_waiting = (
             self.conn.their_state is h11.DONE
             and self.conn.our_state is h11.SEND_RESPONSE
@@ -87,16 +87,16 @@ class Connection(H11Protocol):
         self._watch()
 
     def _is_waiting(self) -> bool:
-        """Whether there is nothing to do before the client has sent more.
+        """Return whether only the client can go on.
 
-        That is a head, or the rest of a body that was answered unread.
+        It owes us a head, or the rest of a body that was answered unread.
         """
         if self.conn.their_state is h11.SEND_BODY:
             return self.cycle is not None and self.cycle.response_complete
         return self.conn.their_state is h11.IDLE
 
     def _watch(self) -> None:
-        """Measure the time that we wait."""
+        """Start the clock while we wait for the client."""
         if not self._is_waiting():
             self._unwatch()
         elif self._deadline is None:

@@ -1,9 +1,9 @@
-"""Texts of any length: into sentences, and together again in order.
+"""Translates texts of any length by their sentences.
 
-A model translates sentences and cuts what is longer than its limit. A document
-is therefore split into lines and sentences; a sentence that would still be cut
-is halved until it is not. Blank lines, indentation and the space between
-sentences stay as they are.
+A model translates sentences and cuts those that are longer than its limit. A
+document is therefore split into lines and sentences, and a sentence that would
+still be cut is halved until it fits. Blank lines, indentation and the space
+between sentences stay as they are.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ from keras_transformer.translation.sentences import (
 
 T = TypeVar("T")
 
-# Characters that are read within two milliseconds, whatever they are.
+# This many characters are read within two milliseconds, whichever they are.
 _SHORT = 2_048
 
 
 def halves(text: str, span: Span) -> tuple[Span, Span] | None:
-    """Cut a span in two, if it can be, at the space nearest to its middle."""
+    """Cut a span in two at the space nearest to its middle, if it has one."""
     if span.end - span.start < 2:
         return None
     middle = (span.start + span.end) // 2
@@ -50,7 +50,7 @@ def halves(text: str, span: Span) -> tuple[Span, Span] | None:
 
 
 class Translated(NamedTuple):
-    """A part of a text that went through the model by itself."""
+    """A part of a text that the model translated by itself."""
 
     span: Span
     hypotheses: list[tuple[str, float]]  # Texts and scores, best first.
@@ -60,20 +60,20 @@ class Documents:
     """Translates texts of any length, part by part.
 
     Args:
-        service: What answers.
+        service: Answers requests.
     """
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        # Of its own: long texts hold up nothing else.
+        # A thread of its own, so that long texts hold up nothing else.
         self._reader = ThreadPoolExecutor(1, "read")
 
     async def read(self, texts: Sequence[str], work: Callable[[], T]) -> T:
-        """Do work that grows with texts: short ones need not wait for others.
+        """Do work on texts, without making short ones wait for long ones.
 
         Args:
             texts: The texts.
-            work: What to do with them.
+            work: The work on them.
 
         Returns:
             What `work` returns.
@@ -86,13 +86,12 @@ class Documents:
     async def search(
         self, model: ServedModel, texts: Sequence[str], count: int = 1
     ) -> list[list[Translated]]:
-        """Translate sentence by sentence, and again in halves what was cut.
+        """Translate sentence by sentence, halving those that were cut.
 
         Args:
             model: The version.
             texts: Any texts.
-            count: Hypotheses of a part, no two of them alike, if the export
-                finds so many.
+            count: The most hypotheses of a part, no two of them alike.
 
         Returns:
             For each text its parts in order.
@@ -134,8 +133,8 @@ class Documents:
             count: As in `search`.
 
         Returns:
-            For each text its translations, best first: the n-th has the n-th
-            hypothesis of each part, or the last.
+            For each text its translations, best first. The n-th joins the n-th
+            hypothesis of each part, or its last.
 
         Raises:
             RefusalError: If there are too many, or no room now.
@@ -158,7 +157,7 @@ class Documents:
     async def _answers(
         self, model: ServedModel, rows: Sequence[tuple[bytes]], count: int
     ) -> list[tuple[list[tuple[str, float]], bool]]:
-        """Find each row's hypotheses, and whether the model has cut it."""
+        """Find each row's hypotheses and whether the model cut it."""
         if count == 1 or "n_best" not in model.signatures:
             outputs = await self.service.run(model, DEFAULT_SIGNATURE, rows)
             texts = outputs["translation"][:, None]
@@ -174,7 +173,7 @@ class Documents:
                     for rank, (text, score) in enumerate(
                         zip(of_texts, of_scores, strict=True)
                     )
-                    # Or there are fewer.
+                    # Others may be missing.
                     if rank == 0 or math.isfinite(score)
                 ),
                 bool(is_cut),
@@ -187,7 +186,7 @@ class Documents:
     async def _sentences(
         self, model: ServedModel, texts: Sequence[str]
     ) -> list[list[Span]]:
-        """The sentences of texts, while somebody waits for them."""
+        """Split texts into sentences while the client waits."""
         language = card_of(model).source_lang
         most = self.service.limits.max_texts
         is_over = threading.Event()
@@ -200,7 +199,7 @@ class Documents:
                 for span in iterate_spans(text, language):
                     count += 1
                     if is_over.is_set():
-                        return []  # Nobody waits for it.
+                        return []  # The client has left.
                     if count > most:
                         raise RefusalError(
                             400,

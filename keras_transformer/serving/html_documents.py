@@ -1,4 +1,4 @@
-"""HTML through the model: its sentences are translated, its tags are kept."""
+"""Translates HTML: the sentences change, the tags stay."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from keras_transformer.serving.requests import RefusalError
 from keras_transformer.serving.sentence_answers import linked_words
 from keras_transformer.serving.served_model import ServedModel
 
-# Characters of a request. Reading and placing takes seconds for some that are
-# larger, such as a tag of many thousand attributes.
+# The most characters of a request. Beyond this, reading and placing can take
+# seconds, for example with a tag of many thousand attributes.
 MAX_HTML = 1 << 17
 
 
@@ -24,7 +24,7 @@ async def translate_html(
         texts: HTML, whole pages or parts.
 
     Returns:
-        For each text its translation alone.
+        For each text a list of its one translation.
 
     Raises:
         RefusalError: If there is too much, or no room now.

@@ -2,15 +2,14 @@
 
     POST /translate           q (a text or a list), source, target, format,
                               alternatives
-    GET  /languages           the one direction that the model has
+    GET  /languages           the model's one direction
     GET  /health              whether the model translates
-    GET  /frontend/settings   what a page of LibreTranslate's asks for
+    GET  /frontend/settings   settings for a page of LibreTranslate's
 
-JSON or a form of either kind. Whatever is asked for and not to be had is
-refused as LibreTranslate refuses it. There is no `/detect`: a model of one
-direction cannot tell languages apart. The source language `auto` is the
-model's; a language is translated to itself as it is. Of HTML there are no
-alternatives.
+Requests are JSON or a form of either kind. What we do not offer is refused in
+LibreTranslate's words. There is no `/detect`: a model of one direction cannot
+tell languages apart. The source language `auto` is the model's own; a text is
+returned unchanged if both languages are the same. HTML has no alternatives.
 """
 
 import asyncio
@@ -42,7 +41,7 @@ _FORM_DATA = "multipart/form-data"
 
 
 class LibreTranslateApi:
-    """Its routes."""
+    """The routes of LibreTranslate's interface."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -90,9 +89,9 @@ class LibreTranslateApi:
         return json_response(answer)
 
     async def health(self, request: Request) -> Response:
-        """Translate a word, unless other texts are seen to be translated.
+        """Wait until a word or another text is translated.
 
-        Of a model that hangs neither comes.
+        A model that hangs translates neither.
         """
         loop, batcher = asyncio.get_running_loop(), self.service.batcher
         end, before = loop.time() + HEALTH_SECONDS, batcher.answered
@@ -114,7 +113,7 @@ class LibreTranslateApi:
         )
 
     async def languages(self, request: Request) -> Response:
-        """List both languages, and what each can be translated to."""
+        """List both languages and the targets of each."""
         card = card_of(self.service.versions.current)
         targets = {card.source_lang: [card.target_lang]}
         return json_response(
@@ -129,12 +128,12 @@ class LibreTranslateApi:
         )
 
     async def settings(self, request: Request) -> Response:
-        """Tell a page what there is."""
+        """Tell a page what this server offers."""
         card = card_of(self.service.versions.current)
         sides = {"source": card.source_lang, "target": card.target_lang}
         return json_response(
             {
-                # So many fit, though JSON may spell each in six bytes.
+                # JSON may spell each character in six bytes.
                 "charLimit": self.service.limits.max_body_bytes // 6,
                 "frontendTimeout": 500,
                 "apiKeys": False,
@@ -150,7 +149,7 @@ class LibreTranslateApi:
         )
 
     async def detect(self, request: Request) -> Response:
-        """Say that nothing can be said."""
+        """Refuse to detect a language."""
         raise RefusalError(
             501,
             "This model translates in one direction and cannot tell languages "
@@ -158,17 +157,17 @@ class LibreTranslateApi:
         )
 
     async def suggest(self, request: Request) -> Response:
-        """Refuse as a LibreTranslate does that takes no suggestions."""
+        """Refuse, as LibreTranslate does with suggestions turned off."""
         raise RefusalError(403, "Suggestions are disabled on this server.")
 
     async def translate_file(self, request: Request) -> Response:
-        """Refuse as a LibreTranslate does that takes no files."""
+        """Refuse, as LibreTranslate does with files turned off."""
         raise RefusalError(
             403, "Files translation are disabled on this server."
         )
 
     async def _fields(self, request: Request) -> dict[str, Any]:
-        """Read what is asked for from the address, a form or JSON."""
+        """Read the parameters from the address, a form or JSON."""
         body = await self.service.bodies.read(request)
         content_type = request.headers.get("content-type", "")
         kind = content_type.partition(";")[0].strip().lower()
@@ -185,19 +184,19 @@ class LibreTranslateApi:
             fields |= as_multipart(body, content_type)
         else:
             fields |= as_form(body)
-        if "q" in fields:  # Browsers end lines so.
+        if "q" in fields:  # Browsers send these line ends.
             fields["q"] = fields["q"].replace("\r\n", "\n")
         return fields
 
     def _check(
         self, fields: dict[str, Any], source_lang: str, target_lang: str
     ) -> int:
-        """Refuse what cannot be done, in LibreTranslate's words.
+        """Refuse invalid parameters, in LibreTranslate's words.
 
-        The languages are then as the model names them.
+        It also replaces the languages by the model's names for them.
 
         Returns:
-            How many alternatives are asked for.
+            The number of alternatives asked for.
         """
         for name in "q", "source", "target":
             if not fields.get(name):
@@ -241,7 +240,7 @@ class LibreTranslateApi:
 
 
 def name_of(code: str) -> str:
-    """The English name of a language; its code where Babel knows none."""
+    """Return a language's English name, or its code if Babel has none."""
     try:
         return babel.Locale.parse(code, sep="-").get_display_name("en") or code
     except (ValueError, babel.UnknownLocaleError):

@@ -1,4 +1,4 @@
-"""How much the server takes on: of a request, and at a time."""
+"""Limits of a request, and of all requests together."""
 
 import dataclasses
 import math
@@ -8,15 +8,15 @@ from keras_transformer.config import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What a request may ask for, and all together.
+    """Limits of a request, and of all requests together.
 
     Attributes:
-        max_texts: Texts of a request; a document's sentences are counted.
-        max_body_bytes: Bytes of its body.
-        seconds: Time from its last byte until the answer.
-        body_seconds: Time that a client has for a body.
-        max_bytes_held: Bytes of all bodies that have not arrived whole.
-        max_connections: Clients that are connected.
+        max_texts: Texts of a request; a document counts its sentences.
+        max_body_bytes: Bytes of a body.
+        seconds: Time from the last byte of a request until the answer.
+        body_seconds: Time that a client has to send a body.
+        max_bytes_held: Bytes of all bodies that have not arrived in full.
+        max_connections: Connected clients.
     """
 
     max_texts: int = 2_048

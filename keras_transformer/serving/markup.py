@@ -1,11 +1,12 @@
-"""HTML: the text between its tags, and the tags in the translation of it.
+"""Takes the text out of HTML, and puts its translation back between the tags.
 
-A segment is what stands between two blocks: text and the elements inside it,
-such as links and bold words. Each element goes around the words that come from
-its own, as word links tell; all are kept, nested as they were.
+A segment lies between two blocks. It is text with the elements inside it, such
+as links and bold words. In the translation each element encloses the words that
+come from its own words, by word links; all are kept, nested as they were.
 
-Scripts, code and what is marked `translate="no"` stay as they are. Entities
-come as characters and go as HTML needs them; attributes are not translated.
+Scripts, code and elements marked `translate="no"` stay as they are. Entities
+are read as characters and written as HTML needs them; attributes are not
+translated.
 """
 
 import bisect
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 from keras_transformer.machine import extras
 from keras_transformer.translation.sentences import Span, pieces
 
-# No sentence goes beyond one of these.
+# No sentence crosses the border of one of these.
 _BLOCKS = frozenset(
     """
     address article aside audio blockquote body br button canvas caption center
@@ -31,7 +32,7 @@ _LEFT_ALONE = frozenset(
     "code embed iframe kbd math object samp script style svg textarea".split()
 )
 _SPACE = re.compile(r"[ \t\r\n\f]+")
-# What XML, and therefore lxml, cannot hold.
+# Characters that XML, and therefore lxml, cannot hold.
 _CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
@@ -42,7 +43,7 @@ class Part(NamedTuple):
         span: Its place in the text of the segment.
         translation: Its translation.
         links: Pairs (source word, target word), counted from 0 in the span;
-            None where they are not known.
+            None if they are not known.
     """
 
     span: Span
@@ -51,7 +52,7 @@ class Part(NamedTuple):
 
 
 class _Inline(NamedTuple):
-    """An element inside a segment, and the text that it is around."""
+    """An element inside a segment, and the text that it encloses."""
 
     node: Any
     start: int
@@ -63,8 +64,8 @@ class Segment:
     """Text and elements between two blocks.
 
     Attributes:
-        text: What is to be translated.
-        has_elements: Whether there are any to be placed.
+        text: The text to translate.
+        has_elements: Whether it has elements to place.
     """
 
     def __init__(self, block: Any, before: Any, nodes: list[Any]) -> None:
@@ -76,7 +77,7 @@ class Segment:
         self.has_elements = bool(nodes)
 
     def put(self, parts: Sequence[Part]) -> None:
-        """Replace the text by its translation, with the elements in it.
+        """Replace the text by its translation, with the elements placed.
 
         Args:
             parts: The sentences in order.
@@ -110,13 +111,13 @@ class Segment:
 
 
 class Page:
-    """HTML that is being translated, a whole page or a part of one.
+    """HTML to translate, a whole page or a part of one.
 
     Args:
         html: Its source.
 
     Attributes:
-        segments: What there is to translate, in order.
+        segments: The segments with text, in order.
     """
 
     def __init__(self, html: str) -> None:
@@ -137,7 +138,7 @@ class Page:
         ]
 
     def html(self) -> str:
-        """Write it as HTML."""
+        """Write the page as HTML."""
         import lxml.etree
 
         tree = self._root.getroottree() if self._is_whole else self._root
@@ -181,14 +182,14 @@ def _is_left_alone(node: Any) -> bool:
 
 
 class _Placing:
-    """Where the elements of a segment go in its translation.
+    """The places of a segment's elements in its translation.
 
-    Words are what `str.split` finds; a place is the number of a word of the
+    `str.split` finds the words; a place is the number of a word in the
     translation.
 
     Args:
         text: The text of the segment.
-        parts: Its sentences.
+        parts: The sentences of the segment.
     """
 
     def __init__(self, text: str, parts: Sequence[Part]) -> None:
@@ -201,11 +202,11 @@ class _Placing:
         self._target = "".join(found)
         self._source_words: list[Span] = []
         self._target_words: list[Span] = []
-        # For each word of the translation the source word it comes from.
+        # The source word that each word of the translation comes from.
         self._origins: list[int] = []
-        # For each source word the first and the last place that comes from it.
+        # The first and the last place that come from each source word.
         self._reach: list[Span] = []
-        # Where a sentence begins, by its first source word.
+        # The place where each sentence begins, by its first source word.
         self._begins: dict[int, int] = {}
         position = len(found[0])
         for part, translation, gap in zip(
@@ -218,7 +219,7 @@ class _Placing:
         source = _words(self._text[slice(*part.span)], part.span.start)
         target = _words(translation, position)
         before = len(self._source_words)
-        # Where nothing is known, in the same order.
+        # Words without a link keep their order.
         origins = {
             i: i * len(source) // len(target) for i in range(len(target))
         }
@@ -236,7 +237,7 @@ class _Placing:
         self._target_words += target
 
     def content(self, elements: Iterable[_Inline]) -> list[Any]:
-        """The translation as texts and pairs (node, content of the node)."""
+        """Return the translation as texts and pairs (node, its content)."""
         every = _Inline(None, 0, len(self._text), list(elements))
         places = Span(0, len(self._target_words))
         return self._content(every, places, Span(0, len(self._target)))
@@ -244,7 +245,7 @@ class _Placing:
     def _content(
         self, element: _Inline, places: Span, inside: Span
     ) -> list[Any]:
-        """Fill an element that has got these places and characters."""
+        """Fill an element that has been given these places and characters."""
         found: list[Any] = []
         position = inside.start
         for child, of_child in self._placed(element, places):
@@ -263,7 +264,7 @@ class _Placing:
     def _placed(
         self, element: _Inline, places: Span
     ) -> list[tuple[_Inline, Span]]:
-        """Its children with a place of its own for each, in order."""
+        """Return the children in order, each with its own places."""
         origins = self._origins_of(element)
         found: list[tuple[_Inline, Span]] = []
         best: Span | None
@@ -281,7 +282,7 @@ class _Placing:
         return sorted(found, key=lambda each: each[1])
 
     def _origins_of(self, element: _Inline) -> Span:
-        """The source words that an element is around, or around a part of."""
+        """List the source words that an element encloses, even in part."""
         start = bisect.bisect_right(
             self._source_words, element.start, key=lambda word: word.end
         )
@@ -293,9 +294,9 @@ class _Placing:
     def _run(
         self, origins: Span, places: Span, free: Sequence[bool]
     ) -> Span | None:
-        """The words next to each other that come from these, with few others.
+        """Find a run of words that mostly come from these source words.
 
-        A word that comes from elsewhere costs as much as one of them gains.
+        A word that comes from elsewhere costs as much as one of theirs gains.
         """
         reach = self._reach[slice(*origins)]
         first = max(places.start, min((x.start for x in reach), default=0))
@@ -314,12 +315,12 @@ class _Placing:
     def _point(
         self, origin: int, around: Span, places: Span, free: Sequence[bool]
     ) -> int:
-        """A place for what is around no word: before the next source word."""
+        """Find a place for an empty element: before the next source word."""
         if origin <= around.start:
             return places.start
         if origin >= around.end:
             return places.end
-        # Nothing may come from a word: it is then the one after it.
+        # If nothing comes from a word, take the next one.
         after = (start for start, end in self._reach[origin:] if start < end)
         place = self._begins.get(origin, next(after, places.end))
         place = min(max(places.start, place), places.end)
@@ -331,9 +332,9 @@ class _Placing:
         return place
 
     def _characters(self, element: _Inline, places: Span, inside: Span) -> Span:
-        """From where to where an element goes in the translation.
+        """Return the characters of the translation that an element encloses.
 
-        A comma that it left out in the source it leaves out here.
+        A comma that it excludes in the source it excludes here.
         """
         if places.start == places.end:
             at = inside.end
@@ -364,7 +365,7 @@ def _is_sign(text: str) -> bool:
 
 
 def _signs(text: str) -> int:
-    """Count the signs that a text begins with; 0 if it is nothing else."""
+    """Count the signs that a text begins with; 0 if it has nothing else."""
     return next((i for i, each in enumerate(text) if each.isalnum()), 0)
 
 

@@ -1,4 +1,4 @@
-"""The counts at `/monitoring/prometheus/metrics`: no text, no address.
+"""Counts for `/monitoring/prometheus/metrics`, without texts or addresses.
 
 Names follow Prometheus's conventions: a unit at the end, `_total` for counters.
 """
@@ -14,7 +14,7 @@ from prometheus_client import (
 
 from keras_transformer.serving.service import Service
 
-# Of an address the first part says which interface it belongs to.
+# The first part of a path says which interface it belongs to.
 _INTERFACES = {
     "v1": "tensorflow",
     "translate": "libretranslate",
@@ -38,7 +38,7 @@ class Metrics:
         media_type: Prometheus's text format.
 
     Args:
-        service: Whose queue and version are shown.
+        service: The service with the queue and version to show.
     """
 
     media_type = CONTENT_TYPE_LATEST
@@ -82,9 +82,9 @@ class Metrics:
         """Count an answer.
 
         Args:
-            path: Of the request.
-            status: HTTP status code; 499 where the client left before.
-            seconds: How long it took.
+            path: The path of the request.
+            status: HTTP status code; 499 if the client left first.
+            seconds: The time it took.
         """
         first = path.lower().strip("/").partition("/")[0]
         interface = _INTERFACES.get(first, "other")
@@ -92,5 +92,5 @@ class Metrics:
         self._seconds.labels(interface).observe(seconds)
 
     def text(self) -> bytes:
-        """All of it, in Prometheus's text format."""
+        """Write all metrics in Prometheus's text format."""
         return generate_latest(self._registry)

@@ -1,14 +1,14 @@
-"""The page at `/`, and what it asks for.
+"""The page at `/`, and the interface behind it.
 
     GET  /                the page
-    POST /                the page with a translation, for who has no script
+    POST /                the page with a translation, where no script runs
     GET  /api/card        the model, its scores, the limits
     POST /api/translate   text → sentences with hypotheses and linked words
-    GET  /explain?text=…  the viewer for a sentence, where there is a run
+    GET  /explain?text=…  the viewer for a sentence, if there is a run
 
-In `page/index.html` three marks stand where the text of a form, its translation
-or why there is none go: `<!-- text -->`, `<!-- translation -->` and
-`<!-- message -->`.
+`page/index.html` has three marks: `<!-- text -->` for the text of a form,
+`<!-- translation -->` for its translation, and `<!-- message -->` for the
+reason why there is none.
 """
 
 import asyncio
@@ -46,13 +46,13 @@ PAGE_POLICY = (
     "img-src 'self' data:; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-# Explanations under way, one of them at work: each is a whole search.
+# Explanations at a time, of which one runs: each is a whole search.
 _MOST_EXPLANATIONS = 4
 
 
 def viewer_policy() -> str:
-    """The policy of a viewer: its own script, by its hash, and nothing else."""
-    # What stands between the tags.
+    """Write a viewer's policy: its own script, by hash, and nothing else."""
+    # The text between the tags.
     script = f"\n{viewer_page.script()}".encode()
     digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
     return (
@@ -63,14 +63,14 @@ def viewer_policy() -> str:
 
 
 class PageApi:
-    """Its routes."""
+    """The routes of the page."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
         self.documents = Documents(service)
         self.sentences = Sentences(self.documents)
-        # A thread of their own: one that nobody waits for any more runs on to
-        # its end, and must not take those that others need.
+        # Explanations have a thread of their own: one that nobody waits for
+        # still runs to its end, and must not take threads that others need.
         self._explainer = ThreadPoolExecutor(1, "explain")
         self._explanations: list[Future[str]] = []
         folder = importlib.resources.files(__package__) / "page"
@@ -93,7 +93,7 @@ class PageApi:
         ]
 
     async def page(self, request: Request) -> Response:
-        """The empty page."""
+        """Serve the empty page."""
         return self._page()
 
     async def form(self, request: Request) -> Response:
@@ -116,13 +116,13 @@ class PageApi:
         return self._page(text, found)
 
     async def file(self, request: Request) -> Response:
-        """A script or the style sheet."""
+        """Serve a script or the style sheet."""
         name = request.url.path.rpartition("/")[2]
         media_type = _TYPES[pathlib.PurePath(name).suffix]
         return Response(self._files[name], media_type=media_type)
 
     async def card(self, request: Request) -> Response:
-        """The model's card."""
+        """Serve the model's card."""
         model = self.service.versions.current
         card = card_of(model)
         limits = self.service.limits
@@ -170,13 +170,13 @@ class PageApi:
         return json_response(answer)
 
     async def explain(self, request: Request) -> Response:
-        """The viewer for a sentence."""
+        """Serve the viewer for a sentence."""
         explain = self.service.explain
         if explain is None:
             raise RefusalError(
                 404,
                 "Only the export is here, and explaining needs the model; "
-                "start the server with --run-dir.",
+                "start the server with --run-dir, and with no --ensemble.",
             )
         text = scalar_text(request.query_params.get("text", ""))
         if not text.strip():
@@ -192,7 +192,7 @@ class PageApi:
         self._explanations.append(explanation)
 
         async def work() -> str:
-            # Where nobody waits any more one that has not begun never does.
+            # If the client leaves before it begins, it never begins.
             return await asyncio.wrap_future(explanation)
 
         document = await unless_gone(request, work(), self.service.limits)
@@ -202,7 +202,7 @@ class PageApi:
         self, text: str = "", translation: str = "", message: str = ""
     ) -> Response:
         document = self._files["index.html"]
-        # What the client wrote last: it may hold the other marks.
+        # The client's text comes last: it may hold the other marks.
         for mark, value in (
             ("message", message),
             ("translation", translation),

@@ -1,4 +1,4 @@
-"""What every interface does alike: bodies, refusals, clients that leave."""
+"""Shared by all interfaces: bodies, refusals, clients that leave."""
 
 import asyncio
 import io
@@ -16,10 +16,11 @@ from keras_transformer.serving.limits import Limits
 T = TypeVar("T")
 
 RETRY_SECONDS = 1
+_NOT_UTF_8 = "Expected a form in UTF-8, received other bytes; convert the text."
 
 
 class RefusalError(Exception):
-    """Why a request gets no other answer, in one sentence.
+    """A request is refused, with the reason in one sentence.
 
     Args:
         status: HTTP status code.
@@ -34,7 +35,7 @@ class RefusalError(Exception):
         self.headers = {"Retry-After": str(RETRY_SECONDS)} if retry else {}
 
     def response(self) -> Response:
-        """The answer in JSON, alike in all interfaces."""
+        """Answer in JSON, in the same way for all interfaces."""
         return json_response({"error": self.message}, self.status, self.headers)
 
 
@@ -45,7 +46,7 @@ class GoneError(Exception):
 def json_response(
     content: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """An answer in JSON; numbers beyond JSON are written as Python reads."""
+    """Answer in JSON; write infinite numbers as Python reads them."""
     text = json.dumps(content, ensure_ascii=False)
     return Response(
         text.encode("utf-8", "replace"),
@@ -56,13 +57,13 @@ def json_response(
 
 
 class Bodies:
-    """The bodies of requests, as they arrive: how large, how long, how many.
+    """Reads the bodies of requests, within limits of size, time and number.
 
     Args:
-        limits: What they may be.
+        limits: The limits.
 
     Attributes:
-        arriving: How many have not arrived whole.
+        arriving: The number of bodies that have not arrived in full.
         held: Their bytes so far.
     """
 
@@ -97,14 +98,14 @@ class Bodies:
         """Read a body that is a JSON object.
 
         Raises:
-            RefusalError: As from `read`, or if it is not a JSON object.
+            RefusalError: As in `read`, or if it is not a JSON object.
             GoneError: If the client leaves first.
         """
         return as_json(await self.read(request))
 
 
 async def _parts(request: Request, limits: Limits) -> AsyncIterator[bytes]:
-    """A body as it arrives, up to its limit in size and time."""
+    """Read a body as it arrives, within the limits of size and time."""
     too_large = RefusalError(
         413,
         f"Expected a body of at most {limits.max_body_bytes} bytes, received "
@@ -135,7 +136,7 @@ async def _parts(request: Request, limits: Limits) -> AsyncIterator[bytes]:
 
 
 def _closing(status: int, message: str) -> RefusalError:
-    """A refusal before the body is read to its end."""
+    """Refuse a request before its body is read to the end."""
     error = RefusalError(status, message, retry=status == 503)
     error.headers["Connection"] = "close"
     return error
@@ -145,7 +146,7 @@ def as_json(body: bytes) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
-        RefusalError: If it is none.
+        RefusalError: If the body is something else.
     """
     try:
         fields = json.loads(body)
@@ -160,9 +161,15 @@ def as_json(body: bytes) -> dict[str, Any]:
 
 
 def as_form(text: bytes) -> dict[str, str]:
-    """Read a form of a web page; of a name that comes twice the last."""
+    """Read a web page's form; if a name comes twice, the last value counts.
+
+    Raises:
+        RefusalError: If it is not such a form, or not UTF-8.
+    """
     try:
-        pairs = parse_qsl(text.decode("utf-8", "replace"), True)
+        pairs = parse_qsl(text.decode(), True, errors="strict")
+    except UnicodeDecodeError:
+        raise RefusalError(400, _NOT_UTF_8) from None
     except ValueError:
         raise RefusalError(400, "Expected a form, cannot read it.") from None
     return dict(pairs)
@@ -173,18 +180,16 @@ def as_multipart(body: bytes, content_type: str) -> dict[str, str]:
 
     Args:
         body: The parts.
-        content_type: What the request says of them, their boundary with it.
+        content_type: The request's content type, with the boundary.
 
     Raises:
-        RefusalError: If it is none.
+        RefusalError: If it is not such a form, or not UTF-8.
     """
     fields: dict[str, str] = {}
 
     def keep(field: Any) -> None:
         name, value = field.field_name or b"", field.value or b""
-        fields[name.decode("utf-8", "replace")] = value.decode(
-            "utf-8", "replace"
-        )
+        fields[name.decode()] = value.decode()
 
     try:
         python_multipart.parse_form(
@@ -193,13 +198,15 @@ def as_multipart(body: bytes, content_type: str) -> dict[str, str]:
             keep,
             lambda file: None,
         )
+    except UnicodeDecodeError:
+        raise RefusalError(400, _NOT_UTF_8) from None
     except python_multipart.exceptions.FormParserError:
         raise RefusalError(400, "Expected a form, cannot read it.") from None
     return fields
 
 
 def scalar_text(text: str) -> str:
-    r"""A text without halves of characters, which JSON's \ud800 may leave."""
+    r"""Drop lone surrogates, which JSON's \ud800 may leave."""
     encoded = text.encode("utf-16", "surrogatepass")
     return encoded.decode("utf-16", "replace")
 
@@ -207,12 +214,12 @@ def scalar_text(text: str) -> str:
 async def unless_gone(
     request: Request, work: Coroutine[Any, Any, T], limits: Limits
 ) -> T:
-    """Do what a client asks for while it waits, and within the time.
+    """Do a client's work while it waits, within the time limit.
 
     Args:
-        request: Its request, the body of which is read.
-        work: What to do; cancelled where nobody needs it any more.
-        limits: The time.
+        request: Its request, with the body already read.
+        work: The work; cancelled when nobody needs it any more.
+        limits: The time limit.
 
     Raises:
         RefusalError: If the time is over.

@@ -1,4 +1,4 @@
-"""A document sentence by sentence: hypotheses, scores, linked words.
+"""Answers sentence by sentence: hypotheses, scores, linked words.
 
 The links come from the signature `attention`, which knows pieces, not words.
 
@@ -22,10 +22,10 @@ _END = b"</s>"
 
 
 class Sentences:
-    """What the page shows of a document.
+    """Makes what the page shows of a document.
 
     Args:
-        documents: Splits texts, and knows what answers.
+        documents: Splits texts and knows the service.
     """
 
     def __init__(self, documents: Documents) -> None:
@@ -39,9 +39,8 @@ class Sentences:
         Args:
             model: The version.
             text: Any text.
-            n_best: Hypotheses of a sentence, if the export finds so many; None
-                for the best.
-            links: Whether to tell which words belong together.
+            n_best: The most hypotheses of a sentence; None for the best.
+            links: Whether to find which words belong together.
 
         Returns:
             The answer of `/api/translate`.
@@ -82,12 +81,12 @@ async def linked_words(
     """Find the words that belong together in sentences and translations.
 
     Args:
-        service: What answers.
+        service: Answers requests.
         model: The version, in use until this returns.
         pairs: Each sentence with its translation.
 
     Returns:
-        For each pair what `word_links` finds; None where the model has no
+        For each pair what `word_links` finds; None if the model has no
         signature `attention`.
 
     Raises:
@@ -96,7 +95,7 @@ async def linked_words(
     if "attention" not in model.signatures:
         return [None] * len(pairs)
     found: list[list[tuple[int, int]] | None] = []
-    # The matrices of one batch at a time: a document has many.
+    # A document has many matrices, so take those of one batch at a time.
     most = service.batcher.batching.max_batch_size
     for start in range(0, len(pairs), most):
         part = pairs[start : start + most]
@@ -128,19 +127,19 @@ def word_links(
 ) -> list[tuple[int, int]] | None:
     """Give each word of a translation the source word it looked at most.
 
-    Words are what `str.split` finds.
+    `str.split` finds the words.
 
     Args:
         source: The sentence.
         translation: Its translation.
-        source_pieces: Of length S, filled up with "".
-        target_pieces: Of length T, likewise.
+        source_pieces: S pieces, filled up with "".
+        target_pieces: T pieces, filled up with "".
         attention: float32 `(T, S)`.
 
     Returns:
         Pairs (source word, target word) counted from 0, in the order of the
-        target; None where the pieces have other words than the texts, such as
-        those of a source that was cut.
+        target; None if the pieces have other words than the texts, as when
+        the source was cut.
     """
     source_words = _words(source_pieces)
     target_words = _words(target_pieces)
@@ -152,7 +151,7 @@ def word_links(
 
 
 def _words(pieces: Sequence[bytes]) -> list[int]:
-    """The number of the word that each piece belongs to, without the end."""
+    """Number the word of each piece, without the end token."""
     words: list[int] = []
     for piece in pieces:
         if not piece or piece == _END:

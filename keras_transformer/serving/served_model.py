@@ -1,4 +1,4 @@
-"""A SavedModel in the loader of TensorFlow Serving: its own signatures."""
+"""Loads a SavedModel as TensorFlow Serving does, and calls its signatures."""
 
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -6,36 +6,45 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  Its operators, which the graph needs.
+import tensorflow_text  # noqa: F401  The graph needs its operators.
 
 from keras_transformer.config import UserError
+from keras_transformer.decoding.frozen_weights import missing_operators
 from keras_transformer.translation.model_card import ModelCard
 
 DEFAULT_SIGNATURE = "serving_default"
 
 
 class ServedModel:
-    """A version of a model; may be called from many threads.
+    """A version of a model that many threads may call.
 
-    No Python of ours takes part in an answer: it is TensorFlow Serving's.
+    None of our Python takes part in an answer: the loader is TensorFlow
+    Serving's.
 
     Args:
         path: Folder of the SavedModel, named by its version.
-        threads: Threads on which an operator runs, 0 for a thread a core. All
-            models of a process have those of the first.
+        threads: Threads for one operator, 0 for one thread a core. All models
+            of a process use those of the first.
 
     Attributes:
         version: Its number.
-        card: What the export says of itself; None where it does not.
+        card: The export's model card; None if it has none.
         signatures: `SignatureDef` by name, without SavedModel's initialiser.
 
     Raises:
-        UserError: If it cannot be loaded, or takes other things than texts.
+        UserError: If it cannot be loaded, or takes anything but texts.
     """
 
     def __init__(self, path: pathlib.Path, threads: int = 0) -> None:
         self.version = int(path.name)
         self.card = ModelCard.load(path)
+        needed = self.card.operators if self.card else ()
+        if missing := missing_operators(needed):
+            raise UserError(
+                f"Expected a TensorFlow with {' and '.join(missing)} for "
+                f"{path}, received one without; export the model again with "
+                "--portable."
+            )
         config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads)
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         try:
@@ -43,7 +52,7 @@ class ServedModel:
                 loaded = tf.compat.v1.saved_model.loader.load(
                     self._session, [tf.saved_model.SERVING], str(path)
                 )
-        except Exception as error:  # Whatever TensorFlow finds wrong in it.
+        except Exception as error:  # TensorFlow may raise anything.
             self._session.close()
             reason = " ".join(str(error).split())[:200]
             raise UserError(
@@ -68,7 +77,7 @@ class ServedModel:
             name: self._call(signature)
             for name, signature in self.signatures.items()
         }
-        # (B, T, S) and the like are padded to the longest row of a batch.
+        # Outputs such as (B, T, S) are padded to the longest row of a batch.
         self.padded = {
             name
             for name, signature in self.signatures.items()
@@ -80,7 +89,7 @@ class ServedModel:
         }
 
     def inputs(self, signature: str) -> list[str]:
-        """Names of the inputs, sorted, in which order `run` takes them."""
+        """Return the names of the inputs, sorted, the order `run` expects."""
         return sorted(self.signatures[signature].inputs)
 
     def run(
@@ -93,7 +102,7 @@ class ServedModel:
             rows: For each of B texts the inputs, in the order of `inputs`.
 
         Returns:
-            Its outputs by name, each `(B, ...)`.
+            The outputs by name, each `(B, ...)`.
         """
         columns = [
             np.array(column, object) for column in zip(*rows, strict=True)
@@ -101,7 +110,7 @@ class ServedModel:
         return self._calls[signature](*columns)
 
     def close(self) -> None:
-        """Free its memory; nobody calls it any more."""
+        """Free its memory once nobody calls it any more."""
         self._session.close()
 
     def _call(self, signature: Any) -> Callable[..., dict[str, np.ndarray]]:
@@ -112,7 +121,7 @@ class ServedModel:
 
 
 def joined(rows: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Put rows together that were computed in batches of their own.
+    """Join rows that were computed in separate batches.
 
     Args:
         rows: For each of B texts the outputs by name, `(1, ...)`; at least one.

@@ -1,4 +1,4 @@
-"""The process: an address, signals, and the model until it ends."""
+"""Runs the server process: the address, the signals, the model."""
 
 import asyncio
 import contextlib
@@ -20,23 +20,23 @@ from keras_transformer.serving.limits import Limits
 from keras_transformer.serving.service import Service
 from keras_transformer.serving.versions import Versions
 
-# Connections that wait to be accepted, as many as Uvicorn's.
+# Connections that may wait to be accepted, Uvicorn's default.
 _BACKLOG = 2_048
-# Time to answer what was taken, once the process has to end.
+# Time to answer the accepted requests once the process has to end.
 SHUTDOWN_SECONDS = 20
 
 logger = logging.getLogger("keras_transformer")
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Take an address, before any work is done; nobody can connect yet.
+    """Take an address before any work is done; nobody can connect yet.
 
     Args:
         host: Name or number of this machine.
-        port: 0 for one that is free.
+        port: The port, 0 for any free one.
 
     Raises:
-        UserError: If it cannot be had.
+        UserError: If the address is taken or not valid.
     """
     if not 0 <= port < 1 << 16:
         raise UserError(f"Expected a `port` from 0 to 65535, received {port}.")
@@ -44,8 +44,8 @@ def bind(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM
         )[0]
-        # Asyncio sends small answers at once (TCP_NODELAY) only where the
-        # socket names its protocol; without, each waits 40 ms for the client.
+        # Asyncio sends small answers at once (TCP_NODELAY) only if the socket
+        # names its protocol. Otherwise each waits 40 ms for the client.
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
@@ -72,36 +72,36 @@ def serve(
     hosts: Sequence[str] = ("*",),
     explain: Callable[[str, int], str] | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM, after which what was taken is finished.
+    """Serve until SIGINT or SIGTERM, then finish the accepted requests.
 
     Args:
-        listening: What `bind` returns. Clients can connect once the model
+        listening: The socket of `bind`. Clients can connect once the model
             answers.
         folder: Folder of all versions.
-        name: What clients call the model.
-        batching: How much goes through the model together.
-        limits: What one request may ask for.
-        origins: Web pages of other hosts that may ask.
+        name: The model's name for clients.
+        batching: The sizes of a batch and of the queue.
+        limits: Limits of a request.
+        origins: Other sites whose pages may ask.
         hosts: Names of this server, as `names_of` finds them.
         explain: As in `Service`.
 
     Raises:
         UserError: If there is nothing to serve.
         KeyboardInterrupt: After SIGINT.
-        SystemExit: After SIGTERM, if that is what its handler raises.
+        SystemExit: After SIGTERM, if its handler raises that.
     """
-    # Batches beside each other share the cores: two threads that meet after
-    # every operator cost more than they gain.
+    # Parallel batches share the cores: two threads that meet after every
+    # operator cost more than they gain.
     threads = max(1, devices.cores() // batching.num_batch_threads)
     versions = Versions(folder, threads)
     try:
         listening.listen(_BACKLOG)
-    except OSError as error:  # Another was quicker.
+    except OSError as error:  # Another process was quicker.
         host, port = listening.getsockname()[:2]
         raise _taken(host, port, error) from None
     service = Service(name, versions, Batcher(batching), limits, explain)
 
-    # A thread that reads a long text lets the others have their turn sooner.
+    # A thread that reads a long text gives way to the others sooner.
     sys.setswitchinterval(5e-4)
 
     async def run() -> None:
@@ -112,14 +112,14 @@ def serve(
 
 
 def names_of(host: str, others: Sequence[str] = ()) -> list[str]:
-    """Names by which clients may call the server.
+    """List the names by which clients may call the server.
 
-    A page of the web can lead its own name to this machine; a browser that it
-    leads here says that name.
+    A web page can point its own name at this machine; a browser that follows
+    it sends that name.
 
     Args:
-        host: Where the server listens; on all of a machine's addresses, it has
-            whatever name the network gives it, unless `others` say which.
+        host: Where the server listens. If it listens at all addresses, any
+            name will do unless `others` gives some.
         others: Further names.
     """
     if host in ("", "0.0.0.0", "::") and not others:
@@ -135,8 +135,8 @@ def make(
     """Put Uvicorn around the application.
 
     Args:
-        service: What answers.
-        origins: Web pages of other hosts that may ask.
+        service: Answers requests.
+        origins: Other sites whose pages may ask.
         hosts: Names of this server, "*" for any.
     """
     limits = service.limits
@@ -172,7 +172,7 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def _following(versions: Versions) -> AsyncIterator[None]:
-    """Change over to newer versions in the meantime."""
+    """Change over to newer versions while the server runs."""
     task = asyncio.ensure_future(versions.follow())
     try:
         yield

@@ -1,4 +1,4 @@
-"""What all interfaces share: the model, the queue before it, the limits."""
+"""The parts that all interfaces share: the model, its queue, the limits."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -21,13 +21,13 @@ class Service:
     """A model that is served.
 
     Attributes:
-        name: What clients call the model.
-        versions: The versions of it.
+        name: The model's name for clients.
+        versions: The model's versions.
         batcher: The queue before them.
-        limits: What one request may ask for.
+        limits: Limits of a request.
         explain: Turns a text into the HTML document of its explanation by the
-            model of a version; None where there is only the export, which
-            cannot.
+            model of a version; None if there is only the export, which cannot
+            explain.
         bodies: Reads the bodies of requests.
     """
 
@@ -43,7 +43,7 @@ class Service:
     async def run(
         self, model: ServedModel, signature: str, rows: Sequence[Row]
     ) -> Outputs:
-        """Call a signature, in company.
+        """Call a signature, in a batch with other requests.
 
         Args:
             model: The version, in use until this returns.
@@ -51,7 +51,7 @@ class Service:
             rows: For each of B texts the inputs, as in `ServedModel.run`.
 
         Returns:
-            Its outputs `(B, ...)`.
+            The outputs `(B, ...)`.
 
         Raises:
             RefusalError: If there are too many, or no room now.
@@ -77,7 +77,7 @@ def card_of(model: ServedModel) -> ModelCard:
     """Return the card of a model.
 
     Raises:
-        RefusalError: If it says nothing.
+        RefusalError: If the export has no card.
     """
     if model.card is None:
         raise RefusalError(

@@ -1,6 +1,6 @@
 """TensorFlow Serving's REST interface: `/v1/models/…`.
 
-    GET  /v1/models/NAME[/versions/N]             which versions there are
+    GET  /v1/models/NAME[/versions/N]             the versions
     GET  /v1/models/NAME[/versions/N]/metadata    their signatures
     POST /v1/models/NAME[/versions/N]:predict     outputs for inputs
 
@@ -8,9 +8,9 @@ Beyond it, `:predict?nonfinite=null` writes null where TensorFlow Serving
 writes -Infinity, which strict parsers of JSON refuse.
 
 A request has rows (`instances` → `predictions`) or columns (`inputs` →
-`outputs`). Where there is one input or output its name may be left out, or is;
-`{"b64": …}` holds bytes, also in an answer where the output's name ends in
-`_bytes`; a number that is none is written as NaN, Infinity or -Infinity.
+`outputs`). The name of a single input may be left out; that of a single output
+is. `{"b64": …}` holds bytes, also in an answer if the output's name ends in
+`_bytes`. Numbers that are not finite are written as NaN, Infinity or -Infinity.
 """
 
 import asyncio
@@ -47,11 +47,11 @@ _INT64 = 2**63
 
 
 class TensorFlowApi:
-    """Its routes."""
+    """The routes of TensorFlow Serving's interface."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        # Whatever the rest is like: TensorFlow Serving answers it here.
+        # TensorFlow Serving answers every path below this one.
         self.routes = [
             Route(f"/{v1}/{{rest:path}}", answer, methods=[method])
             for v1 in ("v1", "V1")
@@ -59,7 +59,7 @@ class TensorFlowApi:
         ]
 
     async def get(self, request: Request) -> Response:
-        """Status or metadata."""
+        """Answer with status or metadata."""
         path = _path(request)
         found = _STATUS.fullmatch(path)
         if found is None:
@@ -74,7 +74,7 @@ class TensorFlowApi:
         return json_response(self._status(name, version))
 
     async def post(self, request: Request) -> Response:
-        """Predict."""
+        """Answer a prediction."""
         path = _path(request)
         found = _PREDICT.fullmatch(path)
         if found is None:
@@ -112,7 +112,7 @@ class TensorFlowApi:
             rows = tensorflow_api.to_rows(fields, model.inputs(signature))
             most = self.service.batcher.batching.max_batch_size
             if signature in model.padded and len(rows) > most:
-                # Its answers are large, and all are padded to the longest.
+                # The answers are large, and all are padded to the longest.
                 raise RefusalError(
                     400,
                     f"Task size {len(rows)} is larger than maximum batch size "
@@ -120,7 +120,7 @@ class TensorFlowApi:
                 )
             outputs = await self.service.run(model, signature, rows)
             as_rows = "instances" in fields
-            # Of large answers a matter of seconds, in which others are served.
+            # Large answers take seconds; meanwhile others are served.
             return await asyncio.to_thread(
                 lambda: json_response(
                     tensorflow_api.to_json(outputs, as_rows, strict)
@@ -170,7 +170,7 @@ class TensorFlowApi:
         self._check(name, version)
         model = self.service.versions.current
         signatures = {
-            # By protobuf's own rules, 64-bit numbers as strings.
+            # Protobuf's own rules write 64-bit numbers as strings.
             key: json.loads(
                 json_format.MessageToJson(
                     signature,
@@ -191,7 +191,7 @@ class TensorFlowApi:
 
 
 def _path(request: Request) -> str:
-    """The path as it was sent, in which %2F is no slash."""
+    """Return the path as it was sent, where %2F is not a slash."""
     raw = request.scope.get("raw_path") or request.url.path.encode()
     return raw.decode("ascii", "replace")
 
@@ -224,7 +224,7 @@ def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
         For each of B texts the inputs, in the order of `names`.
 
     Raises:
-        RefusalError: If they are not as documented.
+        RefusalError: If they do not have a documented form.
     """
     if "instances" in request and "inputs" in request:
         raise RefusalError(
@@ -245,8 +245,8 @@ def to_json(
     """Write an answer.
 
     Args:
-        outputs: Each `(B, ...)`.
-        as_rows: Whether the request was in rows, or else in columns.
+        outputs: The outputs, each `(B, ...)`.
+        as_rows: Whether the request had rows; otherwise it had columns.
         strict: Whether NaN and infinities become null, which every parser of
             JSON reads.
     """
@@ -323,14 +323,14 @@ def _from_inputs(inputs: Any, names: Sequence[str]) -> list[Row]:
 
 
 def _is_object(value: Any) -> bool:
-    """Whether it names inputs, and is no text in base64."""
+    """Return whether a value names inputs, and is not a text in base64."""
     return isinstance(value, dict) and not (
         set(value) == {"b64"} and isinstance(value["b64"], str)
     )
 
 
 def _text(value: Any) -> bytes:
-    """A text, or bytes as `{"b64": …}`."""
+    """Encode a text, or bytes as `{"b64": …}`."""
     if isinstance(value, dict) and not _is_object(value):
         encoded = value["b64"].translate({ord("-"): "+", ord("_"): "/"})
         encoded = encoded.rstrip("=")
@@ -355,14 +355,14 @@ def _text(value: Any) -> bytes:
 
 
 def _values(name: str, values: np.ndarray, strict: bool) -> Any:
-    """An output as nested lists."""
+    """Turn an output into nested lists."""
     if values.dtype == object:
         as_bytes = name.endswith("_bytes")
         return _map(_base64 if as_bytes else _decoded, values.tolist())
     if values.dtype.kind != "f":
         return values.tolist()
-    # By way of the shortest decimals, without the digits that float64 adds; a
-    # row at a time, since these strings take 128 bytes each.
+    # The shortest decimals leave out the digits that float64 adds. One row at a
+    # time, since these strings take 128 bytes each.
     decimals = [row.astype("U").astype("float64").tolist() for row in values]
     if strict and not np.isfinite(values).all():
         return _map(lambda x: x if math.isfinite(x) else None, decimals)

@@ -1,8 +1,8 @@
-"""The newest version in a folder, and the change to a newer one.
+"""Serves the newest version in a folder, and changes to a newer one.
 
-As TensorFlow Serving does by default: the highest number is served; a newer
-one is loaded beside it, then takes over, and the older one finishes what it
-took before its memory is freed.
+As in TensorFlow Serving by default, the highest number is served. A newer one
+is loaded beside it and takes over; the older one finishes its requests before
+its memory is freed.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from keras_transformer.serving.served_model import (
 
 LOADING, AVAILABLE, UNLOADING, END = "LOADING", "AVAILABLE", "UNLOADING", "END"
 POLL_SECONDS = 2.0
-# After which one that could not be loaded is tried again as it is: memory may
-# have been short.
+# After this time an unchanged version that could not be loaded is tried again:
+# memory may have been short.
 RETRY_SECONDS = 60.0
 # The language does not matter.
 _WARM_UP_TEXT = b"Where is the nearest station?"
@@ -32,7 +32,7 @@ logger = logging.getLogger("keras_transformer")
 
 
 def find_versions(folder: pathlib.Path) -> dict[int, pathlib.Path]:
-    """The SavedModels in a folder by version, which is their folder's name."""
+    """Find the SavedModels in a folder by version, their folder's name."""
     return {
         int(path.parent.name): path.parent
         for path in folder.glob("*/saved_model.pb")
@@ -41,7 +41,7 @@ def find_versions(folder: pathlib.Path) -> dict[int, pathlib.Path]:
 
 
 def _content(path: pathlib.Path) -> tuple[tuple[str, int, int], ...]:
-    """Note what changes while files are still copied into a version."""
+    """Note sizes and times, which change while files are being copied."""
     found = []
     for file in sorted(path.rglob("*")):
         stat = file.stat()
@@ -54,15 +54,15 @@ class UnknownVersionError(LookupError):
 
 
 class Versions:
-    """What is served of a folder.
+    """The versions in a folder, and the one that is served.
 
     Args:
         folder: Folder of all versions.
-        threads: As for `ServedModel`.
+        threads: As in `ServedModel`.
 
     Attributes:
-        states: What became of each version that was taken up, by its number:
-            its state and, where it could not be loaded, why.
+        states: For each version that was tried, by number, its state and, if
+            it could not be loaded, the reason.
 
     Raises:
         UserError: If there is no version, or the newest cannot be loaded.
@@ -79,14 +79,14 @@ class Versions:
             )
         self.states: dict[int, tuple[str, str]] = {}
         self._users: dict[ServedModel, int] = {}
-        # What those that failed held, and when that was.
+        # The content of those that failed, and when that was.
         self._failed: dict[int, tuple[Any, float]] = {}
         self._content = _content(found[max(found)])
         self._current = self._load(found[max(found)])
 
     @property
     def current(self) -> ServedModel:
-        """The version that answers who names none."""
+        """The version for requests that do not name one."""
         return self._current
 
     @contextlib.contextmanager
@@ -110,18 +110,18 @@ class Versions:
             self._close_unused()
 
     async def follow(self) -> None:
-        """Look for a newer version now and then, for ever."""
+        """Look for a newer version every few seconds, for ever."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
             try:
                 await self.change_over()
             except (UserError, OSError) as error:
                 logger.warning("%s", error)
-            except Exception:  # A folder may hold anything; others come.
+            except Exception:  # A folder may hold anything; go on looking.
                 logger.exception("Could not look for a newer version")
 
     async def change_over(self) -> None:
-        """Serve the highest version there is, if it is another one.
+        """Serve the highest version, if it is not served yet.
 
         Raises:
             UserError: If it cannot be loaded; the current one stays.
@@ -136,7 +136,7 @@ class Versions:
             if content != self._content:
                 logger.warning(
                     "Version %d has changed on disk and is served as it was; "
-                    "give what changed a new number.",
+                    "give the changed model a new number.",
                     version,
                 )
                 self._content = content
@@ -149,7 +149,7 @@ class Versions:
             model = await asyncio.to_thread(self._load, path)
         except UserError as error:
             self._failed[version] = content, time.monotonic()
-            # Clients see it: the log alone names the folder.
+            # Clients see this; only the log names the folder.
             reason = str(error).replace(f"{self.folder}{os.sep}", "")
             self.states[version] = END, reason
             raise
@@ -165,19 +165,19 @@ class Versions:
             model = ServedModel(path, self.threads)
         except UserError:
             raise
-        except Exception as error:  # Whatever else a folder may hold.
+        except Exception as error:  # A folder may hold anything.
             raise UserError(
                 f"Expected a SavedModel in {path}, cannot load it "
                 f"({type(error).__name__}); export the model again."
             ) from error
-        # The first call of a signature is slow. That of the others comes soon
-        # enough: a version shall not be late for one that nobody asks for.
+        # The first call of a signature is slow. Only the default one is warmed
+        # up: others that nobody asks for must not delay a version.
         inputs = model.signatures.get(DEFAULT_SIGNATURE)
         if inputs is not None:
             row = (_WARM_UP_TEXT,) * len(inputs.inputs)
             try:
                 model.run(DEFAULT_SIGNATURE, [row])
-            except Exception as error:  # Such as a part that is missing.
+            except Exception as error:  # For example, a part is missing.
                 model.close()
                 reason = " ".join(str(error).split())[:200]
                 raise UserError(
@@ -193,5 +193,5 @@ class Versions:
             if model is not self._current and not users:
                 del self._users[model]
                 self.states[model.version] = END, ""
-                # It may take a moment, which others need not wait for.
+                # This may take a moment; others need not wait for it.
                 asyncio.get_running_loop().run_in_executor(None, model.close)

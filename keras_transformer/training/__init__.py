@@ -1,1 +1,1 @@
-"""Section 5: one exact step, and all that happens around it."""
+"""Section 5: one exact step, and everything around it."""

@@ -1,4 +1,4 @@
-"""The model of a run: compiled, restored, or begun with another's weights."""
+"""Builds the model of a run: new, restored, or with another run's weights."""
 
 import dataclasses
 import logging
@@ -28,7 +28,7 @@ logger = logging.getLogger("keras_transformer")
 
 
 def build_model(run: RunConfig, session: Session) -> Transformer:
-    """The model, compiled with the optimizer and the loss of section 5."""
+    """Build the model, compiled with section 5's optimizer and loss."""
     recipe = run.training
     keras.utils.set_random_seed(recipe.seed)
     model = Transformer(**dataclasses.asdict(run.model), dtype=recipe.precision)
@@ -53,7 +53,7 @@ def build_model(run: RunConfig, session: Session) -> Transformer:
 
 
 def local_copy(run: RunConfig) -> Transformer:
-    """A model to evaluate on the chief alone."""
+    """Build a model to evaluate on the chief only."""
     model = Transformer(
         **dataclasses.asdict(run.model), dtype=run.training.precision
     )
@@ -70,10 +70,10 @@ def restore_model(
     session: Session,
     strategy: tf.distribute.Strategy,
 ) -> tuple[Transformer, MovingAverage | None, Progress]:
-    """The model and its moving average, if any, and where they are.
+    """Build the model and its moving average, if any, and restore them.
 
     Raises:
-        UserError: If no checkpoint can be read, the weights to begin with have
+        UserError: If no checkpoint can be read, the initial weights have
             changed, or other workers start elsewhere.
     """
     with strategy.scope():
@@ -97,10 +97,10 @@ def restore_model(
 
 
 def initial_record(init_from: str | pathlib.Path) -> dict[str, Any]:
-    """Note for `config.json` which run this one begins with.
+    """Note for `config.json` the run that this one begins with.
 
     Raises:
-        UserError: As from `averaging.load_model`.
+        UserError: As in `averaging.load_model`.
     """
     init_from = pathlib.Path(init_from).resolve()
     model = averaging.load_model(init_from)
@@ -114,18 +114,18 @@ def initial_record(init_from: str | pathlib.Path) -> dict[str, Any]:
 def check_initial(
     run: RunConfig, saved: RunConfig, run_dir: pathlib.Path
 ) -> None:
-    """Refuse to go on with a run that began with other weights.
+    """Refuse to resume a run that began with other weights.
 
     Raises:
-        UserError: If `run` names a run to begin with whose weights are not
-            those that `saved` took over.
+        UserError: If `run` names an initial run with other weights than those
+            that `saved` took over.
     """
     if not run.initial:
         return
     source = pathlib.Path(run.initial["run_dir"])
     known = saved.initial or {"run_dir": None, "weights": None}
     if str(source) == known["run_dir"] or not source.exists():
-        return  # Where it has gone, the run needs it no more.
+        return  # The run no longer needs it.
     if initial_record(source)["weights"] != known["weights"]:
         raise UserError(
             f"{run_dir} did not begin with the weights of {source}; leave out "

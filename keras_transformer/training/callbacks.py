@@ -1,4 +1,4 @@
-"""What happens around the steps of `fit`: time, signals, checkpoints, NaN."""
+"""Callbacks around the steps of `fit`: time, signals, checkpoints, NaN."""
 
 import logging
 import os
@@ -28,17 +28,18 @@ SHOWN_PAIRS = 3
 class StepCallbacks(keras.callbacks.CallbackList):
     """Callbacks for `fit`; the package's own get a step's logs as tensors.
 
-    Keras turns all logs into floats after every step, which waits until the
-    device has done it. Here nothing does, but for callbacks of others that look
-    at steps: they get floats, as from Keras.
+    Keras turns all logs into floats after every step, and so waits for the
+    device. Here only other people's callbacks that look at steps get floats, as
+    from Keras, and cause a wait.
 
     Args:
         own: Callbacks that take tensors, called first.
         theirs: Any other Keras callbacks.
         model: The model to fit.
         steps: Steps of its only epoch.
-        vote: Tells whether `fit` is to end on any worker, so that it ends on
-            all after the same step; None without other workers.
+        vote: Returns whether `fit` should end on any worker, so that it ends
+            on all after the same step; None without other workers.
+        wanted: Whether this worker wants the end before the first step.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class StepCallbacks(keras.callbacks.CallbackList):
         model: keras.Model,
         steps: int | None = None,
         vote: Callable[[bool], bool] | None = None,
+        wanted: bool = False,
     ) -> None:
         super().__init__(
             [*own, *theirs],
@@ -60,14 +62,14 @@ class StepCallbacks(keras.callbacks.CallbackList):
         self.own = list(own)
         self.theirs = [each for each in theirs if _looks_at_steps(each)]
         self.vote = vote
-        self.wanted = False
+        self.wanted = wanted
 
     def on_train_batch_end(
         self, batch: int, logs: dict[str, Any] | None = None
     ) -> None:
         if self.vote is None:
             return self._call(batch, logs)
-        # What callbacks want now is voted on after the next step.
+        # Workers vote on the callbacks' wishes after the next step.
         agreed = self.model.stop_training = self.vote(self.wanted)
         self._call(batch, logs)
         self.wanted, self.model.stop_training = (
@@ -85,8 +87,8 @@ class StepCallbacks(keras.callbacks.CallbackList):
 
 
 def _looks_at_steps(callback: keras.callbacks.Callback) -> bool:
-    """Whether it does anything when a step ends."""
-    # Of the callback itself, which a `LambdaCallback` gives a function.
+    """Return whether a callback does anything when a step ends."""
+    # Look at the object, since a `LambdaCallback` sets a function on itself.
     return any(
         getattr(getattr(callback, name), "__func__", None)
         is not getattr(keras.callbacks.Callback, name)
@@ -97,8 +99,8 @@ def _looks_at_steps(callback: keras.callbacks.Callback) -> bool:
 class Stopwatch(keras.callbacks.Callback):
     """Counts updates and seconds, over all sessions of a run.
 
-    It looks at the clock once an update, so that what is written in a
-    checkpoint and what ends a training is the same time.
+    It reads the clock once an update, so that a checkpoint records the same
+    time that ends a training.
 
     Args:
         start: The progress that training resumes from.
@@ -109,7 +111,7 @@ class Stopwatch(keras.callbacks.Callback):
         self.progress = self.start = start
 
     def now(self) -> Progress:
-        """The progress at the end of the last update."""
+        """Return the progress at the end of the last update."""
         return self.progress
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -128,17 +130,17 @@ class StopTraining(keras.callbacks.Callback):
     """Ends `fit` after the running step: on a signal, or when time is up.
 
     The first Ctrl-C or SIGTERM lets the step end, so that a checkpoint can be
-    written. A second Ctrl-C does what it did before, which is to raise
-    `KeyboardInterrupt` at once; a second SIGTERM ends the process.
+    written. A second Ctrl-C raises `KeyboardInterrupt` at once, as usual; a
+    second SIGTERM ends the process.
 
     Args:
-        now: Tells the progress.
+        now: Returns the progress.
         minutes: Minutes of training in all; None for no limit.
-        several: Whether there are other workers, who may end it too.
+        several: Whether there are other workers, which may also end it.
 
     Attributes:
-        signal: The signal that came, or None. SIGTERM stands for the end of
-            another worker's training.
+        signal: The signal received, or None. SIGTERM also stands for the end
+            of another worker's training.
         wanted: Set to end as if time were up.
     """
 
@@ -158,7 +160,7 @@ class StopTraining(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if threading.current_thread() is not threading.main_thread():
-            return  # Python gives signals to the main thread alone.
+            return  # Python gives signals only to the main thread.
         for number in (signal.SIGINT, signal.SIGTERM):
             self.handlers[number] = signal.signal(number, self._note)
 
@@ -184,23 +186,23 @@ class StopTraining(keras.callbacks.Callback):
         self.restore_handlers()
 
     def restore_handlers(self) -> None:
-        """Let signals do what they did before."""
+        """Restore the earlier signal handlers."""
         for number, handler in self.handlers.items():
             signal.signal(number, handler)
 
 
 class SaveCheckpoints(keras.callbacks.Callback):
-    """Saves every so many minutes or updates, and when training ends.
+    """Saves at intervals of minutes or updates, and when training ends.
 
-    Checkpoints by updates come at the multiples of their number, whatever
-    sessions a training has. What is saved at an end in between is a passing
-    one: it goes when the next is written, so that an average at the end is of
-    the same checkpoints as if nothing had ended before.
+    Checkpoints by updates come at multiples of their interval, in whatever
+    session. A session that ends in between writes a passing checkpoint, which
+    the next one replaces. So the average at the end has the same checkpoints as
+    without interruptions.
 
     Args:
-        save: Writes a checkpoint of the `Progress` it is given, a passing one
-            or not, and returns its path.
-        progress: Called without arguments, tells the `Progress` to save.
+        save: Writes a checkpoint of a `Progress`, passing or not, and returns
+            its path.
+        progress: Returns the `Progress` to save.
         minutes: Minutes between checkpoints.
         steps: Updates between checkpoints; overrules the minutes.
     """
@@ -243,18 +245,18 @@ class SaveCheckpoints(keras.callbacks.Callback):
 class StopOnNonFinite(keras.callbacks.Callback):
     """Ends a run at the first loss, gradient or weight that is not finite.
 
-    It looks once in so many updates, so that a GPU need not wait for the
-    figures of each, and whenever `check` is called: before a checkpoint. In
-    a cluster the first worker looks, and the others end as it has gone.
+    It looks at intervals, so that a GPU need not wait for the figures of every
+    update, and whenever `check` is called: before a checkpoint. In a cluster
+    only the first worker looks; the others end when it has gone.
 
     Under float16 a gradient that overflows is normal: Keras's
     `LossScaleOptimizer` skips the update and halves its scale. A loss that is
-    not finite is not.
+    not finite is never normal.
 
     Args:
         run_dir: The run directory. The sentences of the batch are written to
             `logs/bad-batch-step-N.txt` in it.
-        now: Tells the progress.
+        now: Returns the progress.
         plan: The `BatchPlan` that the run trains on.
         tokenizer: The run's tokenizer.
         every: Updates between looks.
@@ -333,12 +335,12 @@ class StopOnNonFinite(keras.callbacks.Callback):
         raise JobError(
             f"At step {step} {reason}; the {len(pairs)} sentence pairs of its "
             f"batch are in {path}; the last good checkpoint {last}; the same "
-            "command would come by here again, so mend the sentences or "
+            "command would fail here again, so correct the sentences or "
             "lower the learning rate in another `run_dir`."
         )
 
     def sentences(self, step: int) -> list[tuple[str, ...]]:
-        """Sources and targets of an update's batch, as text."""
+        """Return the sources and targets of an update's batch, as text."""
         epoch, index = divmod(step - 1, len(self.plan))
         rows = self.plan.epoch(epoch)[index].rows
         rows = rows[rows >= 0]
@@ -357,11 +359,11 @@ class StopOnNonFinite(keras.callbacks.Callback):
 class StepWindow:
     """Some of the logs of each step, as tensors until they are read.
 
-    A step is not waited for when it is appended, and one transfer reads all
-    that are new, however many.
+    Appending a step does not wait for it, and one transfer reads all new steps,
+    however many.
 
     Args:
-        names: Which of the logs, all of them float scalars.
+        names: Names of the logs, all of them float scalars.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -370,7 +372,7 @@ class StepWindow:
         self.known = np.zeros((0, len(names)))
 
     def __len__(self) -> int:
-        """Steps since the last `clear`."""
+        """Return the number of steps since the last `clear`."""
         return len(self.known) + len(self.new) // len(self.names)
 
     def append(self, logs: Mapping[str, Any]) -> None:
@@ -378,7 +380,7 @@ class StepWindow:
         self.new += [logs[name] for name in self.names]
 
     def read(self) -> np.ndarray:
-        """Every step's figures, float64 `(steps, names)`; waits for them."""
+        """Wait for every step's figures, float64 `(steps, names)`."""
         if self.new:
             stacked = tf.stack(self.new).numpy().astype(np.float64)
             rows = stacked.reshape(-1, len(self.names))

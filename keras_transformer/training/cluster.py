@@ -1,6 +1,6 @@
 """The workers of a training on several machines, as `TF_CONFIG` lists them.
 
-Without TensorFlow: a mistake shows before anybody waits for anybody.
+This module does not need TensorFlow, so a mistake shows before workers wait.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from keras_transformer.config import UserError
 # Job names, in the order of the workers.
 JOBS = ("chief", "worker")
 
-# Seconds between two words on who is still missing.
+# Seconds between two reports on missing workers.
 PATIENCE = 10.0
 
 EXAMPLE = (
@@ -34,7 +34,7 @@ class Cluster:
         tasks: Job and index of each, such as `("worker", 0)`; the first is
             the chief.
         addresses: `host:port` of each.
-        index: Which of them this process is.
+        index: The number of this process among them.
     """
 
     tasks: tuple[tuple[str, int], ...]
@@ -71,18 +71,18 @@ class Cluster:
         return cls(tasks, addresses, tasks.index((job, index)))
 
     def describe(self, index: int) -> str:
-        """Name a worker and where it is."""
+        """Name a worker and its address."""
         job, number = self.tasks[index]
         return f"{job} {number} at {self.addresses[index]}"
 
     def gather(self, report: Callable[[str], None]) -> None:
         """Wait until every other worker has answered once.
 
-        In Python, because TensorFlow's own wait hears no signal and lets no
-        other thread speak.
+        This is in Python, because TensorFlow's own wait ignores signals and
+        blocks other threads.
 
         Args:
-            report: Told every `PATIENCE` seconds who is missing.
+            report: Receives the missing workers every `PATIENCE` seconds.
 
         Raises:
             UserError: If this process cannot listen at its own address.
@@ -99,7 +99,7 @@ class Cluster:
                 _let_in(listener)
 
     def _listen(self) -> socket.socket:
-        """A socket by which the others find this worker."""
+        """Open the socket at which the others find this worker."""
         address = self.addresses[self.index]
         host, port = address.rsplit(":", 1)
         both = socket.has_dualstack_ipv6()
@@ -125,10 +125,10 @@ class Cluster:
 
 
 def count_workers() -> int:
-    """The workers that `TF_CONFIG` lists; 1 where it lists none.
+    """Count the workers that `TF_CONFIG` lists; 1 if it lists none.
 
     Raises:
-        UserError: As `Cluster.from_tf_config`.
+        UserError: As in `Cluster.from_tf_config`.
     """
     text = os.environ.get("TF_CONFIG", "")
     return len(Cluster.from_tf_config(text).tasks) if text else 1
@@ -142,7 +142,7 @@ def _wrong(expected: str, received: str) -> UserError:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    """The fields of `TF_CONFIG`, which have the right form."""
+    """Read the fields of `TF_CONFIG`, and check their form."""
     try:
         fields = json.loads(text)
     except ValueError as error:
@@ -181,7 +181,7 @@ def _answers(address: str) -> bool:
 
 
 def _let_in(listener: socket.socket) -> None:
-    """Take connections for a second: they would fill the queue."""
+    """Accept connections for a second, or they would fill the queue."""
     until = time.monotonic() + 1.0
     while (left := until - time.monotonic()) > 0:
         listener.settimeout(left)

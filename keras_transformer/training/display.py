@@ -1,4 +1,4 @@
-"""How far a training is, on a terminal or in a log."""
+"""Shows the progress of a training, on a terminal or in a log."""
 
 import logging
 import math
@@ -21,10 +21,10 @@ FIGURES = ("tokens", "batch_loss", "perplexity", "gradient_norm")
 
 
 class TrainingDisplay(keras.callbacks.Callback):
-    """A bar on a terminal; in a log, a line a minute.
+    """A bar on a terminal; in a log, one line a minute.
 
     Args:
-        now: Tells the progress.
+        now: Returns the progress.
         history: Gets a row for every line.
         steps: Updates of the whole training.
         minutes: Minutes of the whole training; None for no limit.
@@ -77,9 +77,9 @@ class TrainingDisplay(keras.callbacks.Callback):
         self.bar.stop()
 
     def summary(self, now: Progress) -> dict[str, float]:
-        """Means over the window's target tokens, and tokens a second.
+        """Compute means over the window's target tokens, and tokens a second.
 
-        That of the gradient's norm is over updates, without those that
+        The gradient's norm is averaged over updates, without those that
         float16 skipped.
         """
         tokens, losses, perplexities, norms = self.window.read().T
@@ -98,16 +98,18 @@ class TrainingDisplay(keras.callbacks.Callback):
         self, now: Progress, values: Mapping[str, float]
     ) -> tuple[str, float]:
         done, left = self.estimate(now)
+        # The first step includes tracing, and says nothing of the others.
+        is_first = now.step <= self.begin.step + 1
+        ending = "" if is_first else f"  {_clock(left)} left"
         return (
             f"step {now.step}/{self.steps}  loss {values['loss']:.3f}  "
             f"perplexity {values['perplexity']:.2f}  "
             f"gradient {values['gradient_norm']:.2f}  "
-            f"{values['tokens_per_second']:,.0f} target tokens/s  "
-            f"{_clock(left)} left"
+            f"{values['tokens_per_second']:,.0f} target tokens/s{ending}"
         ), done
 
     def estimate(self, now: Progress) -> tuple[float, float]:
-        """Share of the training done, and seconds left."""
+        """Estimate the share of the training done, and the seconds left."""
         seconds = now.seconds - self.begin.seconds
         steps = now.step - self.begin.step
         left = (self.steps - now.step) * seconds / max(steps, 1)
@@ -132,7 +134,7 @@ class TrainingDisplay(keras.callbacks.Callback):
 
 
 def log_count(what: str, seconds: float = 30.0) -> Callable[[int], None]:
-    """A function that logs the count it is given, every so many seconds."""
+    """Make a function that logs the count it is given every `seconds`."""
     last = time.monotonic()
 
     def count(number: int) -> None:
@@ -151,18 +153,18 @@ def _clock(seconds: float) -> str:
 
 
 class Compilations(keras.callbacks.Callback):
-    """Logs every batch shape that comes for the first time.
+    """Logs every batch shape at its first step.
 
-    XLA compiles a step for each of `plan.shapes()`, anew in every session:
-    TensorFlow 2.21 can keep them in a folder, but fails where it cannot write
-    there or finds a file damaged.
+    XLA compiles a step for each of `plan.shapes()`, anew in every session.
+    TensorFlow 2.21 can keep them in a folder, but fails if it cannot write
+    there or a file is damaged.
 
     Args:
         plan: The batches of the training.
         step: The update that training resumes from.
 
     Attributes:
-        seen: By shape (B, S, T), the seconds of its first step.
+        seen: Seconds of the first step, by shape (B, S, T).
     """
 
     def __init__(self, plan: BatchPlan, step: int) -> None:

@@ -1,4 +1,4 @@
-"""What a training would cost, from the head of its corpus and a few steps.
+"""Estimates a training's costs from the head of its corpus and a few steps.
 
 Axes: B rows of a batch, S source length, T target length.
 """
@@ -45,7 +45,7 @@ from keras_transformer.training.request import Session
 logger = logging.getLogger("keras_transformer")
 HEAD_PAIRS = 20_000
 # A few thousand tokens would fill a handful of batches and pad them more than
-# a real corpus: the head's lengths are planned as if they came this often.
+# a real corpus, so the head's lengths are planned as if they came this often.
 REPEATS = 50
 MEASURED_STEPS = 3
 # Without a GPU a step of the paper's batch takes a minute and more.
@@ -67,11 +67,11 @@ class Costs(NamedTuple):
     Attributes:
         source_tokens: Source tokens of a step, without padding.
         target_tokens: Target tokens of a step, without padding.
-        flops: FLOPs of a step, padding included.
+        flops: FLOPs of a step, including padding.
         largest: The (B, S, T) of one replica that needs most memory.
-        memory: What it needs.
-        graphs: Shapes of a replica's micro-batches in all, each of which XLA
-            would compile.
+        memory: The memory that it needs.
+        graphs: Number of shapes of a replica's micro-batches; XLA would
+            compile each.
     """
 
     source_tokens: float
@@ -86,10 +86,10 @@ class Measured(NamedTuple):
     """A few training steps of one shape.
 
     Attributes:
-        shape: Its (B, S, T) over all replicas.
+        shape: The (B, S, T) over all replicas.
         whole: Whether B is that of the training's batches.
         seconds: Median of the steps after the first.
-        steps: How many those were.
+        steps: The number of those steps.
     """
 
     shape: tuple[int, int, int]
@@ -105,18 +105,17 @@ def dry_run(
     corpus: Corpus,
     tokenizer: Tokenizer | str | os.PathLike | None = None,
 ) -> Table:
-    """Tell what a run would cost; nothing is written where it would go.
+    """Tell what a run would cost, writing nothing to its directory.
 
     Args:
-        run: What is asked for.
-        run_dir: Where it would go.
+        run: The configuration asked for.
+        run_dir: The run directory.
         session: How it would train.
         corpus: The corpus that `run` names.
         tokenizer: A vocabulary made elsewhere, or its file.
 
     Raises:
-        UserError: If the training could not begin, or is one of several
-            machines.
+        UserError: If the training could not begin, or needs several machines.
     """
     if session.strategy == "multiworker" or count_workers() > 1:
         raise UserError(
@@ -152,10 +151,10 @@ def dry_run(
 
 
 def head(corpus: Corpus) -> Corpus:
-    """The same corpus, as if each split ended soon after `HEAD_PAIRS`."""
+    """Cut each split of the corpus soon after `HEAD_PAIRS`."""
     return dataclasses.replace(
         corpus,
-        # One more, which tells whether that is all.
+        # One more pair shows whether there are others.
         read=lambda split: itertools.islice(corpus.read(split), HEAD_PAIRS + 1),
     )
 
@@ -170,9 +169,9 @@ def make_plan(
 
     Args:
         run: The configuration.
-        corpus: As from `head`.
+        corpus: The result of `head`.
         tokenizer: Its vocabulary.
-        folder: Where records may be written.
+        folder: A folder for records.
 
     Returns:
         The plan, and whether the head is the whole corpus.
@@ -245,7 +244,7 @@ def count(
 
 
 class _StepTimes(keras.callbacks.Callback):
-    """Notes when each step was over; a loss that is read is a step done."""
+    """Notes the end of each step; reading the loss waits for it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -267,11 +266,11 @@ def measure(
     """Time training steps of the shape nearest the mean step.
 
     Args:
-        model: Compiled, as it would train.
+        model: The model, compiled as it would train.
         run: The configuration.
-        plan: Whose shape is taken.
+        plan: The plan to take a shape from.
         mean_flops: FLOPs of the mean step.
-        replicas: The rows are a multiple of it.
+        replicas: Number of replicas; the rows are a multiple of it.
     """
 
     def flops(shape: tuple[int, int, int]) -> int:
@@ -331,7 +330,7 @@ def report(
 ) -> str:
     """Write the table that the user reads."""
     model, recipe = run.model, run.training
-    # What a step costs whatever its rows, such as Adam, is scaled too.
+    # This also scales costs that do not depend on the rows, such as Adam's.
     share = costs.flops / estimates.step_flops(model, *measured.shape)
     seconds = measured.seconds * share
     steps = recipe.steps

@@ -1,12 +1,12 @@
-"""Parameters, arithmetic and memory of a training step, from shapes alone.
+"""Estimates parameters, arithmetic and memory of a training step from shapes.
 
-Pure Python: an estimate for eight GPUs needs none of them.
+It is pure Python: you need no GPU for an estimate for eight.
 
 Conventions of the arithmetic: a multiply-add is two floating-point operations
-(FLOPs). Matrix products count, attention's and the logits' included, and
-nothing else does: a look-up costs none. The backward pass has two products for
-each of the forward pass, one for the gradient of either factor, so that a step
-costs three times its forward pass. Padding counts: a machine multiplies it too.
+(FLOPs). Only matrix products count, including those of attention and logits; a
+look-up costs nothing. The backward pass has two products for each of the
+forward pass, one for the gradient of either factor, so a step costs three times
+its forward pass. Padding counts: a machine multiplies it too.
 
 Axes: B batch, S source length, T target length.
 """
@@ -19,9 +19,9 @@ from keras_transformer.config import ModelConfig
 def parameters(model: ModelConfig) -> int:
     """Count the trainable numbers of a model (section 3).
 
-    One tied matrix, no bias in the attention's projections and on the logits
-    and no norm behind the stacks unless the model asks for them, biases in the
-    feed-forward network, gain and bias in every norm.
+    The matrix is tied. The attention's projections and the logits have a bias,
+    and the stacks a last norm, only if the model asks for them. The
+    feed-forward network has biases, and every norm gain and bias.
     """
     query, keys_values, output = _projections(model)
     attention = query + keys_values + output
@@ -39,7 +39,15 @@ def parameters(model: ModelConfig) -> int:
         embedding += model.vocab_size
     if model.norm_first:
         embedding += 2 * norm
-    return embedding + model.num_layers * (encoder_layer + decoder_layer)
+    return embedding + _stacks(model, encoder_layer, decoder_layer)
+
+
+def _stacks(model: ModelConfig, encoder_layer: int, decoder_layer: int) -> int:
+    """Add up all layers, given the size of one in each stack."""
+    return (
+        model.layers_of("encoder") * encoder_layer
+        + model.layers_of("decoder") * decoder_layer
+    )
 
 
 def forward_flops(
@@ -50,8 +58,8 @@ def forward_flops(
     query, keys_values, output = _projections(model)
 
     def attention(queries: int, keys: int, pairs: int) -> int:
-        """Multiply-adds, from B·T queries, B·S keys and pairs of them."""
-        # Of each pair a score, then its share of a value.
+        """Count multiply-adds, from B·T queries, B·S keys and their pairs."""
+        # Each pair has a score, then a share of a value.
         return (
             queries * (query + output)
             + keys * keys_values
@@ -69,7 +77,7 @@ def forward_flops(
         + target * _feed_forward(model)
     )
     logits = target * model.d_model * model.vocab_size
-    layers = model.num_layers * (encoder_layer + decoder_layer)
+    layers = _stacks(model, encoder_layer, decoder_layer)
     return 2 * (layers + logits)
 
 
@@ -80,14 +88,14 @@ def step_flops(
 
     Args:
         model: The model's sizes.
-        batch: B, rows, those of padding included.
-        source_length: S, padding included.
-        target_length: T, padding included.
+        batch: B, rows, including those of padding.
+        source_length: S, including padding.
+        target_length: T, including padding.
 
     Returns:
-        Forward and backward pass in the conventions of this module. The rule
-        of thumb, 6 FLOPs for each parameter and target token, comes within
-        1 % of it for `base` at S = T = 32.
+        The FLOPs of forward and backward pass in the conventions of this
+        module. The rule of thumb, 6 FLOPs for each parameter and target token,
+        comes within 1 % of it for `base` at S = T = 32.
     """
     return 3 * forward_flops(model, batch, source_length, target_length)
 
@@ -95,16 +103,16 @@ def step_flops(
 def self_attention_pairs(
     model: ModelConfig, source_length: int, target_length: int
 ) -> tuple[int, int]:
-    """Pairs of a query and a key that a row's self-attention weighs.
+    """Count the pairs of query and key that a row's self-attention weighs.
 
     Args:
-        model: The model's sizes; a restriction has blocks of positions look
-            at three in the encoder and at two in the decoder.
-        source_length: S, padding included.
-        target_length: T, padding included.
+        model: The model's sizes. With a restriction, a block of positions
+            looks at three blocks in the encoder and at two in the decoder.
+        source_length: S, including padding.
+        target_length: T, including padding.
 
     Returns:
-        Those of an encoder layer and of a decoder layer.
+        The pairs of an encoder layer and of a decoder layer.
     """
     if model.restriction is None:
         return source_length**2, target_length**2
@@ -117,28 +125,28 @@ def self_attention_pairs(
 
 
 def _projections(model: ModelConfig) -> tuple[int, int, int]:
-    """Weights of the query's, the keys' and values', and the output's."""
+    """Count the weights of the query's, keys' and values', and output's."""
     keys = model.d_model * model.num_heads * model.key_dim
     values = model.d_model * model.num_heads * model.value_dim
     return keys, keys + values, values
 
 
 def _feed_forward(model: ModelConfig) -> int:
-    """Weights of both matrices of equation 2."""
+    """Count the weights of both matrices of equation 2."""
     return 2 * model.d_model * model.ffn_dim
 
 
 class Memory(NamedTuple):
-    """Bytes that a training step keeps on one device, by what for.
+    """Bytes that a training step keeps on one device, by their use.
 
     Attributes:
         weights: The float32 weights, their copies in half precision, and
             their moving average.
-        gradients: One for each weight; twice that where they accumulate.
-        moments: Adam's two.
-        activations: What the forward pass keeps for the backward pass.
+        gradients: One for each weight; two if they accumulate.
+        moments: Adam's two moments.
+        activations: Tensors kept from the forward for the backward pass.
         logits: Two float32 tensors (B, T, V), such as logits and softmax, and
-            one in half precision where the products are.
+            one in half precision if the products are.
     """
 
     weights: int
@@ -163,16 +171,16 @@ def memory(
 ) -> Memory:
     """Estimate the peak memory of a training step on one replica.
 
-    What the runtime and its allocator take comes on top. On the CPU, in
-    float32, it came within a seventh of what processes took.
+    The memory of the runtime and its allocator comes on top. On the CPU, in
+    float32, the estimate came within a seventh of what processes took.
 
     Args:
         model: The model's sizes.
         batch: B, the replica's rows.
-        source_length: S, padding included.
-        target_length: T, padding included.
+        source_length: S, including padding.
+        target_length: T, including padding.
         precision: Keras dtype policy.
-        accumulate: Micro-batches that the rows are run in.
+        accumulate: Micro-batches of the rows.
         ema: Whether a moving average of the weights is kept.
     """
     half = precision != "float32"
@@ -183,21 +191,21 @@ def memory(
     d_model = model.d_model
     keys = model.num_heads * model.key_dim
     values = model.num_heads * model.value_dim
-    # Of dropout its mask, a byte each; of the norm its output, and the normed
-    # rows before gain and bias, which are float32 under every policy.
+    # Dropout keeps its mask, a byte each. The norm keeps its output and the
+    # normed rows before gain and bias, which are float32 under every policy.
     residual = d_model * (1 + 4 + width)
     feed_forward = residual + model.ffn_dim * width
 
     def attention(
         queries: int, memory: int, pairs: int, copies: int = 1
     ) -> int:
-        # Keys twice: split into heads, and transposed for the scores.
+        # Keys count twice: split into heads, and transposed for the scores.
         kept = queries * (keys + values) + memory * copies * (2 * keys + values)
-        # The weights are float32, and cast where the values are half.
+        # The weights are float32, and cast if the values are half.
         weights = pairs * model.num_heads * (4 + (width if half else 0))
         return width * kept + weights + queries * residual
 
-    # Restricted, each position lies in what three blocks look at, or two.
+    # With a restriction, three blocks look at each position, or two.
     restricted = model.restriction is not None
     lengths = (source_length, target_length)
     encoder_pairs, decoder_pairs = self_attention_pairs(model, *lengths)
@@ -216,7 +224,6 @@ def memory(
         weights=count * (4 + (2 if half else 0) + (4 if ema else 0)),
         gradients=4 * count * (2 if accumulate > 1 else 1),
         moments=8 * count,
-        activations=model.num_layers * (encoder_layer + decoder_layer)
-        + embedded,
+        activations=_stacks(model, encoder_layer, decoder_layer) + embedded,
         logits=logits * (8 + (2 if half else 0)),
     )

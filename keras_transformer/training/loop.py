@@ -1,7 +1,7 @@
-"""A training on one screen: prepare, restore, fit, finish.
+"""Trains a run: prepare, restore, fit, finish.
 
-The chief does all of it; other workers take part in the steps alone. The run
-directory is what they have in common.
+The chief does all of it; other workers take part only in the steps. All share
+the run directory.
 """
 
 import contextlib
@@ -10,13 +10,11 @@ import logging
 import os
 import pathlib
 import resource
-import shlex
 import signal
 import threading
 from collections.abc import Iterator, Sequence
 
 import keras
-import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework.ops import gradient_registry
 
@@ -24,7 +22,6 @@ from keras_transformer.config import UserError
 from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.machine import files
 from keras_transformer.model import Transformer
 from keras_transformer.runs import (
     averaging,
@@ -38,14 +35,14 @@ from keras_transformer.runs.checkpoints import (
     list_checkpoints,
     step_of,
 )
-from keras_transformer.runs.result import AVERAGE, LAST, Result, final_result
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.runs.vocabulary import load_vocabulary
-from keras_transformer.training import callbacks, workers
+from keras_transformer.training import callbacks, ending, workers
 from keras_transformer.training.building import local_copy, restore_model
 from keras_transformer.training.cluster import count_workers
 from keras_transformer.training.display import Compilations, TrainingDisplay
 from keras_transformer.training.moving_average import MovingAverage
+from keras_transformer.training.patience import Patience
 from keras_transformer.training.planning import (
     choose_lengths,
     compiles,
@@ -61,7 +58,7 @@ from keras_transformer.training.preparation import (
 from keras_transformer.training.request import Session
 from keras_transformer.training.validation import Validation, Validator
 
-# Of this process, whose seeds a training sets.
+# One training at a time, since it sets the process's seeds.
 _training = threading.Lock()
 
 logger = logging.getLogger("keras_transformer")
@@ -69,7 +66,7 @@ logger = logging.getLogger("keras_transformer")
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """A training that was prepared and restored: what its parts are told.
+    """A training that was prepared and restored, for its parts to read.
 
     Attributes:
         run: The configuration.
@@ -79,7 +76,7 @@ class Training:
         plan: The training batches.
         model: The model, compiled, at `start`.
         average: Its moving average, if the recipe has one.
-        start: Where this session begins.
+        start: The progress at the start of this session.
     """
 
     run: RunConfig
@@ -92,8 +89,28 @@ class Training:
     start: Progress
 
     @property
+    def patience(self) -> Patience | None:
+        """The patience that may end it early, if the recipe asks for it."""
+        recipe = self.run.training
+        return Patience(self.run_dir, recipe) if recipe.patience else None
+
     def is_finished(self) -> bool:
-        """Whether there is nothing left to train."""
+        """Return whether there is nothing left to train, for any worker.
+
+        All workers must ask, before the chief changes the history.
+        """
+        finished = self.is_at_limit or self.is_out_of_patience
+        vote = workers.vote_of(self.model.distribute_strategy)
+        return vote(finished) if vote else finished
+
+    @property
+    def is_out_of_patience(self) -> bool:
+        """Tell whether validations ended it before this session."""
+        return bool(self.patience and self.patience.is_over(self.start.step))
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Tell whether it has reached its steps, minutes or target BLEU."""
         minutes, recipe = self.session.minutes, self.run.training
         if minutes and self.start.seconds >= 60 * minutes:
             return True
@@ -114,21 +131,21 @@ def train(
     corpus: Corpus,
     tokenizer: Tokenizer | str | os.PathLike | None = None,
 ) -> signal.Signals | None:
-    """Train, or go on training, on this machine or as one of several.
+    """Train or resume, on this machine or as one of several.
 
     Args:
-        run: What is asked for.
-        run_dir: Where it goes, or has begun.
+        run: The configuration asked for.
+        run_dir: The run directory, new or begun.
         session: How this session trains.
         corpus: The corpus that `run` names.
         tokenizer: A vocabulary made elsewhere, or its file; None to learn
             one.
 
     Returns:
-        The signal that ended it, or None where it has come to its end.
+        The signal that ended it, or None if it has come to its end.
 
     Raises:
-        UserError: If the request makes no sense with what is there.
+        UserError: If the request does not fit the run directory.
         JobError: If the training cannot go on.
     """
     if isinstance(tokenizer, Tokenizer) and count_workers() > 1:
@@ -152,7 +169,7 @@ def train(
                 )
         else:
             stopped = _train_beside_chief(run, run_dir, session, strategy)
-        workers.meet(strategy)  # Or who ends first would seem lost.
+        workers.meet(strategy)  # Else the first to end would seem lost.
     return stopped
 
 
@@ -170,12 +187,13 @@ def _train(
         return None
     prepared = prepare(run, run_dir, corpus, tokenizer)
     run, tokenizer = prepared.run, prepared.tokenizer
-    workers.meet(strategy)  # The others read what is written now.
+    workers.meet(strategy)  # The others now read the files.
     restored = restore_model(run, run_dir, session, strategy)
     training = Training(
         run, run_dir, session, tokenizer, prepared.plan, *restored
     )
-    _describe(training)
+    finished = training.is_finished()
+    _describe(training, finished)
     model = training.model
     validator = Validator(
         local_copy(run) if workers.are_several(strategy) else model,
@@ -185,7 +203,7 @@ def _train(
         run.training.max_length,
         run.search.max_extra_length,
     )
-    if not training.is_finished:
+    if not finished:
         stopped = _fit(training, validator)
         if stopped:
             logger.info("Stopped; the same command goes on from here.")
@@ -193,7 +211,8 @@ def _train(
         ended = step_of(list_checkpoints(run_dir)[-1])
         if ended < run.training.steps:
             warn_of_warm_up(run.training, ended)
-    _finish(training, validator, model.get_weights())
+    last = model.get_weights()
+    ending.finish(run, run_dir, validator, last, training.patience)
     logger.info(
         "Peak memory: %.1f GB.",
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
@@ -201,8 +220,8 @@ def _train(
     return None
 
 
-def _describe(training: Training) -> None:
-    """Log what is trained, and where it goes on."""
+def _describe(training: Training, finished: bool) -> None:
+    """Log the model and the update to resume after."""
     replicas = training.model.distribute_strategy.num_replicas_in_sync
     logger.info(
         "%s: %s parameters, %d replica%s.",
@@ -212,26 +231,35 @@ def _describe(training: Training) -> None:
         "s" if replicas > 1 else "",
     )
     start = training.start
-    if training.is_finished:
+    if finished:
         logger.info(
-            "%s is finished: %d updates in %.1f minutes. More `steps` or "
-            "`minutes` would go on.",
+            "%s is finished: %d updates in %.1f minutes. %s would go on.",
             training.run_dir,
             start.step,
             start.seconds / 60,
+            _way_on(training),
         )
     elif start.step:
         logger.info("Resuming after update %d.", start.step)
     warn_of_warm_up(training.run.training, training.run.training.steps)
 
 
+def _way_on(training: Training) -> str:
+    """Say what would let a finished training go on."""
+    if not (training.patience and training.is_out_of_patience):
+        return "More `steps` or `minutes`"
+    reason = training.patience.reason(training.start.step)
+    more = "more `steps` or `minutes` and " if training.is_at_limit else ""
+    return f"{reason}; {more}a larger `patience`"
+
+
 def _is_slim(run: RunConfig, run_dir: pathlib.Path) -> bool:
-    """Say so where a finished run has no checkpoints to go on from."""
+    """Return whether a finished run has no checkpoints, and log it if so."""
     if not averaging.is_slim(run_dir):
         return False
-    run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)  # That it is it.
+    run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)  # May raise.
     logger.info(
-        "%s is finished. Its checkpoints are gone, so that it cannot go on; "
+        "%s is finished. Its checkpoints are gone, so it cannot go on; "
         "`init_from` starts another run from its weights.",
         run_dir,
     )
@@ -244,7 +272,7 @@ def _train_beside_chief(
     session: Session,
     strategy: tf.distribute.Strategy,
 ) -> signal.Signals | None:
-    """Train as another worker than the chief, which alone writes."""
+    """Train as a worker that is not the chief, and write nothing."""
     workers.meet(strategy)  # The chief has prepared the run directory.
     workers.wait_for_file(run_dir / layout.CONFIG_FILE)
     saved = RunConfig.load(run_dir)
@@ -262,10 +290,10 @@ def _train_beside_chief(
         plan_batches(records, run.training, tokenizer),
         *restore_model(run, run_dir, session, strategy),
     )
-    if training.is_finished:
+    if training.is_finished():
         return None
     stopwatch = callbacks.Stopwatch(training.start)
-    # The chief looks at the clock.
+    # Only the chief looks at the clock.
     stop = callbacks.StopTraining(stopwatch.now, None, several=True)
     average = [training.average] if training.average else []
     try:
@@ -276,7 +304,7 @@ def _train_beside_chief(
 
 
 def _fit(training: Training, validator: Validator) -> signal.Signals | None:
-    """Train to the end; returns the signal that came before, or None."""
+    """Train to the end; return the signal that came before it, or None."""
     recipe, start = training.run.training, training.start
     run_dir, model, plan = training.run_dir, training.model, training.plan
     minutes, average = training.session.minutes, training.average
@@ -308,13 +336,14 @@ def _fit(training: Training, validator: Validator) -> signal.Signals | None:
         stop,
         weights=average.in_use if average else contextlib.nullcontext,
         target_bleu=recipe.target_bleu,
+        patience=training.patience,
     )
     own = [
         stopwatch,
         *([Compilations(plan, start.step)] if model.xla else []),
         *([average] if average else []),
         guard,
-        # First of those that take time: a second signal finds it done.
+        # First of the slow ones, so that a second signal finds it done.
         callbacks.SaveCheckpoints(
             save, now, recipe.checkpoint_minutes, recipe.checkpoint_steps
         ),
@@ -327,7 +356,7 @@ def _fit(training: Training, validator: Validator) -> signal.Signals | None:
             validation.set_model(model)
             validation.validate()
         if not stop.wanted or several:  # Others would wait for a step.
-            _take_steps(training, own, training.session.callbacks)
+            _take_steps(training, own, training.session.callbacks, stop.wanted)
     finally:  # Keras ends no callback after an error.
         stop.restore_handlers()
         display.bar.stop()
@@ -339,8 +368,12 @@ def _take_steps(
     training: Training,
     own: list[keras.callbacks.Callback],
     theirs: Sequence[keras.callbacks.Callback] = (),
+    wanted: bool = False,
 ) -> None:
-    """Call `fit` for the steps that are left, as one epoch."""
+    """Call `fit` for the remaining steps, as one epoch.
+
+    With `wanted`, the first step tells the other workers to end.
+    """
     model, plan, step = training.model, training.plan, training.start.step
     left = training.run.training.steps - step
     batches = batching.stream(plan, divmod(step, len(plan)))
@@ -351,104 +384,19 @@ def _take_steps(
         shuffle=False,
         verbose=0,
         callbacks=callbacks.StepCallbacks(
-            own, theirs, model, left, workers.vote_of(strategy)
+            own, theirs, model, left, workers.vote_of(strategy), wanted
         ),
     )
 
 
-def _finish(
-    training: Training, validator: Validator, last: list[np.ndarray]
-) -> None:
-    """Keep the better of the averaged and the last weights; draw the curve.
-
-    Where that is done already, nothing is written. An average reaches back to
-    weights of a long time ago where a training was short, and spoils the
-    result.
-
-    Args:
-        training: What has ended, with at least one checkpoint.
-        validator: Measures the weights of its model, which are replaced.
-        last: The weights that the training ended with.
-    """
-    run, run_dir = training.run, training.run_dir
-    lock.check(run_dir)
-    result = final_result(run_dir)
-    if result is None or result.averages != _averages(run, run_dir):
-        _compare(run, run_dir, validator, last)
-        try:
-            logger.info("Wrote %s.", history.draw(run_dir))
-        except UserError as error:  # A picture is no reason to fail.
-            logger.warning("Left out the learning curve: %s", error)
-    logger.info(
-        "Next: keras-transformer evaluate --run-dir %s, or keras-transformer "
-        "translate --run-dir %s < FILE, or keras-transformer export --run-dir "
-        "%s --output DIR",
-        *[shlex.quote(str(run_dir))] * 3,
-    )
-
-
-def _averages(run: RunConfig, run_dir: pathlib.Path) -> str:
-    """Name the average that the recipe asks for."""
-    if run.training.ema:
-        return "moving average of the weights"
-    return averaging.average_of(len(averaging.averaged_checkpoints(run_dir)))
-
-
-def _compare(
-    run: RunConfig,
-    run_dir: pathlib.Path,
-    validator: Validator,
-    last: list[np.ndarray],
-) -> None:
-    """Validate both, and write the better one with a word on why.
-
-    Where that fails it is the average, as in the paper.
-    """
-    names = [path.name for path in averaging.averaged_checkpoints(run_dir)]
-    averaged = averaging.load_average(run_dir)
-    weights = {AVERAGE: averaged.get_weights(), LAST: last}
-    averages = _averages(run, run_dir)
-    figures = {}
-    if validator.latest and not run.training.ema:  # At the end of training.
-        figures[LAST] = validator.latest._asdict()
-    for which, what in ((LAST, "last weights"), (AVERAGE, averages)):
-        if which in figures:
-            continue
-        if which == AVERAGE and len(names) == 1 and not run.training.ema:
-            figures[which] = figures[LAST]  # They are the same.
-            continue
-        validator.model.set_weights(weights[which])
-        if (found := validator.measure(what)) is None:
-            break
-        figures[which] = found._asdict()
-    # Of equal ones the average, as in the paper.
-    better = AVERAGE
-    if len(figures) == 2 and figures[LAST]["loss"] < figures[AVERAGE]["loss"]:
-        better = LAST
-    averaged.set_weights(weights[better])
-    path = run_dir / layout.FINAL_FILE
-    with files.whole(path) as partial:
-        averaged.save_weights(partial)
-    result = Result(
-        step=step_of(list_checkpoints(run_dir)[-1]),
-        better=better,
-        averages=averages,
-        checkpoints=tuple(names if better == AVERAGE else names[-1:]),
-        validation=figures,
-        weights=files.checksum(path),
-    )
-    result.save(run_dir)
-    logger.info("Wrote %s, the %s.", path, result.sentence())
-
-
 @contextlib.contextmanager
 def _only_training() -> Iterator[None]:
-    """Keep another thread's training from drawing of the same seeds."""
+    """Keep another thread's training from using the same seeds."""
     if not _training.acquire(blocking=False):
         raise UserError(
-            "Expected one training at a time in a process, since its seeds "
-            "are the process's, received a second one; wait for the end of "
-            "the first, or start another process."
+            "Expected one training at a time in a process, since it sets the "
+            "process's seeds, received a second one; wait until the first "
+            "ends, or start another process."
         )
     try:
         yield
@@ -458,10 +406,10 @@ def _only_training() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _gradients_forgotten() -> Iterator[None]:
-    """Let TensorFlow forget the gradients that it notes meanwhile.
+    """Make TensorFlow forget the gradients that it registers in the block.
 
     It keeps every `custom_gradient` of a graph, and so the graph, until the
-    process ends: 13 MB of a toy training.
+    process ends: 13 MB for a toy training.
     """
     noted = gradient_registry._registry
     before = set(noted)

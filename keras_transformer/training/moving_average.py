@@ -9,16 +9,16 @@ import tensorflow as tf
 
 
 class MovingAverage(keras.callbacks.Callback):
-    """Keeps a mean of the weights after every update, the newest first.
+    """Keeps a mean of the weights after every update, favouring the newest.
 
     After t updates, weights w_i have a share proportional to ema^(t - i): the
-    random start has none. What `LossScaleOptimizer` skips is no update.
+    random start has none. Updates that `LossScaleOptimizer` skips do not count.
 
     Make it in the strategy's scope; each replica then keeps its own copy, and
     no replica waits for another.
 
     Args:
-        model: A compiled model, all of whose weights are trained.
+        model: A compiled model without frozen weights.
         ema: Factor by which a share falls with every update, in (0, 1).
 
     Attributes:
@@ -36,7 +36,7 @@ class MovingAverage(keras.callbacks.Callback):
         self.graph = tf.function(self.update, autograph=False)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # Of a checkpoint, perhaps; it was written after both.
+        # Both may come from a checkpoint.
         self.updates.assign(self.model.optimizer.iterations)
 
     def on_train_batch_end(
@@ -63,7 +63,7 @@ class MovingAverage(keras.callbacks.Callback):
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Lend the model the averages, as for a validation."""
+        """Lend the model the averages, for example to validate them."""
         weights = self.model.trainable_variables
         trained = [weight.numpy() for weight in weights]
         for weight, average in zip(weights, self.variables, strict=True):

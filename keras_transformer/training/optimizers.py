@@ -12,16 +12,16 @@ from keras_transformer import keras_internals
 class Adam(keras.optimizers.Adam):
     """Keras's Adam, with TensorFlow's fused kernel for the update.
 
-    Keras writes an update as a dozen operations, each a pass over weights and
+    Keras makes an update of a dozen operations, each a pass over weights and
     moments. Slots, arguments and results are Keras's own, up to rounding. The
-    defaults are section 5.3's.
+    defaults are those of section 5.3.
 
     Args:
         learning_rate: A float or a `LearningRateSchedule`.
         beta_1: Decay of the mean of the gradients.
         beta_2: Decay of the mean of their squares.
         epsilon: Added to the root of that mean.
-        **kwargs: Those of `keras.optimizers.Adam`, without `amsgrad`.
+        **kwargs: Arguments of `keras.optimizers.Adam`, without `amsgrad`.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Adam(keras.optimizers.Adam):
 
 
 def _handle(variable):
-    """The resource of a Keras or a TensorFlow variable on this device."""
+    """Return the local resource of a Keras or TensorFlow variable."""
     if isinstance(variable, keras.Variable):
         variable = variable.value
     return variable.handle

@@ -1,4 +1,4 @@
-"""The batches of a run: their plan is chosen when it begins, and kept."""
+"""Plans the batches of a run, when it begins and for good."""
 
 import dataclasses
 import logging
@@ -21,7 +21,7 @@ logger = logging.getLogger("keras_transformer")
 
 
 def compiles(xla: str) -> bool:
-    """Whether XLA compiles the gradient, for a choice among `session.XLA`."""
+    """Return whether XLA compiles the gradient for a setting of `xla`."""
     chosen = XLA[xla]
     if chosen == "auto":
         return bool(tf.config.list_logical_devices("GPU"))
@@ -31,15 +31,15 @@ def compiles(xla: str) -> bool:
 def choose_lengths(
     run: RunConfig, begun: RunConfig | None, xla: bool
 ) -> RunConfig:
-    """Fill in how far the lengths of batches lie apart, where nobody says.
+    """Fill in `length_growth` if it is not given.
 
-    XLA compiles every shape of a batch, so that it gets fewer of them. Batches
-    are not to change in the midst of a run: where it has begun, it keeps what
-    was chosen, whatever the session.
+    XLA compiles every shape of a batch, so it gets fewer of them. Batches must
+    not change in the middle of a run: once it has begun, it keeps its growth in
+    every session.
 
     Args:
-        run: What is asked for.
-        begun: What it goes on with, if it has begun.
+        run: The configuration asked for.
+        begun: The configuration of the run, if it has begun.
         xla: Whether XLA compiles in this session.
     """
     growth = run.training.length_growth
@@ -52,7 +52,7 @@ def choose_lengths(
 
 
 def warn_of_warm_up(recipe: TrainingConfig, steps: int) -> None:
-    """Say so where a training ends while its rate still rises (5.3)."""
+    """Warn if a training ends while its rate still rises (5.3)."""
     if steps < recipe.warmup_steps:
         logger.warning(
             "%d updates end inside the warm-up of %d, where the learning rate "
@@ -65,7 +65,7 @@ def warn_of_warm_up(recipe: TrainingConfig, steps: int) -> None:
 def plan_batches(
     corpus: TokenisedCorpus, recipe: TrainingConfig, tokenizer: Tokenizer
 ) -> BatchPlan:
-    """The training batches of a recipe.
+    """Plan the training batches of a recipe.
 
     Args:
         corpus: The records.
@@ -73,8 +73,8 @@ def plan_batches(
         tokenizer: Their vocabulary.
 
     Raises:
-        UserError: If BPE-dropout is asked for of a vocabulary that is not of
-            byte-pair encoding.
+        UserError: If BPE-dropout is asked for, but the vocabulary is not one
+            of byte-pair encoding.
     """
     planned: AnyCorpus = corpus
     if recipe.bpe_dropout:

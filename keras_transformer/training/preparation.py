@@ -1,4 +1,4 @@
-"""What a training needs in its run directory: vocabulary and records."""
+"""Prepares the run directory of a training: vocabulary and records."""
 
 import dataclasses
 import json
@@ -36,8 +36,8 @@ logger = logging.getLogger("keras_transformer")
 VALIDATION_SAMPLE = 200  # sentences
 # A few thousand sentences in large batches would be mostly padding.
 VALIDATION_TOKENS = 4_096
-# Fields of a recipe that a resumed run may change: they say how long to train
-# and what to keep, not what comes out.
+# Fields of a recipe that a resumed run may change: they affect how long it
+# trains and what it keeps, not the result.
 CHANGEABLE = (
     "steps",
     "average",
@@ -46,17 +46,19 @@ CHANGEABLE = (
     "keep_checkpoints",
     "validation_steps",
     "target_bleu",
+    "patience",
+    "patience_on",
 )
 
 
 class Prepared(NamedTuple):
-    """What a training finds in its run directory.
+    """The prepared parts of a training.
 
     Attributes:
-        run: The configuration, with all that the text has told.
+        run: The configuration, completed from the text.
         tokenizer: The vocabulary.
         plan: The training batches.
-        validation: Finite dataset, as from `validation_batches`.
+        validation: Finite dataset, as in `validation_batches`.
         sample: The pairs to watch BLEU on.
     """
 
@@ -73,16 +75,16 @@ def prepare(
     corpus: Corpus,
     tokenizer: Tokenizer | None,
 ) -> Prepared:
-    """Write what a training needs; of a wrong request nothing stays.
+    """Write the files that a training needs; a wrong request leaves none.
 
     Args:
-        run: What is asked for.
+        run: The configuration asked for.
         run_dir: The run directory.
         corpus: The corpus that `run` names.
         tokenizer: A vocabulary made elsewhere.
 
     Raises:
-        UserError: If the request makes no sense with what is there.
+        UserError: If the request does not fit the run directory.
     """
     files.remove_leftovers(
         run_dir,
@@ -103,7 +105,7 @@ def prepare(
 
 
 def check_run_dir(run_dir: pathlib.Path) -> None:
-    """Refuse a place that is no run directory and cannot become one."""
+    """Refuse a place that is not a run directory and cannot become one."""
     if not run_dir.is_dir():
         raise UserError(
             f"Expected a directory as `run_dir`, received {run_dir}, which is "
@@ -112,15 +114,15 @@ def check_run_dir(run_dir: pathlib.Path) -> None:
     has_config = (run_dir / layout.CONFIG_FILE).exists()
     if not has_config and list_checkpoints(run_dir):
         raise UserError(
-            f"{run_dir} has checkpoints but no {layout.CONFIG_FILE} that says "
-            "of what; restore the file, or choose another `run_dir`."
+            f"{run_dir} has checkpoints but no {layout.CONFIG_FILE} that "
+            "describes them; restore the file, or choose another `run_dir`."
         )
 
 
 def check_beginning(
     run: RunConfig, run_dir: pathlib.Path, corpus: Corpus
 ) -> None:
-    """Refuse now what would fail after an hour.
+    """Refuse at once a training that would fail after an hour.
 
     Raises:
         UserError: If the corpus lacks a split, or `run_dir` cannot be a run.
@@ -131,7 +133,7 @@ def check_beginning(
         (run.validation_split, "validation_split"),
     ):
         corpus.find(split, flag)
-        if is_new:  # Or the text was good, and its fingerprint tells.
+        if is_new:  # Otherwise the fingerprint shows that the text is good.
             with heartbeat(f"Reading the text of {split}"):
                 corpus.pairs(split, flag)
     if run_dir.exists():
@@ -141,7 +143,7 @@ def check_beginning(
 def take_vocabulary(
     run: RunConfig, tokenizer: Tokenizer | str | os.PathLike | None
 ) -> tuple[RunConfig, Tokenizer | None]:
-    """Read a vocabulary made elsewhere, whose size the run then asks for.
+    """Read a vocabulary made elsewhere, and note its size in the run.
 
     Raises:
         UserError: If there is no such file, or it cannot be used.
@@ -160,19 +162,19 @@ def prepare_tokenizer(
     corpus: Corpus,
     given: Tokenizer | None = None,
 ) -> tuple[RunConfig, Tokenizer]:
-    """Train the vocabulary, take one over, or load it where the run has one.
+    """Train the vocabulary, take one over, or load the run's own.
 
     Args:
-        run: What is asked for.
+        run: The configuration asked for.
         run_dir: The run directory.
-        corpus: To learn a vocabulary from.
+        corpus: The corpus to learn a vocabulary from.
         given: A vocabulary made elsewhere.
 
     Returns:
         The run, with the vocabulary's real size, and the tokenizer.
 
     Raises:
-        UserError: If the run was trained otherwise.
+        UserError: If the run was trained with another one.
     """
     path = run_dir / layout.TOKENIZER_FILE
     if saved := begun_config(run_dir):
@@ -202,7 +204,7 @@ def prepare_tokenizer(
 def _learn_vocabulary(
     run: RunConfig, run_dir: pathlib.Path, corpus: Corpus
 ) -> Tokenizer:
-    """Train the vocabulary, or load it where a killed process has done so."""
+    """Train the vocabulary, or load it if a killed process has trained it."""
     path = run_dir / layout.TOKENIZER_FILE
     size = run.model.vocab_size
     remembered = Remembered(run_dir)
@@ -228,14 +230,14 @@ def _learn_vocabulary(
 def prepare_records(
     run: RunConfig, run_dir: pathlib.Path, corpus: Corpus, tokenizer: Tokenizer
 ) -> tuple[RunConfig, TokenisedCorpus, TokenisedCorpus]:
-    """Tokenise the corpus where that is not done.
+    """Tokenise the corpus unless that is done.
 
     Returns:
         The run with the fingerprints of its text, and the records to train on
         and to validate on.
 
     Raises:
-        UserError: If the text is not that which the run began with.
+        UserError: If the text is not the one that the run began with.
     """
     roles = {"train": run.train_split, "validation": run.validation_split}
     known = run.fingerprints or {}
@@ -267,14 +269,14 @@ def prepare_records(
 def prepare_data(
     run: RunConfig, run_dir: pathlib.Path, corpus: Corpus, tokenizer: Tokenizer
 ) -> tuple[RunConfig, batching.BatchPlan, tf.data.Dataset, list[Pair]]:
-    """Tokenise the corpus where that is not done, and plan the batches.
+    """Tokenise the corpus unless that is done, and plan the batches.
 
     Returns:
         The run with the fingerprints of its text, the training plan, the
         validation batches, and the pairs to watch BLEU on.
 
     Raises:
-        UserError: If the text is not that which the run began with.
+        UserError: If the text is not the one that the run began with.
     """
     run, train, validation = prepare_records(run, run_dir, corpus, tokenizer)
     recipe = run.training
@@ -294,7 +296,7 @@ def prepare_data(
 
 
 def _pairs(corpus: Corpus, split: str) -> Iterator[Pair]:
-    """The pairs of a split, checked only when the first is needed."""
+    """Read the pairs of a split, checking it only when the first is needed."""
     yield from corpus.pairs(split)
 
 
@@ -302,12 +304,13 @@ def _describe(run: RunConfig, plan: batching.BatchPlan) -> None:
     train = plan.corpus
     largest = max(b * max(s, t) for b, s, t in plan.shapes())
     logger.info(
-        "%s: %d training pairs in %d batches of up to %d tokens a side, "
+        "%s: %d training pairs in %d batch%s of up to %d tokens a side, "
         "padding %.1f %%; %d pairs dropped as longer than %d tokens, %d as "
         "empty.",
         run.corpus,
         len(train),
         len(plan),
+        "es" if len(plan) > 1 else "",
         largest,
         100 * plan.padding_waste(),
         train.dropped,
@@ -323,7 +326,7 @@ def _describe(run: RunConfig, plan: batching.BatchPlan) -> None:
 
 
 class Remembered:
-    """The notes of a run directory; `save` writes what is new.
+    """The notes of a run directory; `save` writes new ones.
 
     Args:
         run_dir: The run directory, which exists.
@@ -338,12 +341,12 @@ class Remembered:
         self._saved = dict(self.notes)
 
     def fingerprint(self, corpus: Corpus, split: str, known: str | None) -> str:
-        """The fingerprint of a split, without reading files that stayed alike.
+        """Fingerprint a split without reading unchanged files.
 
         Args:
-            corpus: Where it is.
-            split: Its name.
-            known: What the fingerprint should be; None to read the text.
+            corpus: The corpus of the split.
+            split: Name of the split.
+            known: The expected fingerprint; None to read the text.
         """
         name = f"text {split}"
         stamp = corpus.fingerprint_stamp(split)
@@ -357,14 +360,14 @@ class Remembered:
     def has_vocabulary(
         self, tokenizer: Tokenizer, size: int, made_of: str
     ) -> bool:
-        """Whether a vocabulary is what `note_vocabulary` was told of."""
+        """Return whether `note_vocabulary` has noted this vocabulary."""
         expected = [size, made_of, checksum_of(tokenizer)]
         return self.notes.get("vocabulary") == expected
 
     def note_vocabulary(
         self, tokenizer: Tokenizer, size: int, made_of: str
     ) -> None:
-        """Note what a vocabulary was trained for.
+        """Note the size and text that a vocabulary was trained for.
 
         Args:
             tokenizer: The vocabulary.
@@ -375,7 +378,7 @@ class Remembered:
         self.notes["vocabulary"] = [size, made_of, checksum]
 
     def save(self) -> None:
-        """Write the notes, where there are new ones."""
+        """Write the notes, if there are new ones."""
         if self.notes != self._saved:
             self.path.parent.mkdir(exist_ok=True)
             files.write_text(self.path, json.dumps(self.notes, indent=2))

@@ -1,6 +1,6 @@
-"""What a training is asked for: a configuration, its corpus, a session.
+"""The request for a training: a configuration, its corpus, a session.
 
-Without TensorFlow, so that a mistake shows before it is loaded.
+This module does not need TensorFlow, so a mistake shows before it loads.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import os
 import pathlib
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from keras_transformer.config import SETTINGS, SettingError, UserError
 from keras_transformer.data.corpora import Source, absolute_name, open_corpus
@@ -25,12 +25,12 @@ XLA: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """How one session trains; the next one of a run may choose otherwise.
+    """The settings of one session; the run's next one may choose differently.
 
-    Every update has the same batch and learning rate. With another `strategy`
-    or `accumulate` dropout draws otherwise, and sums are rounded otherwise.
-    Where a run begins, `xla` chooses the recipe's `length_growth`, unless that
-    is given; the run keeps it.
+    Every update has the same batch and learning rate. Another `strategy` or
+    `accumulate` changes the draws of dropout and the rounding of sums. When a
+    run begins, `xla` chooses the recipe's `length_growth`, unless that is
+    given; the run keeps it.
 
     Attributes:
         callbacks: Keras callbacks, called after the package's own. A training
@@ -39,18 +39,17 @@ class Session:
 
     minutes: float | None = setting(
         None,
-        "minutes of training in all, over all sessions; no limit where "
-        "not given",
+        "minutes of training in all, over all sessions; no limit if not given",
         within="(0, inf)",
     )
     strategy: str = setting(
         "auto",
-        "where the replicas are",
+        "place of the replicas",
         choices=("auto", "none", "mirrored", "multiworker"),
     )
     accumulate: int = setting(
         1,
-        "micro-batches that a replica runs its share of a batch in",
+        "micro-batches into which a replica splits its share of a batch",
         within="[1, inf)",
     )
     xla: str = setting(
@@ -72,11 +71,11 @@ class Session:
 
     @property
     def less_memory(self) -> str:
-        """Advise on memory that runs out: the end of a sentence."""
+        """Advise on saving memory, as the end of a sentence."""
         return (
             f"the same again with `accumulate` {2 * self.accumulate} goes on "
             "in half of it, with the same batches; a smaller `batch_tokens` "
-            "takes another `run_dir`"
+            "needs another `run_dir`"
         )
 
 
@@ -88,18 +87,18 @@ SESSION_SETTINGS = [
 
 
 RECIPE_SUFFIX = ".args"
-# Pairs from which on `base` is taken where nobody names a preset.
+# From this number of pairs on, `base` is the preset unless you name one.
 ENOUGH_FOR_BASE = 100_000
 
 
 def request(
     corpus: Source | None = None, **settings: Any
 ) -> tuple[RunConfig, Corpus]:
-    """Understand what `keras_transformer.train` is asked for.
+    """Turn the arguments of `keras_transformer.train` into a configuration.
 
     Args:
-        corpus: As for `open_corpus`.
-        **settings: As for `configure`.
+        corpus: As in `open_corpus`.
+        **settings: As in `configure`.
 
     Returns:
         The configuration, and the corpus, opened.
@@ -115,11 +114,46 @@ def request(
     return run, open_text(run, run.corpus if _is_name(corpus) else corpus)
 
 
+class Asked(NamedTuple):
+    """The checked arguments of a training.
+
+    Attributes:
+        given: All arguments that were given, those of a recipe included.
+        session: How this session trains.
+        run: The configuration.
+        corpus: The corpus, opened.
+        path: The run directory.
+    """
+
+    given: dict[str, Any]
+    session: Session
+    run: RunConfig
+    corpus: Corpus
+    path: pathlib.Path
+
+    @classmethod
+    def understand(cls, **arguments: Any) -> "Asked":
+        """Check arguments as far as possible without TensorFlow."""
+        of_recipe = arguments.pop("recipe", None)
+        of_session = {
+            field.name: arguments.pop(field.name)
+            for field in dataclasses.fields(Session)
+            if field.name in arguments
+        }
+        session = Session(**of_session)
+        given = {name: x for name, x in arguments.items() if x is not None}
+        if of_recipe is not None:
+            given = {**recipe(of_recipe), **given}
+        run, corpus = request(**given)
+        path = given.get("run_dir") or default_run_dir(run.preset)
+        return cls(given, session, run, corpus, pathlib.Path(path))
+
+
 def open_text(run: RunConfig, source: Source) -> Corpus:
-    """Open the text of a run, its validation split held out where it says so.
+    """Open the text of a run, and hold out a validation split if asked to.
 
     Raises:
-        UserError: As from `open_corpus` and `hold_out`.
+        UserError: As in `open_corpus` and `hold_out`.
     """
     corpus = open_corpus(source, run.source_lang, run.target_lang)
     share = run.training.validation_share
@@ -138,15 +172,15 @@ def fitting_preset(
     train_split: str = "train",
     **others: Any,
 ) -> str:
-    """Choose the preset that nobody names: the run's own, or by the text.
+    """Choose the preset if none is named: the run's own, or one by the text.
 
     Args:
-        corpus: As for `open_corpus`.
-        run_dir: Where the run goes, or has begun.
-        source_lang: As for `kt.train`, like the others.
-        target_lang: Likewise.
-        train_split: Likewise.
-        **others: Of no matter here.
+        corpus: As in `open_corpus`.
+        run_dir: The run directory, new or begun.
+        source_lang: As in `kt.train`.
+        target_lang: As in `kt.train`.
+        train_split: As in `kt.train`.
+        **others: Other arguments, ignored.
 
     Raises:
         UserError: If the corpus cannot be opened or lacks the split.
@@ -176,17 +210,17 @@ def configure(
     run_dir: str | os.PathLike | None = None,
     **settings: Any,
 ) -> RunConfig:
-    """The configuration alone; nothing is read but the run to start from.
+    """Make only the configuration, reading nothing but the initial run.
 
     Args:
-        corpus: As for `open_corpus`.
-        preset: As for `RunConfig.from_preset`.
-        tokenizer: Whatever stands for a vocabulary made elsewhere, or None.
+        corpus: As in `open_corpus`.
+        preset: As in `RunConfig.from_preset`.
+        tokenizer: A vocabulary made elsewhere in any form, or None.
         symbols: Strings that stay one piece in the vocabulary, or their file.
         init_from: Directory of the run to start from, or None.
-        run_dir: Where the run goes, or has begun; where the preset says if not
-            given.
-        **settings: As for `RunConfig.from_preset`.
+        run_dir: The run directory, new or begun; by default that of the
+            preset.
+        **settings: As in `RunConfig.from_preset`.
 
     Raises:
         UserError: If it makes no sense.
@@ -224,13 +258,13 @@ def recipe(name: str) -> dict[str, Any]:
     """Read a recipe of this package as arguments of `keras_transformer.train`.
 
     `train("runs/mine", corpus="my-text", recipe="small-corpus", steps=8_000)`
-    takes it whole; what is given beside it wins.
+    takes it whole; your other arguments override it.
 
     Args:
         name: Name of a recipe.
 
     Returns:
-        The arguments that the recipe gives, and no others.
+        Only the arguments that the recipe gives.
 
     Raises:
         UserError: If there is no such recipe.
@@ -254,7 +288,7 @@ def recipe(name: str) -> dict[str, Any]:
 
 
 def recipes() -> dict[str, str]:
-    """The recipes by name, each as the text of its file: words of a shell."""
+    """Return the recipes by name, each as the text of its file."""
     folder = importlib.resources.files("keras_transformer") / "recipes"
     return {
         file.name.removesuffix(RECIPE_SUFFIX): file.read_text("utf-8")

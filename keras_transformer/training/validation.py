@@ -1,8 +1,8 @@
-"""How well a model does on the validation set, in training and at its end.
+"""Measures a model on the validation set, during training and at its end.
 
-Every pair of the split is read, and cut where it is too long, as the translator
-cuts its sources: one line of a whole book would ask for attention of book by
-book tokens.
+Every pair of the split is read. A pair that is too long is cut, as the
+translator cuts its sources: a line that held a whole book would need attention
+of book by book tokens.
 
 Axes: B rows of a batch, S source length, T target length.
 """
@@ -24,6 +24,7 @@ from keras_transformer.model import Transformer
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
 from keras_transformer.training.callbacks import StopTraining
+from keras_transformer.training.patience import Patience
 from keras_transformer.translation import evaluation
 from keras_transformer.translation.text_batches import numbered
 from keras_transformer.translation.translator import Translator
@@ -33,17 +34,17 @@ _LOGGED = 400  # Characters of a sentence.
 
 
 class Abandoned(Exception):
-    """A validation that nobody wants any more."""
+    """A validation is no longer wanted."""
 
 
 class Figures(NamedTuple):
-    """What a validation finds.
+    """The figures of a validation.
 
     Attributes:
         loss: Nats per target token, label-smoothed as in training.
-        perplexity: Of the unsmoothed likelihood.
-        token_accuracy: In [0, 1].
-        bleu: Of a sample decoded greedily, 0 to 100.
+        perplexity: Perplexity of the unsmoothed likelihood.
+        token_accuracy: Share of correct tokens, in [0, 1].
+        bleu: BLEU of a sample decoded greedily, 0 to 100.
     """
 
     loss: float
@@ -53,19 +54,19 @@ class Figures(NamedTuple):
 
 
 class Validator:
-    """Measures whatever weights a model has at the moment.
+    """Measures a model's present weights.
 
     Args:
         model: A `Transformer`, compiled with its loss.
         tokenizer: The run's tokenizer.
-        batches: Finite dataset, as from `validation_batches`.
+        batches: Finite dataset, as in `validation_batches`.
         sample: Pairs of source and target text, decoded for BLEU.
-        max_length: Most tokens of a training pair's side; what is longer is
+        max_length: Most tokens of a training pair's side; longer sources are
             cut as `evaluation.longest_source` says.
         max_extra_length: Most tokens of a translation beyond its source's.
 
     Attributes:
-        latest: What was measured last; None before, and where it failed.
+        latest: The last figures; None before the first, and after a failure.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Validator:
         self.batches = batches
         self.sources, self.targets = zip(*sample, strict=True)
         self.translator = Translator(model, tokenizer)
-        # Greedily. What is cut has been named once, with the batches.
+        # Greedy. `validation_batches` has logged which pairs are cut.
         self.options = Search(
             beam_size=1,
             max_source_length=evaluation.longest_source(max_length),
@@ -92,16 +93,15 @@ class Validator:
     def measure(
         self, what: str, is_unwanted: Callable[[], bool] = lambda: False
     ) -> Figures | None:
-        """Evaluate, translate, and say so on the log.
+        """Evaluate, translate a sample, and log the figures.
 
         Args:
-            what: Begins the line, such as "step 7".
-            is_unwanted: Asked after every batch; whether to leave off.
+            what: The start of the line, such as "step 7".
+            is_unwanted: Called after every batch; returns whether to stop.
 
         Returns:
-            What was found; None where it was left off or, with a word on the
-            log, where the measurement failed, which is no reason to lose a
-            training.
+            The figures; None if it was stopped or failed. A failure is logged,
+            since it is no reason to lose a training.
         """
 
         def leave_off(*_: Any, **__: Any) -> None:
@@ -112,7 +112,7 @@ class Validator:
             self.latest = self._measure(what, leave_off)
         except Abandoned:
             self.latest = None
-        except Exception as error:  # Whatever it is: see above.
+        except Exception as error:  # Any failure, as said above.
             self.latest = None
             logger.error(
                 "%s  could not be validated, which changes nothing in the "
@@ -165,19 +165,20 @@ def _begin(text: str) -> str:
 
 
 class Validation(keras.callbacks.Callback):
-    """Validates every so many updates, and when training ends.
+    """Validates at intervals of updates, and when training ends.
 
     Args:
-        now: Tells the progress.
+        now: Returns the progress.
         history: Gets a row for every validation.
-        validator: Measures.
+        validator: Measures the model.
         steps: Updates between validations.
-        stop: A `StopTraining`; after a signal nothing is validated, and what
-            has begun is left off.
+        stop: A `StopTraining`; after a signal no validation begins, and a
+            running one stops.
         weights: Opens a context in which the model has the weights to
             validate; its own by default.
-        target_bleu: Training ends where a sample's BLEU reaches it; None for
-            no such end.
+        target_bleu: BLEU of the sample at which training ends; None for never.
+        patience: Keeps the best weights, and ends a training that no longer
+            improves; None for never.
     """
 
     def __init__(
@@ -191,6 +192,7 @@ class Validation(keras.callbacks.Callback):
             [], AbstractContextManager[None]
         ] = contextlib.nullcontext,
         target_bleu: float | None = None,
+        patience: Patience | None = None,
     ) -> None:
         super().__init__()
         self.now = now
@@ -200,9 +202,10 @@ class Validation(keras.callbacks.Callback):
         self.stop = stop
         self.weights = weights
         self.target_bleu = target_bleu
+        self.patience = patience
 
     def was_left_undone(self, last: Mapping[str, float]) -> bool:
-        """Whether a kill came between a checkpoint and its validation.
+        """Return whether a kill came between a checkpoint and its validation.
 
         Args:
             last: The last row of the history.
@@ -229,7 +232,10 @@ class Validation(keras.callbacks.Callback):
             figures = self.validator.measure(
                 f"step {now.step}", lambda: self.stop.signal is not None
             )
-        if self.stop.signal:  # No further step: who sent it may be in haste.
+            if figures and self.patience:
+                value = getattr(figures, self.patience.on)
+                self.patience.keep(self.validator.model, now, value)
+        if self.stop.signal:  # No further step: the sender may be in a hurry.
             self.model.stop_training = True
         if figures is None:
             return
@@ -241,13 +247,18 @@ class Validation(keras.callbacks.Callback):
             validation_bleu=figures.bleu,
         )
         if self.target_bleu is not None and figures.bleu >= self.target_bleu:
-            logger.info(
-                "BLEU has reached %g: ending after step %d.",
-                self.target_bleu,
-                now.step,
-            )
-            self.stop.wanted = True
-            self.model.stop_training = True
+            self._end(f"BLEU has reached {self.target_bleu:g}", now)
+        if self.patience:
+            self.patience.forget(now.step)
+            if self.patience.is_over(now.step):
+                self._end(self.patience.reason(now.step), now)
+
+    def _end(self, reason: str, now: Progress) -> None:
+        if self.stop.wanted:  # Other workers have yet to hear of it.
+            return
+        logger.info("%s: ending after step %d.", reason, now.step)
+        self.stop.wanted = True
+        self.model.stop_training = True
 
 
 def validation_batches(
@@ -257,20 +268,20 @@ def validation_batches(
     split: str,
     max_extra_length: int = Search.max_extra_length,
 ) -> tf.data.Dataset:
-    """Stream every pair once, and say on the log which are cut.
+    """Stream every pair once, and log those that are cut.
 
     Args:
         corpus: The pairs, in the order of the split.
-        batch_tokens: As for `evaluation_batches`.
-        longest_source: Tokens, end token included, after which a source is
-            cut. A target is cut where a translation of the longest source has
-            to end.
-        split: What the log calls the pairs.
+        batch_tokens: As in `evaluation_batches`.
+        longest_source: Tokens, including the end token, after which a source
+            is cut. A target is cut where a translation of the longest source
+            must end.
+        split: The pairs' name in the log.
         max_extra_length: Most tokens of a translation beyond its source's.
 
     Returns:
-        Dataset in the form of `evaluation_batches`, S at most `longest_source`
-        and T at most `max_extra_length` more wherever a pair has to be cut.
+        Dataset in the form of `evaluation_batches`. If a pair must be cut, S is
+        at most `longest_source` and T at most `max_extra_length` more.
     """
     longest_target = longest_source + max_extra_length
     batches = batching.evaluation_batches(corpus, batch_tokens)

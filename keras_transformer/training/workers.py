@@ -1,8 +1,8 @@
-"""Where the replicas are: one device, one machine, or several machines.
+"""Places the replicas: on one device, one machine, or several machines.
 
-On several machines the same command runs with the same arguments, each with
-its own `TF_CONFIG`. The run directory is on a file system that all share; the
-chief, the first of the workers, is the only one that writes.
+Every machine runs the same command with the same arguments and its own
+`TF_CONFIG`. The run directory is on a file system that all share. Only the
+chief, the first worker, writes.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from keras_transformer.config import JobError, UserError
 from keras_transformer.replicas import local_values, sum_over_replicas
 from keras_transformer.training.cluster import EXAMPLE, Cluster
 
-# What TensorFlow raises where another worker has gone.
+# TensorFlow's errors if another worker has gone.
 _LOST = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -37,25 +37,25 @@ logger = logging.getLogger("keras_transformer")
 
 
 def make_strategy(name: str) -> tf.distribute.Strategy:
-    """Choose where the replicas are; waits for the other workers, if any.
+    """Choose the place of the replicas, and wait for other workers, if any.
 
     Call it before TensorFlow computes anything.
 
     Args:
         name: `none` for one device, `mirrored` for every GPU of this machine,
             `multiworker` for every GPU of every worker in `TF_CONFIG`. `auto`
-            is the last where `TF_CONFIG` is set, or else `mirrored` where
+            means `multiworker` if `TF_CONFIG` is set, or else `mirrored` if
             there is more than one GPU, or else `none`. A cluster of one
             worker, which some platforms set, is this machine.
 
     Returns:
-        A strategy whose scope the model must be built in, the same one
-        whenever a process asks again.
+        A strategy, the same one each time in a process. Build the model in its
+        scope.
 
     Raises:
         UserError: If Keras has another backend than TensorFlow, or
             `TF_CONFIG` does not fit.
-        JobError: If the other workers came and went.
+        JobError: If the other workers cannot be joined.
     """
     if keras.backend.backend() != "tensorflow":
         raise UserError(
@@ -82,14 +82,14 @@ def make_strategy(name: str) -> tf.distribute.Strategy:
 
 @functools.cache
 def _mirrored() -> tf.distribute.Strategy:
-    # A second one in a process would count its collectives from the start
-    # again, and TensorFlow would take them for those of the first.
+    # A second strategy in a process would number its collectives from the
+    # start, and TensorFlow would take them for those of the first.
     return tf.distribute.MirroredStrategy()
 
 
 @functools.cache
 def _join(cluster: Cluster) -> tf.distribute.Strategy:
-    """Meet the other workers."""
+    """Join the other workers."""
     logger.info(
         "This is %s, of %d workers.",
         cluster.describe(cluster.index),
@@ -109,27 +109,27 @@ def _join(cluster: Cluster) -> tf.distribute.Strategy:
 
 @contextlib.contextmanager
 def _signals_end_the_process() -> Iterator[None]:
-    """While TensorFlow waits, Python would not come to see a signal."""
+    """Let signals end the process while TensorFlow waits and Python cannot."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {n: signal.signal(n, signal.SIG_DFL) for n in numbers}
     try:
         yield
     finally:
-        # TensorFlow sets a handler of its own, which swallows SIGTERM.
+        # TensorFlow sets its own handler, which swallows SIGTERM.
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 def are_several(strategy: tf.distribute.Strategy) -> bool:
-    """Whether replicas are in other processes too."""
+    """Return whether replicas are in other processes too."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return False
-    # Not where a cluster is of one worker.
+    # Not in a cluster of one worker.
     return strategy.num_replicas_in_sync > len(strategy.extended.worker_devices)
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process is the one that writes."""
+    """Return whether this process is the chief, which writes."""
     return strategy.extended.should_checkpoint
 
 
@@ -138,15 +138,15 @@ def share_rows(
 ) -> tf.data.Dataset | tf.distribute.DistributedDataset:
     """Share the rows of every batch over all replicas, for `fit`.
 
-    Every worker has the same dataset. Of n replicas each gets every n-th row,
-    or none of a batch that has too few.
+    Every worker has the same dataset. Each of n replicas gets every n-th row,
+    or no row if a batch has too few.
 
     Args:
         strategy: The strategy.
         dataset: Batches, as tensors whose first axis is rows.
 
     Returns:
-        What `fit` and `evaluate` take in place of `dataset`.
+        A dataset for `fit` and `evaluate` to use instead of `dataset`.
     """
     if strategy.num_replicas_in_sync == 1:
         return dataset
@@ -166,7 +166,7 @@ def share_rows(
 
         shared = dataset.flat_map(parts)
         if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
-            # Or every step would ask all workers whether they have a batch.
+            # Otherwise every step would ask all workers for another batch.
             endless = tf.data.experimental.assert_cardinality(
                 tf.data.INFINITE_CARDINALITY
             )
@@ -178,7 +178,7 @@ def share_rows(
 
 @contextlib.contextmanager
 def chief_first(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Let the other workers enter when the chief has left."""
+    """Run the block on the chief first, then on the other workers."""
     chief = is_chief(strategy)
     if not chief:
         meet(strategy)
@@ -188,7 +188,7 @@ def chief_first(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 
 def meet(strategy: tf.distribute.Strategy) -> None:
-    """Wait until every worker has come here."""
+    """Wait until every worker has reached this call."""
     if are_several(strategy):
         with _signals_end_the_process():
             zero = tf.constant(0)
@@ -196,10 +196,10 @@ def meet(strategy: tf.distribute.Strategy) -> None:
 
 
 def vote_of(strategy: tf.distribute.Strategy) -> Callable[[bool], bool] | None:
-    """A function that tells whether any worker calls it with True.
+    """Make a function that returns whether any worker calls it with True.
 
     Returns:
-        The function, which all workers have to call; None without others.
+        The function, which all workers must call; None if there are no others.
     """
     if not are_several(strategy):
         return None
@@ -213,7 +213,7 @@ def vote_of(strategy: tf.distribute.Strategy) -> Callable[[bool], bool] | None:
 
 
 def _count_votes(vote: tf.Tensor) -> tf.Tensor:
-    # Placed, which an argument of a graph is not.
+    # `identity` places it; an argument of a graph has no place.
     return sum_over_replicas(tf.identity(vote))
 
 
@@ -221,7 +221,7 @@ def wait_for_file(path: pathlib.Path, seconds: float = 60.0) -> None:
     """Wait for a file of the chief: a shared folder may show it late.
 
     Raises:
-        UserError: If it does not come.
+        UserError: If it does not appear.
     """
     until = time.monotonic() + seconds
     while not path.exists():
@@ -257,12 +257,12 @@ def check_alike(strategy: tf.distribute.Strategy, what: str) -> None:
 
 @contextlib.contextmanager
 def one_fate(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Turn the end of another worker into one sentence.
+    """Turn the loss of another worker into one sentence.
 
     Raises:
-        JobError: If TensorFlow finds that another worker has gone: at once
-            where its process ended, in about 10 seconds where its machine no
-            longer answers.
+        JobError: If TensorFlow finds that another worker has gone: at once if
+            its process ended, in about 10 seconds if its machine no longer
+            answers.
     """
     try:
         yield
@@ -272,8 +272,8 @@ def one_fate(strategy: tf.distribute.Strategy) -> Iterator[None]:
         cluster = Cluster.from_tf_config(os.environ["TF_CONFIG"])
         raise JobError(
             f"Lost {_lost(cluster, error.message)}: its process ended or its "
-            "machine no longer answers. If its log tells of something to "
-            "mend, mend that; then start the same command again on every "
+            "machine no longer answers. If its log names a problem, solve "
+            "that; then start the same command again on every "
             "machine: it goes on at the last checkpoint."
         ) from None
 

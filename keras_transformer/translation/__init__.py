@@ -1,1 +1,1 @@
-"""Where text and model meet: translate, align, evaluate."""
+"""Brings text and model together: translate, align, evaluate."""

@@ -1,7 +1,7 @@
-"""Which source words a translation looks at: attention and word alignment.
+"""Finds the source words behind a translation: attention and word alignment.
 
-The weights are those of one teacher-forced pass: each row is what the search
-sees when it writes that token, since no position looks ahead.
+The weights come from one teacher-forced pass. Each row is what the search sees
+when it writes that token, since no position looks ahead.
 
 Axes: B batch, S source pieces, T target pieces, H heads, L layers.
 """
@@ -20,11 +20,11 @@ from keras_transformer.model import Transformer
 
 
 class Attention(NamedTuple):
-    """How much each target piece looked at each source piece.
+    """The attention of each target piece to each source piece.
 
     Attributes:
         source_pieces: S pieces, "▁" for a space, the end token "</s>" last.
-        target_pieces: T pieces, likewise.
+        target_pieces: T pieces, written in the same way.
         weights: float32 `(L, H, T, S)`; every row of S sums to 1. Row t is the
             attention with which piece t was written.
     """
@@ -34,14 +34,14 @@ class Attention(NamedTuple):
     weights: np.ndarray
 
     def mean(self) -> np.ndarray:
-        """The mean over all layers and heads, float32 `(T, S)`."""
+        """Average over all layers and heads, float32 `(T, S)`."""
         return self.weights.mean(axis=(0, 1))
 
 
 def attention_weights(
     model: Transformer, source: tf.Tensor, target: tf.Tensor
 ) -> tf.Tensor:
-    """The attention to the source of every layer and head.
+    """Compute the attention to the source of every layer and head.
 
     Args:
         model: The model.
@@ -62,9 +62,9 @@ def attention_weights(
 def mean_attention(
     model: Transformer, source: tf.Tensor, target: tf.Tensor
 ) -> tf.Tensor:
-    """The mean of `attention_weights` over layers and heads.
+    """Average `attention_weights` over layers and heads.
 
-    Added up layer by layer: there is never more than one layer's attention.
+    It adds them up layer by layer, so it never holds more than one layer's.
 
     Args:
         model: The model.
@@ -77,12 +77,12 @@ def mean_attention(
     total = tf.constant(0.0)
     for weights in model.cross_attention(source, _target_in(target)):
         total += tf.reduce_mean(tf.cast(weights, tf.float32), axis=1)
-    mean = total / model.model_config.num_layers
+    mean = total / len(model.decoder.layers)
     return tf.where(_is_pair(source, target), mean, 0.0)
 
 
 def _target_in(target: tf.Tensor) -> tf.Tensor:
-    """The start token, then all but the last one."""
+    """Shift right: the start token, then all but the last one."""
     return tf.pad(target, [[0, 0], [1, 0]], constant_values=BOS_ID)[:, :-1]
 
 
@@ -98,19 +98,19 @@ def align_words(
 ) -> list[tuple[int, int]]:
     """Give each target word the source word that it looked at most.
 
-    What a target word looks at a source word is the sum over the pieces of
-    both. Of source words with one sum the first is taken.
+    The weight between two words is the sum over the pieces of both. If several
+    source words have the same sum, the first is taken.
 
     Args:
         attention: `(T, S)`, such as `Attention.mean`; pieces beyond those of
             `source_words` and `target_words`, such as the end tokens, are left
             out.
         source_words: The word that each source piece belongs to, ascending.
-        target_words: Likewise.
+        target_words: The word that each target piece belongs to, ascending.
 
     Returns:
         Pairs (source word, target word) counted from 0, in the order of the
-        target; none where either side has no words.
+        target; none if either side has no words.
     """
     if not len(source_words) or not len(target_words):
         return []
@@ -127,9 +127,9 @@ def words_of_pieces(
 ) -> list[int]:
     """Find the word of a text that each piece belongs to.
 
-    Words are what `str.split` finds. A piece belongs to the last word that it
-    covers part of; one that covers none, such as the space before a word or
-    the first bytes of a character, to the next word.
+    `str.split` finds the words. A piece belongs to the last word that it covers
+    in part. A piece that covers none, such as the space before a word or the
+    first bytes of a character, belongs to the next word.
 
     Args:
         text: UTF-8.
@@ -146,7 +146,7 @@ def words_of_pieces(
     begins = [offsets[begin] for begin, _ in words]
     found = []
     for start, end in zip(starts, ends, strict=True):
-        # The last word that begins before the piece ends, unless it is over.
+        # The last word that begins before the piece ends, unless it has ended.
         word = bisect.bisect_left(begins, end) - 1
         if word < 0 or offsets[words[word][1]] <= start:
             word += 1

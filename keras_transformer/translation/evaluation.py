@@ -1,6 +1,6 @@
-"""Translate a test set and score it (section 6.1).
+"""Translates a test set and scores it (section 6.1).
 
-A score never stands alone: its signature says how it was computed.
+Every score carries a signature, which says how it was computed.
 """
 
 import contextlib
@@ -23,15 +23,16 @@ from keras_transformer.config import MAX_SOURCE_LENGTH
 from keras_transformer.data.lines import on_one_line
 from keras_transformer.machine import files
 from keras_transformer.runs.layout import EVALUATION
+from keras_transformer.translation.significance import Comparison, compare
 from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
 
-# Whose versions a report names.
+# A report names the versions of these packages.
 _PACKAGES = ("tensorflow", "keras", "sentencepiece", "sacrebleu", "sacremoses")
 
-# Whitespace as Perl sees it in bytes. A match takes the letters on both sides
-# with it, so "a-b-c" comes apart once, "ab-cd-ef" twice.
+# Whitespace as Perl sees it in bytes. A match includes the letters on both
+# sides, so "a-b-c" is split once, "ab-cd-ef" twice.
 _COMPOUND = re.compile(r"(\S)-(\S)", re.ASCII)
 
 
@@ -40,9 +41,9 @@ class Score:
     """A figure and how it was computed.
 
     Attributes:
-        name: What it is called in print.
+        name: Its name in print.
         value: 0 to 100, more is better.
-        signature: SacreBLEU's, with what was done to the text before.
+        signature: SacreBLEU's signature, with any preparation of the text.
     """
 
     name: str
@@ -58,14 +59,16 @@ class Evaluation:
         bleu: SacreBLEU's default BLEU, on detokenised text.
         chrf: SacreBLEU's default chrF, on detokenised text.
         compound_split_bleu: The BLEU of the paper's tables, on tokenised
-            text; None where the target language is not German.
-        lowercase_bleu: The first again, of lower-cased text; None where
-            nobody asked for it.
-        lowercase_tokenised_bleu: What many papers on small corpora print,
-            such as those on Multi30k; likewise.
+            text; None if the target language is not German.
+        lowercase_bleu: SacreBLEU's BLEU of lower-cased text; None if not
+            asked for.
+        lowercase_tokenised_bleu: BLEU as many papers on small corpora print
+            it, such as those on Multi30k; None if not asked for.
         translations: One for each pair, in order.
-        seconds: Time of the translation alone.
-        target_tokens: Tokens of the translations, end tokens included.
+        seconds: Time of the translation only.
+        target_tokens: Tokens of the translations, including end tokens.
+        comparisons: Tests of the difference from another system; empty unless
+            one was named.
     """
 
     bleu: Score
@@ -76,10 +79,11 @@ class Evaluation:
     translations: tuple[str, ...] = dataclasses.field(repr=False)
     seconds: float
     target_tokens: int
+    comparisons: tuple[Comparison, ...] = ()
 
     @property
     def scores(self) -> dict[str, Score]:
-        """The scores there are, by field name."""
+        """The scores that were computed, by field name."""
         names = (
             "bleu",
             "chrf",
@@ -91,13 +95,15 @@ class Evaluation:
         return {name: score for name, score in found.items() if score}
 
     def report(self) -> dict[str, Any]:
-        """All but the translations, ready for JSON."""
+        """Collect all but the translations, ready for JSON."""
         sentences = len(self.translations)
+        comparisons = [dataclasses.asdict(each) for each in self.comparisons]
         return {
             "scores": {
                 name: dataclasses.asdict(score)
                 for name, score in self.scores.items()
             },
+            **({"comparisons": comparisons} if comparisons else {}),
             "sentences": sentences,
             "seconds": self.seconds,
             "sentences_per_second": sentences / self.seconds,
@@ -110,10 +116,10 @@ class Evaluation:
 
 
 def longest_source(max_length: int) -> int:
-    """Tokens after which a sentence of a validation or test set is cut.
+    """Return the tokens after which a validation or test source is cut.
 
-    As many as a source has by default when it is translated, unless the run
-    was trained on longer ones: what the model has seen, it is judged by.
+    It is the default limit of a translation, unless the run was trained on
+    longer texts: a model is judged on lengths that it has seen.
 
     Args:
         max_length: Most tokens of a training pair's side.
@@ -129,6 +135,7 @@ def evaluate(
     max_source_length: int = MAX_SOURCE_LENGTH,
     references: Sequence[Sequence[str]] | None = None,
     lowercase: bool = False,
+    against: Sequence[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> Evaluation:
@@ -138,13 +145,14 @@ def evaluate(
         translator: The translator.
         pairs: Source and reference texts, not tokenised.
         target_lang: Language code; `de` also gets the paper's BLEU.
-        max_source_length: Tokens, end token included, after which a source is
-            cut; the log names those that are. Its reference is whole.
-        references: All references of each source, of one number, in place of
-            the one that its pair has.
+        max_source_length: Tokens, including the end token, after which a
+            source is cut; the log names those sources. References stay whole.
+        references: All references of each source, the same number for each,
+            instead of the one in its pair.
         lowercase: Whether to score lower-cased text too.
-        progress: Called with the numbers of sentences done and of all.
-        **options: Of the search, as for `Translator.translate`.
+        against: Another system's translations of the sources, to compare with.
+        progress: Called with the number of sentences done and in all.
+        **options: Options of the search, as in `Translator.translate`.
 
     Returns:
         The scores and the translations.
@@ -156,7 +164,7 @@ def evaluate(
     if not pairs:
         raise ValueError("`pairs` must not be empty. Received: no pair")
     sources, first = zip(*pairs, strict=True)
-    # A list for each reference, as sacreBLEU takes them.
+    # A list for each reference, as sacreBLEU expects.
     streams = list(zip(*references, strict=True)) if references else [first]
     start = time.perf_counter()
     translations = translator.translate(
@@ -185,27 +193,30 @@ def evaluate(
         translations=tuple(translations),
         seconds=seconds,
         target_tokens=int(tokens.row_lengths().numpy().sum()),
+        comparisons=compare(translations, against, streams)
+        if against is not None
+        else (),
     )
 
 
 def bleu(translations: Sequence[str], *references: Sequence[str]) -> Score:
-    """SacreBLEU's default BLEU, on detokenised text."""
+    """Compute sacreBLEU's default BLEU, on detokenised text."""
     return _score("BLEU", sacrebleu.BLEU(), translations, references)
 
 
 def chrf(translations: Sequence[str], *references: Sequence[str]) -> Score:
-    """SacreBLEU's default chrF, on detokenised text."""
+    """Compute sacreBLEU's default chrF, on detokenised text."""
     return _score("chrF2", sacrebleu.CHRF(), translations, references)
 
 
 def compound_split_bleu(
     translations: Sequence[str], *references: Sequence[str]
 ) -> Score:
-    """The BLEU of the paper's tables: `get_ende_bleu.sh` of tensor2tensor.
+    """Compute the BLEU of the paper's tables, as `get_ende_bleu.sh` does.
 
-    Both sides are tokenised as Moses does for German, compounds are put
-    apart, and tokens are counted as they stand and without smoothing, as in
-    Moses' `multi-bleu.perl`.
+    Both sides are tokenised as Moses does for German, and compounds are split.
+    Tokens are counted as they are and without smoothing, as in Moses'
+    `multi-bleu.perl`.
 
     Args:
         translations: German texts, not tokenised.
@@ -226,7 +237,7 @@ def compound_split_bleu(
 def lowercase_bleu(
     translations: Sequence[str], *references: Sequence[str]
 ) -> Score:
-    """SacreBLEU's BLEU of lower-cased text."""
+    """Compute sacreBLEU's BLEU of lower-cased text."""
     metric = sacrebleu.BLEU(lowercase=True)
     return _score("BLEU, lower-cased", metric, translations, references)
 
@@ -234,11 +245,11 @@ def lowercase_bleu(
 def lowercase_tokenised_bleu(
     target_lang: str, translations: Sequence[str], *references: Sequence[str]
 ) -> Score:
-    """BLEU as papers on Multi30k print it.
+    """Compute BLEU as papers on Multi30k print it.
 
-    Both sides are lower-cased, their punctuation is normalised and they are
-    tokenised, as Moses does and in this order (`.lc.norm.tok` in Multi30k);
-    tokens are counted as in its `multi-bleu.perl`.
+    Both sides are lower-cased, normalised in their punctuation and tokenised,
+    in this order and as Moses does (`.lc.norm.tok` in Multi30k). Tokens are
+    counted as in its `multi-bleu.perl`.
 
     Args:
         target_lang: Language code.
@@ -266,13 +277,13 @@ def _lowercase_tokens(texts: Iterable[str], language: str) -> list[str]:
 
 
 def split_compounds(sentences: Iterable[str]) -> list[str]:
-    """Tokenise German and put compounds apart at their hyphens.
+    """Tokenise German and split compounds at their hyphens.
 
     Args:
-        sentences: Such as `Ein Rich-Text-Format.`
+        sentences: Sentences such as `Ein Rich-Text-Format.`
 
     Returns:
-        Such as `Ein Rich ##AT##-##AT## Text ##AT##-##AT## Format .`
+        Sentences such as `Ein Rich ##AT##-##AT## Text ##AT##-##AT## Format .`
     """
     moses = sacremoses.MosesTokenizer(lang="de")
     return [
@@ -290,7 +301,7 @@ def _prepared_score(
     translations: Sequence[str],
     references: Sequence[Sequence[str]],
 ) -> Score:
-    """BLEU that counts the tokens of prepared text as they stand."""
+    """Compute BLEU that counts the tokens of prepared text as they are."""
     counting = sacrebleu.BLEU(
         tokenize="none",
         smooth_method="none",
@@ -329,7 +340,7 @@ def written(
     target_lang: str,
     json_file: str | os.PathLike | None,
 ) -> Iterator[Callable[[Evaluation, Mapping[str, Any]], None]]:
-    """Open the files of an evaluation before its work, whole or none.
+    """Open the files of an evaluation before its work, whole or not at all.
 
     Args:
         run_dir: Gets `evaluation/SPLIT.LANG.txt` and `evaluation/SPLIT.json`.
@@ -338,7 +349,8 @@ def written(
         json_file: Gets the figures too.
 
     Yields:
-        Writes an evaluation, and in the report before it what is given.
+        A function that writes an evaluation, with further fields first in the
+        report.
     """
     folder = run_dir / EVALUATION
     folder.mkdir(exist_ok=True)
@@ -346,7 +358,7 @@ def written(
     if json_file and pathlib.Path(json_file).resolve() != paths[1].resolve():
         paths.append(pathlib.Path(json_file))
     with contextlib.ExitStack() as stack:
-        # A place that cannot be written shows now.
+        # An unwritable place shows now.
         text_file, *json_files = [
             stack.enter_context(files.open_whole(path)) for path in paths
         ]

@@ -1,4 +1,4 @@
-"""A translation with its attention and the search that found it."""
+"""Explains a translation by its attention and the search that found it."""
 
 import functools
 from collections.abc import Callable
@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_transformer.config import EOS_ID, PAD_ID, Search
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
+from keras_transformer.decoding.id_model import alone
 from keras_transformer.decoding.search_history import SearchHistory
 from keras_transformer.translation.scoring import Ids, Rereader
 from keras_transformer.translation.text_batches import as_bytes, cut, dense
@@ -27,12 +28,12 @@ class _Returned(NamedTuple):
 
 class _Tree(NamedTuple):
     nodes: list[Node]
-    leaves: dict[Ids, int]  # The node with which each hypothesis ended.
-    read: list[Ids]  # What had been written at each row, () at the start.
+    leaves: dict[Ids, int]  # The last node of each hypothesis.
+    read: list[Ids]  # The ids written before each row, () at the start.
 
 
 class Explainer:
-    """Translates a text and tells how.
+    """Translates a text, and explains the translation.
 
     Args:
         text_model: The model with its tokenizer.
@@ -40,22 +41,23 @@ class Explainer:
 
     def __init__(self, text_model: TextModel) -> None:
         self._text_model = text_model
-        # One for each set of options and number of inputs.
+        # A graph for each set of options and number of inputs.
         self._graphs: dict[tuple[Search, int], Callable] = {}
 
     def explain(
         self, text: str, options: Search, prefix: str | None = None
     ) -> Explanation:
-        """Translate a text, and tell what was weighed and looked at.
+        """Translate a text, and return the search and the attention behind it.
 
         Args:
             text: A source text.
-            options: How to search, without sampling.
-            prefix: How the translation begins.
+            options: The search, without sampling.
+            prefix: The beginning of the translation.
 
         Raises:
-            ValueError: If `text` or `prefix` is no `str`, or `options` say to
-                sample.
+            ValueError: If `text` or `prefix` is not a `str`, or `options` say
+                to sample.
+            UserError: If several models search together.
         """
         for name, given in (("text", text), ("prefix", prefix or "")):
             if not isinstance(given, str):
@@ -68,6 +70,7 @@ class Explainer:
                 "`sampling` has no beam to explain; leave it out. Received: "
                 f"sampling={options.sampling}"
             )
+        _ = self._text_model.model  # Raises if there are several.
         tokenizer = self._text_model.tokenizer
         ids, truncated = cut(
             tokenizer.tokenize(as_bytes("text", [text])),
@@ -118,17 +121,20 @@ class Explainer:
 
     @functools.cached_property
     def _rereader(self) -> Rereader:
-        return Rereader(self._text_model.model)
+        with self._text_model.weights_in_use():
+            return Rereader(self._text_model.model)
 
     def _graph(self, options: Search, inputs: int) -> Callable:
-        """A graph, as for every translation: the same result bit for bit."""
+        """Trace a graph, as for a translation: the same result bit for bit."""
         if (options, inputs) not in self._graphs:
 
             def search(
                 source: tf.Tensor, prefix: tf.Tensor | None = None
             ) -> tuple[BeamResult, SearchHistory]:
                 return self._text_model.search_ids_with_history(
-                    source, options, prefix
+                    alone(source),
+                    options,
+                    None if prefix is None else alone(prefix),
                 )
 
             self._graphs[options, inputs] = traced(search, *[_IDS] * inputs)
@@ -136,9 +142,9 @@ class Explainer:
 
 
 def _returned(result: BeamResult) -> dict[Ids, _Returned]:
-    """The hypotheses of the one sentence by their ids, best first.
+    """Index the hypotheses of the one sentence by their ids, best first.
 
-    Where none was found there is an empty one, as in `translate`.
+    If none was found there is an empty one, as in `translate`.
     """
     return {
         tuple(ids[ids != PAD_ID].tolist()): _Returned(rank, float(score))
@@ -155,13 +161,13 @@ def _tree(
     options: Search,
     found: dict[Ids, _Returned],
 ) -> _Tree:
-    """Make a tree of pieces of what one sentence's search weighed."""
+    """Make a tree of the pieces that one sentence's search weighed."""
     log_probs, parents, tokens, ended, survivors = (
         part[0].numpy() for part in history
     )
     steps = int(np.isfinite(log_probs).any(axis=1).sum())
     tree = _Tree([], {}, [()])
-    # Of each live beam its node, its ids and its row.
+    # The node, the ids and the row of each live beam.
     live: list[tuple[int, Ids, int]] = [(-1, (), 0)] * options.beam_size
     for t in range(steps):
         normaliser = ((6 + t) / 6) ** options.length_penalty

@@ -1,9 +1,8 @@
-"""What an export says of itself: `VERSION/model_card.json`.
+"""The model card of an export: `VERSION/model_card.json`.
 
-A server reads there which languages the model translates between, how large it
-is, what its training measured and where it cuts. TensorFlow Serving passes the
-file over. An export of before there was one, or of a model that no run knows,
-has none.
+From it a server reads the model's languages, its size, its scores and its
+limits. TensorFlow Serving ignores the file. Old exports, and exports of models
+without a run, have none.
 """
 
 import dataclasses
@@ -11,7 +10,7 @@ import json
 import logging
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_transformer import __version__
@@ -25,10 +24,18 @@ from keras_transformer.runs.run_config import RunConfig
 CARD_FILE = "model_card.json"
 logger = logging.getLogger("keras_transformer")
 
+# What reports say only if it is otherwise.
+_HOW = {
+    "precision": "float32",
+    "shortlist": False,
+    "ensemble": None,
+    "ensemble_mean": None,
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class ModelCard:
-    """Where a model comes from, and what it can do.
+    """The origin of a model, and what it can do.
 
     Attributes:
         source_lang: Language code of the source side.
@@ -36,15 +43,19 @@ class ModelCard:
         preset: Name of the preset that the run started from.
         corpus: Name of the corpus that it was trained on.
         parameters: Number of weights.
-        weights: Names of the checkpoints that the weights are made of, and a
-            checksum: other weights have another text here.
-        scores: Of each test set that these weights were evaluated on: the
-            `corpus`, its `split`, and a score's `name`, `value` and
-            `signature`.
+        weights: Names of the checkpoints behind the weights, and a checksum:
+            other weights have another text here.
+        scores: For each score of the same weights, search and precision on a
+            test set: the `corpus`, its `split`, and the score's `name`,
+            `value` and `signature`.
         search: The options of `Search` that the export was made with.
-        subject: What the built-in corpus is about, in words; empty for any
-            other, whose texts may be nobody else's business.
-        examples: A few texts to try the model with, of the same corpus.
+        quantization: Type that the weights are stored in.
+        shortlist: Whether its searches score the words of a shortlist alone.
+        operators: Names of the operators that it needs and some TensorFlows
+            lack.
+        subject: The subject of the built-in corpus, in words; empty for other
+            corpora, whose texts may be private.
+        examples: A few texts of the same corpus to try the model with.
         package_version: Version of this package that made the export.
     """
 
@@ -56,6 +67,9 @@ class ModelCard:
     weights: str
     scores: tuple[Mapping[str, Any], ...] = ()
     search: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    quantization: str = "float32"
+    shortlist: bool = False
+    operators: tuple[str, ...] = ()
     subject: str = ""
     examples: tuple[str, ...] = ()
     package_version: str = __version__
@@ -73,10 +87,10 @@ class ModelCard:
             saved_model: Its folder.
 
         Returns:
-            None where there is no card.
+            The card; None if there is none.
 
         Raises:
-            UserError: If there is one that cannot be read.
+            UserError: If the card cannot be read.
         """
         path = pathlib.Path(saved_model) / CARD_FILE
         try:
@@ -85,7 +99,10 @@ class ModelCard:
             # A later version of the package may say more.
             card = cls(**{n: v for n, v in fields.items() if n in known})
             return dataclasses.replace(
-                card, scores=tuple(card.scores), examples=tuple(card.examples)
+                card,
+                scores=tuple(card.scores),
+                examples=tuple(card.examples),
+                operators=tuple(card.operators),
             )
         except FileNotFoundError:
             return None
@@ -98,46 +115,58 @@ class ModelCard:
 
 
 def make_card(
-    run_dir: pathlib.Path, parameters: int, average: int | None
+    run_dirs: Sequence[pathlib.Path],
+    parameters: int,
+    average: int | None,
+    how: Mapping[str, Any],
 ) -> ModelCard:
-    """Make the card for an export of a run.
+    """Make the card for an export.
 
     Args:
-        run_dir: The run directory.
-        parameters: Number of weights of its model.
+        run_dirs: The run directory, and those of other runs whose models
+            search together with it.
+        parameters: Number of weights of all models.
         average: Newest checkpoints averaged, as in `Translator.from_run`.
+        how: What the reports of evaluations have to say of their search,
+            precision, shortlist and ensemble for their scores to be here.
 
     Raises:
         UserError: If there are no weights.
     """
-    # Keras, which a server of an export does without.
+    # This loads Keras, which a server of an export does not need.
     from keras_transformer.runs import averaging
 
+    run_dir = run_dirs[0]
     run = RunConfig.load(run_dir)
     names = averaging.checkpoint_names(run_dir, average)
     is_demo = run.corpus == DEMO
+    weights = " + ".join(_weights(path, average) for path in run_dirs)
+    if "ensemble" in how:
+        weights += f", mean of {how['ensemble_mean']}"
     return ModelCard(
         run.source_lang,
         run.target_lang,
         run.preset,
         _public_name(run.corpus),
         parameters,
-        weights=_weights(run_dir, average, names),
-        scores=_scores(run_dir, names),
+        weights=weights,
+        scores=_scores(run_dir, {**_HOW, **how, "checkpoints": names}),
+        shortlist=how["shortlist"],
         subject=demo.SUBJECT if is_demo else "",
         examples=demo.EXAMPLES[run.source_lang] if is_demo else (),
     )
 
 
 def _scores(
-    run_dir: pathlib.Path, names: list[str]
+    run_dir: pathlib.Path, how: Mapping[str, Any]
 ) -> tuple[dict[str, Any], ...]:
-    """The scores that the weights of these checkpoints have got."""
+    """Read the scores of evaluations with these weights and settings."""
     found = []
     for path in sorted((run_dir / layout.EVALUATION).glob("*.json")):
         try:
-            report = json.loads(path.read_text(encoding="utf-8"))
-            if report["checkpoints"] != names:
+            report = {**_HOW, **json.loads(path.read_text(encoding="utf-8"))}
+            report["shortlist"] = bool(report["shortlist"])  # Its file.
+            if any(report[name] != value for name, value in how.items()):
                 continue
             test_set = {
                 "corpus": _public_name(report["corpus"]),
@@ -155,14 +184,13 @@ def _scores(
     return tuple(found)
 
 
-def _weights(
-    run_dir: pathlib.Path, average: int | None, names: list[str]
-) -> str:
-    """Tell these weights from others: their checkpoints and a checksum."""
+def _weights(run_dir: pathlib.Path, average: int | None) -> str:
+    """Identify the weights by their checkpoints and a checksum."""
     from keras_transformer.runs import averaging
     from keras_transformer.runs.checkpoints import WEIGHTS_FILE
     from keras_transformer.runs.result import final_result
 
+    names = averaging.checkpoint_names(run_dir, average)
     path = run_dir / layout.FINAL_FILE
     is_final = averaging.is_slim(run_dir) or final_result(run_dir)
     if average is not None or not is_final:
@@ -171,7 +199,7 @@ def _weights(
 
 
 def _public_name(corpus: str) -> str:
-    """Name a corpus to strangers: a folder by its last part alone."""
+    """Name a corpus to strangers: a folder only by its last part."""
     if corpus.startswith(TFDS_PREFIX):
         return corpus
     return os.path.basename(os.path.normpath(corpus))

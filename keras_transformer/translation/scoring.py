@@ -1,11 +1,11 @@
-"""What a model says of given translations: scores, attention, alignment.
+"""Applies a model to given translations: scores, attention, alignment.
 
-`Rereader` reads what a search has written again for its attention, in a
-teacher-forced pass: the row of what had been written before a token is what the
-search saw when it wrote that token, since no position looks ahead; in 16 bits
-the two differ by their rounding.
+`Rereader` rereads the hypotheses of a search for their attention, in a
+teacher-forced pass. The row before a token is what the search saw when it wrote
+that token, since no position looks ahead; in 16 bits the two differ by their
+rounding.
 
-Axes: B batch, S source length, T target length; of `Rereader` also L layers,
+Axes: B batch, S source length, T target length; in `Rereader` also L layers,
 H heads, R rows, K likeliest next tokens, D model width.
 """
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, PAD_ID
+from keras_transformer.config import BOS_ID, PAD_ID, UserError
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
 from keras_transformer.translation.alignment import (
@@ -55,8 +55,22 @@ class GivenPairs:
 
     @functools.cached_property
     def _attention_graph(self) -> Callable:
-        model = self._text_model.model
-        return traced(functools.partial(attention_weights, model), _IDS, _IDS)
+        models = self._text_model.ensemble.models
+        heads = {model.model_config.num_heads for model in models}
+        if len(heads) > 1:
+            raise UserError(
+                "Expected models with equal numbers of heads, received "
+                f"{sorted(heads)}; ask one of them for its attention."
+            )
+
+        def of_all_layers(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+            return tf.concat(
+                [attention_weights(each, source, target) for each in models],
+                axis=1,
+            )
+
+        with self._text_model.weights_in_use():
+            return traced(of_all_layers, _IDS, _IDS)
 
     def score(
         self,
@@ -119,7 +133,7 @@ class GivenPairs:
         return [
             align_words(
                 attention.mean(),
-                of_source[: len(attention.source_pieces) - 1],  # It was cut.
+                of_source[: len(attention.source_pieces) - 1],  # It may be cut.
                 of_target,
             )
             for attention, of_source, of_target in zip(
@@ -133,7 +147,7 @@ class GivenPairs:
     def _words(
         self, tokenizer: Tokenizer, texts: Sequence[str]
     ) -> list[list[int]]:
-        """Find the word of each piece but the end token, for each text."""
+        """Find the word of each piece, without the end token, for each text."""
         encoded = as_bytes("texts", texts)
         _, starts, ends = tokenizer.tokenize_with_offsets(encoded)
         return [
@@ -150,7 +164,7 @@ class GivenPairs:
         batch_tokens: int,
         max_source_length: int | None = None,
     ) -> Iterator[tuple[np.ndarray, tf.Tensor, tf.Tensor]]:
-        """Batches of pairs: their rows, source and target ids, padded."""
+        """Yield batches of pairs: their rows, source and target ids, padded."""
         source_ids = self.tokenizer.tokenize(as_bytes("sources", sources))
         target_ids = self.tokenizer.target.tokenize(
             as_bytes("targets", targets)
@@ -163,19 +177,19 @@ class GivenPairs:
             yield rows, source, target
 
 
-# Next tokens told for every row, K.
+# Next tokens returned for every row, K.
 _LIKELIEST = 8
-# Target tokens read at a time, all of whose attention exists at once.
+# Target tokens to read at a time; all their attention is in memory at once.
 _READ_AT_ONCE = 1_024
 Ids = tuple[int, ...]
 
 
 class Reread(NamedTuple):
-    """What the model saw.
+    """The attention and the next tokens of each row.
 
     Attributes:
         encoder: float32 `(L, H, S, S)`.
-        decoder: float32 `(L, H, R, T)`, 0 beyond what had been written.
+        decoder: float32 `(L, H, R, T)`, 0 beyond the tokens written.
         cross: float32 `(L, H, R, S)`.
         next_ids: int32 `(R, K)`, the likeliest first.
         next_log_probs: float32 `(R, K)`.
@@ -189,7 +203,7 @@ class Reread(NamedTuple):
 
 
 class Rereader:
-    """Reads a source and what had been written of its translations.
+    """Rereads a source and beginnings of its translations.
 
     Args:
         model: The model.
@@ -207,16 +221,17 @@ class Rereader:
         )
 
     def read(self, source: tf.Tensor, written: list[Ids]) -> Reread:
-        """Read again what had been written at each of the R rows.
+        """Reread the tokens written before each of the R rows.
 
         Args:
             source: int32 `(1, S)`.
-            written: Of each row the ids, () for the start.
+            written: The ids of each row, () for the start.
         """
         memory, source_mask, of_layers = self._encode(source)
         encoder = _stacked(of_layers)
         longest = 1 + max(len(ids) for ids in written)
-        sizes = (*encoder.shape[:1], encoder.shape[2], len(written))
+        layers = self._model.model_config.layers_of("decoder")
+        sizes = (layers, encoder.shape[2], len(written))
         likeliest = (len(written), min(_LIKELIEST, self._model.vocab_size))
         found = Reread(
             encoder=encoder[:, 0],
@@ -243,7 +258,7 @@ class Rereader:
     def _decode_all(
         self, target_in: tf.Tensor, memory: tf.Tensor, source_mask: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor], list[tf.Tensor]]:
-        """The likeliest next tokens `(B, T, K)`, and attention by layers."""
+        """Find the likeliest next tokens `(B, T, K)`, and the attention."""
         batch = tf.shape(target_in)[0]
         logits, decoder, cross = self._model.decode_with_weights(
             target_in,
@@ -259,14 +274,14 @@ class Rereader:
 def _passes(
     read: list[Ids], at_once: int
 ) -> Iterator[tuple[list[Ids], np.ndarray]]:
-    """Few targets to read, in which every row has a place.
+    """Choose few targets to read, with a place in them for every row.
 
     Yields:
-        A batch of decoder inputs, and an array `(3, rows)`: rows, and where
-        they are in the batch, its row and its position.
+        A batch of decoder inputs, and an array `(3, rows)`: the rows, and for
+        each its row and position in the batch.
     """
     row_of = {ids: row for row, ids in enumerate(read)}
-    # A pass over what nobody went on from is one over all that led there.
+    # A pass over a beginning that none continued covers all that led there.
     went_on = {ids[:-1] for ids in read if ids}
     last = sorted((ids for ids in read if ids not in went_on), key=len)
     filled: set[int] = set()
@@ -286,5 +301,5 @@ def _passes(
 
 
 def _stacked(layers: list) -> np.ndarray:
-    """`(L, B, H, T, .)`, float32."""
+    """Stack layers to `(L, B, H, T, .)`, float32."""
     return np.stack([np.asarray(tf.cast(w, tf.float32)) for w in layers])

@@ -1,6 +1,6 @@
-"""Texts sentence by sentence, for a model that has learnt from sentences.
+"""Translates texts sentence by sentence, as suits most models.
 
-sentencex, which knows many languages' abbreviations, finds where they end.
+sentencex, which knows many languages' abbreviations, finds where sentences end.
 """
 
 import itertools
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 from keras_transformer.config import UserError
 from keras_transformer.machine import extras
 
-# Characters of a line that are looked at together: the time that sentencex
-# takes for some texts, such as opening quotes alone, grows with their square.
+# Characters of a line to look at together: for some texts, such as opening
+# quotes alone, sentencex's time grows with the square of the length.
 _PIECE = 2_048
 # An end of a sentence and the beginning of the next: a guess, for a warning.
 _TWO = re.compile(
@@ -36,14 +36,14 @@ class Span(NamedTuple):
 
 
 def spans_of(text: str, language: str) -> list[Span]:
-    """Find the sentences of a text; no sentence goes over a line's end.
+    """Find the sentences of a text; no sentence crosses a line's end.
 
     Args:
         text: Any text.
-        language: Its code.
+        language: Its language code.
 
     Returns:
-        The sentences in order. Between them is nothing but space.
+        The sentences in order, with nothing but space between them.
 
     Raises:
         UserError: If sentencex is missing.
@@ -84,9 +84,8 @@ def pieces(text: str, spans: Sequence[Span], parts: Sequence[str]) -> list[str]:
 
     Returns:
         The space before the first span, its translation, the space after it,
-        the next translation and so on. Where there is no space between two
-        spans, they are written without in the source language alone, and a
-        space is put there.
+        the next translation and so on. If there is no space between two spans,
+        that is the way of the source language only, and a space is added.
     """
     result: list[str] = []
     position = 0
@@ -111,8 +110,8 @@ def translate(
     Args:
         n_best: `Translator.n_best`, for the sentences.
         texts: Any texts.
-        language: The code of theirs.
-        progress: Called with the numbers of texts done and of all texts.
+        language: Their language code.
+        progress: Called with the number of texts done and in all.
         **others: Further arguments of `n_best`.
 
     Returns:
@@ -148,13 +147,13 @@ def translate(
 
 
 def check_alone(**others: bool) -> None:
-    """Refuse what makes no sense where sentences are translated on their own.
+    """Refuse arguments that make no sense with `split_sentences`.
 
     Args:
         **others: Whether each argument is given.
 
     Raises:
-        UserError: If one is.
+        UserError: If one of them is given.
     """
     for name, is_given in others.items():
         if is_given:
@@ -165,7 +164,7 @@ def check_alone(**others: bool) -> None:
 
 
 def warn_of_several(texts: Sequence[str]) -> bool:
-    """Name the first text that looks like several sentences, on the log.
+    """Log the first text that looks like several sentences.
 
     Returns:
         Whether there is one.
@@ -184,8 +183,8 @@ def warn_of_several(texts: Sequence[str]) -> bool:
 def _in_line(text: str, language: str) -> list[tuple[int, int]]:
     """Find the places of the sentences of a line, or of a part of one."""
     sentencex = extras.needs("sentencex", "sentences")
-    # sentencex 1.0.32 ends in a panic at "A\u00a0. B": it takes every space to
-    # be one byte long.
+    # sentencex 1.0.32 panics at "A\u00a0. B": it takes every space to be one
+    # byte long.
     plain = re.sub(r"[^\S\r\n]", " ", text)
     found = []
     position = 0
@@ -199,7 +198,7 @@ def _in_line(text: str, language: str) -> list[tuple[int, int]]:
 
 
 def without_repeats(hypotheses: Iterable[Scored]) -> list[Scored]:
-    """Leave out texts that were there: other pieces may make the same text.
+    """Drop repeated texts: other pieces may spell the same text.
 
     Args:
         hypotheses: Texts with their scores, best first.

@@ -1,8 +1,7 @@
-"""Texts as ids, cut and batched, and batches searched at the same time.
+"""Cuts and batches texts as ids, and searches several batches at a time.
 
-Two threads that share the products of one search meet after each of them, and
-a product of narrow matrices is over before that pays. Searches beside each
-other never meet.
+Two threads that share the products of one search meet after each product, and
+narrow matrices are multiplied before that pays. Parallel searches never meet.
 
 Axes: B batch, L tokens of the longest text.
 """
@@ -19,7 +18,7 @@ from keras_transformer.config import EOS_ID, PAD_ID
 from keras_transformer.data.corpus import checked_texts
 
 _MOST_NUMBERS = 20  # In a message.
-# Batches for each that works on them from which on their sums do not matter.
+# With this many batches for each thread, their sums do not matter.
 _MANY = 8
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -29,22 +28,22 @@ def as_bytes(name: str, texts: Sequence[str]) -> list[bytes]:
     """Encode texts in UTF-8.
 
     Args:
-        name: What an error calls them.
+        name: Their name in errors.
         texts: The texts.
 
     Raises:
-        UserError: As from `checked_texts`.
+        UserError: As in `checked_texts`.
     """
-    # A lone surrogate is no character that UTF-8 could carry.
+    # UTF-8 cannot encode a lone surrogate.
     return [x.encode("utf-8", "replace") for x in checked_texts(name, texts)]
 
 
 def check_pairs(**texts: Sequence[str]) -> None:
-    """Refuse two sequences of texts that are not of one length.
+    """Refuse two sequences of texts with different lengths.
 
     Raises:
-        SettingError: If one is no list of texts.
-        ValueError: If they differ.
+        SettingError: If one is not a list of texts.
+        ValueError: If the lengths differ.
     """
     for name, given in texts.items():
         checked_texts(name, given)
@@ -59,7 +58,7 @@ def check_pairs(**texts: Sequence[str]) -> None:
 def cut(
     ids: tf.RaggedTensor, longest: int | None
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Shorten rows to `longest` ids, EOS still last; tell which were longer."""
+    """Shorten rows to `longest` ids, EOS still last; mark the longer ones."""
     if longest is None:
         return ids, tf.zeros([ids.nrows()], tf.bool)
     truncated = ids.row_lengths() > longest
@@ -71,8 +70,8 @@ def numbered(are_cut: Iterable[bool], first: int = 1) -> str:
     """Name the lines that were cut, such as "3, 17" or "1, …, 20 and 7 more".
 
     Args:
-        are_cut: Whether each line was.
-        first: The number of the first one.
+        are_cut: Whether each line was cut.
+        first: The number of the first line.
     """
     lines = [number for number, is_cut in enumerate(are_cut, first) if is_cut]
     more = len(lines) - _MOST_NUMBERS
@@ -81,15 +80,10 @@ def numbered(are_cut: Iterable[bool], first: int = 1) -> str:
 
 
 def dense(ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-    """Pad rows that are ragged."""
+    """Pad ragged rows."""
     if isinstance(ids, tf.RaggedTensor):
         return ids.to_tensor(PAD_ID)
     return ids
-
-
-def token_counts(ids: tf.Tensor) -> tf.Tensor:
-    """Tokens of each row `(B, L)`, PAD left out, int32 `(B,)`."""
-    return tf.reduce_sum(tf.cast(ids != PAD_ID, tf.int32), axis=-1)
 
 
 def batches(
@@ -99,27 +93,27 @@ def batches(
     batch_tokens: int,
     parallel: int = 1,
 ) -> list[np.ndarray]:
-    """Rows of similar length together, within a budget of their costs.
+    """Batch rows of similar length, within a budget of their costs.
 
     The longest come first: they need the most memory, and an estimate of the
     time left errs on the safe side.
 
     Args:
         rows: Numbers of the rows, int `(N,)`.
-        lengths: By which all rows are sorted, int.
-        costs: What each row takes of the budget, int.
+        lengths: Lengths of all rows, to sort by, int.
+        costs: Cost of each row, int.
         batch_tokens: The budget: rows of a batch times its largest cost.
-        parallel: Batches that are worked on at the same time. Where there are
-            few for each, they are a multiple of this and of like sums of
-            lengths, so that nobody waits long for the last one; besides there
-            may be some of short rows, which the budget alone has cut.
+        parallel: Batches searched at the same time. If there are few for each,
+            their number is a multiple of this and their sums of lengths are
+            similar, so that nobody waits long for the last one. There may be
+            further batches of short rows, cut only by the budget.
 
     Returns:
         The rows of each batch.
     """
     rows = rows[np.argsort(-lengths[rows], kind="stable")]
     found = _fill(rows, lengths, costs, batch_tokens)
-    # Of many the last ones, which are the shortest, are soon done.
+    # If there are many, the last ones are the shortest and soon done.
     if parallel == 1 or not 0 < len(found) <= _MANY * parallel:
         return found
     count = -(-len(found) // parallel) * parallel
@@ -148,17 +142,16 @@ def _fill(
 def results(
     function: Callable[[Item], Result], items: Iterable[Item], parallel: int
 ) -> Generator[tuple[Item, Result], None, None]:
-    """Apply a function to items, so many at the same time.
+    """Apply a function to items, several at the same time.
 
-    An item is taken when there is a place for it. An error, or closing, drops
-    the items that wait and ends once those that run are done: a search cannot
-    be stopped.
+    An item is taken when there is room for it. An error, or closing, drops the
+    waiting items and waits for the running ones: a search cannot be stopped.
 
     Args:
-        function: Called in threads of their own, or for one at a time in the
-            caller's.
+        function: The function, called in threads of its own, or in the
+            caller's if `parallel` is 1.
         items: Its arguments.
-        parallel: How many at the same time, at least 1.
+        parallel: Items at the same time, at least 1.
 
     Yields:
         An item and its result, in the order in which they are done.
@@ -171,7 +164,7 @@ def results(
     running: dict[Future[Result], Item] = {}
     with ThreadPoolExecutor(parallel, "search") as pool:
         try:
-            # One more than run, so that no thread waits for the caller.
+            # One more than can run, so that no thread waits for the caller.
             for item in itertools.islice(rest, parallel + 1):
                 running[pool.submit(function, item)] = item
             while running:

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import (
+    ENSEMBLE_MEANS,
     MAX_SOURCE_LENGTH,
     SEARCH_PRECISIONS,
     Search,
@@ -19,14 +20,14 @@ from keras_transformer.config import (
 )
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
+from keras_transformer.decoding.ensemble import Ensemble
+from keras_transformer.decoding.frozen_weights import FrozenWeights, can_pack
+from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
-from keras_transformer.runs import averaging
-from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.settings import meant, whole_number
-from keras_transformer.translation import sentences
+from keras_transformer.translation import lexicon, loading, sentences
 from keras_transformer.translation.alignment import Attention
 from keras_transformer.translation.explaining import Explainer
 from keras_transformer.translation.scoring import GivenPairs
@@ -56,19 +57,23 @@ class Hypothesis(NamedTuple):
 
 
 class Translator:
-    """A trained model with its tokenizer.
+    """A trained model, or several that search together, with its tokenizer.
 
-    A text of nothing but space has the one translation "" with score 0,
+    A text of nothing but whitespace has one translation, "" with score 0,
     whatever the prefix.
 
     Args:
-        model: The model; its vocabulary is the tokenizer's.
+        model: The model, or an ensemble, of the tokenizer's vocabulary.
         tokenizer: The tokenizer.
-        search: How to search where nobody says otherwise.
-        source_lang: Language code of the texts, by which sentences are split.
+        search: The default settings of a search.
+        source_lang: Language code of the texts, used to split sentences.
+        frozen: Weights of the model that no longer change, as `freeze` makes
+            them; by default translations follow any training of the model.
+        shortlist: The only target pieces to score for a source; by default
+            all. Sampling ignores it.
 
     Attributes:
-        text_model: The same inside a graph, of which exports are made.
+        text_model: The same inside a graph; exports are made of it.
         search: As the argument, like `source_lang`.
 
     Raises:
@@ -77,25 +82,31 @@ class Translator:
 
     def __init__(
         self,
-        model: Transformer,
+        model: Transformer | Ensemble,
         tokenizer: Tokenizer,
         search: Search | None = None,
         source_lang: str = "en",
+        frozen: FrozenWeights | None = None,
+        shortlist: Shortlist | None = None,
     ) -> None:
-        self.text_model = TextModel(model, tokenizer)
+        self.text_model = TextModel(model, tokenizer, frozen, shortlist)
         self.search = search or Search()
         self.source_lang = source_lang
-        self._is_warned = False  # Of texts of several sentences.
+        self._is_warned = False  # About texts of several sentences.
         self._pairs = GivenPairs(self.text_model)
         self._explainer = Explainer(self.text_model)
         # One graph for each set of options, for batches of any shape. Ids
-        # only: a graph that holds the tokenizer would be of no use any more
-        # once `tf.random.set_seed` has unloaded its vocabulary.
+        # only: a graph that holds the tokenizer becomes useless once
+        # `tf.random.set_seed` has unloaded its vocabulary.
         self._search_graphs: dict[tuple, Any] = {}
 
     @property
     def model(self) -> Transformer:
-        """The model."""
+        """The model.
+
+        Raises:
+            UserError: If there are several.
+        """
         return self.text_model.model
 
     @property
@@ -103,67 +114,104 @@ class Translator:
         """The tokenizer."""
         return self.text_model.tokenizer
 
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Names of the operators in use that not every TensorFlow has."""
+        frozen = self.text_model.frozen
+        return frozen.operators if frozen else ()
+
     @classmethod
     def from_run(
         cls,
         run_dir: str | os.PathLike,
         average: int | None = None,
         precision: str = "float32",
+        shortlist: str | os.PathLike | None = None,
+        ensemble: Sequence[str | os.PathLike] = (),
+        ensemble_mean: str = ENSEMBLE_MEANS[0],
     ) -> "Translator":
-        """Load what a training wrote, to search as the run's recipe says.
+        """Load a trained run, to search as its recipe says.
 
         Args:
             run_dir: The run directory.
-            average: Newest checkpoints whose weights are averaged; None for
+            average: How many of the newest checkpoints to average; None for
                 what the run asks for, as in `averaging.load_model`.
-            precision: What to compute in, `"float32"` or `"bfloat16"`, as
-                `in_bfloat16`.
+            precision: What to compute in, as in `freeze`.
+            shortlist: A file made by `keras-transformer shortlist`, with the
+                only target pieces to score for each source; by default all.
+            ensemble: Other runs of the same vocabulary, whose models search
+                together with this one.
+            ensemble_mean: What the models average at each step,
+                `"probabilities"` or `"log-probabilities"`.
 
         Raises:
-            UserError: If `run_dir` is no run directory with a checkpoint, its
-                vocabulary is not that of its model, or the precision is
-                another.
+            UserError: As from `loading.load`, `freeze` and `lexicon.read`.
         """
-        if precision not in SEARCH_PRECISIONS:
-            raise UserError(
-                f"Expected a precision of {' or '.join(SEARCH_PRECISIONS)}, "
-                f"received {precision!r}."
-            )
-        devices.let_memory_grow()  # A training may run beside.
-        model = averaging.load_model(run_dir, average)
-        tokenizer = load_vocabulary(run_dir)
+        _check_precision(precision)
+        devices.let_memory_grow()  # A training may run on the same GPU.
+        models, tokenizer = loading.load(
+            [run_dir, *ensemble], average, ensemble_mean
+        )
         run = RunConfig.load(run_dir)
-        try:
-            found = cls(model, tokenizer, run.search, run.source_lang)
-        except ValueError:
-            raise UserError(
-                f"Expected {model.vocab_size} pieces in {run_dir}/"
-                f"{TOKENIZER_FILE} as in the model, found "
-                f"{tokenizer.vocab_size}; restore the file of this run."
-            ) from None
-        if precision == "bfloat16":
-            devices.warn_of_slow_bfloat16()
-            return found.in_bfloat16()
-        return found
+        found = cls(models, tokenizer, run.search, run.source_lang)
+        if shortlist is not None:
+            found.text_model.shortlist = lexicon.read(shortlist, tokenizer)
+        return found.freeze(precision)
 
-    def in_bfloat16(self) -> "Translator":
-        """The same with weights rounded to bfloat16, to compute in it.
+    def freeze(
+        self, precision: str = "float32", portable: bool = False
+    ) -> "Translator":
+        """Make a faster translator with the weights of this moment.
 
-        Many sentences take half the time where the processor multiplies
-        bfloat16 (AMX, AVX512-BF16). Statistics of layer norms, every softmax,
-        log-probabilities and scores stay float32; logits have the 8 bits that
-        a product in bfloat16 gives.
+        Later training of the model does not change it. In float32 its logits
+        differ from the model's by 1e-5 at most. In bfloat16 weights and
+        activations are rounded to 16 bits; statistics of layer norms, every
+        softmax and all scores stay float32. In int8 each column of a matrix
+        has a scale, and so has each row that it multiplies; only the products
+        with weights are rounded.
 
-        Returns:
-            A translator with a model of its own.
+        Args:
+            precision: What to multiply in: `"float32"`; `"bfloat16"`, for
+                processors that multiply it (AMX, AVX512-BF16); `"int8"`, for
+                those with VNNI.
+            portable: Whether to use only operators that every TensorFlow has.
+                This is so anyway where there is a GPU or TensorFlow lacks the
+                other operators, which are for x86-64 processors.
+
+        Raises:
+            UserError: If `precision` is none of these, or int8 is not
+                available.
         """
-        settings = {**self.model.get_config(), "dtype": "bfloat16"}
-        model = Transformer.from_config(settings)
-        model.set_weights(self.model.get_weights())
-        return Translator(model, self.tokenizer, self.search, self.source_lang)
+        _check_precision(precision)
+        on_gpu = bool(tf.config.list_physical_devices("GPU"))
+        packs = can_pack() and not on_gpu and not portable
+        if precision == "int8" and not packs:
+            raise UserError(
+                "Expected a TensorFlow for x86-64 processors without a GPU, "
+                "since int8 needs its operators, found another or `portable`; "
+                "choose float32 or bfloat16."
+            )
+        devices.warn_of_slow(precision)
+        models = self.text_model.ensemble
+        if precision == "bfloat16":
+            models = Ensemble(
+                [_in_bfloat16(model) for model in models.models], models.mean
+            )
+        frozen = None
+        if packs:
+            frozen = FrozenWeights(
+                models,
+                int8=precision == "int8",
+                seven_bits=not devices.multiplies("int8"),
+            )
+        return Translator(
+            *(models, self.tokenizer, self.search, self.source_lang),
+            frozen=frozen,
+            shortlist=self.text_model.shortlist,
+        )
 
     def options(self, **given: Any) -> Search:
-        """The options of a search: those given, or else of `search`.
+        """Return the options of a search: those given, then those of `search`.
 
         Raises:
             SettingError: If a setting makes no sense.
@@ -171,7 +219,7 @@ class Translator:
         """
         known = [field.name for field in dataclasses.fields(Search)]
         for name in given.keys() - known:
-            # What `translate` has besides is as near as a setting.
+            # A slip may also mean another argument of `translate`.
             also = ("prefixes", "split_sentences", "batch_tokens", "parallel")
             raise UserError(
                 f"Expected a setting of a search, received {name}"
@@ -223,25 +271,26 @@ class Translator:
 
         Args:
             texts: Source texts.
-            n_best: Hypotheses per text; not given, one, as plain `str`.
+            n_best: Hypotheses per text; by default one, as plain `str`.
             prefixes: As in `n_best`, like `batch_tokens` and `progress`.
-            split_sentences: Whether each sentence of a text is translated on
-                its own, as by a model that has learnt from single ones; the
-                space between them stays. Not given, none is, and the log says
-                once where a text looks like several.
+            split_sentences: Whether to translate each sentence of a text on
+                its own, for a model that has learnt from single sentences;
+                the whitespace between them stays. By default texts stay
+                whole, and the log says once if a text looks like several
+                sentences.
             batch_tokens: Budget of a batch.
             parallel: Batches searched at the same time, as in `n_best`.
-            progress: Called with the numbers of texts done and of all texts.
+            progress: Called with the number of texts done and that of all.
             **options: The other fields of `Search`, such as
-                `beam_size=4`; what is not given is as in `search`.
+                `beam_size=4`; the rest is as in `search`.
 
         Returns:
             One translation for each text, in order; with `n_best` a list of
             hypotheses, best first, which is shorter where fewer exist.
 
         Raises:
-            ValueError: If an option is out of range, or as from `n_best`.
-            UserError: If sentences are split beside `n_best` or `prefixes`, or
+            ValueError: If an option is out of range, or `n_best` raises one.
+            UserError: If `split_sentences` meets `n_best` or `prefixes`, or
                 sentencex is missing.
         """
         search = self.options(n_best=1 if n_best is None else n_best, **options)
@@ -284,23 +333,24 @@ class Translator:
         parallel: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[list[list[Hypothesis]], np.ndarray]:
-        """Translate as `translate`, and tell which texts were cut.
+        """Translate as `translate` does, and tell which texts were cut.
 
         Args:
             texts: Source texts.
             options: How to search.
-            prefixes: How each translation begins, "" for no matter how. The
-                space at its ends is dropped, and the search may go on inside
-                its last word. It counts in the score and towards the limit,
-                where it is cut too.
+            prefixes: How each translation begins, "" to leave it open. The
+                whitespace at its ends is dropped, and the search may go on
+                inside its last word. It counts in the score and towards the
+                limit, where it is cut too.
             batch_tokens: Budget of a batch: its texts times the tokens of its
                 longest possible translation.
             parallel: Batches searched at the same time, each with memory of
-                its own; by default what `parallel.searches` says, or 1 on a
-                GPU. Fastest where `TF_NUM_INTRAOP_THREADS=1` is in the
-                environment before TensorFlow's first operator, as the command
-                line has it. An error ends the call once the others are done.
-            progress: Called with the numbers of texts done and of all texts.
+                its own; by default what `devices.searches` chooses, or 1 on a
+                GPU. It is fastest with `TF_NUM_INTRAOP_THREADS=1` in the
+                environment before TensorFlow's first operator, as on the
+                command line. An error ends the call once the other batches
+                are done.
+            progress: Called with the number of texts done and that of all.
 
         Returns:
             The hypotheses of each text, best first, and whether each text was
@@ -308,7 +358,7 @@ class Translator:
 
         Raises:
             SettingError: If `options` is no `Search`, or `batch_tokens` or
-                `parallel` no number from 1 on.
+                `parallel` is not a number from 1 on.
             ValueError: If `texts` is one `str`, or there are not as many
                 prefixes as texts.
         """
@@ -342,7 +392,7 @@ class Translator:
         planned = batches(waiting, lengths, costs, batch_tokens, parallel)
         if not planned:
             return found, truncated.numpy()
-        # Traced in this thread: another has not Keras's settings.
+        # Traced in this thread, since others lack Keras's settings.
         search = self._search_graph(options, tuple(inputs))
 
         def search_rows(rows: np.ndarray) -> BeamResult:
@@ -372,21 +422,22 @@ class Translator:
         prefix: str | None = None,
         **options: Any,
     ) -> Explanation:
-        """Translate a text, and show what it looked at and how it was found.
+        """Translate a text, and show its attention and its search.
 
         The translations and their scores are those of `translate`.
 
         Args:
             text: A source text.
-            n_best: Hypotheses returned; by default 4, or as many as beams
-                where those are fewer.
+            n_best: Hypotheses returned; by default 4, or the number of beams
+                if that is less.
             prefix: How the translation begins.
             **options: The other fields of `Search`, such as
-                `beam_size=8`, but `sampling`. `max_source_length` is 256
-                where it is not given.
+                `beam_size=8`, except `sampling`. `max_source_length` is 256
+                by default.
 
         Returns:
-            What a notebook shows, `save_html` writes and NumPy reads.
+            An explanation, which a notebook shows, `save_html` writes and
+            NumPy reads.
 
         Raises:
             ValueError: If `text` is no `str`, or an option is out of range.
@@ -414,11 +465,11 @@ class Translator:
 
         Args:
             sources: Source texts; none is cut.
-            targets: A translation of each. What is scored is the pieces into
-                which the tokenizer splits it: a search may have written the
-                same text in others, with another score.
-            length_penalty: The exponent alpha, at least 0; that of `search` if
-                not given.
+            targets: A translation of each. The score is that of the pieces
+                into which the tokenizer splits it: a search may have written
+                the same text in other pieces, with another score.
+            length_penalty: The exponent alpha, at least 0; by default that of
+                `search`.
             batch_tokens: Budget of a batch: its pairs times the tokens of its
                 longest text.
 
@@ -449,7 +500,7 @@ class Translator:
 
         Args:
             sources: Source texts.
-            targets: A translation of each, such as the search has found.
+            targets: A translation of each, such as the search found.
             max_source_length: Tokens after which a source is cut.
             batch_tokens: As in `score`.
 
@@ -474,13 +525,13 @@ class Translator:
         max_source_length: int | None = None,
         batch_tokens: int = 2_048,
     ) -> list[list[tuple[int, int]]]:
-        """The source word that each target word looks at most.
+        """Find the source word that each target word looks at most.
 
         Words are what `str.split` finds. Attention is the mean over all layers
         and heads, added up over the pieces of the two words.
 
         Args:
-            sources: As in `attention`, like all that follow.
+            sources: As in `attention`, like all other arguments.
             targets: A translation of each.
             max_source_length: Tokens after which a source is cut.
             batch_tokens: Budget of a batch.
@@ -504,18 +555,19 @@ class Translator:
         on_gpu = bool(tf.config.list_physical_devices("GPU"))
         if asked is None and (on_gpu or not texts):
             return 1
+        models = self.text_model.ensemble.models
         return devices.searches(
             asked,
             devices.cores(),
-            self.model.model_config.d_model,
+            max(model.model_config.d_model for model in models),
             devices.threads(),
             texts,
         )
 
     def _search_graph(self, options: Search, inputs: tuple) -> Any:
-        """One graph for each set of options, for batches of any shape."""
+        """Trace one graph for each set of options, for any batch shape."""
         if options.sampling:
-            # An input: another seed needs no other graph.
+            # The seed is an input: a new one needs no new graph.
             sampling = dataclasses.replace(options.sampling, seed=None)
             options = dataclasses.replace(options, sampling=sampling)
         if (options, inputs) not in self._search_graphs:
@@ -531,8 +583,25 @@ class Translator:
         return self._search_graphs[options, inputs]
 
 
+def _in_bfloat16(model: Transformer) -> Transformer:
+    """Copy a model to one that computes in bfloat16."""
+    settings = {**model.get_config(), "dtype": "bfloat16"}
+    copy = Transformer.from_config(settings)
+    copy.set_weights(model.get_weights())
+    return copy
+
+
+def _check_precision(precision: str) -> None:
+    """Raise `UserError` unless a search can compute in this precision."""
+    if precision not in SEARCH_PRECISIONS:
+        raise UserError(
+            f"Expected a precision of {', '.join(SEARCH_PRECISIONS[:-1])} or "
+            f"{SEARCH_PRECISIONS[-1]}, received {precision!r}."
+        )
+
+
 def _hypotheses(texts: np.ndarray, scores: np.ndarray) -> list[Hypothesis]:
-    """One sentence's, without the places that hold none."""
+    """Collect one sentence's hypotheses, without empty places."""
     return [
         Hypothesis(text.decode("utf-8", "replace"), float(score))
         for text, score in zip(texts, scores, strict=True)

@@ -1,9 +1,8 @@
-"""What a translation looked at, and what the search tried on its way.
+"""Shows what a translation attended to, and what the search tried.
 
 A hypothesis is a leaf of a tree: each node wrote one piece after its parent.
-The attention with which a piece was written depends on what came before it and
-not on the piece itself, so all children of a node share one row of attention,
-the parent's.
+The attention behind a piece depends on the pieces before it, not on the piece
+itself, so all children of a node share one row of attention, the parent's.
 
 Axes: L layers, H heads, S source pieces, T target pieces of a hypothesis,
 M nodes, R rows (nodes that were followed, the start first), K alternatives.
@@ -38,14 +37,14 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
-    """A translation to look at; in a notebook it shows itself.
+    """A translation to look at; a notebook shows it.
 
     Attributes:
         source: The source text.
         source_pieces: S pieces, the end token last.
         translations: The texts of the hypotheses returned, best first.
         leaves: The last node of each of them; -1 for an empty translation.
-        nodes: All that the search weighed, M nodes in the order of the steps,
+        nodes: The M nodes that the search weighed, in the order of the steps,
             the best of a step first.
         encoder: float32 `(L, H, S, S)`.
         decoder: float32 `(L, H, R, T)`, T of the longest hypothesis. Row r of
@@ -79,7 +78,7 @@ class Explanation:
         )
 
     def path(self, node: int) -> list[int]:
-        """The nodes from the first piece to `node`."""
+        """List the nodes from the first piece to `node`."""
         found = []
         while node >= 0:
             found.append(node)
@@ -87,7 +86,7 @@ class Explanation:
         return found[::-1]
 
     def attention(self, hypothesis: int = 0) -> HypothesisAttention:
-        """All attention of a hypothesis that was returned.
+        """Return all attention of a hypothesis that was returned.
 
         Args:
             hypothesis: Its rank, from 0.
@@ -99,7 +98,7 @@ class Explanation:
         return self.attention_of(self.leaves[rank])
 
     def attention_of(self, node: int) -> HypothesisAttention:
-        """All attention of what was written up to `node`, also a pruned one.
+        """Return all attention of the pieces written up to `node`.
 
         Args:
             node: Its number; -1 for the start, where nothing was written.
@@ -128,11 +127,11 @@ class Explanation:
         """Write a page that needs no other file and no network.
 
         Args:
-            path: Where it goes, in the place of what is there.
+            path: The file to write or replace.
 
         Raises:
             UserError: If `path` is a folder, or nothing can be written there,
-                such as in a folder that does not exist.
+                for example because its folder does not exist.
         """
         text = page.document(self.source, [self.to_html()])
         try:
@@ -151,17 +150,17 @@ class Explanation:
         hypothesis: int = 0,
         row: int | None = None,
     ) -> str:
-        """Lines between words, as in figures 3 to 5 of the paper.
+        """Draw lines between words, as in figures 3 to 5 of the paper.
 
-        Left what attends, right what it attends to; the opacity of a line is
-        its weight, and its colour the head. Weights below 0.01 have no line.
+        Pieces on the left attend to pieces on the right. The opacity of a line
+        is its weight, and its colour the head. Weights below 0.01 have no line.
 
         Args:
             kind: "encoder", "decoder" or "cross".
             layer: From 0, or from the last, -1.
             heads: From 0, or from the last, -1; by default all.
             hypothesis: Its rank, from 0.
-            row: Only what this piece attends to, by default all pieces.
+            row: The only piece whose lines are drawn; by default all pieces.
 
         Returns:
             A picture, the text of an SVG file.
@@ -186,7 +185,7 @@ class Explanation:
         )
 
     def tree_svg(self) -> str:
-        """The beam as a tree: a column for each step, the best on top.
+        """Draw the beam as a tree: a column for each step, the best on top.
 
         Returns:
             A picture, the text of an SVG file.
@@ -194,7 +193,7 @@ class Explanation:
         return tree.picture(self.nodes)
 
     def to_html(self) -> str:
-        """The viewer, to stand anywhere in a page, also beside others."""
+        """Write the viewer as HTML for any place in a page."""
         best = self.attention()
         picture = lines.picture(
             best.target_pieces,
@@ -209,8 +208,9 @@ class Explanation:
         return self.to_html()
 
     def _facts(self) -> dict[str, Any]:
-        """Collect what `data.js` reads, besides the weights."""
+        """Collect the data that `data.js` reads, besides the weights."""
         layers, heads, rows, longest = self.decoder.shape
+        of_kinds = {"encoder": len(self.encoder), "decoder": layers}
         return {
             "source": self.source,
             "sourcePieces": self.source_pieces,
@@ -218,7 +218,7 @@ class Explanation:
             "leaves": self.leaves,
             "nodes": payload.nodes(self.nodes),
             "alternatives": payload.alternatives(self.alternatives),
-            "layers": layers,
+            "layers": {**of_kinds, "cross": layers},
             "heads": heads,
             "rows": rows,
             "longest": longest,
@@ -231,7 +231,7 @@ class Explanation:
     def _panel(
         self, kind: str, hypothesis: int
     ) -> tuple[list[str], list[str], np.ndarray]:
-        """Pieces that attend, pieces attended to, and the weights."""
+        """Return the pieces that attend, those attended to, and the weights."""
         rank = checked_number("hypothesis", hypothesis, len(self.leaves))
         found = self.attention(rank)
         source, target = found.source_pieces, found.target_pieces

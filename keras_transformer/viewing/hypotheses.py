@@ -1,4 +1,4 @@
-"""The tree that a search has left, and the attention of one way through it.
+"""The tree that a search has left, and the attention of one path through it.
 
 Axes: L layers, H heads, S source pieces, T target pieces of a hypothesis.
 """
@@ -10,11 +10,11 @@ import numpy as np
 
 
 class Fate(str, enum.Enum):
-    """What became of a node.
+    """The fate of a node.
 
     Attributes:
-        FOLLOWED: It lived on, and the search weighed what may come next.
-        PRUNED: Of those that did not end, `beam_size` were better.
+        FOLLOWED: It lived on, and the search weighed its next pieces.
+        PRUNED: `beam_size` others that had not ended were better.
         RETURNED: It ended and is one of the hypotheses returned.
         DISPLACED: It ended, and better ones took its place in the result.
         GIVEN_UP: Still live when no descendant could change the result.
@@ -31,14 +31,14 @@ class Node(NamedTuple):
     """One piece written by the search, and what became of it.
 
     Attributes:
-        parent: Number of the node before it; -1 for the start, of which row 0
-            is the row.
-        step: Counted from 0.
-        piece: What it wrote, "▁" for a space, "</s>" for the end token.
-        log_prob: Of the whole hypothesis up to here, in nats.
+        parent: Number of the node before it; -1 for the start, which has
+            row 0.
+        step: The step, counted from 0.
+        piece: The piece it wrote, "▁" for a space, "</s>" for the end token.
+        log_prob: Log-probability of the whole hypothesis up to here, in nats.
         score: The same, divided by the length normaliser of `step + 1` tokens.
         fate: What became of it.
-        ends_with: How it ended: "end token", "limit", or "" where it did not.
+        ends_with: How it ended: "end token", "limit", or "" if it did not.
         rank: Place among the hypotheses returned, from 0; -1 for none.
         row: The row of attention with which it was *written*, its parent's.
     """
@@ -55,7 +55,7 @@ class Node(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """A piece that might have come next, and the model's log-probability."""
+    """A possible next piece, and the model's log-probability."""
 
     piece: str
     log_prob: float
@@ -83,7 +83,7 @@ class HypothesisAttention(NamedTuple):
 
 
 def checked_number(name: str, number: int, count: int) -> int:
-    """The number counted from 0.
+    """Return a number counted from 0.
 
     Raises:
         ValueError: If it is not one of `count`, from 0 or from the last, -1.

@@ -1,4 +1,4 @@
-"""Lines between words, as figures 3 to 5 of the paper draw attention.
+"""Draws attention as lines between words, as in figures 3 to 5 of the paper.
 
 Axes: Q pieces that attend, K pieces that are attended to.
 """
@@ -19,7 +19,7 @@ FAINTEST = 0.01
 
 
 class Head(NamedTuple):
-    """What is drawn in one colour, that of its number.
+    """A head, drawn in the colour of its number.
 
     Attributes:
         number: From 0; None for the mean of all heads.
@@ -31,7 +31,7 @@ class Head(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in the legend and in the titles of its lines."""
+        """The head's name in the legend and in the titles of its lines."""
         if self.number is None:
             return "mean of all heads"
         return f"head {self.number + 1}"
@@ -45,7 +45,7 @@ class Head(NamedTuple):
 
     @property
     def dashes(self) -> str | None:
-        """The ninth has the first one's colour, in dashes."""
+        """The dashes of a line: the ninth head has the first one's colour."""
         is_repeated = (self.number or 0) >= len(svg.COLOURS)
         return "5 3" if is_repeated else None
 
@@ -61,12 +61,12 @@ def picture(
     Args:
         queries: Q pieces, on the left.
         keys: K pieces, on the right.
-        heads: Of weights `(Q, K)`, those behind first.
-        rows: Only from these of the Q pieces; by default from all.
+        heads: Heads with weights `(Q, K)`, those behind first.
+        rows: The only ones of the Q pieces to draw lines from; by default all.
 
     Returns:
-        The text of an SVG file. A line has the opacity of its weight, which
-        its title says.
+        The text of an SVG file. A line's opacity is its weight, and its title
+        says the weight.
     """
     left = EDGE + max(map(svg.width_of, queries), default=0.0)
     right = left + GAP
@@ -75,7 +75,7 @@ def picture(
     height = top + ROW * max(len(queries), len(keys)) + EDGE
     parts = []
     for place, head in enumerate(heads):
-        # Side by side, or the last would hide the others.
+        # Draw them side by side, or the last would hide the others.
         shift = 2.0 * (place - (len(heads) - 1) / 2)
         parts += [
             _line(
@@ -142,10 +142,10 @@ def _words(
 
 
 def _legend(heads: Sequence[Head]) -> tuple[str, float]:
-    """A bar of its line and its name for each head, and their width."""
+    """Draw the legend, a bar and a name for each head; return its width too."""
     parts, x = [], float(EDGE)
     for head in heads:
-        # A path, which is none of the lines between words.
+        # A path, unlike the lines between words.
         bar = svg.element(
             "path",
             d=f"M{x} {EDGE + 1}h18",

@@ -1,7 +1,7 @@
-"""The page around an explanation: one piece of HTML that needs nothing else.
+"""Writes the page around an explanation: HTML that needs nothing else.
 
-Where scripts run, the script replaces the table and the picture by views;
-where they do not, those stay.
+If scripts run, the script replaces the table and the picture by views.
+Otherwise those stay.
 """
 
 import base64
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from keras_transformer.viewing import payload
 from keras_transformer.viewing.hypotheses import Node
 
-# In the order in which they are joined.
+# The scripts, in the order in which they are joined.
 SCRIPTS = (
     "data.js",
     "elements.js",
@@ -44,7 +44,7 @@ class Row(NamedTuple):
 def rows(
     translations: Sequence[str], leaves: Sequence[int], nodes: Sequence[Node]
 ) -> list[Row]:
-    """The hypotheses returned; a leaf of -1 is that of an empty translation."""
+    """List the hypotheses returned; -1 is the leaf of an empty translation."""
     found = []
     for text, leaf in zip(translations, leaves, strict=True):
         if leaf < 0:
@@ -58,14 +58,14 @@ def rows(
 
 
 def empty_end(nodes: Sequence[Node]) -> str:
-    """Say why a search wrote nothing, or why nothing of it is left."""
+    """Say why a search wrote nothing, or why none of it is left."""
     return "no hypothesis left" if nodes else "limit"
 
 
 def script() -> str:
-    """All JavaScript of the page, which leaves no name behind.
+    """Join all JavaScript of the page, without leaving a global name.
 
-    Without indentation, since each viewer in a notebook holds it again.
+    It has no indentation, since each viewer in a notebook holds a copy.
     """
     files = importlib.resources.files(__package__) / "script"
     text = "".join(
@@ -76,7 +76,7 @@ def script() -> str:
 
 
 def style() -> str:
-    """The style sheet of the views."""
+    """Return the style sheet of the views."""
     files = importlib.resources.files(__package__)
     return (files / "viewer.css").read_text(encoding="utf-8")
 
@@ -86,11 +86,11 @@ def fragment(
 ) -> str:
     """Make the HTML that a notebook shows.
 
-    Several may stand on one page, also the same one twice.
+    One page may hold several, even the same one twice.
 
     Args:
-        facts: What `data.js` reads, besides the weights.
-        weights: Of `payload.weights`.
+        facts: The data that `data.js` reads, besides the weights.
+        weights: The text of `payload.weights`.
         table: The hypotheses, best first.
         picture: An SVG.
     """
@@ -108,11 +108,11 @@ def fragment(
 
 
 def document(title: str, fragments: Sequence[str]) -> str:
-    """A whole page around fragments, which share one script.
+    """Write a whole page around fragments, which share one script.
 
     Args:
-        title: What the page is about, such as the source text.
-        fragments: Of `fragment`.
+        title: The subject of the page, such as the source text.
+        fragments: Results of `fragment`.
     """
     common = _script_element()
     views = "".join(each.removesuffix(common) for each in fragments)
@@ -128,7 +128,7 @@ def document(title: str, fragments: Sequence[str]) -> str:
         f"<title>{html.escape(_shortened(title))}: attention and beam search"
         "</title>\n"
         "</head>\n"
-        # By its class, viewers know that they may paint all of it.
+        # This class tells viewers that they may paint the whole page.
         '<body class="keras-transformer-page" style="margin: 0">\n'
         f"{views}{common}"
         "</body>\n"
@@ -141,7 +141,7 @@ def _script_element() -> str:
 
 
 def _still(source: str, cut: str, table: Sequence[Row], picture: str) -> str:
-    """The table and the picture that need no script."""
+    """Write the table and the picture that need no script."""
     title = html.escape(_shortened(source))
     heads = "".join(f"<th>{name}</th>" for name in COLUMNS)
     lines = "".join(_line(rank, row) for rank, row in enumerate(table, 1))

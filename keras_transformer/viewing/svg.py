@@ -1,4 +1,4 @@
-"""Elements of an SVG as text, and how wide a word is likely to be."""
+"""Writes elements of an SVG as text, and guesses the width of words."""
 
 import re
 import unicodedata
@@ -7,8 +7,8 @@ from html import escape
 FONT = 13  # The size of all text, in pixels.
 INK = "#1b1f24"
 DIM = "#6a737d"
-# Okabe and Ito's colours, which colour-blind people can tell apart; of heads,
-# as in the page's `elements.js`.
+# Okabe and Ito's colours, which colour-blind people can tell apart. They mark
+# heads, as in the page's `elements.js`.
 COLOURS = (
     "#0072b2",
     "#e69f00",
@@ -19,19 +19,19 @@ COLOURS = (
     "#f0e442",
     "#000000",
 )
-# What XML cannot hold, escaped or not.
+# Characters that XML cannot hold, escaped or not.
 _FORBIDDEN = re.compile(
     "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 )
 
 
 def document(width: float, height: float, title: str, parts: list[str]) -> str:
-    """A whole file, on white, since it may lie on any page.
+    """Write a whole file, on white, since any page may show it.
 
     Args:
-        width: In pixels.
-        height: In pixels.
-        title: What a screen reader says of it.
+        width: Width in pixels.
+        height: Height in pixels.
+        title: The title for screen readers.
         parts: Elements, those behind first.
     """
     return (
@@ -47,7 +47,7 @@ def document(width: float, height: float, title: str, parts: list[str]) -> str:
 
 
 def element(tag: str, content: str = "", **attributes: object) -> str:
-    """An element around SVG text; `stroke_width` becomes `stroke-width`.
+    """Write an element around SVG text; `stroke_width` is `stroke-width`.
 
     An attribute that is None is left out.
     """
@@ -60,12 +60,12 @@ def element(tag: str, content: str = "", **attributes: object) -> str:
 
 
 def text(characters: str) -> str:
-    """Characters as the content of an element."""
+    """Escape characters as the content of an element."""
     return escape(_FORBIDDEN.sub("\ufffd", characters))
 
 
 def width_of(word: str) -> float:
-    """A guess in pixels, rather too wide than too narrow."""
+    """Guess a word's width in pixels, if anything too wide."""
     ems = sum(
         1.0 if unicodedata.east_asian_width(character) in "WF" else 0.62
         for character in word

@@ -1,4 +1,4 @@
-"""The beam as a tree: a column for each step, a line to each continuation."""
+"""Draws the beam as a tree: a column for each step, a line to each child."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from keras_transformer.viewing.hypotheses import Fate, Node
 COLUMN = 84  # Between two steps, in pixels.
 ROW = 40  # Between two hypotheses of a step.
 EDGE = 44
-# Of a fate, by which a node also differs in its shape and its title.
+# The colour of each fate; nodes also differ in shape and title.
 COLOURS = {
     Fate.FOLLOWED: "#0072b2",
     Fate.PRUNED: "#8a9199",
@@ -23,13 +23,13 @@ Point = tuple[float, float]
 
 
 def picture(nodes: Sequence[Node]) -> str:
-    """Draw all that a search weighed.
+    """Draw all hypotheses that a search weighed.
 
     Args:
-        nodes: In the order of the steps, the best of a step first.
+        nodes: The nodes in the order of the steps, the best of a step first.
 
     Returns:
-        The text of an SVG file. A line is as wide as its piece was probable.
+        The text of an SVG file. A line is wider the more probable its piece.
     """
     places = _places(nodes)
     start = (float(EDGE), float(EDGE))
@@ -83,7 +83,7 @@ def _line(start: Point, end: Point, fate: Fate, probability: float) -> str:
 
 
 def _mark(node: Node, place: Point, probability: float) -> str:
-    """The shape of a node, its piece, and a title that says all of it."""
+    """Draw a node's shape and piece, with all its data in the title."""
     title = (
         f"{node.piece}, step {node.step + 1}: {node.fate.value}, probability "
         f"{probability:.3f}, log-probability {node.log_prob:.3f}, score "
@@ -105,7 +105,7 @@ def _mark(node: Node, place: Point, probability: float) -> str:
 
 
 def shape(fate: Fate, place: Point) -> str:
-    """Return the shape of a fate, for those who do not see its colour."""
+    """Return the shape of a fate, for people who do not see its colour."""
     x, y = place
     colour = COLOURS[fate]
     if fate is Fate.FOLLOWED:
@@ -135,7 +135,7 @@ def _label(piece: str, place: Point) -> str:
 
 
 def _legend(y: float) -> tuple[str, float]:
-    """Each shape and what it says, and how wide they are together."""
+    """Draw each shape and its meaning; return their width too."""
     parts, x = [], float(EDGE)
     for fate in Fate:
         parts.append(shape(fate, (x, y)))

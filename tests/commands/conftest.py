@@ -2,11 +2,10 @@
 
 import functools
 
-import numpy as np
 import pytest
 from sample_runs import make_run
 from small import SIZES
-from verbs import ENGLISH, GERMAN, SOURCES, write_lines
+from verbs import ENGLISH, GERMAN, SOURCES, draw_weights, write_lines
 
 from keras_transformer import config
 from keras_transformer.data.tokenizer import Tokenizer
@@ -22,17 +21,6 @@ def corpus(tmp_path_factory):
         write_lines(folder / f"{split}.en", ENGLISH)
         write_lines(folder / f"{split}.de", GERMAN)
     return folder
-
-
-def draw_weights(model, seed):
-    """Weights that answer different sources with different words."""
-    draw = np.random.default_rng(seed)
-    for weight in model.weights:
-        if len(weight.shape) > 1:  # Neither norms nor biases.
-            weight.assign(draw.normal(0, 0.5, weight.shape))
-    table = model.embedding.table.numpy()
-    table[4:260] = 0  # No bytes: they would spell no words.
-    model.embedding.table.assign(table)
 
 
 @pytest.fixture(scope="package")

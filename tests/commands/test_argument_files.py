@@ -39,7 +39,7 @@ def test_every_recipe_is_found_from_anywhere(tmp_path, monkeypatch):
 def test_a_file_comes_before_the_recipe_of_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = "wmt14-en-de-base"
-    # Such as the run directory of that training.
+    # It may be the run directory of that training.
     pathlib.Path(name).mkdir()
     assert "--steps" in with_files([f"@{name}"])
     pathlib.Path(name).rmdir()

@@ -7,7 +7,7 @@ import pytest
 import sacrebleu
 from verbs import ENGLISH, GERMAN, on_one_line, run, write_lines
 
-from keras_transformer.translation import evaluation
+from keras_transformer.translation import evaluation, significance
 
 
 def test_evaluate_scores_what_it_writes_with_sacrebleu(
@@ -142,7 +142,7 @@ def test_a_split_that_is_wrong_is_an_error(
 
 def test_a_corpus_that_is_not_there_is_an_error(run_dir, capsys):
     assert run("evaluate", run_dir, "--corpus", "nowhere") == 2
-    assert "received nowhere, which is no folder" in capsys.readouterr().err
+    assert "received nowhere, which is not a folder" in capsys.readouterr().err
 
 
 def test_a_report_that_cannot_be_written_is_known_at_once(
@@ -157,3 +157,60 @@ def test_a_report_that_cannot_be_written_is_known_at_once(
     )
     assert run("evaluate", run_dir, "--json", tmp_path / "no" / "it.json") == 2
     assert "No such file or directory" in capsys.readouterr().err
+
+
+def test_evaluate_compares_with_another_run_or_file(
+    run_dir, tmp_path, capsys, monkeypatch
+):
+    asked = []
+    read = significance.read_translations
+
+    def reading(*arguments):
+        asked.append(arguments)
+        return read(*arguments)
+
+    monkeypatch.setattr(significance, "read_translations", reading)
+    other, report = tmp_path / "other.txt", tmp_path / "report.json"
+    write_lines(other, GERMAN)
+    assert run("evaluate", run_dir) == 0
+    alone = capsys.readouterr().out
+
+    assert run("evaluate", run_dir, "--against", other, "--json", report) == 0
+
+    (scores, *blocks) = capsys.readouterr().out.split("\n\n")
+    assert f"{scores}\n" == alone
+    fields = json.loads(report.read_text())
+    assert fields["against"] == str(other)
+    for block, found in zip(blocks, fields["comparisons"], strict=True):
+        title, first, second, signature = block.splitlines()
+        assert title == f"{found['metric']}, {found['test']}"
+        assert first.startswith(f"{found['other']['score']:6.2f}  ")
+        assert first.endswith(f"  {other}") and "p =" not in first
+        assert second.startswith(f"{found['system']['score']:6.2f}  ")
+        assert f"  p = {found['system']['p_value']:.4f}  " in second
+        assert second.endswith(f"  {run_dir}")
+        assert ("±" in second) == ("bootstrap" in title)
+        assert signature.strip() == found["signature"]
+    assert fields["comparisons"][0]["other"]["score"] == pytest.approx(100)
+
+    # The run's own translations of before, with which these are the same.
+    assert run("evaluate", run_dir, "--against", run_dir) == 0
+    assert capsys.readouterr().out.count("p = 1.0000") == 4
+    assert [arguments[0] for arguments in asked] == [other, run_dir]
+
+
+def test_a_file_of_another_length_is_refused_before_the_work(
+    run_dir, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(evaluation, "evaluate", None)  # Never called.
+    write_lines(tmp_path / "short.txt", GERMAN[:-1])
+
+    code = run("evaluate", run_dir, "--against", tmp_path / "short.txt")
+
+    assert code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: Expected 5 lines in ")
+    assert error.count("\n") == 1
+
+    assert run("evaluate", run_dir, "--against", tmp_path / "no") == 2
+    assert "file of translations as --against" in capsys.readouterr().err

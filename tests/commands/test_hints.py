@@ -1,4 +1,4 @@
-"""What comes next is told to a person, and to no pipe."""
+"""Hints on the next command go to a person, not into a pipe."""
 
 import logging
 import pathlib

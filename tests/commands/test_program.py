@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import pathlib
 import platform
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,8 @@ import pytest
 from verbs import on_one_line
 
 import keras_transformer
+from keras_transformer.__main__ import main
+from keras_transformer.config import MAX_SOURCE_LENGTH
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -31,6 +34,17 @@ def test_help_shows_the_verbs_with_an_example_each():
     assert done.returncode == 0
     for verb in ("translate", "score", "evaluate", "view", "export"):
         assert f"keras-transformer {verb} --run-dir runs/demo" in done.stdout
+
+
+@pytest.mark.parametrize("verb", ["translate", "view", "export"])
+def test_help_names_the_length_after_which_a_verb_cuts(verb, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main([verb, "--help"])
+    (said,) = re.findall(
+        r"--max-source-length MAX_SOURCE_LENGTH (.*?) --",
+        " ".join(capsys.readouterr().out.split()).partition("options:")[2],
+    )
+    assert said.endswith(f"verbs and exports take {MAX_SOURCE_LENGTH}")
 
 
 @pytest.mark.parametrize("arguments", [[], ["sing"], ["translate"]])
@@ -54,7 +68,7 @@ def test_as_a_program_it_reads_and_writes_pipes_alone(run_dir, translator):
         *map(on_one_line, expected),
         "",
     ]
-    assert b"Averaging 2 checkpoints instead of 5" in done.stderr
+    assert b"Averaging only 2 checkpoints instead of 5" in done.stderr
 
 
 # More than a pipe holds, so that the program meets the end of its reader.

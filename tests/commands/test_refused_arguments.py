@@ -1,5 +1,6 @@
 """What the verbs refuse: files, numbers and folders, in one sentence each."""
 
+import gzip
 import shutil
 
 import pytest
@@ -63,6 +64,23 @@ def test_bytes_that_are_not_utf_8_are_found_before_the_work(
     assert list(tmp_path.iterdir()) == [source]
 
 
+def test_a_text_that_gzip_has_packed_is_to_be_unpacked(
+    run_dir, tmp_path, monkeypatch, capsys
+):
+    packed = gzip.compress(b"a dog\n")
+    source = tmp_path / "a.en.gz"
+    source.write_bytes(packed)
+    give(monkeypatch, packed)
+
+    for name, words in ((source, [source]), ("standard input", [])):
+        assert run("translate", run_dir, *words) == 2
+        assert capsys.readouterr().err == (
+            f"error: Expected UTF-8 text in {name}, found it packed by gzip; "
+            "unpack it, as in zcat FILE | keras-transformer translate "
+            "--run-dir RUN.\n"
+        )
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -104,6 +122,23 @@ def test_an_input_that_cannot_be_read_is_an_error(
         f"error: Expected a file that can be read as --input, received "
         f"{source} ({reason}); check the path.\n"
     )
+
+
+@pytest.mark.parametrize("text", ["three hundred and two", "word " * 100])
+def test_a_text_in_the_place_of_a_file_is_an_error(run_dir, capsys, text):
+    assert run("translate", run_dir, text) == 2
+    assert capsys.readouterr().err == (
+        f"error: Expected a file as FILE, found none at {text}; check the "
+        "path, or to translate a text: echo TEXT | keras-transformer translate "
+        "--run-dir RUN.\n"
+    )
+
+
+def test_a_file_that_cannot_be_read_is_called_as_it_was_given(
+    run_dir, tmp_path, capsys
+):
+    assert run("translate", run_dir, tmp_path) == 2
+    assert "can be read as FILE, received" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import html
 
+import pytest
 from verbs import run
 
 
@@ -26,3 +27,21 @@ def test_view_writes_one_page_with_every_text_and_its_translations(
     assert run("view", run_dir, "the dog", "--output", output) == 2
     assert "Expected a new file as --output" in capsys.readouterr().err
     assert output.read_text("utf-8") == before
+
+
+@pytest.mark.parametrize("text", ["", " \t"])
+def test_a_text_with_nothing_to_draw_is_refused(run_dir, capsys, text):
+    assert run("view", run_dir, "a dog", text) == 2
+    assert capsys.readouterr().err == (
+        "error: Expected a text as TEXT, received an empty one; give what to "
+        "translate.\n"
+    )
+
+
+def test_a_text_that_names_a_file_is_drawn_with_a_warning(
+    run_dir, source_file, tmp_path, caplog
+):
+    page = ("--output", tmp_path / "page.html", "--max-length", 3)
+    assert run("view", run_dir, source_file, *page) == 0
+    (warning,) = [x for x in caplog.messages if " is a file" in x]
+    assert warning.startswith(f"{source_file} is a file, but view does not")

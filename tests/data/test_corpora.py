@@ -1,6 +1,7 @@
 """Corpora: what is read, in which direction, and what bad input says."""
 
 import gzip
+import logging
 
 import pytest
 import tensorflow_datasets as tfds
@@ -399,10 +400,12 @@ def test_a_dataset_that_is_not_utf_8_is_refused(toy):
 
 
 @pytest.mark.parametrize("name", ["no_such_dataset", "", "toy_translate/xx"])
-def test_an_unknown_dataset_is_refused(toy, name):
+def test_an_unknown_dataset_is_refused_in_one_sentence(toy, name, caplog):
+    caplog.set_level(logging.INFO)
     message = f"TensorFlow Datasets knows, received {name} .*; check the name"
     with pytest.raises(config.UserError, match=message):
         open_corpus(f"tfds:{name}", "en", "de")
+    assert not caplog.messages
 
 
 class UnreachableTranslate(tfds.core.GeneratorBasedBuilder):

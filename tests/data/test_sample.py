@@ -16,7 +16,7 @@ def test_few_lines_are_all_there(tmp_path):
     text = Sample(tmp_path / "lines.txt")
     lines = ["one", "", " two\r", "drei\u2028vier\x0b"]
     text.write([*lines, "five\nsix"], most=6)
-    # Whole, as they came; what has several lines is several.
+    # Whole, as they came; a text of several lines counts as several.
     expected = b"one\n\n two\r\ndrei\xe2\x80\xa8vier\x0b\nfive\nsix\n"
     assert (tmp_path / "lines.txt").read_bytes() == expected
     for _ in range(2):

@@ -52,7 +52,7 @@ def test_a_symbol_may_have_the_space_before_it_in_its_piece(tokenizer):
     assert pieces(tokenizer, "(S (NP the )NP )S") == [
         *("▁(S", "▁(NP", "▁the", "▁)NP", "▁)S")
     ]
-    # And then it is one only where a word begins.
+    # And then it is one piece only where a word begins.
     assert "▁(S" not in pieces(tokenizer, "the(S")
 
 
@@ -116,7 +116,7 @@ def test_a_file_has_a_symbol_a_line(tmp_path):
         ("a\u200bb", "without spaces and invisible characters in line 1 of "),
         ("a▁b", "found 'a▁b'; change it"),
         ("(S\n)S\n(S", "found (S in line 1 and again in line 3 of "),
-        ("<s>", "that the vocabulary has not anyway, found <s> in line 1 of "),
+        ("<s>", "that the vocabulary does not have, found <s> in line 1 of "),
         ("<0x0A>", "found <0x0A> in line 1 of "),
         ("▁", "found ▁ in line 1 of "),
         ("▁ﬁ", "stays as it is under NFKC after the ▁ in line 1 of "),

@@ -1,4 +1,4 @@
-"""What is taken for texts, and one batch of them."""
+"""What counts as texts, and one batch of them."""
 
 import numpy as np
 import pytest

@@ -53,7 +53,7 @@ class TreeModel:
 
 
 class MarkovModel:
-    """The next token hangs on the latest one and on the position alone.
+    """The next token depends only on the latest one and on the position.
 
     The table is `(B, T, V, V)`; positions from T on share the last entry.
     """

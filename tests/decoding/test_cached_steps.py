@@ -116,7 +116,7 @@ def test_a_trained_model_writes_what_it_writes_without_caches():
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-4)
     best = translator.tokenizer.detokenize(found.ids[:, 0]).numpy()
-    # Or both might agree on nonsense.
+    # Otherwise both might agree on nonsense.
     assert sum(a.decode() == b for a, b in zip(best, right, strict=False)) > 20
 
 

@@ -37,7 +37,7 @@ def parse(*argv, n_best=1):
 
 
 def test_flags_that_are_not_given_are_the_defaults_of_python():
-    # But for the cut, which keeps a line from taking all memory.
+    # Except for the cut, which keeps a line from taking all memory.
     assert parse() == Search(max_source_length=256)
     assert parse(n_best=4).n_best == 4
     assert parse("--beam-size", 3, n_best=4).n_best == 3
@@ -319,6 +319,6 @@ def test_an_export_draws_as_its_options_say(small_translator, tmp_path):
             [score for _, score in hypotheses] + [-np.inf] * missing,
             rtol=1e-4,
         )
-    # What a client hears does not hang on who else asks.
+    # An answer does not depend on who else asks.
     (alone,) = served("n_best", text=texts[2:3])["translations"]
     assert alone.tolist() == found["translations"][2].tolist()

@@ -63,7 +63,7 @@ def draw(limits, seeds, sampling=None, **options):
 
 
 def chi_square(observed, expected):
-    """Of counts against exact probabilities, where those are not 0."""
+    """Chi-square of counts against exact probabilities that are not 0."""
     counts = np.bincount(observed, minlength=V)
     assert not counts[expected == 0].any()
     kept = expected > 0
@@ -87,7 +87,7 @@ def assert_drawn_from(observed, expected):
         ({"top_k": 3}, row(A=8 / 17, B=6 / 17, C=3 / 17)),
         # 0.4 + 0.3 < 0.75 <= 0.4 + 0.3 + 0.15.
         ({"top_p": 0.75}, row(A=8 / 17, B=6 / 17, C=3 / 17)),
-        # Of three that are left, 8/17 + 6/17 reach 0.8.
+        # Among the three that are left, 8/17 + 6/17 reach 0.8.
         ({"top_k": 3, "top_p": 0.8}, row(A=4 / 7, B=3 / 7)),
         # The temperature comes first: 0.16 + 0.09 of 0.285 reach 0.87.
         ({"temperature": 0.5, "top_p": 0.87}, row(A=0.64, B=0.36)),
@@ -249,7 +249,7 @@ def test_each_draw_begins_with_its_prefix():
         [[3, 1], [3, 2], [3, 3]],
         n_best=DRAWS // 4,
         prefix=prefix,
-        banned_ids=(C,),  # Of what is drawn, not of what is given.
+        banned_ids=(C,),  # Banned from draws, not from the prefix.
     )
 
     assert (ids[0, :, :3] == [C, B, A]).all()

@@ -1,4 +1,4 @@
-"""What the search says that it did, against a search by definition."""
+"""The history of a search, against a search by definition."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ VOCAB, POSITIONS = 17, 31
 
 
 class Markov:
-    """The next token hangs on the latest one and on the position."""
+    """The next token depends on the latest one and on the position."""
 
     def __init__(self, seed, batch):
         draw = np.random.default_rng(seed)
@@ -34,7 +34,7 @@ class Markov:
 
 
 def steps_by_definition(model, sentence, limit, beam_size):
-    """Of every step the candidates, best first, and those that live on."""
+    """Every step's candidates, best first, and those that live on."""
     live = [((), 0.0)]
     count = 2 * beam_size if beam_size > 1 else 1
     for length in range(1, limit + 1):
@@ -97,7 +97,7 @@ def test_every_step_weighs_and_keeps_what_the_definition_says(beam_size):
             ]
             prefixes = [found[k] for k in survivors[row] if k >= 0]
             assert prefixes == [ids for ids, _ in live]
-    # Or the test would not see what a stop leaves. One beam has but its end.
+    # Otherwise the test would not see what a stop leaves. One beam only ends.
     assert stopped_early or beam_size == 1
 
 

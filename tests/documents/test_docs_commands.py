@@ -22,7 +22,7 @@ PAGES = [
 
 
 def blocks(text, *languages):
-    """What stands between the fences of some languages."""
+    """The text between the fences of some languages."""
     found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, re.M | re.S)
     return [block for language, block in found if language in languages]
 
@@ -33,14 +33,14 @@ def commands(page):
         for line in block.replace("\\\n", " ").splitlines():
             _, found, arguments = line.partition("keras-transformer ")
             if found:
-                # Shell's redirections are none of ours.
+                # Redirections belong to the shell.
                 arguments = re.split(r" [<>|] ", arguments)[0]
                 yield shlex.split(arguments, comments=True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_parser_takes_every_command(page, monkeypatch):
-    # Where the files of arguments are.
+    # The files of arguments are here.
     monkeypatch.chdir(DOCS.parent)
     for arguments in commands(page):
         if arguments[0] != "VERB":
@@ -58,6 +58,8 @@ def test_there_are_commands_of_every_verb():
         "export",
         "import",
         "serve",
+        "shortlist",
+        "distill",
     }
 
 
@@ -73,5 +75,5 @@ def test_every_name_of_ours_exists():
 def test_python_on_the_pages_compiles():
     for page in PAGES:
         for block in blocks(page.read_text("utf-8"), "python"):
-            if not block.startswith("%"):  # Of a notebook.
+            if not block.startswith("%"):  # A notebook's magic.
                 compile(block, page.name, "exec")

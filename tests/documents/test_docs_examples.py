@@ -1,4 +1,4 @@
-"""What the pages on Python show runs as it is printed."""
+"""The examples on the pages on Python run as they are printed."""
 
 import doctest
 import pathlib

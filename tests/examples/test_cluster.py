@@ -55,7 +55,7 @@ def test_tf_config_is_what_tensorflow_makes_of_slurms_variables(
     resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
         port_base=7001, gpus_per_node=2, gpus_per_task=1, auto_set_gpu=False
     )
-    # What `scontrol show hostnames` says to that list.
+    # `scontrol show hostnames` expands that list to this.
     hosts = ["m5", "n08", "n09", "n10"]
 
     made = slurm_tf_config(environment, hosts, 7001)
@@ -155,7 +155,7 @@ class Job:
         return path.read_text() if path.exists() else ""
 
     def wait_for(self, text, index, process):
-        """Until a worker's log holds it, as long as `process` lives."""
+        """Wait until a worker's log holds `text`, while `process` lives."""
         while text not in self.log(index):
             assert process.poll() is None or text in self.log(index), self.log(
                 index

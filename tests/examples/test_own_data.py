@@ -1,4 +1,4 @@
-"""The example of a `fit` on data of one's own."""
+"""The example of a `fit` on your own data."""
 
 import importlib.util
 import pathlib

@@ -249,7 +249,7 @@ def test_a_sentence_of_the_grammar_has_one_tree():
         if len(tree.leaves()) < 25:
             found = {str(plain(parse)) for parse in parser.parse(tree.leaves())}
             assert found == {str(tree)}
-    # And it is no list of sentences by heart: clauses and phrases nest.
+    # And it is no fixed list of sentences: clauses and phrases nest.
     assert max(tree.height() for tree in drawn) > 12
 
 
@@ -405,7 +405,7 @@ def test_a_parser_is_trained_scored_and_exported(tmp_path, capsys, monkeypatch):
     source = served("score", source=["she sleeps ."], target=["(S XX )S"])
     assert source["num_tokens"].tolist() == [4]
 
-    # Where an export stands already nothing is parsed for it.
+    # If the export exists already, nothing is parsed for it.
     lines.unlink()
     argv = ["--run-dir", "runs/grammar", "--export", "exported/grammar"]
     assert score.main(argv) == 2

@@ -39,7 +39,7 @@ if not run_dir.exists():
 
 
 def faults(value, schema, place="manifest"):
-    """Where a value is not as its schema says."""
+    """The places where a value does not fit its schema."""
     right = isinstance(value, TYPES[schema["type"]])
     if not right or (isinstance(value, bool) and schema["type"] != "boolean"):
         return [f"{place}: expected {schema['type']}, received {value!r}"]
@@ -103,7 +103,7 @@ def test_a_mistake_in_the_manifest_is_found(manifest, change, fault):
 def test_the_tf_config_that_the_operator_sets_is_understood(manifest):
     # As its documentation shows it for the job's name and port.
     (container,) = pod(manifest)["containers"]
-    assert container["name"] == "tensorflow"  # Or it would set none.
+    assert container["name"] == "tensorflow"  # Otherwise it sets none.
     (port,) = container["ports"]
     assert port["name"] == "tfjob-port"
     name = manifest["metadata"]["name"]

@@ -73,7 +73,7 @@ def test_a_trained_model_translates_and_scores_alike(either, beam_size):
     translator, folder = either
     texts, right = sample_runs.digit_corpus()["test"]
     expected, scores = ours(translator, texts, beam_size)
-    # Or both might agree on nonsense.
+    # Otherwise both might agree on nonsense.
     assert sum(map(str.__eq__, expected, right)) > 100
     found, their_scores = theirs(folder, texts, beam_size=beam_size)
     assert found == expected
@@ -117,10 +117,26 @@ def test_every_shape_of_heads_scores_alike(tmp_path, positions, widths):
         key_dim=widths[0],
         value_dim=widths[1],
     )
+    check_scores(model, tokenizer, tmp_path / "model")
+
+
+@pytest.mark.parametrize("depths", [(3, 1), (1, 3)])
+def test_stacks_of_unequal_depth_score_alike(tmp_path, depths):
+    tokenizer = sample_runs.digit_tokenizer()
+    model = make_model(
+        vocab_size=tokenizer.vocab_size,
+        encoder_layers=depths[0],
+        decoder_layers=depths[1],
+    )
+    assert (len(model.encoder.layers), len(model.decoder.layers)) == depths
+    check_scores(model, tokenizer, tmp_path / "model")
+
+
+def check_scores(model, tokenizer, folder):
     # Sums of many tokens, so keep them small.
     model.embedding.table.assign(0.2 * model.embedding.table)
     translator = Translator(model, tokenizer)
-    folder = ctranslate2_export.export(translator, tmp_path / "model")
+    folder = ctranslate2_export.export(translator, folder)
     # Longer than the table of 13 learned positions, and not.
     sources = ["six eight " * 9, "two", "one two three"]
     targets = ["drei acht " * 8, "neun eins", "vier"]
@@ -255,8 +271,8 @@ def test_the_command_writes_the_model_and_prints_where(
             "--version belongs to --format savedmodel; leave it out",
         ),
         (
-            ("--quantize", "int8"),
-            "--quantize int8 belongs to --format ctranslate2",
+            ("--quantize", "int8", "--portable"),
+            "--quantize int8 needs operators that not every TensorFlow has",
         ),
         (
             ("--format", "ctranslate2", "--quantize", "bfloat16"),

@@ -19,7 +19,7 @@ SCRIPT = pathlib.Path(train_scaled.__file__)
 
 @pytest.fixture(scope="module", params=["plain", "accumulated", "replicas"])
 def steps(request, tmp_path_factory):
-    """What there was before and after each step, for a way of training."""
+    """The state before and after each step, for a way of training."""
     if request.param != "replicas":
         return train_scaled.record(
             tf.distribute.get_strategy(), 1 + (request.param == "accumulated")
@@ -35,7 +35,7 @@ def steps(request, tmp_path_factory):
 
 
 def skipped(steps):
-    """Which steps left the count of updates as it was."""
+    """The steps that left the count of updates as it was."""
     return np.diff(steps["updates"]) == 0
 
 

@@ -50,7 +50,7 @@ def test_a_prefix_is_no_longer_than_a_translation_may_be(served, long_text):
     )
 
     assert (ROWS,) in shapes  # We look where it matters.
-    # But for the ids of the texts end to end, which have one axis.
+    # Except for the ids of the texts end to end, which have one axis.
     columns = {shape[1] for shape in shapes if len(shape) == 2}
     assert LONGEST_TARGET in columns and max(columns) < WORDS
 
@@ -117,7 +117,7 @@ def test_a_target_beyond_the_limit_is_scored_up_to_there(
     tokenizer = small_translator.tokenizer
     (ids,) = tokenizer.tokenize([long_text])
     kept = tokenizer.detokenize(ids[None, : LONGEST_TARGET - 1]).numpy()[0]
-    # Or the text would have other ids than the first of the long one.
+    # Otherwise the text would not have the first ids of the long one.
     assert tokenizer.tokenize([kept]).row_lengths() == [LONGEST_TARGET]
 
     found = served("score", source=["dog"], target=[long_text])

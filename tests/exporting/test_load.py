@@ -24,8 +24,8 @@ def besiege(export, *arguments):
         check=False,
         stdout=subprocess.PIPE,
         text=True,
-        # Or the memory that a request leaves would drown in what oneDNN keeps
-        # for every new shape and malloc for every thread.
+        # Otherwise the memory that a request leaves would drown in what oneDNN
+        # keeps for every new shape and malloc for every thread.
         env={
             **os.environ,
             "PYTHONPATH": str(ROOT),

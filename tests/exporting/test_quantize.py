@@ -1,5 +1,6 @@
-"""The SavedModels whose weights are float16 or bfloat16."""
+"""The SavedModels whose weights are float16, bfloat16 or int8."""
 
+import dataclasses
 import math
 
 import keras
@@ -10,18 +11,23 @@ import sample_runs
 import tensorflow as tf
 from served import Served
 from small import of_rounded_weights
+from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer.__main__ import main
-from keras_transformer.config import Search
+from keras_transformer.config import Search, UserError
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.exporting.half import HalfWeights
+from keras_transformer.run import Run
+from keras_transformer.translation import translator
+from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
 pytestmark = pytest.mark.slow
 
 GREEDY = Search(beam_size=1, n_best=1, length_penalty=0.0, max_source_length=31)
 
-DTYPES = ("float32", "float16", "bfloat16")
+FLOATS = ("float32", "float16", "bfloat16")
+DTYPES = (*FLOATS, "int8")
 
 
 def stored_weights(saved_model):
@@ -53,7 +59,7 @@ def exports(small_translator, tmp_path_factory):
     }
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", FLOATS)
 def test_every_weight_is_stored_once_in_its_dtype(
     exports, small_translator, dtype
 ):
@@ -62,7 +68,7 @@ def test_every_weight_is_stored_once_in_its_dtype(
     assert weights == sorted((tuple(w.shape), dtype) for w in model.weights)
 
 
-@pytest.mark.parametrize("dtype", DTYPES[1:])
+@pytest.mark.parametrize("dtype", FLOATS[1:])
 def test_every_weight_takes_two_bytes_less(exports, dtype):
     (weights, whole), (_, half) = (
         stored_weights(exports[kind]) for kind in ("float32", dtype)
@@ -72,9 +78,34 @@ def test_every_weight_takes_two_bytes_less(exports, dtype):
     assert 0 <= saved < 0.05 * whole
 
 
-def with_rounded_weights(translator, dtype, policy):
-    model = of_rounded_weights(translator.model, dtype, policy)
-    return Translator(model, translator.tokenizer)
+def test_a_matrix_is_stored_in_8_bits_with_a_number_for_each_column(
+    exports, small_translator
+):
+    path = exports["int8"] / "variables" / "variables"
+    reader = tf.train.load_checkpoint(str(path))
+    shapes = reader.get_variable_to_shape_map()
+    found = sorted(
+        (tuple(shapes[name]), dtype.name)
+        for name, dtype in reader.get_variable_to_dtype_map().items()
+        if dtype != tf.string
+    )
+
+    model = small_translator.model
+    expected = []
+    for weight in model.weights:
+        if len(weight.shape) == 1:
+            expected.append((tuple(weight.shape), "float32"))
+            continue
+        # The embedding matrix, whose rows become columns, has one for each row.
+        axis = 0 if weight is model.embedding.table else 1
+        expected.append((tuple(weight.shape), "int8"))
+        expected.append(((weight.shape[axis],), "float32"))
+    assert found == sorted(expected)
+
+
+def with_rounded_weights(of, dtype, policy):
+    model = of_rounded_weights(of.model, dtype, policy)
+    return Translator(model, of.tokenizer)
 
 
 def test_every_signature_computes_in_float32_with_the_rounded_weights(
@@ -149,24 +180,23 @@ def test_it_has_the_signatures_of_the_float32_model(exports, dtype):
 
 @pytest.mark.parametrize(
     # A sum of log-probabilities is as uncertain as it is large.
-    "dtype, tolerance",
+    "dtype, tolerance, alike",
     [
-        ("float16", {"rtol": 0, "atol": 0.02}),
-        ("bfloat16", {"rtol": 0.1, "atol": 0.03}),
+        ("float16", {"rtol": 0, "atol": 0.02}, 126),
+        ("bfloat16", {"rtol": 0.1, "atol": 0.05}, 126),
+        ("int8", {"rtol": 0.2, "atol": 0.2}, 120),
     ],
 )
 def test_a_trained_model_translates_and_scores_nearly_as_before(
-    tmp_path, dtype, tolerance
+    tmp_path, dtype, tolerance, alike
 ):
-    translator = sample_runs.digit_translator()
-    path = serving.export(
-        translator, tmp_path, options=GREEDY, quantization=dtype
-    )
+    trained = sample_runs.digit_translator()
+    path = serving.export(trained, tmp_path, options=GREEDY, quantization=dtype)
     texts, right = sample_runs.digit_corpus()["test"]
-    expected = translator.translate(
+    expected = trained.translate(
         texts, beam_size=1, length_penalty=0.0, n_best=1
     )
-    # Or both might agree on nonsense.
+    # Otherwise both might agree on nonsense.
     before = [e[0].text for e in expected]
     assert sum(map(str.__eq__, before, right)) > 100
 
@@ -176,7 +206,7 @@ def test_a_trained_model_translates_and_scores_nearly_as_before(
         after.decode() == text
         for after, text in zip(found["translation"], before, strict=True)
     ]
-    assert sum(agree) >= 126
+    assert sum(agree) >= alike
     np.testing.assert_allclose(
         found["score"][agree],
         [e[0].score for e, same in zip(expected, agree, strict=True) if same],
@@ -201,7 +231,7 @@ def test_the_model_keeps_its_own_weights():
     assert np.any(np.asarray(halved) != np.asarray(dense(inputs)))
 
 
-@pytest.mark.parametrize("dtype", DTYPES[1:])
+@pytest.mark.parametrize("dtype", FLOATS[1:])
 def test_the_command_stores_what_it_is_told(small_run, tmp_path, capsys, dtype):
     arguments = ["--run-dir", small_run, "--output", tmp_path]
     arguments = [*map(str, arguments), "--quantize", dtype]
@@ -212,6 +242,67 @@ def test_the_command_stores_what_it_is_told(small_run, tmp_path, capsys, dtype):
 
 
 def test_another_quantization_is_refused(small_translator, tmp_path):
-    with pytest.raises(ValueError, match="received 'int8'"):
-        serving.export(small_translator, tmp_path, quantization="int8")
+    with pytest.raises(ValueError, match="received 'int4'"):
+        serving.export(small_translator, tmp_path, quantization="int4")
     assert not list(tmp_path.iterdir())
+
+
+def operators(path):
+    """Names of all operators in the file, those of its functions included."""
+    saved = saved_model_pb2.SavedModel.FromString(
+        (path / "saved_model.pb").read_bytes()
+    )
+    (meta,) = saved.meta_graphs
+    nodes = [*meta.graph_def.node]
+    for function in meta.graph_def.library.function:
+        nodes += function.node_def
+    return {node.op for node in nodes}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_portable_export_has_only_operators_with_a_name_in_tensorflow(
+    small_translator, tmp_path, dtype
+):
+    path = serving.export(
+        small_translator,
+        tmp_path,
+        options=GREEDY,
+        quantization=dtype,
+        portable=True,
+    )
+    # TensorFlow keeps for itself what begins so.
+    assert not [name for name in operators(path) if name.startswith("_")]
+    assert Served(path)("serving_default", text=["the dog"])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_card_names_the_operators_that_not_every_tensorflow_has(
+    small_run, tmp_path, dtype
+):
+    path = Run(small_run).export(tmp_path, quantization=dtype)
+    card = ModelCard.load(path)
+    kept = {name for name in operators(path) if name.startswith("_")}
+    assert kept and set(card.operators) == kept
+    assert card.quantization == dtype
+
+
+def test_a_tensorflow_without_them_says_so_before_anything_is_served(
+    small_run, tmp_path
+):
+    path = Run(small_run).export(tmp_path)
+    card = ModelCard.load(path)
+    dataclasses.replace(card, operators=("_Elsewhere",)).save(path)
+    with pytest.raises(UserError, match="with _Elsewhere for .* --portable"):
+        Served(path)
+
+
+def test_where_there_are_no_such_operators_the_portable_form_is_written(
+    small_translator, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(translator, "can_pack", lambda: False)
+    path = serving.export(small_translator, tmp_path, options=GREEDY)
+    assert not [name for name in operators(path) if name.startswith("_")]
+    with pytest.raises(UserError, match="int8 needs its operators"):
+        serving.export(
+            small_translator, tmp_path, version=2, quantization="int8"
+        )

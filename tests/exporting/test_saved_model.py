@@ -279,7 +279,7 @@ def test_the_command_prints_the_path_and_nothing_else(
     assert code == 0
     assert capfd.readouterr().out == f"{tmp_path / '3'}\n"
     found = Served(tmp_path / "3")("n_best", text=["laut"])
-    # Of two beams there are no four best.
+    # Two beams have no four best.
     assert found["translations"].shape == (1, 2)
 
 

@@ -14,7 +14,10 @@ import sys
 import pytest
 import tensorflow as tf
 import yaml
+from sample_runs import OPTIONS
+from served import Served
 
+from keras_transformer.exporting import saved_model
 from keras_transformer.exporting.serving_kit import ServingKit
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -91,34 +94,49 @@ def test_an_unknown_model_is_one_sentence(ports, client):
     assert re.fullmatch(f"error: .*{server} .*Latest.large.*\n", found.stderr)
 
 
-@pytest.mark.slow
-def test_a_c_program_translates(exported, served, expected, tmp_path):
+@pytest.fixture(scope="module")
+def c_program(tmp_path_factory):
+    """The compiled translate.c; None without a compiler."""
     compiler = shutil.which("gcc")
     if compiler is None:
         # Python and make are all that the tests may ask for.
-        return
-    packages = pathlib.Path(tf.sysconfig.get_lib()).parent
-    library = packages / "tensorflow"
+        return None
+    program = tmp_path_factory.mktemp("c") / "translate"
+    library = pathlib.Path(tf.sysconfig.get_lib())
     # As README.md says.
     subprocess.run(
         [
             compiler,
             *("-std=c11", "-Wall", "-Wextra", "-Werror"),
-            *("-o", tmp_path / "translate", EXAMPLES / "translate.c"),
+            *("-o", program, EXAMPLES / "translate.c"),
             *(f"-I{library}/include", f"-L{library}"),
             *("-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2"),
             f"-Wl,-rpath,{library}",
         ],
         check=True,
     )
+    return program
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantization", ["float32", "bfloat16", "int8"])
+def test_a_c_program_translates(
+    c_program, small_translator, tmp_path, quantization
+):
+    if c_program is None:
+        return
+    export = saved_model.export(
+        small_translator, tmp_path, 17, OPTIONS, quantization=quantization
+    )
+    served = Served(export)
     signature = served.signatures["serving_default"]
     operators = "tensorflow_text/python/ops/_sentencepiece_tokenizer.so"
 
     found = subprocess.run(
         [
-            tmp_path / "translate",
-            exported,
-            packages / operators,
+            c_program,
+            export,
+            pathlib.Path(tf.sysconfig.get_lib()).parent / operators,
             signature.inputs["text"].name,
             signature.outputs["translation"].name,
             *TEXTS,
@@ -130,7 +148,8 @@ def test_a_c_program_translates(exported, served, expected, tmp_path):
         env={"PATH": ""},
     )
 
-    assert found.stdout.splitlines() == expected
+    expected = served("serving_default", text=TEXTS)["translation"]
+    assert found.stdout.splitlines() == [text.decode() for text in expected]
 
 
 def compose(environment):
@@ -152,7 +171,7 @@ def compose(environment):
 def test_the_compose_file_names_what_export_writes(environment, name, exported):
     service = compose(environment)
     assert service["image"].startswith("tensorflow/serving:")
-    # Where TensorFlow Serving listens, and where the clients ask.
+    # TensorFlow Serving listens, and the clients ask, at these ports.
     assert service["ports"] == [
         f"127.0.0.1:{port}:{port}" for port in (8500, 8501)
     ]

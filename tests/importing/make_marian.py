@@ -8,12 +8,14 @@ It holds
     hf/       a folder as Hugging Face has it, weights in all of their files
     npz/      a model as Marian writes it, trained with Marian's own positions
     expected.json  what `MarianMTModel` and `MarianTokenizer` make of hf/, and
-                   `MarianMTModel`, computing as Marian does, of npz/
+                   `MarianMTModel`, computing as Marian does, of npz/; and the
+                   logits of both without the decoder's last layer
 
 The weights are multiples of 1/256, which compress well. Widths are distinct
 primes, but for d_model, which is two heads of 11.
 """
 
+import copy
 import io
 import itertools
 import json
@@ -298,20 +300,33 @@ def expected(model, marian, tokenizer):
     }
 
 
+def shallower(model):
+    """The model without the decoder's last layer."""
+    model = copy.deepcopy(model)
+    model.model.decoder.layers = model.model.decoder.layers[:-1]
+    model.config.decoder_layers -= 1
+    return model
+
+
+def logits(model, batch, target):
+    """Those of the first text and its target."""
+    start = torch.tensor([[model.config.decoder_start_token_id, *target[:-1]]])
+    with torch.no_grad():
+        output = model(
+            input_ids=batch.input_ids[:1],
+            attention_mask=batch.attention_mask[:1],
+            decoder_input_ids=start,
+        )
+    return output.logits[0].tolist()
+
+
 def answers(model, tokenizer, batch, targets):
     """Logits and translations."""
-    found = {}
-    start = torch.tensor([[model.config.decoder_start_token_id] + targets[0]])
+    found = {
+        "logits": logits(model, batch, targets[0]),
+        "shallower": logits(shallower(model), batch, targets[0]),
+    }
     with torch.no_grad():
-        found["logits"] = (
-            model(
-                input_ids=batch.input_ids[:1],
-                attention_mask=batch.attention_mask[:1],
-                decoder_input_ids=start[:, :-1],
-            )
-            .logits[0]
-            .tolist()
-        )
         for name, beams in (("greedy", 1), ("beam", 4)):
             result = model.generate(
                 **batch,

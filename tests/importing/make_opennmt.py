@@ -5,15 +5,17 @@ Run it by hand where OpenNMT-tf is; the tests read what it wrote:
     python3.10 -m venv ENV
     ENV/bin/pip install OpenNMT-tf==2.32.0 tensorflow-text==2.13.0 \
         sentencepiece==0.2.3
-    ENV/bin/python tests/importing/make_opennmt.py
+    ENV/bin/python tests/importing/make_opennmt.py [NAME ...]
 
-Two models of the shape of `SIZES`, whose folders are what `onmt-main` leaves:
-a checkpoint, `model_description.py`, the vocabularies and `data.yml`.
+Three models of the shape of `SIZES`, or those named, whose folders are what
+`onmt-main` leaves: a checkpoint, `model_description.py`, the vocabularies and
+`data.yml`.
 
     shared    TransformerBaseSharedEmbeddings' settings: one matrix; the
               checkpoint is the average in `avg`
     separate  TransformerBase's: three matrices, a vocabulary for each side,
               an end token on the source; the newest checkpoint
+    unequal   as shared, with three layers in the encoder and one in the decoder
 
 `expected.npz` in each has what OpenNMT-tf computes from that checkpoint:
 encoder output, logits, and what its searches find.
@@ -124,7 +126,7 @@ def make_model(work, name, settings, vocabularies, controls, checkpoint):
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
     shutil.copy(work / "sp.model", to)
-    make_vocabularies(work, to, name == "shared")
+    make_vocabularies(work, to, vocabularies[0] == vocabularies[1])
     lines = [f"{key}={value}," for key, value in settings.items()]
     (to / "model_description.py").write_text(
         DESCRIPTION.format(settings="\n        ".join(lines))
@@ -230,22 +232,22 @@ def write_expected(model, config, to, checkpoint):
     np.savez_compressed(to / "expected.npz", **expected)
 
 
-def main():
-    sharing = "share_embeddings"
+def main(names):
     level = "opennmt.models.EmbeddingsSharingLevel"
+    shared = {**SIZES, "share_embeddings": f"{level}.ALL"}
+    one = ("shared.vocab", "shared.vocab")
+    ends = {"source_sequence_controls": {"start": False, "end": True}}
+    models = {
+        "shared": (shared, one, {}, "avg"),
+        "separate": (SIZES, ("en.vocab", "de.vocab"), ends, "."),
+        "unequal": ({**shared, "num_layers": (3, 1)}, one, {}, "avg"),
+    }
     with tempfile.TemporaryDirectory() as work:
         work = pathlib.Path(work)
         make_text(work)
-        make_model(
-            *(work, "shared", {**SIZES, sharing: f"{level}.ALL"}),
-            *(("shared.vocab", "shared.vocab"), {}, "avg"),
-        )
-        make_model(
-            *(work, "separate", SIZES, ("en.vocab", "de.vocab")),
-            {"source_sequence_controls": {"start": False, "end": True}},
-            ".",
-        )
+        for name in names or models:
+            make_model(work, name, *models[name])
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

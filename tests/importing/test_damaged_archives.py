@@ -2,7 +2,6 @@
 
 import io
 import pathlib
-import tarfile
 import zipfile
 
 import numpy as np
@@ -13,14 +12,6 @@ from keras_transformer.data.paired_tokenizer import load_tokenizer, pack
 from keras_transformer.importing import formats, marian_npz, tensor_files
 
 HERE = pathlib.Path(__file__).parent
-
-
-@pytest.fixture(scope="module")
-def originals(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("marian")
-    with tarfile.open(HERE / "marian.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder
 
 
 def damaged(content, count):
@@ -42,7 +33,7 @@ def damaged(content, count):
 
 
 def refusals(read, path, copies):
-    """How many copies are refused; any other error ends the test."""
+    """Count the copies that are refused; any other error ends the test."""
     refused = 0
     for copy in copies:
         path.write_bytes(copy)

@@ -4,8 +4,6 @@ import json
 import pathlib
 import pickle
 import re
-import shutil
-import tarfile
 import zipfile
 
 import numpy as np
@@ -26,27 +24,13 @@ MERGES = "a0: &a0 {x: y}\n" + "".join(
 DEEP = "[" * 200_000
 
 
-@pytest.fixture(scope="module")
-def originals(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    with tarfile.open(HERE / "marian.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    shutil.copytree(HERE / "opennmt" / "separate", folder / "opennmt")
-    return folder
-
-
-@pytest.fixture
-def copy_of(originals, tmp_path):
-    return lambda kind: shutil.copytree(originals / kind, tmp_path / kind)
-
-
 def kilobytes(name):
     status = pathlib.Path("/proc/self/status").read_text()
     return int(re.search(rf"{name}:\s+(\d+)", status)[1])
 
 
 def refused(folder):
-    """Why a folder is not imported, which takes little memory to find out."""
+    """The reason why a folder is refused; finding it takes little memory."""
     pathlib.Path("/proc/self/clear_refs").write_text("5")  # Forget the peak.
     before = kilobytes("VmRSS")
     with pytest.raises(UserError) as refusal:

@@ -3,8 +3,6 @@
 import dataclasses
 import json
 import pathlib
-import shutil
-import tarfile
 
 import numpy as np
 import pytest
@@ -21,20 +19,6 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:abc\n"
 Q = "model.encoder.layers.0.self_attn.q_proj.weight"
 TABLE = "model.shared.weight"
 SETTINGS = "special:model.yml"
-
-
-@pytest.fixture(scope="module")
-def originals(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("marian")
-    with tarfile.open(HERE / "marian.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    shutil.copytree(HERE / "opennmt" / "separate", folder / "opennmt")
-    return folder
-
-
-@pytest.fixture
-def copy_of(originals, tmp_path):
-    return lambda kind: shutil.copytree(originals / kind, tmp_path / kind)
 
 
 def refuse(folder, message):
@@ -95,6 +79,9 @@ def test_a_part_of_a_sentencepiece_model_is_named(copy_of, kind, name, part):
         (dict(encoder_layers=4, decoder_layers=4), r"no .*coder.layers.3\."),
         (dict(encoder_ffn_dim=7, decoder_ffn_dim=7), r"\(22, 7\) for encoder"),
         (dict(d_model=24), r"\(56, 24\) for embedding"),
+        (dict(decoder_layers=2), r"it has decoder.layers.2\."),
+        (dict(encoder_layers=0), "its setting encoder_layers is 0"),
+        (dict(decoder_layers=None), "its setting decoder_layers is None"),
         (dict(dropout=None), "cannot be imported"),
         (dict(dropout="a"), "cannot be imported"),
         (dict(decoder_start_token_id=99), "start_token_id is 99"),
@@ -156,6 +143,8 @@ def test_weights_of_another_model_are_refused(copy_of, name, make, message):
         ({"output-omit-bias": True}, "its setting output-omit-bias"),
         ({"ulr": True}, "its setting ulr"),
         ({"enc-depth": 2, "dec-depth": 2}, "it has (en|de)coder_l3_"),
+        ({"dec-depth": 2}, "it has decoder_l3_"),
+        ({"enc-depth": "a"}, "its setting enc-depth is 'a'"),
         ({"transformer-heads": 3}, "3 heads, which do not divide .* 22"),
     ],
 )

@@ -21,6 +21,7 @@ MODELS = pathlib.Path(__file__).parent / "opennmt"
 KINDS = {
     "shared": ("shared/avg", "shared.vocab", "shared.vocab", True),
     "separate": ("separate", "en.vocab", "de.vocab", False),
+    "unequal": ("unequal/avg", "shared.vocab", "shared.vocab", True),
 }
 
 
@@ -105,6 +106,17 @@ def test_memory_and_logits_are_the_originals(case):
         np.testing.assert_allclose(
             row[:length, case.target], expected[:length], atol=1e-4
         )
+
+
+@pytest.mark.parametrize(
+    "case, depths",
+    [("shared", (2, 2)), ("unequal", (3, 1))],
+    indirect=["case"],
+)
+def test_each_stack_has_the_layers_of_the_originals(case, depths):
+    config = case.model.model_config
+    found = [config.layers_of(stack) for stack in ("encoder", "decoder")]
+    assert tuple(found) == depths
 
 
 def test_what_a_side_lacks_is_read_as_unknown_and_never_written(case):

@@ -21,7 +21,7 @@ TARGET = RANDOM.normal(size=(2, 6, 10)).astype("float32")
 MEMORY_MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0]], bool)[:, None, None]
 LENGTHS = (4, 3)
 CAUSAL = masks.causal_mask(6)
-# What only imported weights ask for.
+# Settings that only imported weights need.
 FOREIGN = dict(
     activation="swish", norm_epsilon=0.25, attention_bias=True, norm_first=True
 )
@@ -163,7 +163,7 @@ def test_dropout_acts_in_training_only(layer):
 
 
 def last_kernels(layer):
-    """Of each sub-layer the matrix without which its update is zero."""
+    """Each sub-layer's matrix without which its update is zero."""
     ffn = layer.feed_forward.narrow.kernel
     if isinstance(layer, EncoderLayer):
         return [layer.attention.output_kernel, ffn]

@@ -36,7 +36,7 @@ MASKS = {
 
 
 def band(length, restriction, causal):
-    """Which j a position i sees, loop by loop: `(T, T)`."""
+    """The positions j that each position i sees, by loops: `(T, T)`."""
     return np.array(
         [
             [abs(i - j) < restriction and not (causal and j > i)]
@@ -128,7 +128,7 @@ def test_gradients_are_those_of_full_attention_behind_a_band(causal):
     inputs = [tf.constant(x) for x in qkv(random, length)]
     padding = (np.arange(length) < [[17], [11]])[:, None, None]
     seen = band(length, restriction, causal) & padding
-    # Of queries that are padding themselves nobody asks.
+    # Nobody uses queries that are padding themselves.
     asked = random.normal(size=(2, 3, length, 7)) * padding.swapaxes(2, 3)
     asked = asked.astype("float32")
 

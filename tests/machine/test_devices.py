@@ -1,4 +1,4 @@
-"""What is said of the devices; GPUs are made up."""
+"""What the package says of the devices; GPUs are made up."""
 
 import types
 
@@ -148,7 +148,7 @@ def test_a_container_has_the_cores_of_its_quota(
 
 @pytest.fixture
 def thread_settings(processor, monkeypatch):
-    """What TensorFlow was asked for, on a processor of 12 cores."""
+    """The requests to TensorFlow, on a processor of 12 cores."""
     asked = []
     processor(12)
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
@@ -216,32 +216,41 @@ def test_after_the_first_operator_threads_stay_as_they_are(
 
 
 @pytest.mark.parametrize(
-    "cpuinfo, gpus, warned",
+    "flags, gpus, slow",
     [
-        ("processor : 0\nflags\t\t: fpu avx512f avx512_bf16\n", (), False),
-        ("processor : 0\nflags\t\t: fpu avx512f amx_bf16 amx\n", (), False),
-        ("processor : 0\nflags\t\t: fpu avx2 avx512f\n", (), True),
-        ("processor : 0\nflags\t\t: fpu avx2\n", GPUS, False),
-        ("processor : 0\nFeatures : asimd\n", (), False),
-        (None, (), False),
+        ("flags\t\t: fpu avx512f avx512_bf16\n", (), ["int8"]),
+        ("flags\t\t: fpu avx512f amx_bf16 amx\n", (), ["int8"]),
+        ("flags\t\t: fpu avx512f avx512_vnni\n", (), ["bfloat16"]),
+        ("flags\t\t: fpu avx2 avx_vnni\n", (), ["bfloat16"]),
+        ("flags\t\t: fpu avx2 avx512f\n", (), ["bfloat16", "int8"]),
+        ("flags\t\t: fpu avx2\n", GPUS, []),
+        ("Features : asimd\n", (), []),
+        (None, (), []),
     ],
 )
-def test_a_processor_that_does_not_multiply_bfloat16_is_told(
-    machine, tmp_path, monkeypatch, caplog, cpuinfo, gpus, warned
+def test_what_a_processor_does_not_multiply_is_told(
+    machine, tmp_path, monkeypatch, caplog, flags, gpus, slow
 ):
     machine(gpus)
     path = tmp_path / "cpuinfo"
-    if cpuinfo:
-        path.write_text(cpuinfo)
+    if flags:
+        path.write_text("processor : 0\n" + flags)
     monkeypatch.setattr(devices, "PROCESSORS", path)
 
-    devices.warn_of_slow_bfloat16()
+    for precision in ("float32", "bfloat16", "int8"):
+        devices.warn_of_slow(precision)
 
-    told = [(record.levelname, record.message) for record in caplog.records]
-    assert told == warned * [
+    instructions = {
+        "bfloat16": "amx_bf16, avx512_bf16",
+        "int8": "amx_int8, avx512_vnni, avx_vnni",
+    }
+    assert [
+        (record.levelname, record.message) for record in caplog.records
+    ] == [
         (
             "WARNING",
-            "This processor does not multiply bfloat16 (it lists none of "
-            "amx_bf16, avx512_bf16): float32 is faster here.",
+            f"This processor does not multiply {precision} (it lists none of "
+            f"{instructions[precision]}): float32 is faster here.",
         )
+        for precision in slow
     ]

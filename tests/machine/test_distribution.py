@@ -1,4 +1,4 @@
-"""Another project's package of the same name is told, with what mends it."""
+"""Another project's package of the same name is reported, with the remedy."""
 
 import pytest
 from project import PROJECT
@@ -8,7 +8,7 @@ from keras_transformer.machine import distribution
 
 
 def install(folder, name, version, *files):
-    """What pip writes down of a distribution."""
+    """A distribution as pip records it."""
     information = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     information.mkdir()
     (information / "METADATA").write_text(
@@ -43,7 +43,7 @@ def test_a_strangers_package_in_the_same_folder_is_one_sentence_with_the_cure(
     "name, file",
     [
         ("keras-transformer-mt", "keras_transformer/__init__.py"),
-        # Such as a clone that was installed before it had its name.
+        # For example a clone that was installed before it had its name.
         ("keras-transformer", "__editable__.keras_transformer-0.1.0.pth"),
     ],
 )

@@ -48,18 +48,21 @@ def run(error):
         ),
         (
             tf.errors.InternalError(None, None, "CUDA_ERROR_OUT_OF_MEMORY: 2"),
-            "Out of memory (CUDA_ERROR_OUT_OF_MEMORY: 2); end what else needs",
+            "Out of memory (CUDA_ERROR_OUT_OF_MEMORY: 2); end other programs",
         ),
-        # What starting on a card that is full says, and its matrix products.
+        # Errors of starting on a full card, and of its matrix products.
         (
             tf.errors.InternalError(None, None, "Status: out of memory"),
-            "Out of memory (Status: out of memory); end what else needs",
+            "Out of memory (Status: out of memory); end other programs",
         ),
         (
             tf.errors.InternalError(None, None, "CUBLAS_STATUS_ALLOC_FAILED"),
-            "Out of memory (CUBLAS_STATUS_ALLOC_FAILED); end what else needs",
+            "Out of memory (CUBLAS_STATUS_ALLOC_FAILED); end other programs",
         ),
-        (MemoryError(), "Out of memory; end what else needs the memory"),
+        (
+            MemoryError(),
+            "Out of memory; end other programs that need the memory",
+        ),
     ],
 )
 def test_a_job_that_runs_out_fails_with_one_sentence(error, sentence, capsys):

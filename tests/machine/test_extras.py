@@ -1,4 +1,4 @@
-"""Where a package that an extra brings is missing, a sentence names it."""
+"""If a package of an extra is missing, a sentence names the extra."""
 
 import logging
 import pathlib
@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import types
 from importlib import metadata
 
 import pytest
@@ -23,7 +24,7 @@ from keras_transformer.translation import sentences
 
 
 def without(monkeypatch, *packages):
-    """Do what Python does for packages that are not there."""
+    """Do what Python does for missing packages."""
     for name in list(sys.modules):
         if name.partition(".")[0] in packages:
             monkeypatch.delitem(sys.modules, name)
@@ -33,12 +34,33 @@ def without(monkeypatch, *packages):
 
 @pytest.fixture
 def installed(monkeypatch):
-    """Whatever the environment has, this package is installed."""
-    monkeypatch.setattr(metadata, "version", lambda name: "0.1.0")
+    """Let this package seem installed by a name, wherever it came from.
+
+    Returns a function that lets it come from an address instead.
+    """
+    files = {}
+    requires = [
+        "keras>=3",
+        'num2words<0.6,>=0.5.14; extra == "demo"',
+        'Babel>=2.16; extra == "demo"',
+        'Babel>=2.16; extra == "demos"',
+    ]
+    ours = types.SimpleNamespace(read_text=files.get, requires=requires)
+    replace_metadata(monkeypatch, lambda name: ours)
+    return lambda url: files.update({"direct_url.json": f'{{"url": "{url}"}}'})
+
+
+def replace_metadata(monkeypatch, distribution):
+    """Let only `extras` see another distribution."""
+    replacement = types.SimpleNamespace(
+        distribution=distribution,
+        PackageNotFoundError=metadata.PackageNotFoundError,
+    )
+    monkeypatch.setattr(extras, "metadata", replacement)
 
 
 def is_asked_for(command, extra):
-    """Whether a command, which may end a sentence, installs an extra."""
+    """Tell whether a command, which may end a sentence, installs an extra."""
     *words, requirement = shlex.split(command.rstrip("."))
     found = Requirement(requirement)
     assert words == ["pip", "install"] and found.name == PROJECT["name"]
@@ -101,9 +123,18 @@ def test_where_nobody_has_installed_this_package_the_command_is_the_clones(
     def none(name):
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(metadata, "version", none)
+    replace_metadata(monkeypatch, none)
     found = extras.install_command("demo")
     assert found == "pip install '.[demo]' in the clone"
+
+
+def test_where_no_index_has_this_package_the_command_names_what_is_needed(
+    installed,
+):
+    installed("file:///clone")
+    assert extras.install_command("demo") == (
+        "pip install 'num2words<0.6,>=0.5.14' 'Babel>=2.16'"
+    )
 
 
 def test_a_package_that_is_there_is_imported():

@@ -38,7 +38,7 @@ def test_a_file_that_is_interrupted_leaves_what_was_there(tmp_path, error):
     ("number", "is_named"), [(errno.ENOSPC, True), (errno.EIO, False)]
 )
 def test_what_fills_the_disk_is_called_by_its_name(tmp_path, number, is_named):
-    """What else goes wrong inside may have nothing to do with the file."""
+    """Other errors inside the block may have nothing to do with the file."""
     with pytest.raises(OSError) as caught, files.whole(tmp_path / "a"):
         raise OSError(number, os.strerror(number))  # As from writing.
     assert (caught.value.filename == str(tmp_path / "a")) == is_named
@@ -111,7 +111,7 @@ def test_a_folder_that_is_interrupted_leaves_the_one_before(tmp_path):
 
 
 def test_everything_is_on_disk_before_it_gets_its_name(tmp_path, monkeypatch):
-    """Or a loss of power could leave the name with half of the content."""
+    """Otherwise a power cut could leave the name with half of the content."""
     seen = []
     monkeypatch.setattr(
         files.os, "fsync", lambda descriptor: seen.append(names(tmp_path))

@@ -52,6 +52,42 @@ def test_a_notebook_ends_with_a_link_to_the_next(source, following):
 
 
 @each
+def test_a_folded_cell_checks_each_solution_and_runs_its_code(source):
+    """A solution must show exactly what ran."""
+    solutions = 0
+    for cell, check in itertools.pairwise(stored(source).cells):
+        if "<details>" not in cell.source:
+            continue
+        opened = cell.source.count("<details><summary>Solution</summary>\n\n")
+        assert opened == cell.source.count("\n\n</details>")
+        solutions += opened
+        assert check.metadata == {
+            "jupyter": {"source_hidden": True},  # Folded in JupyterLab.
+            "tags": ["hide-input"],  # And on the site.
+        }
+        assert "assert " in check.source
+        for shown in re.findall(
+            "```python\n(.*?)\n```", cell.source, re.DOTALL
+        ):
+            assert shown in check.source
+    assert solutions >= 3
+
+
+@each
+def test_exercises_are_numbered_from_one(source):
+    texts = [
+        cell.source
+        for cell in stored(source).cells
+        if cell.cell_type == "markdown"
+    ]
+    exercises = re.findall(
+        r"^\*\*(?:Exercise )?(\d)\.\*\*", "\n".join(texts), re.MULTILINE
+    )
+    solutions = "".join(texts).count("<details>")
+    assert exercises == [str(n) for n in range(1, solutions + 1)]
+
+
+@each
 def test_it_was_run_once_from_the_first_cell_to_the_last(source):
     cells = code_cells(stored(source))
     counts = [cell.execution_count for cell in cells]

@@ -20,7 +20,7 @@ OLDER = "0.0.7"
 @pytest.fixture
 def installs(monkeypatch):
     """The commands that were run, which do nothing."""
-    importlib.import_module("tensorflow")  # Which runs others.
+    importlib.import_module("tensorflow")  # It runs commands of its own.
     commands = []
     monkeypatch.setattr(
         subprocess, "run", lambda command, check: commands.append(command)

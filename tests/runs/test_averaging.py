@@ -1,6 +1,7 @@
 """The weights that later verbs take: averages of checkpoints or updates."""
 
 import logging
+import shutil
 
 import numpy as np
 import pytest
@@ -26,11 +27,20 @@ def test_the_average_is_the_mean_of_the_newest(run_dir):
 def test_fewer_checkpoints_than_asked_are_averaged_with_a_word(run_dir, caplog):
     with caplog.at_level(logging.WARNING):
         model = averaging.load_model(run_dir, average=5)
-    assert "Averaging 3 checkpoints instead of 5" in caplog.text
+    assert "Averaging only 3 checkpoints instead of 5" in caplog.text
     expected = np.mean(
         [make_tiny_model(seed).get_weights()[0] for seed in (1, 2, 3)], axis=0
     )
     np.testing.assert_allclose(model.get_weights()[0], expected, atol=1e-7)
+
+
+def test_a_single_checkpoint_is_counted_as_one(run_dir, caplog):
+    for path in checkpoints.list_checkpoints(run_dir)[1:]:
+        shutil.rmtree(path)
+    averaging.load_model(run_dir, average=50)
+    assert caplog.messages == [
+        f"Averaging only 1 checkpoint instead of 50: {run_dir} has no more."
+    ]
 
 
 def test_a_directory_that_is_no_run_is_an_error(tmp_path):

@@ -144,6 +144,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     ]
     assert "damaged checkpoint" in caplog.text
     assert "step-000000003" in caplog.text
+    assert "so results may differ from before." in caplog.text
     np.testing.assert_array_equal(
         model.get_weights()[0], make_tiny_model(seed=2).get_weights()[0]
     )

@@ -40,7 +40,7 @@ def test_no_flipped_bit_of_the_configuration_is_believed(tmp_path):
             refused += 1
             assert str(path) in str(error)
         path.write_bytes(whole)
-    assert refused > 0.6 * len(bits)  # What is not for the eye alone.
+    assert refused > 0.6 * len(bits)  # The rest is layout.
     for length in range(0, len(whole) - 1, 29):
         path.write_bytes(whole[:length])
         with pytest.raises(UserError, match="is not a configuration this"):
@@ -105,7 +105,7 @@ def test_no_flipped_bit_of_the_history_ends_in_a_trace(tmp_path):
             continue
         assert all({"step", "minutes"} <= row.keys() for row in rows)
         if bit >= 8 * len(b"step,minutes,loss\n"):
-            assert rows  # But for one, or two where a line end has gone.
+            assert rows  # All but one, or two if a line end is gone.
 
 
 def flip_one(path):
@@ -125,6 +125,7 @@ def test_damaged_final_weights_give_way_to_checkpoints_or_are_told(
     damage(path)
     found = averaging.load_model(run_dir).get_weights()
     assert f"Skipping {path}, which has changed" in caplog.text
+    assert "so translations may differ from before." in caplog.text
     for one, other in zip(expected, found, strict=True):
         np.testing.assert_array_equal(one, other)
     shutil.rmtree(run_dir / "checkpoints")

@@ -23,7 +23,7 @@ def test_the_second_is_told_who_holds_the_run_and_since_when(tmp_path):
     expected = (
         rf"{re.escape(str(tmp_path))} is being trained by process "
         rf"{os.getpid()} on {re.escape(os.uname().nodename)} since "
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}; wait for its end, or "
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}; wait until it ends, or "
         r"choose another `run_dir`\."
     )
     assert re.fullmatch(expected, str(caught.value))
@@ -92,7 +92,7 @@ def test_a_directory_that_was_removed_is_held_no_more(tmp_path, is_begun_anew):
         if is_begun_anew:
             run_dir.mkdir()
             (run_dir / "training.lock").write_text("{}")
-        with pytest.raises(JobError, match="training.lock is not this"):
+        with pytest.raises(JobError, match="training.lock no longer belongs"):
             lock.check(run_dir)
     lock.check(run_dir)  # Nobody holds anything now.
     # The lock of another training is not for us to remove.
@@ -110,7 +110,7 @@ def test_a_link_to_nothing_is_an_error(tmp_path, inside):
 
 
 def test_the_file_of_somebody_else_is_locked_too(tmp_path, monkeypatch):
-    """Of another user, who may train in the same directory."""
+    """Another user may train in the same directory."""
     real = os.open
 
     def refused(path, flags, *mode):

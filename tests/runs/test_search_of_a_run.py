@@ -1,4 +1,4 @@
-"""What a run says of its search, and who follows it."""
+"""The search that a run keeps, and who follows it."""
 
 import dataclasses
 
@@ -127,7 +127,7 @@ def test_python_and_an_export_search_as_the_run_says(
         TEXTS, beam_size=2, length_penalty=1.7, max_extra_length=3, n_best=2
     )
     assert translator.translate(TEXTS, n_best=2) == as_said
-    # And the paper's search would have found something else.
+    # The paper's search would find something else.
     paper = dict(beam_size=4, length_penalty=0.6, max_extra_length=50)
     assert translator.translate(TEXTS, n_best=2, **paper) != as_said
     targets = [hypotheses[0].text for hypotheses in as_said]

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def served_page():
-    """A server whose model is quick and can be foreseen."""
+    """A server whose model is quick and predictable."""
     from serving_thread import running
     from word_by_word import Versions
 
@@ -22,9 +22,9 @@ class Visit:
 
     Attributes:
         page: Playwright's.
-        field: Where one writes.
-        output: Where the translation is read.
-        status: What the page says.
+        field: Where the user writes.
+        output: Where the translation appears.
+        status: The message of the page.
         complaints: Errors and warnings of the console so far.
     """
 
@@ -36,7 +36,7 @@ class Visit:
         self.complaints = []
 
     def wait_for(self, translation):
-        """Wait until just that is shown."""
+        """Wait until the page shows exactly that."""
         self.page.wait_for_function(
             "wanted => document.querySelector('#translation').textContent"
             " === wanted",
@@ -44,7 +44,7 @@ class Visit:
         )
 
     def look_closer(self):
-        """Wait until what is known of the chosen sentence is there."""
+        """Wait until the page shows the details of the chosen sentence."""
         self.page.locator("#closer:not(.stale)").wait_for()
 
     def questions(self):
@@ -63,10 +63,10 @@ class Visit:
 
 @pytest.fixture
 def visit(browser, served_page):
-    """Opens the page; afterwards it has asked nothing of the world outside.
+    """Opens the page; checks afterwards that it asked no other server.
 
-    `prepare` gets the page before it is opened; `expected` is in what the
-    browser complains of when a test provokes it.
+    `prepare` gets the page before it is opened; `expected` is part of the
+    browser's complaint when a test provokes one.
     """
     visits, asked = [], []
 
@@ -77,7 +77,7 @@ def visit(browser, served_page):
         found = Visit(page)
         visits.append((found, server, expected))
         complain = found.complaints.append
-        # Of the page, and of those that it opens.
+        # Requests of the page, and of those that it opens.
         context.on("request", lambda request: asked.append(request.url))
         context.on("weberror", lambda error: complain(str(error.error)))
         context.on(

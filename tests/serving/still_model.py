@@ -1,4 +1,4 @@
-"""A model that says nothing of translation and may be held."""
+"""A model that does not translate and may be held."""
 
 import contextlib
 import threading
@@ -13,7 +13,7 @@ class StillModel:
 
     Attributes:
         gate: Batches wait until it is set.
-        texts: What came to the model.
+        texts: The texts that came to the model.
         error: Raised in place of an answer, if there is one.
     """
 

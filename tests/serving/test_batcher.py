@@ -60,7 +60,7 @@ def rows(*texts):
 
 
 async def begun(model, batches=1):
-    """Wait until so many batches have been begun."""
+    """Wait until that many batches have been begun."""
     while len(model.batches) < batches:
         await asyncio.sleep(0.001)
 
@@ -107,7 +107,7 @@ def test_a_batch_of_long_texts_has_few_of_them():
         return model.batches
 
     found = [[text[:1] for text in batch] for batch in asyncio.run(ask())]
-    # Of seven from the shortest on: five of a byte, two of 3,000.
+    # Seven from the shortest on: five of a byte, two of 3,000.
     assert found == [[b"z"] * 5, [b"x"] * 2, [b"x"], [b"y"], [b"y"]]
 
 

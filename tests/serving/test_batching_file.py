@@ -1,4 +1,4 @@
-"""What is read of TensorFlow Serving's batching file."""
+"""Reading TensorFlow Serving's batching file."""
 
 import pytest
 

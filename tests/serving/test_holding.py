@@ -52,7 +52,7 @@ def until(condition):
 
 
 def talk(server, *requests):
-    """What the server says to each of these bytes, at once, until it closes."""
+    """The server's answers to each of these bytes, at once, until it closes."""
     with contextlib.ExitStack() as stack:
         lines = []
         for sent in requests:
@@ -305,7 +305,7 @@ def test_a_client_that_does_not_read_is_left(held, model, monkeypatch):
 
 def test_answers_go_out_at_once():
     with bind("127.0.0.1", 0) as listening:
-        # What asyncio looks at before it sets TCP_NODELAY.
+        # Asyncio looks at this before it sets TCP_NODELAY.
         assert listening.proto == socket.IPPROTO_TCP
 
 

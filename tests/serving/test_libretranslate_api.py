@@ -154,6 +154,28 @@ def test_files_are_no_texts(client):
         assert answer.status_code == 400
 
 
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/x-www-form-urlencoded", b"source=de&target=en&q=%ff%fe"),
+        ("application/x-www-form-urlencoded", b"source=de&target=en&q=\xff"),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xff\r\n'
+            b"--x--\r\n",
+        ),
+    ],
+)
+def test_a_form_that_is_not_utf_8_is_refused(client, kind, body):
+    answer = client.post(
+        "/translate", content=body, headers={"Content-Type": kind}
+    )
+    assert answer.status_code == 400
+    assert answer.json()["error"] == (
+        "Expected a form in UTF-8, received other bytes; convert the text."
+    )
+
+
 def test_alternatives_are_the_next_best(client, served):
     texts = ["Hund bellt.", "kleiner Hund"]
     expected = [

@@ -13,7 +13,7 @@ from keras_transformer.translation.sentences import Span
 def shouted(html, order=None, links=True):
     """Translate into capitals, the words of each line in another order.
 
-    `order` says of a word's number and the count where it goes; None keeps it.
+    `order` maps a word's number and their count to its place; None keeps it.
     """
     page = Page(html)
     for segment in page.segments:
@@ -52,7 +52,7 @@ def backwards(place, count):
         ("<b>yes,</b> sir", "SIR <b>YES,</b>"),
         # Half a word is a word.
         ("<b>un</b>able to", "TO <b>UNABLE</b>"),
-        # What is around nothing goes before the word that it was before.
+        # An empty element goes before the word that it was before.
         ("one <img src=a> two three", 'THREE <img src="a">TWO ONE'),
         ("<img src=a> one two", '<img src="a"> TWO ONE'),
         ("one two <img src=a>", 'TWO ONE <img src="a">'),

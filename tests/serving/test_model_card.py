@@ -1,4 +1,4 @@
-"""What an export says of itself, and when a run is exported again."""
+"""The card of an export, and when a run is exported again."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ from keras_transformer.translation.model_card import CARD_FILE, ModelCard
 
 def test_an_export_has_the_card_and_how_it_searches(exported):
     card = ModelCard.load(exported)
-    assert dataclasses.replace(card, search={}) == CARD
+    assert dataclasses.replace(card, search={}, operators=()) == CARD
     assert card.search == dataclasses.asdict(OPTIONS)
     assert card.package_version == keras_transformer.__version__
 
@@ -65,7 +65,7 @@ def save_checkpoint(run, step):
     )
 
 
-def write_evaluation(run, names, corpus="demo"):
+def write_evaluation(run, names, corpus="demo", **how):
     folder = run.path / "evaluation"
     folder.mkdir(exist_ok=True)
     score = {"name": "BLEU", "value": 31.7, "signature": "nrefs:1"}
@@ -73,7 +73,12 @@ def write_evaluation(run, names, corpus="demo"):
         "corpus": corpus,
         "split": "test",
         "checkpoints": names,
+        "beam_size": 4,
+        "length_penalty": 0.6,
+        "max_extra_length": 50,
+        "precision": "float32",
         "scores": {"bleu": score},
+        **how,
     }
     (folder / "test.json").write_text(json.dumps(report))
     return ({"corpus": "demo", "split": "test", **score},)
@@ -108,6 +113,31 @@ def test_a_run_is_exported_once_and_again_when_it_changes(run):
     for _ in range(2):
         run.keep_exported(output)
     assert sorted(path.name for path in output.iterdir()) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"precision": "int8"},
+        {"beam_size": 1},
+        {"length_penalty": 1.0},
+        {"shortlist": "some/file.tsv"},
+    ],
+)
+def test_a_card_has_the_scores_of_what_computes_as_the_export(run, how):
+    write_evaluation(run, ["step-000000007"], **how)
+    assert run.card().scores == ()
+    of_export = {name: value for name, value in how.items()}
+    search = dataclasses.replace(
+        run.config.search,
+        **{x: of_export.pop(x) for x in how.keys() & vars(run.config.search)},
+    )
+    card = run.card(
+        search=search,
+        quantization=of_export.get("precision", "float32"),
+        shortlist="shortlist" in of_export,
+    )
+    assert [score["value"] for score in card.scores] == [31.7]
 
 
 def test_other_weights_under_the_same_name_are_other_weights(run):

@@ -1,4 +1,4 @@
-"""What the page asks for, of the embedded server."""
+"""The requests of the page to the embedded server."""
 
 import base64
 import contextlib
@@ -116,7 +116,7 @@ def test_words_of_a_long_document_are_those_of_its_sentences(exported, served):
             each["hypotheses"][0]["text"],
             *(outputs[name][0] for name in names),
         )
-        # Of pieces that make other words than the text, none.
+        # None if the pieces make other words than the text.
         assert each["words"] == (expected and list(map(list, expected)))
     assert any(each["words"] for each in found)
 
@@ -240,8 +240,8 @@ def test_explanations_that_nobody_waits_for_take_no_other_thread():
         for i in range(9):
             with contextlib.suppress(httpx.TimeoutException):
                 httpx.get(url, params={"text": f"Hund {i}"}, timeout=0.3)
-        # The first runs on alone; those that were left before never begin, but
-        # for the last, perhaps, whose end may not be known yet.
+        # The first runs on alone; those whose clients left never begin, except
+        # perhaps the last, whose end may not be known yet.
         assert begun == ["Hund 0"]
         may_end.set()
         answer = httpx.get(url, params={"text": "Wiese"}, timeout=20)
@@ -274,7 +274,7 @@ def test_there_is_nothing_to_explain_without_a_text(client):
 
 
 def test_a_browser_gets_from_a_text_to_the_viewer(visit, server):
-    """The other tests of the page have a model that can be foreseen."""
+    """The other tests of the page have a predictable model."""
     opened = visit(server=server)
     with opened.page.expect_response("**/api/translate") as response:
         opened.field.fill("ein kleiner Hund")
@@ -284,7 +284,7 @@ def test_a_browser_gets_from_a_text_to_the_viewer(visit, server):
     assert rows.count() == OPTIONS.n_best
     with opened.page.context.expect_page() as found:
         opened.page.get_by_role("link", name="Explain this sentence").click()
-    # Which its script has drawn.
+    # Its script has drawn it.
     found.value.locator(".viewer .grid button").first.wait_for()
     scripts = found.value.locator("script:not([type])")
     assert scripts.count() == 1

@@ -26,7 +26,7 @@ def translated(visit, text="Ein kleiner Hund.\nDie Lampe.", **options):
 
 
 def marked(opened):
-    """What is marked in the text that is written."""
+    """The marked part of the text that is written."""
     return opened.page.locator("#mirror mark").all_text_contents()
 
 

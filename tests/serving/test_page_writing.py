@@ -49,7 +49,7 @@ def test_paragraphs_and_the_space_between_sentences_stay(visit):
 def held(visit, text):
     """A page where the answer to a text can be late, and that answer.
 
-    Not even the browser takes back what the page asked.
+    Not even the browser cancels the page's request.
     """
     late = []
 
@@ -123,7 +123,7 @@ def test_a_thousand_sentences_pasted_come_back_each_in_its_line(visit):
     opened.look_closer()
     # 1,000 of 2,048.
     assert "49 % of the limit" in opened.page.inner_text("#counter")
-    # Where the caret is.
+    # The place of the caret.
     assert opened.page.inner_text("#place") == "1,000 of 1,000"
     opened.page.get_by_role("button", name="Previous").click()
     opened.page.get_by_role("option", name="998.").first.wait_for()

@@ -83,7 +83,7 @@ def test_a_server_answers_changes_over_and_finishes_what_it_took(
             newest = answer.json()["model_version_status"][0]
             status = newest["version"] == "18" and newest["state"]
 
-        # What was taken is finished, then the process ends.
+        # Accepted requests are finished, then the process ends.
         texts = [f"{text} {i}" for i in range(97)]
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             last = pool.submit(

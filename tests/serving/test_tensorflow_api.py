@@ -1,7 +1,7 @@
 """TensorFlow Serving's REST interface, of the embedded server.
 
-What it should say is TensorFlow Serving's documentation, and its sources where
-that is silent; the numbers are those of the session loader.
+The expected answers follow TensorFlow Serving's documentation, or its sources
+where that is silent; the numbers are those of the session loader.
 """
 
 import base64
@@ -94,7 +94,7 @@ def test_bytes_travel_in_base64(client, served, expected):
     rows[0]["b64"] = rows[0]["b64"].rstrip("=")
     found = client.post(PREDICT, json={"inputs": rows}).json()
     assert found == {"outputs": expected}
-    # Which is no text in UTF-8.
+    # This is no text in UTF-8.
     found = client.post(PREDICT, json={"instances": [{"b64": "/w=="}]}).json()
     (row,) = found["predictions"]
     (score,) = served("serving_default", text=[b"\xff"])["score"]

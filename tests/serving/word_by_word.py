@@ -1,7 +1,7 @@
-"""What stands for a folder with an export: a model that needs no search.
+"""A stand-in for a folder with an export: a model that needs no search.
 
-It knows a few words and writes them in reverse, so that what comes from what
-can be seen: "ein kleiner Hund." is "dog. small a".
+It knows a few words and writes them in reverse, so you can see which word comes
+from which: "ein kleiner Hund." is "dog. small a".
 """
 
 import contextlib
@@ -59,7 +59,7 @@ def translation(source):
 
 
 class WordByWord:
-    """Of `ServedModel`, what the page needs."""
+    """The parts of `ServedModel` that the page needs."""
 
     version = 17
     card = CARD
@@ -102,7 +102,7 @@ def attention(sources, targets):
 
 
 class Versions:
-    """Of `serving.versions.Versions`, what the page needs."""
+    """The parts of `serving.versions.Versions` that the page needs."""
 
     current = WordByWord()
     states = {17: ("AVAILABLE", "")}

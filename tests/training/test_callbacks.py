@@ -37,7 +37,7 @@ def test_the_stopwatch_goes_on_from_where_the_run_was():
     now = stopwatch.now()
     assert now.step == 10
     assert 60.0 <= now.seconds < 61.0
-    # Whoever asks before the next step's end gets the same answer.
+    # The answer stays the same until the next step ends.
     assert stopwatch.now() == now
 
 
@@ -92,6 +92,20 @@ def test_the_time_left_is_that_of_the_limit_that_comes_first(
     progress = TrainingDisplay(clock, history, 110, minutes)
     progress.on_train_begin()
     assert progress.estimate(Progress(30, 100.0)) == pytest.approx((done, left))
+
+
+def test_no_time_left_is_guessed_from_the_first_step(tmp_path):
+    clock = Clock(step=10, seconds=60.0)
+    progress = TrainingDisplay(clock, History(tmp_path, 10), 110, None)
+    progress.on_train_begin()
+    values = dict.fromkeys(
+        ("loss", "perplexity", "gradient_norm", "tokens_per_second"), 1.0
+    )
+    first, second = (
+        progress.line(Progress(step, 70.0), values)[0] for step in (11, 12)
+    )
+    assert first.endswith("1 target tokens/s")
+    assert second.endswith("1 target tokens/s  0:08:10 left")
 
 
 def test_history_forgets_what_came_after_the_resumed_step(tmp_path):

@@ -118,7 +118,7 @@ def test_a_dry_run_refuses_what_the_run_would(corpus, begun, capsys):
     assert train_on_digits(*arguments(corpus, run_dir, "--seed", "2")) == 2
     assert "seed = 1, this command says 2" in capsys.readouterr().err
     assert train_on_digits(*arguments(corpus / "nowhere", run_dir)) == 2
-    assert "which is no folder" in capsys.readouterr().err
+    assert "which is not a folder" in capsys.readouterr().err
     argv = arguments(corpus, run_dir, "--strategy", "multiworker")
     assert train_on_digits(*argv) == 2
     output = capsys.readouterr()
@@ -200,7 +200,7 @@ def test_with_bpe_dropout_tokens_are_those_of_an_epoch_not_room_for_more(
     tokens = np.array([costs.source_tokens, costs.target_tokens])
     # Some segmentations find no room, so that an epoch has a few tokens less.
     np.testing.assert_allclose(tokens, found / len(plan), rtol=0.1)
-    # And what is no token is padding.
+    # The rest is padding.
     positions = sum(b.rows.size * sum(b[1:]) for b in plan.epoch(0)) / len(plan)
     assert plan.padding_waste() == pytest.approx(1 - sum(tokens) / positions)
 

@@ -39,7 +39,7 @@ def load(output):
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    """What each way of training on one replica comes to."""
+    """The result of each way of training on one replica."""
     output = tmp_path_factory.mktemp("replicas") / "one"
     assert start("none", output).wait() == 0
     return load(output)

@@ -130,7 +130,7 @@ def test_a_book_on_one_line_ends_neither_training_nor_evaluation(
     assert "Cut 1 of 17 texts after 256 tokens: number 2." in caplog.text
     # Every sentence counts.
     assert json.loads((run_dir / "j").read_text())["sentences"] == 17
-    # Nor does the log have the book.
+    # The log does not hold the book either.
     assert max(len(r.getMessage()) for r in caplog.records) < 2_000
 
 

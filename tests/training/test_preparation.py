@@ -69,7 +69,7 @@ def opened(monkeypatch):
 
 
 def prepare(folder, run_dir, model=MODEL, symbols=None):
-    """What a training does before it has a model."""
+    """Prepare as a training does before it has a model."""
     run = make_run(model, TrainingConfig(), corpus=str(folder), symbols=symbols)
     corpus = open_corpus(folder, "en", "de")
     preparation.check_beginning(run, run_dir, corpus)
@@ -109,7 +109,7 @@ def test_a_text_that_is_elsewhere_now_is_read_and_known(
     assert "train.de" in opened
     assert again.fingerprints == run.fingerprints
     opened.clear()
-    prepare(moved, run_dir)  # And this place is remembered.
+    prepare(moved, run_dir)  # This place is remembered.
     assert "train.de" not in opened
 
 

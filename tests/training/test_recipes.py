@@ -268,7 +268,7 @@ def test_the_share_of_a_gpu_fits_into_two_thirds_of_its_memory(
         )
 
     assert most(accumulate) < gigabytes * 1e9 * 2 / 3
-    # And not for want of a smaller value: half as many would take over half.
+    # A smaller value would not do: half as many would take over half.
     if accumulate > 1:
         assert most(accumulate // 2) > gigabytes * 1e9 / 2
 

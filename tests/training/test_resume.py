@@ -127,7 +127,7 @@ def arrays(run_dir):
 
 
 def validation(run_dir):
-    """What the one validation in the history has found."""
+    """The figures of the one validation in the history."""
     rows = history.read_history(run_dir)
     (row,) = (row for row in rows if "validation_loss" in row)
     return {n: x for n, x in row.items() if n.startswith("validation")}

@@ -47,7 +47,7 @@ any_text = st.one_of(
 def assert_same(answer, row, other, other_row):
     """Two rows say the same; the axes after the first may be padded."""
     for name, values in answer.items():
-        # Of one row still, since a lone string has no shape.
+        # Still one row, since a lone string has no shape.
         one = values[row : row + 1]
         two = other[name][other_row : other_row + 1]
         common = tuple(map(slice, np.minimum(one.shape, two.shape)))

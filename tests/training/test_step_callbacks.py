@@ -20,7 +20,7 @@ from keras_transformer.training.display import TrainingDisplay
 
 @pytest.fixture
 def reads(monkeypatch):
-    """Gets how many floats a device is asked for, each time that one is."""
+    """Gets the number of floats read from a device, at each read."""
     tensor = type(tf.constant(0)).__mro__[1]
     counted = []
 
@@ -32,7 +32,7 @@ def reads(monkeypatch):
 
         return count
 
-    # What float(), bool() and numpy() come to, and Keras's own way.
+    # float(), bool() and numpy() all call this, or Keras's own function.
     monkeypatch.setattr(tensor, "_numpy", counting(tensor._numpy))
     to_numpy = counting(backend.convert_to_numpy)
     monkeypatch.setattr(backend, "convert_to_numpy", to_numpy)
@@ -40,7 +40,7 @@ def reads(monkeypatch):
 
 
 class Reads(keras.callbacks.Callback):
-    """Notes how often was read by the end of each step."""
+    """Notes the number of reads by the end of each step."""
 
     def __init__(self, reads):
         super().__init__()

@@ -117,6 +117,6 @@ def test_a_call_that_took_no_step_binds_no_later_one(corpus, tmp_path):
     assert run.config.preset == "tiny"
     assert run.config.model.dropout == 0.3
     assert run.config.requested_vocab_size == 310
-    # But the first step does.
+    # The first step does.
     with pytest.raises(kt.UserError, match="was trained with dropout = 0.3"):
         train(tmp_path / "run", corpus, **{**other, "dropout": 0.1})

@@ -196,7 +196,7 @@ def test_a_broken_corpus_is_one_sentence_and_leaves_nothing(
 
 def test_a_corpus_that_is_not_there_is_one_sentence(tmp_path, capsys):
     argv = arguments(tmp_path / "nowhere", tmp_path / "run")
-    assert "nowhere, which is no folder" in error_of(capsys, *argv)
+    assert "nowhere, which is not a folder" in error_of(capsys, *argv)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +233,8 @@ MAY_CHANGE = {
     "keep_checkpoints": 11,
     "validation_steps": 11,
     "target_bleu": 11.0,
+    "patience": 11,
+    "patience_on": "bleu",
 }
 MAY_NOT = [
     field.name
@@ -242,7 +244,7 @@ MAY_NOT = [
     not in {
         *MAY_CHANGE,
         *("model", "training", "vocab_size"),
-        # What must agree is the text, and the vocabulary in its file.
+        # Only the text must agree, and the vocabulary in its file.
         *("corpus", "fingerprints", "initial", "vocabulary"),
         # The search may change; symbols may not, in another sentence.
         *("search", "symbols", "is_imported"),
@@ -353,7 +355,7 @@ def test_a_gpu_without_memory_is_one_sentence(
         "error: Out of memory (OOM when allocating tensor with shape[23,37000] "
         "and type float on /device:GPU:0 by allocator GPU_0_bfc); the same "
         "again with --accumulate 6 goes on in half of it, with the same "
-        "batches; a smaller --batch-tokens takes another --run-dir."
+        "batches; a smaller --batch-tokens needs another --run-dir."
     )
 
 
@@ -413,7 +415,7 @@ def test_a_budget_below_a_pair_promises_nothing_else(corpus, tmp_path, caplog):
     with caplog.at_level("INFO"):
         assert train_on_digits(*argv) == 0
     assert "of up to 5 tokens a side" not in caplog.text
-    assert "longer than `batch_tokens` 5: each is a batch" in caplog.text
+    assert "longer than --batch-tokens 5: each is a batch" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -483,7 +485,7 @@ def test_a_ctrl_c_while_tensorflow_is_imported_prints_no_traceback(
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,  # Or it would train for hours.
+        timeout=300,  # Otherwise it would train for hours.
     )
     assert done.returncode == 130
     assert done.stderr == "interrupted\n"

@@ -344,6 +344,20 @@ def test_a_dead_worker_and_a_signal_stop_both_and_the_command_resumes(
 
 
 @pytest.mark.slow
+def test_two_workers_run_out_of_patience_together(corpus, tmp_path):
+    # Too little for six digits of a loss.
+    flags = "--patience 2 --validation-steps 3 --learning-rate-scale 1e-12"
+    run_dir = tmp_path / "run"
+    for said in ("ending after step 9", "is finished: 10 updates"):
+        codes, logs = Pair(run_dir, corpus, more=(flags, flags)).end()
+        assert codes == [0, 0], logs
+        assert said in logs[0] and "of update 3, in 2 validations" in logs[0]
+        # When one worker wants to end, all do after one more step.
+        last = checkpoints.list_checkpoints(run_dir)[-1]
+        assert last.name == "step-000000010"
+
+
+@pytest.mark.slow
 def test_a_cluster_of_one_worker_ends_when_it_is_told_to(corpus, tmp_path):
     run_dir, log = tmp_path / "run", tmp_path / "log"
     (port,) = free_ports(1)

@@ -39,7 +39,7 @@ TARGETS = ["ein Hund", "über die grüne Wiese", "", " ", "meadow"]
 )
 def test_each_piece_belongs_to_a_word_between_white_space(text, pieces, words):
     sizes = [len(piece.encode()) for piece in pieces]
-    # Where the text has more than the pieces, it is at its end.
+    # If the text is longer than the pieces, the rest is at its end.
     ends = np.cumsum(sizes, dtype=int)
     starts = ends - sizes
 

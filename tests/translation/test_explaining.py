@@ -121,7 +121,7 @@ def test_the_greedy_choice_is_the_likeliest_alternative_of_its_row(translator):
     assert found.nodes
     for node in found.nodes:
         best = found.alternatives[node.row][0]
-        # Where padding and the start token, never written, are not the best.
+        # As long as padding and the start token, never written, are not best.
         assert best.piece == node.piece
         before = found.nodes[node.parent].log_prob if node.parent >= 0 else 0
         np.testing.assert_allclose(

@@ -70,7 +70,7 @@ def test_any_text_comes_together_as_it_was():
         text = "".join(draw.choice(letters, draw.integers(1, 31)))
         spans = spans_of(text, "en")
         same = together(text, spans, cut_out(text, spans))
-        # But for the spaces between sentences that stood without.
+        # Except for spaces between sentences that had none.
         assert re.sub(r"\s", "", same) == re.sub(r"\s", "", text)
         assert re.findall(r"[\r\n]", same) == re.findall(r"[\r\n]", text)
 
@@ -120,13 +120,13 @@ def test_sentences_end_as_in_the_language_of_the_run(small_run, tmp_path):
         RunConfig.load(small_run), source_lang="de", target_lang="en"
     )
     german.save(tmp_path)
-    text = ["ein Hund, ggf. Die grüne Wiese"]  # Two, who knows English alone.
+    text = ["ein Hund, ggf. Die grüne Wiese"]  # Two, by English rules.
     for run_dir, is_one in (small_run, False), (tmp_path, True):
         translator = Translator.from_run(run_dir, average=1)
         whole = translator.translate(text, max_length=7)
         split = translator.translate(text, split_sentences=True, max_length=7)
         assert (split == whole) == is_one
-    assert translator.in_bfloat16().source_lang == "de"
+    assert translator.freeze("bfloat16").source_lang == "de"
 
 
 def test_a_sentence_that_is_cut_is_named_by_its_text(translator, caplog):
@@ -163,7 +163,7 @@ def test_what_sentences_of_their_own_have_no_room_for_is_refused(
 
 def test_a_text_of_several_sentences_is_named_once(translator, caplog):
     texts = ["a dog", "The dog runs. A dog barks."]
-    # Who has chosen needs no word.
+    # Users who have chosen need no warning.
     for chosen in (False, True):
         translator.translate(texts, split_sentences=chosen, max_length=3)
     assert not said_by_us(caplog)

@@ -53,7 +53,7 @@ def tokenizer(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(tokenizer):
     model = Transformer(vocab_size=tokenizer.vocab_size, **SMALL_SIZES)
-    # Far enough from fresh weights that the words hang on the source and
+    # Far enough from fresh weights that the words depend on the source and
     # sentences end at many lengths.
     for weight in model.weights:
         if len(weight.shape) == 2:
@@ -330,7 +330,7 @@ def test_a_blank_pair_scores_nothing(translator):
     )
     assert num_tokens.numpy().tolist() == [0, 1]
     assert scores[0] == 0 and scores[1] < 0
-    # What does not translate nothing is no blank pair.
+    # A translation of nothing is no blank pair.
     assert translator.score([""], ["a"])[0] < 0
 
 

@@ -32,6 +32,7 @@ def text_of(pieces):
 def make_explanation(
     *,
     layers=2,
+    encoder_layers=None,
     heads=3,
     source_length=7,
     target_length=5,
@@ -62,7 +63,11 @@ def make_explanation(
         leaves=leaves,
         nodes=nodes,
         encoder=_attention(
-            draw, layers, heads, range(source_length), source_length
+            draw,
+            encoder_layers or layers,
+            heads,
+            range(source_length),
+            source_length,
         ),
         decoder=_attention(
             draw, layers, heads, grown.steps, target_length, causal=True
@@ -144,7 +149,7 @@ class _Search:
                 fate=Fate.RETURNED if returned else Fate.DISPLACED,
                 rank=rank if returned else -1,
             )
-        # Where nothing could be written, one translation is empty.
+        # If nothing could be written, one translation is empty.
         return self.nodes, ended[:n_best] or [-1]
 
 

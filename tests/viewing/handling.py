@@ -1,4 +1,4 @@
-"""What hands do in the viewer, and what eyes read there."""
+"""Helpers that handle the viewer and read what it shows."""
 
 import re
 
@@ -9,7 +9,7 @@ NEAR = 1 / 510 + 0.0005
 
 
 def quantised(weights):
-    """As the page has them; what it shows of these is exact."""
+    """The weights as the page has them; it shows these exactly."""
     return np.rint(255 * weights.astype("float64")) / 255
 
 

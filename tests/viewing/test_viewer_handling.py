@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from explanations import make_explanation
 from handling import NEAR, arrays, choose, head, numbers, quantised
 from playwright.sync_api import expect
 
@@ -47,6 +48,39 @@ def test_a_hypothesis_is_chosen_from_the_table_or_by_enter(page, explanation):
     mark.focus()
     mark.press("Enter")
     expect(looked_at).to_have_text(arrays(explanation, third)[1])
+
+
+@pytest.mark.parametrize("encoder_layers", [5, 1])
+def test_an_encoder_of_another_depth_shows_its_own_layers(
+    opened, encoder_layers
+):
+    made = make_explanation(layers=3, encoder_layers=encoder_layers)
+    page = opened(made.to_html())
+    choose(page, "Numbers")
+    best = made.attention()
+    for kind, layers, expected in (
+        ("Cross", 3, best.cross),
+        ("Encoder", encoder_layers, best.encoder),
+        ("Decoder", 3, best.decoder),
+    ):
+        choose(page, kind)
+        # Three heads and their mean in each row, and the mean of all.
+        assert page.locator(".grid button").count() == layers * 4 + 1
+        head(page, layers - 1, 1)
+        _, _, weights = numbers(page)
+        np.testing.assert_allclose(weights, expected[-1, 1], atol=NEAR)
+
+
+def test_a_layer_that_a_shallower_stack_lacks_becomes_its_last(opened):
+    made = make_explanation(layers=2, encoder_layers=5)
+    page = opened(made.to_html())
+    choose(page, "Numbers")
+    choose(page, "Encoder")
+    head(page, 4, 2)
+    choose(page, "Cross")
+    _, _, weights = numbers(page)
+    cross = made.attention().cross
+    np.testing.assert_allclose(weights, cross[1, 2], atol=NEAR)
 
 
 def test_a_piece_pointed_at_is_marked_in_every_view(page, explanation):

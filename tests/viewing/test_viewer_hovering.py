@@ -25,7 +25,7 @@ def hovered(page, section):
 
 
 def band(page, name):
-    """Which of how many rows or columns the grid marks."""
+    """The number of the row or column that the grid marks, and their count."""
     if not page.locator(f".grid.has-{name}").count():
         return None
     return page.locator(".grid").evaluate(
@@ -78,6 +78,7 @@ def test_a_source_piece_is_marked_wherever_it_is_pointed_at(
     assert hovered(page, "Translation") == [piece]
     assert hovered(page, "Step by step") == [piece]
     assert hovered(page, "One head") == [piece]
+    page.locator(".grid.has-column").wait_for()  # It may be out of sight yet.
     assert band(page, "column") == [3, 7]
     # A figure's word has a colour of its own then.
     word = page.locator(".figures text.hovered").first

@@ -67,7 +67,7 @@ def test_the_entropy_of_a_mean_is_that_of_its_picture(page, explanation, kind):
         bits = -(mean * np.log2(mean)).sum(axis=-1).mean()
         cell = page.locator(f'[data-layer="{layer}"][data-head="-1"]')
         shown = float(cell.inner_text())
-        # Of 8-bit weights, with two digits.
+        # From 8-bit weights, with two digits.
         assert shown == pytest.approx(bits, abs=0.02)
 
 

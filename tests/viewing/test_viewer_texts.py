@@ -37,7 +37,7 @@ def test_bytes_are_read_as_the_characters_they_are(opened):
     assert page.locator(".source").inner_text() == "ضوء مئتين"
     strips = [page.locator(".strip").nth(i) for i in range(3)]
     assert strips[0].locator(".token").nth(1).inner_text() == "<0xD8>"
-    # What was not returned is spelled by the page.
+    # The page spells hypotheses that were not returned.
     numbers_of = range(len(made.nodes))
     part = next(i for i in numbers_of if arrays(made, i)[1] == pieces[:8])
     page.locator(f'[data-node="{part}"]').click()
@@ -99,7 +99,8 @@ def test_a_search_without_any_hypothesis_left_shows_its_tree(opened):
     assert "no hypothesis left" in page.locator(".hypotheses").inner_text()
     assert page.get_by_text("No step was taken").is_visible()
     page.locator(".node").nth(5).click()
-    assert page.locator(".strip").nth(1).locator(".token").count() == 1
+    tokens = page.locator(".strip").nth(1).locator(".token")
+    expect(tokens).to_have_count(1)
 
 
 def test_pieces_weighed_but_not_among_the_likeliest_have_bars(opened):

@@ -71,9 +71,10 @@ class Data {
       return view;
     };
     const each = (make) => Object.fromEntries(
-      Object.entries(this.sizes).map(([kind, size]) => [kind, make(size)]));
-    this.entropies = each(([m]) => take(Uint16Array, layers * heads * m));
-    this.weights = each(([m, n]) => take(Uint8Array, layers * heads * m * n));
+      Object.entries(this.sizes).map(
+        ([kind, size]) => [kind, make(layers[kind] * heads, size)]));
+    this.entropies = each((all, [m]) => take(Uint16Array, all * m));
+    this.weights = each((all, [m, n]) => take(Uint8Array, all * m * n));
   }
 
   // The nodes from the first piece to this one.
@@ -162,7 +163,7 @@ class Attention {
     const values = new Float32Array(rows.length * columns.length);
     const bytes = this.data.weights[kind];
     const [height, width] = this.data.sizes[kind];
-    const heads = this.chosen(layer, head);
+    const heads = this.chosen(kind, layer, head);
     rows.forEach((pieces, i) => {
       const scale = 1 / (255 * heads.length * pieces.length);
       for (const place of heads) for (const piece of pieces) {
@@ -178,11 +179,11 @@ class Attention {
   }
 
   // Numbers of heads, counted through all layers.
-  chosen(layer, head) {
+  chosen(kind, layer, head) {
     const { layers, heads } = this.data;
     const range = (count, one) => (one === ALL
       ? Array.from({ length: count }, (_, i) => i) : [one]);
-    return range(layers, layer).flatMap(
+    return range(layers[kind], layer).flatMap(
       (l) => range(heads, head).map((h) => l * heads + h));
   }
 
@@ -190,7 +191,7 @@ class Attention {
   // picture is a mean of heads, it is that of the mean and not of the heads.
   entropy(kind, layer, head) {
     const [height] = this.data.sizes[kind];
-    const heads = this.chosen(layer, head);
+    const heads = this.chosen(kind, layer, head);
     const all = this.data.entropies[kind], rows = this.places[kind];
     let sum = 0;
     for (const row of rows) {

@@ -27,7 +27,7 @@ class Figures {
   render() {
     const { state, attention, data } = this.viewer;
     const { kind } = state;
-    const layer = state.layer === ALL ? data.layers - 1 : state.layer;
+    const layer = state.layer === ALL ? data.layers[kind] - 1 : state.layer;
     const head = state.head === ALL ? 0 : state.head;
     const rows = attention.rows(kind), columns = attention.columns(kind);
     if (!rows.labels.length || !columns.labels.length) {

@@ -42,7 +42,8 @@ class Grid {
       this.mark();
       return;
     }
-    const { layers, heads } = this.viewer.data;
+    const { state: { kind }, data } = this.viewer;
+    const heads = data.heads, layers = data.layers[kind];
     const range = (count) => Array.from({ length: count }, (_, i) => i);
     this.seen.disconnect();
     this.cells.replaceChildren(
@@ -128,7 +129,8 @@ class Grid {
   }
 
   neighbour(button, key) {
-    const { layers, heads } = this.viewer.data;
+    const { state: { kind }, data } = this.viewer;
+    const heads = data.heads, layers = data.layers[kind];
     let [layer, head] = this.place(button);
     // The means stand after the others.
     if (layer === ALL) layer = layers;

@@ -11,9 +11,9 @@ class Viewer {
     this.hovered = []; // Keys of words.
     this.nodes = []; // Of the tree, pointed at.
     const best = data.leaves.length ? data.leaves[0] : -1;
+    const kind = best < 0 ? "encoder" : "cross";
     this.state = {
-      leaf: best, step: 0, kind: best < 0 ? "encoder" : "cross",
-      layer: data.layers - 1, head: ALL,
+      leaf: best, step: 0, kind, layer: data.layers[kind] - 1, head: ALL,
       words: false, hideEnd: false, look: "map", aligned: false,
       folded: data.nodes.length > MANY, word: Infinity,
       other: Math.min(1, data.heads - 1), theme: theme(), width: 0,
@@ -58,6 +58,7 @@ class Viewer {
         else this.near.delete(view);
       }
       this.draw();
+      this.hoverNear(); // A view far away was not told what is pointed at.
     }, { rootMargin: "200px" });
     this.views.forEach((view) => {
       view.changed = new Set();
@@ -75,6 +76,8 @@ class Viewer {
     const state = { ...this.state, ...changes };
     const path = this.data.path(state.leaf);
     state.step = Math.max(0, Math.min(state.step, path.length - 1));
+    // The encoder may be deeper than the decoder.
+    state.layer = Math.min(state.layer, this.data.layers[state.kind] - 1);
     const changed = new Set(Object.keys(state).filter(
       (name) => state[name] !== this.state[name]));
     this.state = state;
@@ -147,6 +150,10 @@ class Viewer {
     this.element.querySelectorAll(".hovered").forEach(
       (element) => element.classList.remove("hovered"));
     this.mark(this.element);
+    this.hoverNear();
+  }
+
+  hoverNear() {
     this.near.forEach((view) => view.hover && view.hover());
   }
 

@@ -1,4 +1,4 @@
-"""How far a translation is, on a terminal or in a log."""
+"""Shows the progress of a translation, on a terminal or in a log."""
 
 import datetime
 import logging
@@ -15,21 +15,26 @@ class SentenceDisplay:
     """A bar with the time left on a terminal; in a log, a line every 30 s.
 
     Args:
-        total: Sentences in all; None where nobody knows, or until a call
-            tells.
-        bar: Whether a bar may be drawn at all.
+        total: Sentences in all; None if unknown, or until a call tells it.
+        bar: Whether to draw a bar on a terminal.
         seconds: Seconds between lines in a log.
+        done: Sentences that are done before the display starts.
 
     Attributes:
         before: Sentences of the chunks that have ended.
     """
 
     def __init__(
-        self, total: int | None = None, bar: bool = True, seconds: float = 30.0
+        self,
+        total: int | None = None,
+        bar: bool = True,
+        seconds: float = 30.0,
+        done: int = 0,
     ) -> None:
         self.total = total
         self.seconds = seconds
-        self.before = 0
+        self.done = done
+        self.before = done
         self.bar = rich.progress.Progress(
             rich.progress.BarColumn(),
             rich.progress.MofNCompleteColumn(),
@@ -37,7 +42,7 @@ class SentenceDisplay:
             rich.progress.TimeRemainingColumn(),
             console=rich.console.Console(stderr=True),
             transient=True,
-            redirect_stdout=False,  # Results are not part of the picture.
+            redirect_stdout=False,  # Results are not part of the display.
             disable=not (bar and sys.stderr.isatty()),
         )
         self.task = self.bar.add_task("", total=total)
@@ -61,7 +66,7 @@ class SentenceDisplay:
         self._show(done)
 
     def end_chunk(self, count: int) -> None:
-        """Count a whole chunk, blank lines at its end included."""
+        """Count a whole chunk, including blank lines at its end."""
         self.before += count
         self._show(self.before)
 
@@ -74,7 +79,8 @@ class SentenceDisplay:
         if self.total is None:
             logger.info("%d sentences", done)
             return
-        left = (now - self.start) / max(done, 1) * (self.total - done)
+        each = (now - self.start) / max(done - self.done, 1)
+        left = each * (self.total - done)
         logger.info(
             "%d of %d sentences, %s left",
             done,

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from keras_transformer.commands import display
+from keras_transformer.translation import display
 
 
 def test_a_log_tells_the_time_that_is_left(caplog, monkeypatch):
@@ -26,6 +26,19 @@ def test_a_log_tells_the_time_that_is_left(caplog, monkeypatch):
         "50 of 300 sentences, 0:04:10 left",
         "100 of 300 sentences, 0:05:00 left",
     ]
+
+
+def test_what_was_done_before_says_nothing_of_the_speed(caplog, monkeypatch):
+    clock = iter([100.0, 140.0])
+    monkeypatch.setattr(display.time, "monotonic", lambda: next(clock))
+    with (
+        caplog.at_level(logging.INFO, "keras_transformer"),
+        display.SentenceDisplay(done=200) as progress,
+    ):
+        progress.of_all(210, 230)
+
+    # Ten in 40 s.
+    assert caplog.messages == ["210 of 230 sentences, 0:01:20 left"]
 
 
 def test_a_log_without_a_total_counts_over_chunks(caplog):

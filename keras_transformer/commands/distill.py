@@ -1,0 +1,80 @@
+"""`keras-transformer distill`."""
+
+import argparse
+import contextlib
+import pathlib
+
+from keras_transformer.commands import command_line, setting_flags, train
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training.request import (
+    SESSION_SETTINGS,
+    Session,
+    request,
+)
+
+_OWN = ("teacher", "keep_originals", "closest")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that only this verb has, and all of a training."""
+    add = parser.add_argument
+    add(
+        "--teacher",
+        action="append",
+        required=True,
+        type=pathlib.Path,
+        metavar="RUN",
+        help="a run that translates the training text; given several times, "
+        "the runs translate together",
+    )
+    add(
+        "--keep-originals",
+        action="store_true",
+        help="train on the original translations too",
+    )
+    add(
+        "--closest",
+        action="store_true",
+        help="take the teacher's hypothesis that is closest to the original "
+        "translation, not the one with the best score",
+    )
+    train.add_flags(parser)
+
+
+def distill(args: argparse.Namespace) -> None:
+    r"""Train a student on its teacher's translations of a training text.
+
+    Example:
+        keras-transformer distill --teacher runs/seed-1 --teacher runs/seed-2 \
+            --corpus my-text --preset tiny --run-dir runs/student
+
+    The teacher's translations are kept in RUN_DIR/distilled. The same command
+    again resumes after the last 1,000 texts that were translated. All flags but
+    the first three are those of train.
+    """
+    if args.run_dir is None:
+        args.parser.error("expected --run-dir, a folder for the student")
+    arguments = train.arguments_of(args)
+    own = {name: arguments.pop(name) for name in _OWN}
+    teachers = own.pop("teacher")
+    chosen = setting_flags.given(args, SESSION_SETTINGS)
+    # Report what is plainly wrong before TensorFlow is loaded.
+    Session(**chosen)
+    request(**arguments, run_dir=args.run_dir)
+    for path in teachers:
+        RunConfig.load(path)
+    command_line.quiet_tensorflow()
+    from keras_transformer import distillation, run
+
+    if args.dry_run:
+        print(run.dry_run(args.run_dir, **arguments, **chosen))
+        return
+    # After SIGTERM the checkpoint is written, and nothing has failed.
+    with contextlib.suppress(SystemExit):
+        distillation.distill(
+            run.Run(teachers[0], teachers[1:]),
+            args.run_dir,
+            **own,
+            **arguments,
+            **chosen,
+        )

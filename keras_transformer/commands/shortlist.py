@@ -1,0 +1,62 @@
+"""`keras-transformer shortlist`."""
+
+import argparse
+import pathlib
+
+from keras_transformer.commands import command_line
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that only this verb has."""
+    add = parser.add_argument
+    add("--run-dir", required=True, type=pathlib.Path, help="as in train")
+    add(
+        "--output",
+        required=True,
+        type=pathlib.Path,
+        metavar="FILE",
+        help="the file to write",
+    )
+    add(
+        "--common",
+        type=int,
+        default=200,
+        metavar="N",
+        help="most frequent target pieces to add to every source; default: "
+        "%(default)s",
+    )
+    add(
+        "--best",
+        type=int,
+        default=50,
+        metavar="N",
+        help="most candidates of a source piece; default: %(default)s",
+    )
+    add(
+        "--pairs",
+        type=int,
+        default=50_000,
+        metavar="N",
+        help="most training pairs to learn from, the first ones; default: "
+        "%(default)s",
+    )
+    parser.set_defaults(average=None)  # It needs no weights.
+
+
+def shortlist(args: argparse.Namespace) -> None:
+    """Learn from a run's training text what each source piece may become.
+
+    The verbs translate, evaluate and export take the file as --shortlist. A
+    search then scores only the candidates of its sources, not the whole
+    vocabulary. CTranslate2 reads the file too, as vmap.txt.
+    """
+    command_line.quiet_tensorflow()
+    from keras_transformer.run import Run
+
+    path = Run(args.run_dir).shortlist(
+        args.output, common=args.common, best=args.best, pairs=args.pairs
+    )
+    print(path)
+    command_line.say_next(
+        "evaluate", "--run-dir", args.run_dir, "--shortlist", path
+    )

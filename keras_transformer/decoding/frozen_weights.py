@@ -1,0 +1,322 @@
+"""Products with weights that no longer change, packed once.
+
+`MatMul` lays its weights out for the processor at every call. Two operators of
+TensorFlow's wheels for x86-64 keep the layout of their first call instead:
+`_MklNativeFusedMatMul`, in float32 and bfloat16, and `_QuantizedMatMul`, in
+8-bit integers. `tf.raw_ops` has no functions for them, so we make them by name.
+`benchmarks/decoding.md` says what they save.
+
+A float32 layout fits only some numbers of rows. With another number the
+operator lays the weights out at every call, several times as slowly as
+`MatMul`. So float32 is packed only where the number of rows is known while
+tracing, as it is in the search of a single sentence.
+
+In 8 bits every matrix column has a scale, and so has every row it multiplies.
+
+Axes: N rows, D width, E columns, V vocabulary, K words of it.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import kernels
+
+from keras_transformer.decoding.ensemble import Ensemble
+from keras_transformer.layers import TiedEmbedding, products
+from keras_transformer.model import Transformer
+
+_PACKED = "_MklNativeFusedMatMul"
+_INT8 = "_QuantizedMatMul"
+# The largest numbers of 8 and 7 bits. Processors without VNNI add products in
+# pairs, in 16 bits, which only those of 7 bits fit.
+_EIGHT_BITS, _SEVEN_BITS = 127, 63
+
+
+@functools.cache
+def can_pack() -> bool:
+    """Return whether this TensorFlow has the operators."""
+    return not missing_operators((_PACKED, _INT8))
+
+
+def missing_operators(names: Sequence[str]) -> list[str]:
+    """Return the operators that this TensorFlow lacks on processors."""
+    return [
+        name
+        for name in names
+        if not any(
+            kernel.device_type == "CPU"
+            for kernel in kernels.get_registered_kernels_for_op(name).kernel
+        )
+    ]
+
+
+class FrozenWeights:
+    """A model's weights, each packed by the first product with it.
+
+    A graph that is traced in an `in_use` block keeps multiplying by the weights
+    of its first call, even if the model is trained later. Eager calls use the
+    model's own weights.
+
+    Args:
+        model: The model, in float32 or bfloat16.
+        int8: Whether to round matrices to 8 bits; the model must be float32.
+        seven_bits: Whether to round them to 7 bits instead.
+
+    Attributes:
+        fits_one_size: Whether products are packed only where the number of
+            their rows is known while tracing.
+        operators: Names of its operators that not every TensorFlow has.
+    """
+
+    def __init__(
+        self,
+        model: Transformer | Ensemble,
+        int8: bool = False,
+        seven_bits: bool = False,
+    ) -> None:
+        self._int8: dict[int, _Int8Matrix] = {}
+        self.fits_one_size = not int8 and model.compute_dtype == "float32"
+        self.operators = (_INT8 if int8 else _PACKED,)
+        if not int8:
+            return
+        largest = _SEVEN_BITS if seven_bits else _EIGHT_BITS
+        tables = {
+            id(layer.table)
+            for layer in model.layers
+            if isinstance(layer, TiedEmbedding)
+        }
+        for weight in model.weights:
+            if len(weight.shape) == 2:
+                by_rows = id(weight) in tables
+                self._int8[id(weight)] = _Int8Matrix(weight, by_rows, largest)
+
+    def in_use(self) -> contextlib.AbstractContextManager:
+        """Return a block in which the model multiplies by these weights."""
+        return products.standing_in(self)
+
+    def product(
+        self,
+        rows: tf.Tensor,
+        kernel: keras.Variable,
+        bias: keras.Variable | None,
+        activation: str | None,
+        transposed: bool,
+    ) -> tf.Tensor | None:
+        """Multiply, as `layers.products` asks for it."""
+        if tf.executing_eagerly():
+            return None
+        if matrix := self._int8_matrix(kernel):
+            result = matrix.product(rows, transposed)
+            if bias is not None:
+                result += tf.convert_to_tensor(bias)
+            return keras.activations.get(activation)(result)
+        if rows.dtype == tf.float32 and rows.shape[0] is None:
+            return None
+        fused = ["BiasAdd"]
+        if activation == "relu":
+            fused.append("Relu")
+            activation = None
+        columns = kernel.shape[0 if transposed else 1]
+        result = _packed_product(
+            rows,
+            tf.cast(tf.convert_to_tensor(kernel), rows.dtype),
+            tf.zeros([columns], rows.dtype)
+            if bias is None
+            else tf.cast(tf.convert_to_tensor(bias), rows.dtype),
+            fused,
+            transposed,
+        )
+        return keras.activations.get(activation)(result)
+
+    def table_product(
+        self, table: keras.Variable, words: tf.Tensor | None
+    ) -> Callable[[tf.Tensor], tf.Tensor] | None:
+        """Make a product in 8 bits, as `layers.products` asks for it."""
+        matrix = self._int8_matrix(table)
+        if matrix is None:
+            return None
+        if words is None:
+            return functools.partial(matrix.product, transposed=True)
+        return matrix.product_with_some(words)
+
+    def lookup(self, table: keras.Variable, ids: tf.Tensor) -> tf.Tensor | None:
+        """Pick rows, as `layers.products` asks for it."""
+        matrix = self._int8_matrix(table)
+        return None if matrix is None else matrix.lookup(ids)
+
+    def _int8_matrix(self, weight: keras.Variable) -> "_Int8Matrix | None":
+        """Return the rounded weight, if there is one and a graph is traced."""
+        return None if tf.executing_eagerly() else self._int8.get(id(weight))
+
+
+class _Int8Matrix:
+    """A matrix in 8 bits, and the scale of each column or row.
+
+    Args:
+        weight: float32 `(D, E)`.
+        by_rows: Whether a scale belongs to a row, as in an embedding matrix,
+            whose rows are looked up and are the columns of the logits.
+        largest: The largest number to round to.
+    """
+
+    def __init__(
+        self, weight: keras.Variable, by_rows: bool, largest: int
+    ) -> None:
+        values = np.asarray(weight)
+        scales = np.abs(values).max(1 if by_rows else 0) / largest
+        scales = np.where(scales > 0, scales, 1.0).astype(np.float32)
+        rounded = np.round(values / (scales[:, None] if by_rows else scales))
+        self._values = tf.Variable(
+            rounded.astype(np.int8), False, name=f"{weight.name}_int8"
+        )
+        # The value that 127 stands for.
+        self._ranges = tf.Variable(
+            scales * _EIGHT_BITS, False, name=f"{weight.name}_ranges"
+        )
+
+    def product(self, rows: tf.Tensor, transposed: bool) -> tf.Tensor:
+        """Multiply float32 rows `(N, D)`, each rounded to 8 bits with a scale.
+
+        The integers are added up exactly.
+        """
+        rounded, scales = _in_int8(rows)
+        result = _int8_product(
+            *(rounded, self._values.value(), self._ranges.value(), transposed)
+        )
+        return result * scales
+
+    def product_with_some(
+        self, words: tf.Tensor
+    ) -> Callable[[tf.Tensor], tf.Tensor]:
+        """Make the product with a few rows `(K,)` of an embedding matrix."""
+        values = tf.gather(self._values.value(), words)
+        ranges = tf.gather(self._ranges.value(), words)
+
+        def multiply(rows: tf.Tensor) -> tf.Tensor:
+            rounded, scales = _in_int8(rows)
+            # Packed at every call, because each search has its own words.
+            result = _int8_product(
+                rounded, values, ranges, transposed=True, stays=False
+            )
+            return result * scales
+
+        return multiply
+
+    def lookup(self, ids: tf.Tensor) -> tf.Tensor:
+        """Pick rows, float32 `(..., D)`."""
+        rows = tf.cast(tf.gather(self._values.value(), ids), tf.float32)
+        scales = tf.gather(self._ranges.value(), ids) * (1 / _EIGHT_BITS)
+        return rows * scales[..., None]
+
+
+def _packed_product(
+    rows: tf.Tensor,
+    kernel: tf.Tensor,
+    bias: tf.Tensor,
+    fused: list[str],
+    transposed: bool,
+) -> tf.Tensor:
+    """Multiply by a kernel as it was at the first call."""
+    return _operator(
+        _PACKED,
+        [rows, kernel, bias],
+        rows.dtype,
+        T=rows.dtype,
+        transpose_b=transposed,
+        num_args=1,
+        fused_ops=fused,
+        is_filter_const=True,
+        # The label under which its kernels are registered.
+        _kernel="MklNameChangeOp",
+    )
+
+
+def _in_int8(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Round rows `(N, D)` to 8 bits, with a scale `(N, 1)` for each."""
+    # A row of zeros has the scale 0. It rounds to something undefined, which
+    # is then multiplied by 0.
+    sizes = tf.reduce_max(tf.abs(rows), axis=-1, keepdims=True)
+    scales = sizes * (1 / _EIGHT_BITS)
+    return tf.cast(tf.round(rows / scales), tf.int8), scales
+
+
+def _int8_product(
+    rows: tf.Tensor,
+    kernel: tf.Tensor,
+    ranges: tf.Tensor,
+    transposed: bool,
+    stays: bool = True,
+) -> tf.Tensor:
+    """Multiply int8 `(N, D)` by int8 weights; return float32, in their scales.
+
+    If the kernel `stays`, later calls multiply by that of the first call.
+    """
+    # Hardly any other operator takes qint8, not even a loop.
+    rows, kernel = (tf.bitcast(x, tf.qint8) for x in (rows, kernel))
+    largest = tf.constant(float(_EIGHT_BITS))
+    # The scales of the rows are multiplied in later: here they would be part
+    # of the operator's program, compiled anew for each scale. The operator
+    # takes a least and a largest number and uses the one farther from 0; we
+    # pass the same number twice.
+    inputs = [
+        *(rows, kernel, tf.zeros_like(ranges)),
+        *(largest, largest, ranges, ranges),
+    ]
+    return _operator(
+        _INT8,
+        inputs,
+        tf.float32,
+        Tdevice_inputs=[tensor.dtype for tensor in inputs],
+        Thost_inputs=[],
+        Tdevice_outputs=[tf.float32],
+        Thost_outputs=[],
+        T1=tf.qint8,
+        T2=tf.qint8,
+        Tbias=tf.float32,
+        U=tf.float32,
+        Tout=tf.float32,
+        transpose_b=transposed,
+        is_weight_const=stays,
+        is_bias_const=stays,
+        input_quant_mode="SCALED",
+        fused_ops=["BiasAdd", "Dequantize"],
+    )
+
+
+def _operator(
+    kind: str, inputs: list[tf.Tensor], dtype: tf.DType, **attributes: Any
+) -> tf.Tensor:
+    """Make an operator that has no function; return its only output."""
+    graph = tf.compat.v1.get_default_graph()
+    made = graph.create_op(
+        kind,
+        inputs,
+        [dtype],
+        # A name must not begin with the underscore of its kind.
+        name=kind.lstrip("_"),
+        attrs={name: _attribute(value) for name, value in attributes.items()},
+    )
+    return made.outputs[0]
+
+
+def _attribute(value: Any) -> Any:
+    """Wrap a value as the attribute of an operator."""
+    make = tf.compat.v1.AttrValue
+    if isinstance(value, bool):
+        return make(b=value)
+    if isinstance(value, int):
+        return make(i=value)
+    if isinstance(value, str):
+        return make(s=value.encode())
+    if isinstance(value, tf.DType):
+        return make(type=value.as_datatype_enum)
+    texts = [item.encode() for item in value if isinstance(item, str)]
+    types = [
+        item.as_datatype_enum for item in value if isinstance(item, tf.DType)
+    ]
+    return make(list=make.ListValue(s=texts, type=types))

@@ -1,0 +1,219 @@
+"""Learns a shortlist from a run's training text, and keeps it in a file.
+
+The probability that a source piece becomes a target piece is that of IBM's
+model 1 (Brown et al., 1993), which expectation maximisation finds from pairs of
+sentences alone. Shortlists of Marian and CTranslate2 are made the same way.
+
+The file is a vocabulary map of CTranslate2, text with a line for each source
+piece:
+
+    PIECE<TAB>CANDIDATE CANDIDATE …
+
+The line of the empty piece comes first. Its candidates belong to every source.
+"""
+
+import logging
+import os
+import pathlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_transformer.config import PAD_ID, UserError
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.shortlist import SPECIAL, Shortlist
+from keras_transformer.machine import files
+from keras_transformer.settings import whole_number
+
+logger = logging.getLogger("keras_transformer")
+
+_ITERATIONS = 5
+# Pairs of sentences whose pieces are paired at the same time.
+_CHUNK = 1_000
+
+
+class _Pairs(NamedTuple):
+    """Every source piece of a sentence with every target piece of its pair.
+
+    Axes: N such pairs, M different ones.
+    """
+
+    kinds: np.ndarray  # int32 (N,), which of the M each is
+    targets: np.ndarray  # int32 (N,), the number of its target token
+    sources: np.ndarray  # int32 (M,), the source piece of each kind
+    pieces: np.ndarray  # int32 (M,), the target piece of each kind
+
+
+def learn(
+    pairs: Iterable[tuple[str, str]],
+    tokenizer: Tokenizer,
+    common: int = 200,
+    best: int = 50,
+) -> np.ndarray:
+    """Find the candidates of each source piece.
+
+    Args:
+        pairs: Source and target texts.
+        tokenizer: The tokenizer.
+        common: Most frequent target pieces, candidates of every source.
+        best: Most candidates of a source piece, the most probable.
+
+    Returns:
+        int32 `(V, C)`, as `Shortlist` takes them. A piece is always its own
+        candidate, since names and numbers are often copied.
+
+    Raises:
+        UserError: If there are no pairs.
+        SettingError: If a number is below 1.
+    """
+    common = whole_number("common", common)
+    best = whole_number("best", best)
+    size = tokenizer.vocab_size
+    paired = _paired(pairs, tokenizer)
+    probabilities = _probabilities(paired, size)
+    candidates = np.full([size, max(common, best + 1)], PAD_ID, np.int32)
+    candidates[SPECIAL:, 0] = np.arange(SPECIAL, size)
+    # Sort by source piece, the most probable first.
+    order = np.lexsort((-probabilities, paired.sources))
+    sources = paired.sources[order]
+    firsts = np.searchsorted(sources, sources)
+    ranks = np.arange(len(sources)) - firsts
+    kept = ranks < best
+    candidates[sources[kept], 1 + ranks[kept]] = paired.pieces[order][kept]
+    # How often each target piece comes, counting each token once.
+    tokens = paired.kinds[np.unique(paired.targets, return_index=True)[1]]
+    counts = np.bincount(paired.pieces[tokens], minlength=size)
+    frequent = np.argsort(-counts, kind="stable")[:common]
+    candidates[PAD_ID] = PAD_ID
+    candidates[PAD_ID, : len(frequent)] = frequent
+    return candidates
+
+
+def _paired(pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer) -> _Pairs:
+    """Pair the pieces of all sentences."""
+    keys, targets, before = [], [], 0
+    for texts, translations in _chunks(pairs):
+        ids = tokenizer.tokenize(texts)[:, :-1].to_list()
+        target_ids = tokenizer.target.tokenize(translations)[:, :-1].to_list()
+        for source, target in zip(ids, target_ids, strict=True):
+            if not (source and target):
+                continue
+            # (S, T): each token of one side with each of the other.
+            key = np.array(source, np.int64)[:, None] * tokenizer.vocab_size
+            keys.append((key + np.array(target)).ravel())
+            token = np.arange(before, before + len(target), dtype=np.int32)
+            targets.append(np.tile(token, len(source)))
+            before += len(target)
+    if not keys:
+        raise UserError(
+            "Expected pairs of texts to learn a shortlist from, found none; "
+            "choose a split with text."
+        )
+    different, kinds = np.unique(np.concatenate(keys), return_inverse=True)
+    sources, pieces = np.divmod(different, tokenizer.vocab_size)
+    return _Pairs(
+        kinds.astype(np.int32),
+        np.concatenate(targets),
+        sources.astype(np.int32),
+        pieces.astype(np.int32),
+    )
+
+
+def _chunks(
+    pairs: Iterable[tuple[str, str]],
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield `_CHUNK` pairs at a time, sources and targets apart."""
+    sources: list[str] = []
+    targets: list[str] = []
+    for source, target in pairs:
+        sources.append(source)
+        targets.append(target)
+        if len(sources) == _CHUNK:
+            yield sources, targets
+            sources, targets = [], []
+    if sources:
+        yield sources, targets
+
+
+def _probabilities(paired: _Pairs, size: int) -> np.ndarray:
+    """Estimate p(target piece | source piece) of each kind of pair."""
+    probabilities = np.ones(len(paired.sources))
+    for _ in range(_ITERATIONS):
+        # A target token comes from all source tokens of its sentence; their
+        # shares follow the probabilities.
+        shares = probabilities[paired.kinds]
+        shares /= np.bincount(paired.targets, shares)[paired.targets]
+        counts = np.bincount(paired.kinds, shares)
+        totals = np.bincount(paired.sources, counts, minlength=size)
+        probabilities = counts / totals[paired.sources]
+    return probabilities
+
+
+def write(
+    path: str | os.PathLike, candidates: np.ndarray, tokenizer: Tokenizer
+) -> None:
+    """Write the file.
+
+    Args:
+        path: Its path.
+        candidates: The result of `learn`.
+        tokenizer: The tokenizer that it was learnt with.
+    """
+    names = tokenizer.pieces(range(tokenizer.vocab_size))
+    # The format cannot hold a piece whose name has a space.
+    ids = {
+        i
+        for i, name in enumerate(names)
+        if i >= SPECIAL and name.split() == [name]
+    }
+    names[PAD_ID] = ""
+    lines = []
+    for i in [PAD_ID, *sorted(ids)]:
+        found = " ".join(names[j] for j in candidates[i] if j in ids)
+        lines.append(f"{names[i]}\t{found}\n")
+    files.write_text(pathlib.Path(path), "".join(lines))
+
+
+def read(path: str | os.PathLike, tokenizer: Tokenizer) -> Shortlist:
+    """Read the file.
+
+    Args:
+        path: The file.
+        tokenizer: The tokenizer of the model that will use it.
+
+    Raises:
+        UserError: If it is not such a file, or has another vocabulary.
+    """
+    try:
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UserError(
+            f"Expected a shortlist in {path}, cannot read it ({reason}); make "
+            "one with keras-transformer shortlist."
+        ) from None
+    names = tokenizer.pieces(range(tokenizer.vocab_size))
+    ids = {name: i for i, name in enumerate(names) if i >= SPECIAL} | {"": 0}
+    rows: dict[int, list[int]] = {}
+    for number, line in enumerate(text.split("\n")[:-1], 1):
+        piece, tab, found = line.partition("\t")
+        try:
+            rows[ids[piece]] = [ids[name] for name in found.split(" ")]
+        except KeyError as error:
+            what = f"the piece {error.args[0]!r}" if tab else "no tab"
+            raise UserError(
+                f"Expected a shortlist of this model's vocabulary in {path}, "
+                f"found {what} in line {number}; make one for this run with "
+                "keras-transformer shortlist."
+            ) from None
+    if not rows:
+        raise UserError(
+            f"Expected a shortlist in {path}, found an empty file; make one "
+            "with keras-transformer shortlist."
+        )
+    width = max(map(len, rows.values()))
+    candidates = np.full([tokenizer.vocab_size, width], PAD_ID, np.int32)
+    for i, row in rows.items():
+        candidates[i, : len(row)] = row
+    return Shortlist(candidates)

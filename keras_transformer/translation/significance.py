@@ -1,0 +1,182 @@
+"""Compares two systems by sacreBLEU's paired tests.
+
+Both systems have translated the same sentences. A difference may be chance;
+the p-value is how often chance alone would make one as large.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import sacrebleu
+from sacrebleu import significance
+
+from keras_transformer.config import UserError
+from keras_transformer.data.corpora import absolute_name
+from keras_transformer.data.lines import open_file, read_lines
+from keras_transformer.runs.layout import EVALUATION
+from keras_transformer.runs.run_config import RunConfig
+
+# By sacreBLEU's names, with its default number of samples.
+_TESTS = {"bs": "paired bootstrap", "ar": "paired approximate randomization"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Tested:
+    """The result of a test for one system.
+
+    Attributes:
+        score: 0 to 100, more is better.
+        mean: Mean of the resampled scores; None if the test resamples none.
+        confidence: Half the width of their 95 % interval; likewise.
+        p_value: p-value of the difference, 1 if there is none; None for the
+            baseline.
+    """
+
+    score: float
+    mean: float | None
+    confidence: float | None
+    p_value: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One test of one metric on two systems.
+
+    Attributes:
+        metric: `"BLEU"` or `"chrF2"`.
+        test: Name of the test in print.
+        other: The baseline.
+        system: The system that was evaluated.
+        signature: SacreBLEU's, with the number of samples and the seed.
+    """
+
+    metric: str
+    test: str
+    other: Tested
+    system: Tested
+    signature: str
+
+
+def compare(
+    translations: Sequence[str],
+    others: Sequence[str],
+    references: Sequence[Sequence[str]],
+) -> tuple[Comparison, ...]:
+    """Test the difference of two systems, in BLEU and chrF.
+
+    Args:
+        translations: The system's.
+        others: The baseline's, for the same sources.
+        references: A list for each reference, as sacreBLEU takes them.
+
+    Returns:
+        Each metric by each test. sacreBLEU's fixed seed makes them repeat.
+    """
+    found = []
+    for test, name in _TESTS.items():
+        run_test = significance.PairedTest(
+            [("baseline", list(others)), ("system", list(translations))],
+            {"BLEU": sacrebleu.BLEU(), "chrF2": sacrebleu.CHRF()},
+            [list(texts) for texts in references],
+            test_type=test,
+        )
+        signatures, results = run_test()
+        for metric, signature in signatures.items():
+            other, system = map(_tested, results[metric])
+            if other.score == system.score:
+                # SacreBLEU counts only larger differences: with equal systems
+                # it finds none, and says 1 / (samples + 1).
+                system = dataclasses.replace(system, p_value=1.0)
+            found.append(
+                Comparison(metric, name, other, system, str(signature))
+            )
+    return tuple(sorted(found, key=lambda each: each.metric))
+
+
+def _tested(result: Any) -> Tested:
+    """Turn NumPy's numbers into Python's."""
+
+    def number(value: Any) -> float | None:
+        return None if value is None else float(value)
+
+    return Tested(
+        float(result.score),
+        number(result.mean),
+        number(result.ci),
+        number(result.p_value),
+    )
+
+
+def read_translations(
+    against: str | os.PathLike,
+    corpus: str,
+    split: str,
+    target_lang: str,
+    count: int,
+) -> list[str]:
+    """Read another system's translations of a split.
+
+    Args:
+        against: A run directory where `evaluate` has translated the split, or
+            a text file with a translation on each line.
+        corpus: Name of the corpus.
+        split: The split.
+        target_lang: Language code of the translations.
+        count: How many sentences the split has.
+
+    Raises:
+        UserError: If there are none, or they belong to something else.
+    """
+    path = pathlib.Path(against)
+    if not path.exists():
+        raise UserError(
+            "Expected a run directory or a file of translations as `against`, "
+            f"found nothing at {path}; check the path."
+        )
+    if path.is_dir():
+        path = _evaluated(path, corpus, split, target_lang)
+    with open_file(path, "`against`") as file:
+        found = list(read_lines(file, str(path)))
+    if len(found) != count:
+        raise UserError(
+            f"Expected {count} lines in {path}, one for each sentence of the "
+            f"split {split}, found {len(found)}; give translations of the "
+            "same split."
+        )
+    return found
+
+
+def _evaluated(
+    run_dir: pathlib.Path, corpus: str, split: str, target_lang: str
+) -> pathlib.Path:
+    """Find what `evaluate` has written in a run directory."""
+    other = RunConfig.load(run_dir).target_lang
+    if other != target_lang:
+        raise UserError(
+            f"Expected a run that translates into {target_lang}, but "
+            f"{run_dir} translates into {other}; give another one as "
+            "`against`."
+        )
+    folder = run_dir / EVALUATION
+    report = folder / f"{split}.json"
+    try:
+        found = json.loads(report.read_text(encoding="utf-8"))["corpus"]
+    except (OSError, ValueError, KeyError, TypeError):
+        command = shlex.join(
+            ["keras-transformer", "evaluate", "--run-dir", str(run_dir)]
+        )
+        raise UserError(
+            f"Expected the evaluation of the split {split} in {report}, found "
+            f"none; first run: {command} --split {split}."
+        ) from None
+    if absolute_name(found) != absolute_name(corpus):
+        raise UserError(
+            f"Expected an evaluation of {corpus} in {report}, found one of "
+            f"{found}; evaluate {run_dir} on the same corpus first."
+        )
+    return folder / f"{split}.{target_lang}.txt"

@@ -1,0 +1,140 @@
+"""Verbs that search with several runs: `--ensemble`."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from verbs import (
+    ENGLISH,
+    GERMAN,
+    SOURCES,
+    draw_weights,
+    on_one_line,
+    run,
+    write_lines,
+)
+
+from keras_transformer.config import UserError
+from keras_transformer.decoding.ensemble import Ensemble
+from keras_transformer.model import Transformer
+from keras_transformer.run import Run
+from keras_transformer.runs import checkpoints
+from keras_transformer.translation.model_card import ModelCard
+from keras_transformer.translation.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def other(run_dir, tmp_path_factory):
+    """A run of the same vocabulary with other weights."""
+    path = shutil.copytree(run_dir, tmp_path_factory.mktemp("other") / "run")
+    shutil.rmtree(path / "checkpoints")
+    model = Transformer.from_config(
+        Run(run_dir).translator().model.get_config()
+    )
+    model.compile(optimizer="sgd", loss="mse")
+    draw_weights(model, seed=11)
+    checkpoints.save_checkpoint(path, model, checkpoints.Progress(11))
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(run_dir, other):
+    """What the two search with, put together by hand."""
+    first, second = (Run(path).translator() for path in (run_dir, other))
+    models = Ensemble([first.model, second.model])
+    return Translator(models, first.tokenizer, first.search)
+
+
+def test_verbs_search_with_all_models(
+    run_dir, other, expected, translator, source_file, tmp_path, capsys
+):
+    flags = ("--ensemble", other)
+    assert run("translate", run_dir, source_file, *flags) == 0
+    found = capsys.readouterr().out.split("\n")[:-1]
+    assert found == [on_one_line(x) for x in expected.translate(SOURCES)]
+    assert found != [on_one_line(x) for x in translator.translate(SOURCES)]
+
+    for name, lines in (("source", ENGLISH), ("target", GERMAN)):
+        write_lines(tmp_path / name, lines)
+    files = ("--source", tmp_path / "source", "--target", tmp_path / "target")
+    assert run("score", run_dir, *files, *flags) == 0
+    scores = np.array(capsys.readouterr().out.split(), float)
+    np.testing.assert_allclose(
+        scores, expected.score(ENGLISH, GERMAN), atol=1e-4
+    )
+
+
+def test_an_evaluation_of_an_ensemble_is_kept_apart(run_dir, other, capsys):
+    assert run("evaluate", run_dir, "--ensemble", other) == 0
+    folder = run_dir / "evaluation"
+    figures = json.loads((folder / "test.ensemble.json").read_text())
+    assert figures["ensemble"] == {str(other): ["step-000000011"]}
+    assert figures["ensemble_mean"] == "probabilities"
+    assert (folder / "test.ensemble.de.txt").exists()
+    # The card of an ensemble has its scores, that of a run its own.
+    assert not Run(run_dir).card().scores
+    card = Run(run_dir, [other]).card()
+    assert card.scores[0]["name"] == "BLEU"
+    assert not Run(run_dir, [other], "log-probabilities").card().scores
+    assert card.parameters == 2 * Run(run_dir).card().parameters
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mean", ["probabilities", "log-probabilities"])
+def test_an_export_holds_all_models(run_dir, other, tmp_path, mean):
+    output = tmp_path / "exported"
+    flags = ("--output", output, "--ensemble", other, "--ensemble-mean", mean)
+    assert run("export", run_dir, *flags, "--beam-size", 2) == 0
+    path = output / "1"
+    weights = ModelCard.load(path).weights
+    assert weights == Run(run_dir, [other], mean).card().weights
+    signatures = tf.saved_model.load(str(path)).signatures
+    found = signatures["n_best"](text=tf.constant(SOURCES))
+    translator = Run(run_dir, [other], mean).translator()
+    options = dict(n_best=2, beam_size=2, max_source_length=256)
+    expected = translator.translate(SOURCES, **options)
+    for row, hypotheses in enumerate(expected):
+        for n, (text, score) in enumerate(hypotheses):
+            assert found["translations"][row, n].numpy().decode() == text
+            np.testing.assert_allclose(
+                found["scores"][row, n], score, rtol=1e-4, atol=1e-5
+            )
+    looks = signatures["attention"](
+        source=tf.constant(ENGLISH), target=tf.constant(GERMAN)
+    )
+    for row, weights in enumerate(translator.attention(ENGLISH, GERMAN)):
+        whole = looks["attention"][row].numpy()
+        size = weights.mean().shape
+        np.testing.assert_allclose(
+            whole[: size[0], : size[1]], weights.mean(), atol=1e-5
+        )
+
+
+def test_a_run_of_another_vocabulary_is_refused(
+    run_dir, tmp_path, source_file, capsys
+):
+    other = shutil.copytree(run_dir, tmp_path / "other")
+    vocabulary = other / "tokenizer.model"
+    words = Run(run_dir).translator().tokenizer
+    type(words).train(GERMAN, words.vocab_size, vocabulary)
+    assert run("translate", run_dir, source_file, "--ensemble", other) == 2
+    message = capsys.readouterr().err
+    assert "Expected runs of one vocabulary" in message
+    assert f"--tokenizer {run_dir / 'tokenizer.model'}" in message
+
+
+def test_what_shows_one_model_asks_for_one(run_dir, other):
+    translator = Run(run_dir, [other]).translator()
+    with pytest.raises(UserError, match="Expected one model, received 2"):
+        translator.explain("the dog barks")
+    with pytest.raises(UserError, match="Expected one model, received 2"):
+        _ = translator.model
+
+
+def test_an_ensemble_says_which_runs_it_has(run_dir, other):
+    both = f"Run({str(run_dir)!r}, ensemble=[{str(other)!r}])"
+    assert repr(Run(run_dir, [other])) == both
+    with pytest.raises(ValueError, match="`ensemble` to be a list of run"):
+        Run(run_dir, str(other))

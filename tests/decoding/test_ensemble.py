@@ -1,0 +1,149 @@
+"""Searches with several models, against exhaustive search over their mean."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from model_searches import graph_of_model
+from simple_search import every_hypothesis, log_softmax
+from small import make_model as random_model
+from small import randomise
+
+from keras_transformer.config import EOS_ID, Sampling, Search
+from keras_transformer.decoding.ensemble import Ensemble
+from keras_transformer.decoding.frozen_weights import FrozenWeights
+from keras_transformer.decoding.id_model import IdModel
+
+VOCAB = 11
+SOURCE = np.array([[5, 7, 9, 3], [6, 3, 0, 0], [10, 4, 3, 0]], "int32")
+MEANS = ("probabilities", "log-probabilities")
+
+
+def make_model(seed=0, **changes):
+    return randomise(random_model(vocab_size=VOCAB, **changes), seed)
+
+
+def unlike_models():
+    """Of other depths, widths and heads, one with short-sighted positions."""
+    return [
+        make_model(1),
+        make_model(2, num_layers=1, d_model=14, num_heads=5, value_dim=2),
+        make_model(3, restriction=2),
+    ]
+
+
+class MeanOfWholeModels:
+    """Predicts after a prefix with no cache, and averages with NumPy."""
+
+    def __init__(self, models, mean):
+        self._graphs = [graph_of_model(model) for model in models]
+        self._mean = mean
+
+    def log_probs(self, sentence, prefix):
+        source = np.array([sentence], "int32")
+        target_in = np.array([[2, *prefix]], "int32")
+        of_models = [
+            log_softmax(graph(source, target_in)[0, -1].numpy())
+            for graph in self._graphs
+        ]
+        if self._mean == "probabilities":
+            return np.log(np.mean(np.exp(of_models), axis=0))
+        return log_softmax(np.mean(of_models, axis=0))
+
+
+def search(model, source, options, prefix=None, seeds=None):
+    return tf.function(
+        lambda source: model.search_ids(source, options, prefix, seeds),
+        input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        autograph=False,
+    )(tf.constant(source))
+
+
+def sentences(source):
+    return [row[row != 0] for row in source]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mean", MEANS)
+def test_a_wide_beam_finds_what_exhaustive_search_finds(mean):
+    models = unlike_models()
+    options = Search(beam_size=100, n_best=7, max_length=3, length_penalty=0.7)
+    found = search(IdModel(Ensemble(models, mean)), SOURCE, options)
+    whole = MeanOfWholeModels(models, mean)
+    for row, sentence in enumerate(sentences(SOURCE)):
+        expected = every_hypothesis(whole, sentence, 3, 0.7)[:7]
+        for n, (ids, score) in enumerate(expected):
+            of_row = found.ids[row, n].numpy()
+            assert tuple(of_row[of_row != 0]) == ids
+            np.testing.assert_allclose(found.scores[row, n], score, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mean", MEANS)
+def test_a_score_is_the_search_s_own(mean):
+    model = IdModel(Ensemble(unlike_models(), mean))
+    options = Search(beam_size=3, max_length=5, length_penalty=0.7)
+    found = search(model, SOURCE, options)
+    target = found.ids[:, 0].numpy()
+    ended = (target == EOS_ID).any(axis=1)
+    assert ended.any()
+    scores, lengths = model.score_ids(
+        tf.constant(SOURCE), tf.constant(target), 0.7
+    )
+    np.testing.assert_allclose(
+        scores[ended], found.scores[:, 0][ended], rtol=1e-4
+    )
+    np.testing.assert_array_equal(lengths, found.lengths[:, 0])
+
+
+@pytest.mark.parametrize("mean", MEANS)
+def test_a_model_with_itself_finds_what_it_finds_alone(mean):
+    model = make_model()
+    options = Search(beam_size=3, n_best=2, max_extra_length=5)
+    prefix = tf.constant([[7, 8], [9, 0], [0, 0]])
+    found, expected = (
+        search(IdModel(each), SOURCE, options, prefix)
+        for each in (Ensemble([model] * 3, mean), model)
+    )
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+
+
+def test_a_model_with_itself_draws_what_it_draws_alone():
+    model = make_model()
+    options = Search(n_best=5, max_extra_length=5, sampling=Sampling())
+    seeds = tf.constant([[3, 1], [5, 1], [7, 1]])
+    found, expected = (
+        search(IdModel(each), SOURCE, options, seeds=seeds)
+        for each in (Ensemble([model, model]), model)
+    )
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("int8", [False, True])
+def test_an_ensemble_has_packed_weights_too(int8):
+    models = Ensemble(unlike_models()[:2])
+    options = Search(beam_size=3, max_extra_length=5)
+    plain = search(IdModel(models), SOURCE, options)
+    frozen = FrozenWeights(models, int8=int8)
+    for source in (SOURCE, SOURCE[:1]):
+        found = search(IdModel(models, frozen), source, options)
+        scores = plain.scores[: len(source)]
+        if int8:
+            np.testing.assert_allclose(found.scores, scores, atol=0.1)
+            assert not np.array_equal(found.scores, scores)
+        else:
+            np.testing.assert_allclose(found.scores, scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "models, mean, message",
+    [
+        ([], "probabilities", "at least one model"),
+        ([make_model(), random_model()], "probabilities", "one vocab_size"),
+        ([make_model()], "votes", "one of probabilities, log-probabilities"),
+    ],
+)
+def test_what_is_no_ensemble_is_refused(models, mean, message):
+    with pytest.raises(ValueError, match=message):
+        Ensemble(models, mean)

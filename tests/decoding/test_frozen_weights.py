@@ -1,0 +1,271 @@
+"""Products with packed weights, against NumPy and against `MatMul`."""
+
+import keras
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+from model_searches import SOURCE, make_model
+from small import make_model as random_model
+
+from keras_transformer.config import Search
+from keras_transformer.decoding import frozen_weights
+from keras_transformer.decoding.frozen_weights import FrozenWeights
+from keras_transformer.decoding.id_model import IdModel
+from keras_transformer.layers import products
+
+PACKED = "_MklNativeFusedMatMul"
+INT8 = "_QuantizedMatMul"
+
+
+def graph_of(function, frozen, *shapes, dtype=tf.float32):
+    """The graph of a function whose products are made with these weights."""
+    with frozen.in_use():
+        return tf.function(
+            function,
+            input_signature=[tf.TensorSpec(shape, dtype) for shape in shapes],
+            autograph=False,
+        ).get_concrete_function()
+
+
+def operators(graph):
+    """Names of all operators, those of its functions included."""
+    definition = graph.graph.as_graph_def()
+    nodes = [*definition.node]
+    for function in definition.library.function:
+        nodes += function.node_def
+    return {node.op for node in nodes}
+
+
+def draw(*shape, seed=0):
+    values = np.random.default_rng(seed).normal(size=shape)
+    return values.astype("float32")
+
+
+def wide(model):
+    """The first kernel and bias of a feed-forward network, `(10, 11)`."""
+    layer = model.encoder.layers[0].feed_forward.widen
+    return layer.kernel, layer.bias
+
+
+@pytest.mark.parametrize("count", [1, 4, 7, 31, 89])
+@pytest.mark.parametrize("activation", [None, "relu", "swish"])
+def test_a_packed_product_is_that_of_numpy(count, activation):
+    model = random_model()
+    kernel, bias = wide(model)
+    graph = graph_of(
+        lambda rows: products.product(rows, kernel, bias, activation),
+        FrozenWeights(model),
+        [count, 10],
+    )
+    rows = draw(count, 10)
+
+    found = [graph(tf.constant(x)).numpy() for x in (rows, 2 * rows)]
+
+    assert PACKED in operators(graph) and "MatMul" not in operators(graph)
+    for x, result in zip((rows, 2 * rows), found, strict=True):
+        expected = x @ kernel.numpy() + bias.numpy()
+        if activation == "relu":
+            expected = np.maximum(expected, 0)
+        if activation == "swish":
+            expected = expected / (1 + np.exp(-expected))
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_packed_product_with_the_embedding_matrix_gives_logits():
+    model = random_model()
+    table = model.embedding.table
+    graph = graph_of(
+        lambda rows: products.table_product(table, "float32")(rows),
+        FrozenWeights(model),
+        [5, 10],
+    )
+    rows = draw(5, 10)
+    np.testing.assert_allclose(
+        graph(tf.constant(rows)), rows @ table.numpy().T, rtol=1e-5, atol=1e-6
+    )
+
+
+def test_float32_is_not_packed_where_the_number_of_rows_may_change():
+    model = random_model()
+    kernel, bias = wide(model)
+    graph = graph_of(
+        lambda rows: products.product(rows, kernel, bias),
+        FrozenWeights(model),
+        [None, 10],
+    )
+    assert "MatMul" in operators(graph) and PACKED not in operators(graph)
+
+
+@pytest.mark.parametrize("count", [1, 7, 89])
+def test_bfloat16_is_packed_for_any_number_of_rows(count):
+    model = random_model(dtype="bfloat16")
+    kernel, bias = wide(model)
+    graph = graph_of(
+        lambda rows: products.product(rows, kernel, bias),
+        FrozenWeights(model),
+        [None, 10],
+        dtype=tf.bfloat16,
+    )
+    rows = draw(count, 10).astype(ml_dtypes.bfloat16)
+
+    graph(tf.constant(draw(3, 10), tf.bfloat16))  # Packs for other rows.
+    found = graph(tf.constant(rows)).numpy()
+
+    assert PACKED in operators(graph)
+    kernel, bias = (
+        np.asarray(keras.ops.cast(x, "float32")) for x in (kernel, bias)
+    )
+    exact = rows.astype("float32") @ kernel + bias
+    # 8 bits, of a sum that may be smaller than what is added.
+    np.testing.assert_allclose(found.astype("float32"), exact, 0.01, 0.03)
+
+
+def rounded(matrix, axis, largest):
+    """The integers and what one of them is, by the definition."""
+    units = np.abs(matrix).max(axis, keepdims=True) / largest
+    return np.round(matrix / units), units
+
+
+@pytest.mark.parametrize("largest", [127, 63])
+@pytest.mark.parametrize("count", [1, 7, 89])
+def test_an_int8_product_adds_up_the_rounded_numbers(count, largest):
+    model = random_model()
+    kernel, bias = wide(model)
+    graph = graph_of(
+        lambda rows: products.product(rows, kernel, bias, "relu"),
+        FrozenWeights(model, int8=True, seven_bits=largest == 63),
+        [None, 10],
+    )
+    rows = draw(count, 10)
+
+    graph(tf.constant(draw(3, 10, seed=1)))  # Packs for other rows.
+    found = graph(tf.constant(rows)).numpy()
+
+    assert INT8 in operators(graph)
+    of_rows, row_units = rounded(rows, 1, 127)
+    of_columns, column_units = rounded(kernel.numpy(), 0, largest)
+    sums = of_rows @ of_columns
+    expected = np.maximum(sums * row_units * column_units + bias.numpy(), 0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    # It is not float32's result.
+    assert np.abs(found - np.maximum(rows @ kernel + bias, 0)).max() > 1e-3
+
+
+def test_an_int8_embedding_looks_up_and_predicts_with_the_same_numbers():
+    model = random_model()
+    table = model.embedding.table
+
+    def both(rows):
+        ids = tf.constant([[5, 0, 22], [1, 2, 3]])
+        looked_up = products.lookup(table, ids)
+        return looked_up, products.table_product(table, "float32")(rows)
+
+    graph = graph_of(both, FrozenWeights(model, int8=True), [None, 10])
+    rows = draw(4, 10)
+    looked_up, logits = graph(tf.constant(rows))
+
+    of_table, units = rounded(table.numpy(), 1, 127)
+    np.testing.assert_allclose(
+        looked_up, (of_table * units)[[[5, 0, 22], [1, 2, 3]]], rtol=1e-6
+    )
+    of_rows, row_units = rounded(rows, 1, 127)
+    expected = (of_rows @ of_table.T) * row_units * units.T
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_row_of_zeros_is_the_bias_alone():
+    model = random_model()
+    kernel, bias = wide(model)
+    graph = graph_of(
+        lambda rows: products.product(rows, kernel, bias),
+        FrozenWeights(model, int8=True),
+        [None, 10],
+    )
+    rows = np.concatenate([np.zeros((1, 10), "float32"), draw(2, 10)])
+    found = graph(tf.constant(rows)).numpy()
+    np.testing.assert_array_equal(found[0], bias.numpy())
+    assert np.isfinite(found).all()
+
+
+def test_a_matrix_of_zeros_gives_zeros():
+    model = random_model()
+    kernel, _ = wide(model)
+    kernel.assign(np.zeros((10, 11)))
+    graph = graph_of(
+        lambda rows: products.product(rows, kernel),
+        FrozenWeights(model, int8=True),
+        [None, 10],
+    )
+    np.testing.assert_array_equal(graph(tf.constant(draw(3, 10))), 0)
+
+
+def test_outside_graphs_the_model_computes_with_its_own_weights():
+    model = random_model()
+    kernel, bias = wide(model)
+    rows = draw(7, 10)
+    with FrozenWeights(model, int8=True).in_use():
+        found = products.product(tf.constant(rows), kernel, bias)
+    expected = rows @ kernel.numpy() + bias.numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+    with FrozenWeights(model, int8=True).in_use():
+        logits = model.embedding.logits(tf.constant(rows))
+    table = model.embedding.table.numpy()
+    np.testing.assert_allclose(logits, rows @ table.T, rtol=1e-5, atol=1e-5)
+
+
+def test_outside_the_block_products_are_those_of_the_model():
+    model = random_model()
+    with FrozenWeights(model).in_use():
+        pass
+    graph = tf.function(
+        lambda rows: products.product(rows, wide(model)[0]),
+        input_signature=[tf.TensorSpec([3, 10])],
+        autograph=False,
+    ).get_concrete_function()
+    assert PACKED not in operators(graph)
+
+
+def search(model, frozen, options):
+    return tf.function(
+        lambda source: IdModel(model, frozen).search_ids(source, options),
+        input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        autograph=False,
+    ).get_concrete_function()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beam_size", [1, 3, 8])
+def test_a_search_with_packed_weights_finds_what_one_without_finds(beam_size):
+    model = make_model()
+    options = Search(beam_size=beam_size, max_extra_length=23)
+    plain, packed = (
+        search(model, frozen, options)
+        for frozen in (None, FrozenWeights(model))
+    )
+    assert PACKED in operators(packed) and PACKED not in operators(plain)
+    for source in (SOURCE, *(SOURCE[i : i + 1] for i in range(len(SOURCE)))):
+        found, expected = (
+            graph(tf.constant(source)) for graph in (packed, plain)
+        )
+        np.testing.assert_array_equal(found.ids, expected.ids)
+        np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_single_sentence_stays_known_as_one_through_the_whole_search():
+    # Otherwise its products would not be packed.
+    model = make_model()
+    graph = search(model, FrozenWeights(model), Search(beam_size=3))
+    library = graph.graph.as_graph_def().library.function
+    packed = [
+        sum(node.op == PACKED for node in function.node_def)
+        for function in library
+    ]
+    # In each of two decoder layers six of attention and two; and the logits.
+    assert max(packed) == 2 * (4 + 2 + 2) + 1
+
+
+def test_a_tensorflow_without_an_operator_is_found_out():
+    assert frozen_weights.missing_operators(["MatMul", "NoSuch"]) == ["NoSuch"]

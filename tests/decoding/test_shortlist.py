@@ -1,0 +1,161 @@
+"""A search over a few words, against one over all with the others ruled out."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from small import make_model as random_model
+
+from keras_transformer.config import Search
+from keras_transformer.decoding.beam_search import beam_search
+from keras_transformer.decoding.cached_steps import CachedSteps
+from keras_transformer.decoding.candidates import CHUNK
+from keras_transformer.decoding.frozen_weights import FrozenWeights
+from keras_transformer.decoding.id_model import IdModel
+from keras_transformer.decoding.shortlist import Shortlist
+
+SIZE = 211
+SOURCE = np.array([[5, 71, 9, 131, 3], [22, 3, 0, 0, 0], [199, 8, 3, 0, 0]])
+SOURCE = SOURCE.astype("int32")
+
+
+def make_model(**changes):
+    return random_model(vocab_size=SIZE, max_positions=23, **changes)
+
+
+def some_candidates(seed=0):
+    """Five candidates for each piece, and three for all."""
+    draw = np.random.default_rng(seed)
+    candidates = draw.integers(4, SIZE, [SIZE, 5])
+    candidates[0, 3:] = 0
+    return candidates
+
+
+def traced(id_model, options, *specs):
+    return tf.function(
+        lambda *inputs: id_model.search_ids(inputs[0], options, *inputs[1:]),
+        input_signature=[tf.TensorSpec([None, None], tf.int32)] * len(specs),
+        autograph=False,
+    ).get_concrete_function()(*map(tf.constant, specs))
+
+
+def of_allowed_words(model, source, options, allowed, prefix=None):
+    """Search the whole vocabulary, all other words' logits at -1e9."""
+    steps = CachedSteps(model, tf.constant(source), options.beam_size)
+    others = np.where(np.isin(np.arange(SIZE), list(allowed)), 0.0, -1e9)
+
+    def step(*inputs):
+        logits, *more = steps.step(*inputs)
+        return logits + others.astype("float32"), *more
+
+    return beam_search(
+        step,
+        steps.state,
+        shared=steps.shared,
+        max_lengths=(source != 0).sum(1) + options.max_extra_length,
+        prefix=prefix,
+        beam_size=options.beam_size,
+        n_best=options.n_best,
+        no_repeat_ngram=options.no_repeat_ngram,
+    )
+
+
+def test_the_words_of_a_search_are_those_of_its_sources_and_of_all():
+    candidates = np.zeros([211, 3], int)
+    candidates[0] = [17, 23, 29]  # For every source.
+    candidates[5] = [41, 17, 0]
+    candidates[7] = [43, 47, 53]
+    candidates[11] = [59, 61, 67]
+    words = Shortlist(candidates).words(
+        tf.constant([[5, 7, 3], [5, 3, 0]]), tf.constant([[71, 0]])
+    )
+    expected = [0, 1, 2, 3, 17, 23, 29, 41, 43, 47, 53, 71]
+    np.testing.assert_array_equal(words.ids[:12], expected)
+    np.testing.assert_array_equal(words.ids[12:], 0)
+    np.testing.assert_array_equal(words.offsets[:12], 0)
+    np.testing.assert_array_equal(words.offsets[12:], -np.inf)
+    assert len(words.ids) == len(words.offsets) == 2 * CHUNK
+    places = words.places(tf.constant([[41, 3], [71, 0]]))
+    np.testing.assert_array_equal(places, [[7, 3], [11, 0]])
+
+
+@pytest.mark.parametrize("count", [124, 125, 188, 189])
+def test_there_are_whole_chunks_of_words(count):
+    candidates = np.zeros([409, count], int)
+    candidates[0] = np.arange(4, 4 + count)
+    words = Shortlist(candidates).words(tf.constant([[3]]), None)
+    size = {124: 2, 125: 3, 188: 3, 189: 4}[count] * CHUNK
+    assert len(words.ids) == size
+    assert np.sum(words.offsets.numpy() == 0) == 4 + count
+
+
+@pytest.mark.parametrize("beam_size, repeats", [(1, 0), (3, 2), (8, 0)])
+def test_a_search_finds_what_one_over_all_finds_without_the_others(
+    beam_size, repeats
+):
+    model, candidates = make_model(), some_candidates()
+    options = Search(
+        beam_size=beam_size,
+        n_best=min(beam_size, 2),
+        max_extra_length=11,
+        no_repeat_ngram=repeats,
+    )
+    shortlist = Shortlist(candidates)
+    for source in (SOURCE, SOURCE[:1]):
+        allowed = {0, 1, 2, 3, *candidates[0], *candidates[source].ravel()}
+        found = traced(IdModel(model, None, shortlist), options, source)
+        expected = of_allowed_words(model, source, options, allowed)
+        np.testing.assert_array_equal(found.ids, expected.ids)
+        np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+        assert set(found.ids.numpy().ravel()) <= allowed
+
+
+def test_a_prefix_is_written_though_it_is_no_candidate():
+    model, candidates = make_model(), some_candidates()
+    options = Search(beam_size=3, max_extra_length=11)
+    prefix = np.zeros([len(SOURCE), 2], "int32")
+    prefix[0], prefix[1, 0] = [SIZE - 1, SIZE - 2], SIZE - 3
+    candidates[candidates > SIZE - 4] = 4
+    allowed = {0, 1, 2, 3, *candidates[0], *candidates[SOURCE].ravel()}
+    assert not allowed & set(range(SIZE - 3, SIZE))
+    found = traced(
+        IdModel(model, None, Shortlist(candidates)), options, SOURCE, prefix
+    )
+    expected = of_allowed_words(
+        *(model, SOURCE, options, allowed | {*prefix.ravel()}), prefix
+    )
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_array_equal(found.ids[0, 0, :2], prefix[0])
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_frozen_weights_have_a_shortlist_too(precision):
+    # All words are candidates: nothing may change.
+    dtype = "bfloat16" if precision == "bfloat16" else "float32"
+    model = make_model(dtype=dtype)
+    everything = np.arange(SIZE)[None] * np.ones([SIZE, 1], int)
+    options = Search(beam_size=3, max_extra_length=11)
+    found = []
+    for shortlist in (Shortlist(everything), None):
+        frozen = FrozenWeights(model, int8=precision == "int8")
+        frozen_model = IdModel(model, frozen, shortlist)
+        found.append(traced(frozen_model, options, SOURCE))
+    rtol = 1e-5 if precision == "float32" else 0.02
+    np.testing.assert_allclose(found[0].scores, found[1].scores, rtol=rtol)
+    if precision == "float32":
+        np.testing.assert_array_equal(found[0].ids, found[1].ids)
+
+
+def test_the_history_of_a_search_names_pieces_of_the_whole_vocabulary():
+    model, candidates = make_model(), some_candidates()
+    options = Search(beam_size=3, max_extra_length=11)
+    result, history = IdModel(
+        model, None, Shortlist(candidates)
+    ).search_ids_with_history(tf.constant(SOURCE[:1]), options)
+    allowed = {0, 1, 2, 3, *candidates[0], *candidates[SOURCE[:1]].ravel()}
+    is_one = history.log_probs.numpy() > -np.inf
+    tokens = history.tokens.numpy()[is_one]
+    assert set(tokens) <= allowed
+    written = result.ids.numpy()[0, 0]
+    assert set(written[written > 0]) <= set(tokens)
+    assert max(tokens) > len(allowed)  # They are ids, not places.

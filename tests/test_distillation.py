@@ -1,0 +1,178 @@
+"""Students of a teacher: `kt.distill` and `keras-transformer distill`."""
+
+import pytest
+import sacrebleu
+import sample_runs
+
+import keras_transformer as kt
+from keras_transformer import distillation
+from keras_transformer.__main__ import main
+
+pytestmark = pytest.mark.slow
+
+# A training of two updates, which is quickly traced.
+TINY = dict(
+    preset="tiny",
+    **dict(num_layers=1, d_model=22, num_heads=2, ffn_dim=17),
+    **dict(steps=2, batch_tokens=64),
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    return sample_runs.write_digits(folder, train=53, val=7, test=5)
+
+
+@pytest.fixture(scope="module")
+def teacher(corpus, tmp_path_factory):
+    """A teacher that has learnt something, but not everything."""
+    path = tmp_path_factory.mktemp("teacher") / "run"
+    arguments = sample_runs.digit_arguments(corpus, path, "--steps", "300")
+    assert sample_runs.train_on_digits(*arguments) == 0
+    return kt.Run(path)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(distillation, "CHUNK", 17)
+
+
+def read(folder, name):
+    return (folder / name).read_text("utf-8").splitlines()
+
+
+def test_a_student_learns_what_its_teacher_says(teacher, corpus, tmp_path):
+    run = kt.distill(teacher, tmp_path / "student", corpus=corpus, **TINY)
+
+    folder = run.path / "distilled"
+    sources = read(corpus, "train.en")
+    assert read(folder, "train.en") == sources
+    said = teacher.translator().translate(sources)
+    assert read(folder, "train.de") == said
+    assert said != read(corpus, "train.de") and any(said)
+    for name in ("val.en", "val.de", "test.en", "test.de"):
+        assert read(folder, name) == read(corpus, name)
+    assert run.config.corpus == str(folder)
+    vocabulary = (run.path / "tokenizer.model").read_bytes()
+    assert vocabulary == (teacher.path / "tokenizer.model").read_bytes()
+    assert run.evaluate().translations
+
+
+@pytest.fixture
+def translated(monkeypatch):
+    """The numbers of texts of each call of `Translator.translate`."""
+    counts, translate = [], kt.Translator.translate
+
+    def counting(self, texts, **how):
+        counts.append(len(texts))
+        return translate(self, texts, **how)
+
+    monkeypatch.setattr(kt.Translator, "translate", counting)
+    return counts
+
+
+def test_a_killed_distillation_translates_nothing_twice(
+    teacher, corpus, tmp_path, monkeypatch, translated
+):
+    def stop(self, count):
+        raise KeyboardInterrupt
+
+    student = tmp_path / "student"
+    request = dict(corpus=corpus, **TINY)
+    with monkeypatch.context() as patch:
+        patch.setattr(distillation.SentenceDisplay, "end_chunk", stop)
+        with pytest.raises(KeyboardInterrupt):
+            kt.distill(teacher, student, **request)
+    assert translated == [17]
+    growing = student / "distilled.unfinished" / "translations.txt"
+    first = growing.read_bytes()
+    assert first.count(b"\n") == 17
+    # As a kill leaves it in the middle of a chunk.
+    growing.write_bytes(first + b"half a chunk\nand half a li")
+
+    kt.distill(teacher, student, **request)
+    assert translated == [17, 17, 17, 2]
+    expected = teacher.translator().translate(read(corpus, "train.en"))
+    assert read(student / "distilled", "train.de") == expected
+    assert not growing.parent.exists()
+
+    translated.clear()
+    kt.distill(teacher, student, **request)
+    assert not translated
+
+
+def test_a_teacher_that_says_nothing_is_one_sentence(
+    teacher, corpus, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        kt.Translator, "translate", lambda self, texts, **how: [""] * len(texts)
+    )
+    with pytest.raises(kt.UserError, match="received empty ones alone; train"):
+        kt.distill(teacher, tmp_path / "student", corpus=corpus, **TINY)
+
+
+def test_a_student_may_learn_the_originals_and_what_is_close_to_them(
+    teacher, corpus, tmp_path
+):
+    run = kt.distill(
+        teacher,
+        tmp_path / "student",
+        keep_originals=True,
+        closest=True,
+        corpus=corpus,
+        **TINY,
+    )
+    sources, originals = (read(corpus, f"train.{x}") for x in ("en", "de"))
+    folder = run.path / "distilled"
+    assert read(folder, "train.en") == 2 * sources
+    taught = read(folder, "train.de")
+    assert taught[53:] == originals
+
+    def bleu(text, original):
+        return sacrebleu.sentence_bleu(
+            text, [original], use_effective_order=True
+        ).score
+
+    beams = teacher.translator().translate(sources, n_best=4)
+    is_best = True
+    for text, beam, original in zip(taught, beams, originals, strict=False):
+        texts = [hypothesis.text for hypothesis in beam]
+        assert text in texts
+        assert bleu(text, original) == max(bleu(x, original) for x in texts)
+        is_best = is_best and text == texts[0]
+    assert not is_best
+
+
+def test_the_verb_takes_several_teachers(teacher, corpus, tmp_path, capsys):
+    student = tmp_path / "student"
+    flags = ["--corpus", str(corpus), "--run-dir", str(student)]
+    for name, value in TINY.items():
+        if value is not None:
+            flags += [f"--{name.replace('_', '-')}", str(value)]
+    teachers = 2 * ["--teacher", str(teacher.path)]
+    assert main(["distill", *teachers, *flags]) == 0
+    said = teacher.translator().translate(read(corpus, "train.en"))
+    assert read(student / "distilled", "train.de") == said
+
+    assert main(["distill", *teachers, *flags, "--keep-originals"]) == 2
+    assert "holds translations of another teacher" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (dict(strategy="multiworker"), "Expected one machine"),
+        (dict(source_lang="de", target_lang="en"), "a teacher of de to en"),
+        (dict(validation_split="dev"), "received dev; it has"),
+    ],
+)
+def test_what_cannot_be_distilled_is_one_sentence(
+    teacher, corpus, tmp_path, changes, message
+):
+    student = tmp_path / "student"
+    with pytest.raises(kt.UserError, match=message):
+        kt.distill(teacher, student, corpus=corpus, **{**TINY, **changes})
+    assert not student.exists()
+    with pytest.raises(kt.UserError, match="Expected another run_dir"):
+        kt.distill(teacher, teacher.path, corpus=corpus, **TINY)

@@ -1,0 +1,393 @@
+"""A training ends when validations find nothing better, and keeps the best."""
+
+import contextlib
+import logging
+
+import h5py
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.config import TrainingConfig
+from keras_transformer.runs import averaging, checkpoints
+from keras_transformer.runs.checkpoints import Progress, list_best
+from keras_transformer.runs.history import History, read_history
+from keras_transformer.runs.result import AVERAGE, BEST, Result, final_result
+from keras_transformer.training import validation
+from keras_transformer.training.callbacks import StepCallbacks, StopTraining
+from keras_transformer.training.patience import Patience
+from keras_transformer.training.validation import Figures, Validation
+
+EVERY = 2  # Updates between validations.
+# After update 2, 4, 6, …; the history has six digits of each.
+LOSSES = [5.0, 4.0, 4.5, 3.0, 3.0, 2.9999999, 3.5, 2.0, 1.0, 0.5]
+# After the third validation that does not beat the one after update 8.
+END = 14
+
+
+class Killed(Exception):
+    pass
+
+
+def make_model():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+class Told:
+    """A validator that finds what it is told, whatever the weights."""
+
+    def __init__(self, model, values, on):
+        self.model, self.values, self.on = model, values, on
+
+    def measure(self, what, is_unwanted):
+        value = self.values[int(what.removeprefix("step ")) // EVERY - 1]
+        found = {"loss": 7.0, "bleu": 7.0, self.on: value}
+        return Figures(perplexity=1.0, token_accuracy=0.5, **found)
+
+
+def make_patience(run_dir, patience=3, on="loss"):
+    recipe = TrainingConfig(
+        validation_steps=EVERY, patience=patience, patience_on=on
+    )
+    return Patience(run_dir, recipe) if patience else None
+
+
+def session(run_dir, values, patience=3, on="loss", until=20, saves=()):
+    """Train as `loop.train` does; returns the update that it ends after.
+
+    The only weights that change are the number of the update.
+    """
+    model = make_model()
+    start = checkpoints.restore_checkpoint(run_dir, model)
+    step = start.step
+    waiting = make_patience(run_dir, patience, on)
+    if waiting and waiting.is_over(step):
+        return step
+
+    def now():
+        return Progress(step, float(step))
+
+    log = History(run_dir, step)
+    callback = Validation(
+        now,
+        log,
+        Told(model, values, on),
+        EVERY,
+        StopTraining(now, None),
+        patience=waiting,
+    )
+    callback.set_model(model)
+    model.stop_training = False
+    if callback.was_left_undone(log.last):
+        callback.validate()
+    while not model.stop_training and step < until:
+        step += 1
+        model.weights[0].assign([[step], [step]])
+        if step in saves:
+            checkpoints.save_checkpoint(run_dir, model, now(), keep=2)
+        callback.on_train_batch_end(step - 1)
+    log.close()
+    return step
+
+
+def kept(run_dir):
+    """The first number of all weights kept, by update."""
+    found = {}
+    for path in list_best(run_dir):
+        model = make_model()
+        model.optimizer = None  # As when they were written.
+        model.load_weights(path / "model.weights.h5")
+        found[checkpoints.step_of(path)] = float(model.weights[0][0, 0])
+    return found
+
+
+@pytest.mark.parametrize("on", ["loss", "bleu"])
+def test_it_ends_after_so_many_validations_without_a_better_value(
+    tmp_path, caplog, on
+):
+    values = LOSSES if on == "loss" else [10 - x for x in LOSSES]
+    with caplog.at_level(logging.INFO):
+        assert session(tmp_path, values, 3, on) == END
+    best = {"loss": "loss than 3", "bleu": "BLEU than 7"}[on]
+    assert caplog.messages == [
+        f"No better validation {best}, of update 8, in 3 validations: ending "
+        "after step 14."
+    ]
+
+
+@pytest.mark.parametrize("patience, end", [(1, 6), (2, 12), (4, 20)])
+def test_a_better_value_begins_the_count_anew(tmp_path, patience, end):
+    assert session(tmp_path, LOSSES, patience) == end
+
+
+def test_without_patience_no_validation_ends_it_and_nothing_is_kept(tmp_path):
+    assert session(tmp_path, [3.0] * 10, None) == 20
+    assert not kept(tmp_path)
+
+
+def test_only_the_best_weights_are_kept(tmp_path):
+    session(tmp_path, LOSSES)
+    assert kept(tmp_path) == {8: 8.0}
+
+
+def test_no_number_of_checkpoints_pushes_the_best_weights_out(tmp_path):
+    session(tmp_path, LOSSES, saves=range(1, 20))
+    names = [path.name for path in checkpoints.list_checkpoints(tmp_path)]
+    assert names == ["step-000000013", "step-000000014"]
+    assert kept(tmp_path) == {8: 8.0}
+
+
+def test_what_is_kept_is_what_was_validated(tmp_path):
+    # A moving average, say, that is lent for the validation.
+    model = make_model()
+
+    def now():
+        return Progress(2, 2.0)
+
+    @contextlib.contextmanager
+    def lent():
+        model.weights[0].assign([[0.5], [0.5]])
+        yield
+        model.weights[0].assign([[2], [2]])
+
+    callback = Validation(
+        now,
+        History(tmp_path, 0),
+        Told(model, LOSSES, "loss"),
+        EVERY,
+        StopTraining(now, None),
+        lent,
+        patience=make_patience(tmp_path),
+    )
+    callback.set_model(model)
+    callback.validate()
+    assert kept(tmp_path) == {2: 0.5}
+
+
+@pytest.mark.parametrize("killed", range(1, END + 1))
+@pytest.mark.parametrize("place", ["step", "before its row", "after its row"])
+def test_a_kill_anywhere_changes_neither_the_end_nor_the_best(
+    tmp_path, monkeypatch, killed, place
+):
+    saves = range(3, 20, 3)
+    if place == "step":
+        session(tmp_path, LOSSES, until=killed, saves=saves)
+    else:
+        add = History.add
+
+        def dying(self, progress, **values):
+            if progress.step < killed or place == "after its row":
+                add(self, progress, **values)
+            if progress.step >= killed:
+                raise Killed
+
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(History, "add", dying)
+            session(tmp_path, LOSSES, saves=saves)
+
+    assert session(tmp_path, LOSSES, saves=saves) == END
+
+    assert kept(tmp_path) == {8: 8.0}
+    rows = [row["step"] for row in read_history(tmp_path)]
+    assert rows == list(range(2, END + 1, 2))
+
+
+def test_a_damaged_checkpoint_takes_no_best_weights_with_it(tmp_path):
+    # The newest has seen update 8, the one before it has not.
+    saves = (7, 11)
+    session(tmp_path, LOSSES, until=11, saves=saves)
+    newest = checkpoints.list_checkpoints(tmp_path)[-1]
+    (newest / "training.npz").write_bytes(b"")
+    assert kept(tmp_path) == {4: 4.0, 8: 8.0}
+
+    # On other replicas, say, what comes after update 7 is another model.
+    other = [*LOSSES[:3], *[4.2] * 7]
+    assert session(tmp_path, other, saves=saves) == 10
+    assert make_patience(tmp_path).best_weights(10).name == "best-000000004"
+
+
+def test_more_patience_goes_on_with_the_same_count(tmp_path):
+    assert session(tmp_path, LOSSES, 1, saves=[6]) == 6
+    assert session(tmp_path, LOSSES, 1) == 6
+    assert session(tmp_path, LOSSES, 2, saves=[12]) == 12
+    assert session(tmp_path, LOSSES, 3) == END
+
+
+def test_patience_that_comes_late_counts_from_then_on(tmp_path):
+    values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    session(tmp_path, values, None, until=4, saves=[4])
+    assert session(tmp_path, values, 2) == 10
+    assert kept(tmp_path) == {6: 6.0}
+
+
+def test_a_validation_at_the_end_of_a_session_does_not_count(tmp_path):
+    session(tmp_path, LOSSES, until=11, saves=[11])
+    log = History(tmp_path, 11)
+    log.add(Progress(11, 11.0), validation_loss=9.0)
+    log.close()
+    assert session(tmp_path, LOSSES) == END
+
+
+def test_damaged_best_weights_are_passed_over_with_a_word(tmp_path, caplog):
+    session(tmp_path, LOSSES)
+    assert make_patience(tmp_path).best_weights(END).name == "best-000000008"
+    (list_best(tmp_path)[0] / "model.weights.h5").write_bytes(b"")
+    assert make_patience(tmp_path).best_weights(END) is None
+    assert "Skipping the best weights, damaged" in caplog.text
+
+
+def test_a_wish_of_before_the_first_step_is_voted_on_in_it():
+    votes = []
+    model = make_model()
+    model.stop_training = False
+    called = StepCallbacks([], [], model, 5, vote=votes.append, wanted=True)
+    called.on_train_batch_end(0)
+    called.on_train_batch_end(1)
+    assert votes[0] is True
+
+
+def test_a_result_names_the_best_weights_and_what_decided():
+    found = {
+        which: {"loss": loss, "bleu": bleu}
+        for which, loss, bleu in (
+            ("last", 3.0, 11.0),
+            (AVERAGE, 2.5, 12.0),
+            (BEST, 2.7, 13.0),
+        )
+    }
+    names = ("best-000000004",)
+    result = Result(9, BEST, "average", names, found, None, "bleu")
+    assert result.sentence() == (
+        "weights of the best validation (validation BLEU 13.0; average: 12.0; "
+        "last weights: 11.0)"
+    )
+
+
+SETTINGS = dict(
+    preset="demo",
+    vocab_size=300,
+    batch_tokens=257,
+    target_bleu=float("inf"),
+    seed=3,
+    num_layers=1,
+    d_model=14,
+    num_heads=2,
+    ffn_dim=17,
+    dropout=0.1,
+    steps=50,
+    validation_steps=EVERY,
+    checkpoint_steps=3,
+    average=1,
+    keep_checkpoints=1,
+    patience=3,
+)
+
+
+def train(run_dir, corpus, **more):
+    return kt.train(run_dir, corpus=str(corpus), **{**SETTINGS, **more})
+
+
+def arrays(path):
+    """Every array of a weights file."""
+    found = {}
+
+    def note(name, item):
+        if isinstance(item, h5py.Dataset):
+            found[name] = item[()]
+
+    with h5py.File(path) as file:
+        file.visititems(note)
+    return found
+
+
+def are_equal(one, other):
+    assert one.keys() == other.keys()
+    return all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ema", [None, 0.9])
+def test_a_model_that_cannot_learn_ends_exactly_in_time_and_says_so_again(
+    corpus, tmp_path, caplog, ema
+):
+    # Too little for six digits of a loss.
+    settings = dict(learning_rate_scale=1e-12, ema=ema)
+    with caplog.at_level(logging.INFO):
+        run = train(tmp_path / "run", corpus, **settings)
+
+    why = ", of update 2, in 3 validations"
+    assert f"{why}: ending after step 8." in caplog.text
+    assert [r["step"] for r in run.history() if "validation_loss" in r] == [
+        *(2, 4, 6, 8)
+    ]
+    assert [path.name for path in list_best(run.path)] == ["best-000000002"]
+    before = {path: path.read_bytes() for path in run.path.glob("**/*.h5")}
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        train(tmp_path / "run", corpus, **settings)
+    assert "is finished: 8 updates" in caplog.text
+    assert f"{why}; a larger `patience` would go on." in caplog.text
+    assert before == {p: p.read_bytes() for p in run.path.glob("**/*.h5")}
+
+
+def let_validations_find(monkeypatch, losses):
+    """Say what each finds, by what the log calls it."""
+
+    def measure(self, what, is_unwanted=lambda: False):
+        self.latest = Figures(losses[what], 1.0, 0.5, 7.0)
+        return self.latest
+
+    monkeypatch.setattr(validation.Validator, "measure", measure)
+
+
+@pytest.mark.slow
+def test_an_early_end_leaves_the_best_weights_and_a_kill_changes_no_bit(
+    corpus, tmp_path, monkeypatch
+):
+    losses = {f"step {EVERY * (i + 1)}": x for i, x in enumerate(LOSSES)}
+    let_validations_find(monkeypatch, {**losses, "best weights": 3.0})
+    whole = train(tmp_path / "whole", corpus)
+    add = History.add
+
+    def dying(self, progress, **values):
+        add(self, progress, **values)
+        if progress.step == 10:
+            raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(History, "add", dying)
+        train(tmp_path / "killed", corpus)
+
+    killed = train(tmp_path / "killed", corpus)
+
+    finals, lasts = [], []
+    for run in (whole, killed):
+        assert run.history()[-1]["step"] == END
+        assert final_result(run.path).better == BEST
+        assert averaging.checkpoint_names(run.path) == ["best-000000008"]
+        # Long since gone from the checkpoints.
+        (newest,) = checkpoints.list_checkpoints(run.path)
+        assert newest.name == "step-000000014"
+        (best,) = list_best(run.path)
+        finals.append(arrays(run.path / "final.weights.h5"))
+        lasts.append(arrays(newest / "model.weights.h5"))
+        assert are_equal(finals[-1], arrays(best / "model.weights.h5"))
+    assert are_equal(*finals) and are_equal(*lasts)
+    assert not are_equal(finals[0], lasts[0])
+
+
+@pytest.mark.slow
+def test_last_weights_that_are_better_than_the_best_validated_are_taken(
+    corpus, tmp_path, monkeypatch
+):
+    losses = {"step 2": 3.0, "step 4": 3.1, "step 6": 3.2, "step 7": 2.0}
+    let_validations_find(monkeypatch, {**losses, "best weights": 3.0})
+    run = train(tmp_path / "run", corpus, steps=7)
+    result = final_result(run.path)
+    assert result.better == AVERAGE  # The average of one, the last.
+    assert result.checkpoints == ("step-000000007",)
+    assert result.validation[BEST]["loss"] == 3.0

@@ -1,0 +1,159 @@
+"""Shortlists: IBM's model 1 against loops, the file, and CTranslate2."""
+
+import collections
+
+import ctranslate2
+import numpy as np
+import pytest
+import sample_runs
+import sentencepiece
+
+from keras_transformer.config import UserError
+from keras_transformer.exporting import ctranslate2 as ctranslate2_export
+from keras_transformer.translation import lexicon
+from keras_transformer.translation.translator import Translator
+
+PAIRS = [
+    ("one two three", "eins zwei drei"),
+    ("three one", "drei eins"),
+    ("two two seven", "zwei zwei sieben"),
+    ("", "null"),
+    ("seven one", "sieben eins eins"),
+]
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return sample_runs.digit_translator("sinusoidal")
+
+
+def by_loops(pairs, tokenizer, iterations):
+    """Expectation maximisation as in Koehn (2010), figure 4.3."""
+    sentences = [
+        (
+            tokenizer.tokenize([source])[0].numpy()[:-1].tolist(),
+            tokenizer.tokenize([target])[0].numpy()[:-1].tolist(),
+        )
+        for source, target in pairs
+        if source and target
+    ]
+    t = collections.defaultdict(lambda: 1.0)
+    for _ in range(iterations):
+        count = collections.defaultdict(float)
+        total = collections.defaultdict(float)
+        for source, target in sentences:
+            for e in target:
+                sum_of_e = sum(t[e, f] for f in source)
+                for f in source:
+                    count[e, f] += t[e, f] / sum_of_e
+                    total[f] += t[e, f] / sum_of_e
+        for e, f in count:
+            t[e, f] = count[e, f] / total[f]
+    return t, sentences
+
+
+def test_candidates_are_the_most_probable_by_model_1(translator):
+    tokenizer = translator.tokenizer
+    candidates = lexicon.learn(PAIRS, tokenizer, common=3, best=2)
+    t, sentences = by_loops(PAIRS, tokenizer, iterations=5)
+    for piece in {f for source, _ in sentences for f in source}:
+        likely = sorted(((p, -e) for (e, f), p in t.items() if f == piece))
+        expected = [-e for _, e in likely[::-1][:2]]
+        assert candidates[piece, 0] == piece
+        found = candidates[piece, 1:3]
+        # Equal ones may come in any order.
+        np.testing.assert_allclose(
+            [t[e, piece] for e in found],
+            [t[e, piece] for e in expected],
+            rtol=1e-6,
+        )
+    # "two" becomes "zwei".
+    two, zwei = (
+        tokenizer.tokenize([word])[0].numpy()[0] for word in ("two", "zwei")
+    )
+    assert zwei in candidates[two, 1:]
+    counts = collections.Counter(e for _, target in sentences for e in target)
+    frequent = [counts[e] for e in candidates[0, :3]]
+    assert frequent == sorted(counts.values(), reverse=True)[:3]
+
+
+def test_what_is_written_is_read_again(translator, tmp_path):
+    candidates = lexicon.learn(PAIRS, translator.tokenizer, common=5, best=3)
+    path = tmp_path / "shortlist.tsv"
+    lexicon.write(path, candidates, translator.tokenizer)
+    shortlist = lexicon.read(path, translator.tokenizer)
+    for text in ("one two", "seven", ""):
+        ids = translator.tokenizer.tokenize([text]).to_tensor()
+        words = shortlist.words(ids, None)
+        expected = {0, 1, 2, 3, *candidates[0]}
+        for piece in ids.numpy()[0][:-1]:
+            expected |= {*candidates[piece]}
+        found = words.ids.numpy()[words.offsets.numpy() == 0]
+        assert found.tolist() == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("", "found an empty file"),
+        ("e\tn e\ne\tZwölfender\n", "'Zwölfender' in line 2"),
+        ("Zwölfender\te\n", "'Zwölfender' in line 1"),
+        ("eins zwei\n", "no tab in line 1"),
+        (b"\xff\t\xff\n", "it is not UTF-8"),
+        (None, "No such file"),
+    ],
+)
+def test_what_is_no_shortlist_of_this_model_is_refused(
+    translator, tmp_path, text, said
+):
+    path = tmp_path / "shortlist.tsv"
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UserError, match=said):
+        lexicon.read(path, translator.tokenizer)
+
+
+def test_there_must_be_something_to_learn_from(translator):
+    with pytest.raises(UserError, match="pairs of texts to learn"):
+        lexicon.learn([("", "null")], translator.tokenizer)
+    with pytest.raises(UserError, match="`best` to be at least 1"):
+        lexicon.learn(PAIRS, translator.tokenizer, best=0)
+
+
+def test_ctranslate2_finds_the_same_with_the_same_map(translator, tmp_path):
+    corpus = sample_runs.digit_corpus()
+    tokenizer = translator.tokenizer
+    candidates = lexicon.learn(
+        zip(*corpus["train"], strict=True), tokenizer, common=2, best=3
+    )
+    ctranslate2_export.export(translator, tmp_path / "model")
+    path = tmp_path / "model" / "vmap.txt"
+    lexicon.write(path, candidates, tokenizer)
+    shortlisted = Translator(
+        *(translator.model, tokenizer),
+        shortlist=lexicon.read(path, tokenizer),
+    )
+    texts = corpus["test"][0][:23]
+    pieces = sentencepiece.SentencePieceProcessor(
+        model_file=str(tmp_path / "model" / "tokenizer.model")
+    )
+    theirs = ctranslate2.Translator(str(tmp_path / "model")).translate_batch(
+        pieces.encode(texts, out_type=str),
+        beam_size=4,
+        length_penalty=0,
+        min_decoding_length=0,
+        return_scores=True,
+        use_vmap=True,
+        max_batch_size=1,
+    )
+    options = dict(n_best=1, length_penalty=0.0)
+    differ = 0
+    for text, result in zip(texts, theirs, strict=True):
+        ((found,),) = shortlisted.translate([text], **options)
+        assert found.text == pieces.decode(result.hypotheses[0])
+        # They leave padding out of the sum, which is hardly ever probable.
+        np.testing.assert_allclose(found.score, result.scores[0], atol=2e-3)
+        differ += (
+            found.text != translator.translate([text], **options)[0][0].text
+        )
+    assert differ  # With so few, some pieces are missing.
