@@ -16,6 +16,9 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:  # The same names once more, for type checkers.
     from keras_transformer import layers as layers
     from keras_transformer import masks as masks
+    from keras_transformer.backtranslation import (
+        backtranslate as backtranslate,
+    )
     from keras_transformer.config import JobError as JobError
     from keras_transformer.config import Sampling as Sampling
     from keras_transformer.config import (
@@ -85,6 +88,7 @@ _HOMES = {
     "import_run": "importing.run_directory",
     "train": "run",
     "distill": "distillation",
+    "backtranslate": "backtranslation",
     "dry_run": "run",
     "Run": "run",
     "recipe": "training.request",

@@ -28,6 +28,7 @@ from importlib import metadata
 from keras_transformer import __version__
 from keras_transformer.commands import (
     argument_files,
+    backtranslate,
     command_line,
     distill,
     evaluate,
@@ -72,6 +73,11 @@ _VERBS = {
         distill.add_flags,
         distill.distill,
         "a student that learns from the translations of other runs",
+    ),
+    "backtranslate": (
+        backtranslate.add_flags,
+        backtranslate.backtranslate,
+        "text of the target language in, pairs to train on out",
     ),
     "view": (
         view.add_flags,

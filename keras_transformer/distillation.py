@@ -5,32 +5,22 @@ student learns these translations more easily than those of people, so a smaller
 or faster model comes closer to its teacher.
 """
 
-import itertools
-import json
-import logging
 import os
 import pathlib
-from collections.abc import Iterable, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import sacrebleu
 
 from keras_transformer.config import UserError
-from keras_transformer.data import lines
 from keras_transformer.data.corpus import Corpus, Pair
-from keras_transformer.machine import files
 from keras_transformer.run import Run, log_shown, train
 from keras_transformer.runs import lock
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
 from keras_transformer.training.request import Asked
 from keras_transformer.translation.display import SentenceDisplay
+from keras_transformer.translation.translated_corpus import TranslatedCorpus
 from keras_transformer.translation.translator import Translator
-
-# Pairs that are translated before they are written.
-CHUNK = 1_000
-_ORIGIN = "origin.json"
-
-logger = logging.getLogger("keras_transformer")
 
 
 def distill(
@@ -96,164 +86,81 @@ def distill(
             f"{teacher.path}; choose another or change the languages."
         )
     folder = asked.path / DISTILLED
+    splits = asked.run.train_split, asked.run.validation_split
+    for split, flag in zip(
+        splits, ("train_split", "validation_split"), strict=True
+    ):
+        asked.corpus.find(split, flag)
     with log_shown(), lock.only_writer(asked.path):
-        work = _Distillation(
-            teacher,
-            asked.corpus,
-            asked.run.train_split,
-            asked.run.validation_split,
-            folder,
+        _translate(
+            teacher, asked.corpus, splits, folder, keep_originals, closest
         )
-        work.finish(keep_originals, closest)
     # Its validation text is a split of the folder now.
     arguments["validation_share"] = None
     return train(run_dir, **{**arguments, "corpus": folder})
 
 
-class _Distillation:
-    """The teacher's translations of a corpus, in a folder.
-
-    Until they are complete, they grow in `FOLDER.unfinished`.
+def _translate(
+    teacher: Run,
+    corpus: Corpus,
+    splits: tuple[str, str],
+    folder: pathlib.Path,
+    keep_originals: bool,
+    closest: bool,
+) -> None:
+    """Write a corpus of the teacher's translations, unless it is there.
 
     Args:
         teacher: The teacher.
-        corpus: The corpus.
-        train_split: Its split to translate.
-        validation_split: Its split to copy.
+        corpus: The original.
+        splits: The split to translate, and that of validation.
         folder: The folder to write.
-
-    Raises:
-        UserError: If the corpus lacks a split.
+        keep_originals: As in `distill`.
+        closest: As in `distill`.
     """
-
-    def __init__(
-        self,
-        teacher: Run,
-        corpus: Corpus,
-        train_split: str,
-        validation_split: str,
-        folder: pathlib.Path,
-    ) -> None:
-        self._teacher = teacher
-        self._corpus = corpus
-        self._train_split = train_split
-        corpus.find(train_split, "train_split")
-        corpus.find(validation_split, "validation_split")
-        self._copied = {validation_split} | ({"test"} & {*corpus.splits})
-        self._folder = folder
-        self._growing = folder.with_name(f"{folder.name}.unfinished")
-
-    def finish(self, keep_originals: bool, closest: bool) -> None:
-        """Write what the folder lacks."""
-        origin = {
-            "teacher": self._teacher.card().weights,
-            "text": self._corpus.fingerprint(self._train_split),
+    split, *copied = splits
+    made = TranslatedCorpus(
+        folder,
+        {
+            "teacher": teacher.card().weights,
+            "text": corpus.fingerprint(split),
             "keep_originals": keep_originals,
             "closest": closest,
-        }
-        for folder in (self._folder, self._growing):
-            if folder.exists() and _origin_of(folder) != origin:
-                raise UserError(
-                    f"{folder} holds translations of another teacher or text, "
-                    "or made otherwise; remove it or choose another run_dir."
-                )
-        if self._folder.exists():
-            return
-        if not self._growing.exists():
-            with files.whole(self._growing) as made:
-                made.mkdir()
-                (made / _ORIGIN).write_text(json.dumps(origin, indent=2))
-        originals = list(self._corpus.pairs(self._train_split))
-        sources = [source for source, _ in originals]
-        growing = self._growing / "translations.txt"
-        translations = self._translate(growing, originals, closest)
-        distilled = [*zip(sources, translations, strict=True)]
-        if keep_originals:
-            distilled += originals
-        self._write(self._train_split, distilled)
-        for split in self._copied:
-            self._write(split, list(self._corpus.pairs(split)))
-        files.give_name(self._growing, self._folder)
-        (self._folder / growing.name).unlink()
+        },
+    )
+    if made.is_complete:
+        return
+    originals = list(corpus.pairs(split))
+    made.translate(
+        originals, len(originals), lambda: _translating(teacher, closest)
+    )
+    sources = [source for source, _ in originals]
+    distilled = [*zip(sources, made.translations(), strict=True)]
+    written = {split: distilled + (originals if keep_originals else [])}
+    for name in {*copied, *({"test"} & {*corpus.splits})}:
+        written[name] = list(corpus.pairs(name))
+    for name, pairs in written.items():
+        for side, language in enumerate(
+            (corpus.source_lang, corpus.target_lang)
+        ):
+            made.write(f"{name}.{language}", (pair[side] for pair in pairs))
+    made.complete()
 
-    def _translate(
-        self, path: pathlib.Path, pairs: Sequence[Pair], closest: bool
+
+def _translating(
+    teacher: Run, closest: bool
+) -> Callable[[Sequence[Pair], SentenceDisplay], list[str]]:
+    """Load the teacher; return the function that translates sources."""
+    translator = teacher.translator()
+    longest = teacher.config.training.max_length
+
+    def translate(
+        pairs: Sequence[Pair], progress: SentenceDisplay
     ) -> list[str]:
-        """Append the translations that a file lacks; return all.
+        how = dict(max_source_length=longest, progress=progress)
+        return _translations(translator, pairs, closest, how)
 
-        Raises:
-            UserError: If all are empty.
-        """
-        with open(path, "a+b") as file:
-            done = _cut_to_chunks(file, len(pairs))
-            if done < len(pairs):
-                self._append_translations(file, pairs, done, closest)
-            file.seek(0)
-            translations = list(lines.read_lines(file, str(path)))
-        if not any(translations):
-            raise UserError(
-                f"Expected translations by {self._teacher}, received empty "
-                "ones alone; train the teacher for longer, and remove "
-                f"{self._growing}."
-            )
-        return translations
-
-    def _append_translations(
-        self,
-        file: BinaryIO,
-        pairs: Sequence[Pair],
-        done: int,
-        closest: bool,
-    ) -> None:
-        translator = self._teacher.translator()
-        logger.info(
-            "Translating %d of %d texts.", len(pairs) - done, len(pairs)
-        )
-        with SentenceDisplay(len(pairs), done=done) as display:
-            how = dict(
-                max_source_length=self._teacher.config.training.max_length,
-                progress=display,
-            )
-            for start in range(done, len(pairs), CHUNK):
-                chunk = pairs[start : start + CHUNK]
-                _append(file, _translations(translator, chunk, closest, how))
-                file.flush()
-                os.fsync(file.fileno())
-                display.end_chunk(len(chunk))
-
-    def _write(self, split: str, pairs: Sequence[Pair]) -> None:
-        """Write both sides of a split."""
-        languages = self._corpus.source_lang, self._corpus.target_lang
-        for side, language in enumerate(languages):
-            path = self._growing / f"{split}.{language}"
-            with files.open_whole(path) as file:
-                _append(file, (pair[side] for pair in pairs))
-
-
-def _origin_of(folder: pathlib.Path) -> Any:
-    try:
-        return json.loads((folder / _ORIGIN).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-def _cut_to_chunks(file: BinaryIO, total: int) -> int:
-    """Cut a file after its last whole chunk; return its number of lines.
-
-    So the chunks of a run that was killed are those of one that was not, and
-    so are the roundings in a batch.
-    """
-    file.seek(0)
-    ends = list(itertools.accumulate(len(line) for line in file))
-    count = len(ends)
-    if count < total:
-        count -= count % CHUNK
-    file.truncate(ends[count - 1] if count else 0)
-    return count
-
-
-def _append(file: BinaryIO, texts: Iterable[str]) -> None:
-    file.writelines(f"{lines.on_one_line(text)}\n".encode() for text in texts)
+    return translate
 
 
 def _translations(

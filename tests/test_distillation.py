@@ -5,8 +5,9 @@ import sacrebleu
 import sample_runs
 
 import keras_transformer as kt
-from keras_transformer import distillation
 from keras_transformer.__main__ import main
+from keras_transformer.translation import translated_corpus
+from keras_transformer.translation.display import SentenceDisplay
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +36,7 @@ def teacher(corpus, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(distillation, "CHUNK", 17)
+    monkeypatch.setattr(translated_corpus, "CHUNK", 17)
 
 
 def read(folder, name):
@@ -81,7 +82,7 @@ def test_a_killed_distillation_translates_nothing_twice(
     student = tmp_path / "student"
     request = dict(corpus=corpus, **TINY)
     with monkeypatch.context() as patch:
-        patch.setattr(distillation.SentenceDisplay, "end_chunk", stop)
+        patch.setattr(SentenceDisplay, "end_chunk", stop)
         with pytest.raises(KeyboardInterrupt):
             kt.distill(teacher, student, **request)
     assert translated == [17]
@@ -156,7 +157,7 @@ def test_the_verb_takes_several_teachers(teacher, corpus, tmp_path, capsys):
     assert read(student / "distilled", "train.de") == said
 
     assert main(["distill", *teachers, *flags, "--keep-originals"]) == 2
-    assert "holds translations of another teacher" in capsys.readouterr().err
+    assert "holds translations of another model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -20,18 +20,35 @@ def with_files(argv: list[str]) -> list[str]:
             its `.args`.
 
     Returns:
-        The words, with those of the files in place.
+        The words, with those of the files in place. A `--corpus` among the
+        words stands instead of those in files.
 
     Raises:
         UserError: If there is neither, or it cannot be read.
     """
     arguments = []
+    has_corpus = any(word.partition("=")[0] == "--corpus" for word in argv)
     for argument in argv:
         if argument.startswith("@"):
-            arguments += _read(argument[1:])
+            words = _read(argument[1:])
+            arguments += _without_corpora(words) if has_corpus else words
         else:
             arguments.append(argument)
     return arguments
+
+
+def _without_corpora(words: list[str]) -> list[str]:
+    """Leave out the corpora of a file, which others take the place of.
+
+    They would be mixed: only this flag adds to itself.
+    """
+    kept, rest = [], iter(words)
+    for word in rest:
+        if word == "--corpus":
+            next(rest, None)
+        elif not word.startswith("--corpus="):
+            kept.append(word)
+    return kept
 
 
 def _read(name: str) -> list[str]:

@@ -6,7 +6,8 @@ target)` strings.
 
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import cast
 
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import demo
@@ -21,14 +22,19 @@ from keras_transformer.data.corpus import (
     checksum_of,
 )
 from keras_transformer.data.folders import open_folder
+from keras_transformer.data.mixture import SEPARATOR, is_plain, mix, parts_of
 
-Source = (
+_Single = (
     str | os.PathLike | Corpus | Iterable[Pair] | Mapping[str, Iterable[Pair]]
 )
+Source = _Single | Sequence[str | os.PathLike]
 
 
 def open_corpus(
-    corpus: Source | None, source_lang: str = "en", target_lang: str = "de"
+    corpus: Source | None,
+    source_lang: str = "en",
+    target_lang: str = "de",
+    train_split: str = "train",
 ) -> Corpus:
     """Find a corpus and check that it has both languages.
 
@@ -38,10 +44,15 @@ def open_corpus(
             downloaded into `TFDS_DATA_DIR` (by default
             `~/tensorflow_datasets`); `"sacrebleu:NAME"`, a test set that
             sacreBLEU knows, such as `sacrebleu:wmt14/full`; a list of
-            `(source, target)` pairs, which become the split `train`; or a
-            dictionary of such lists by split.
+            `(source, target)` pairs, which become the split `train`; a
+            dictionary of such lists by split; or a list of names to train on
+            all of them, each as `"NAME[:WEIGHT][:<TAG>]"`. With the weight 0.5
+            every second pair is used, with 2 each one twice, and the tag
+            becomes the first word of every source. The other splits are those
+            of the first corpus.
         source_lang: Language code, as in the file names or text features.
         target_lang: Another one.
+        train_split: The split that is mixed, if there are several names.
 
     Raises:
         UserError: If there is no such corpus or it lacks a language.
@@ -51,6 +62,11 @@ def open_corpus(
             "Expected two different languages, received "
             f"{source_lang} twice; change `source_lang` or `target_lang`."
         )
+    if corpus is None:
+        raise SettingError(
+            "corpus", "demo, a folder, tfds:NAME or pairs of texts", corpus
+        )
+    corpus = one_name(corpus)
     if isinstance(corpus, Corpus):
         languages = corpus.source_lang, corpus.target_lang
         if languages != (source_lang, target_lang):
@@ -60,13 +76,26 @@ def open_corpus(
                 f"{target_lang}; pass source_lang and target_lang."
             )
         return corpus
-    if corpus is None:
-        raise SettingError(
-            "corpus", "demo, a folder, tfds:NAME or pairs of texts", corpus
-        )
     if not isinstance(corpus, str | os.PathLike):
         return _in_memory(corpus, source_lang, target_lang)
-    name = os.fspath(corpus)
+    parts = parts_of(os.fspath(corpus))
+    opened = [
+        (part, _open(part.name, source_lang, target_lang)) for part in parts
+    ]
+    return opened[0][1] if is_plain(parts) else mix(opened, train_split)
+
+
+def one_name(corpus: Source) -> _Single:
+    """Make one name, that of a mixture, of a list of names."""
+    if isinstance(corpus, list | tuple):
+        names = [x for x in corpus if isinstance(x, str | os.PathLike)]
+        if names and len(names) == len(corpus):
+            return SEPARATOR.join([os.fspath(name) for name in names])
+    return cast(_Single, corpus)
+
+
+def _open(name: str, source_lang: str, target_lang: str) -> Corpus:
+    """Open a single corpus by its name."""
     if name == MEMORY:
         raise UserError(
             "Expected the pairs that were in memory, which no file keeps; pass "
@@ -87,7 +116,13 @@ def open_corpus(
 
 def absolute_name(name: str | os.PathLike) -> str:
     """Name a corpus so that it is found from every working directory."""
-    name = os.fspath(name)
+    return SEPARATOR.join(
+        str(part._replace(name=_absolute(part.name)))
+        for part in parts_of(os.fspath(name))
+    )
+
+
+def _absolute(name: str) -> str:
     if name in (DEMO, MEMORY):
         return name
     if name.startswith((TFDS_PREFIX, TEST_SET_PREFIX)):

@@ -6,7 +6,8 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 from keras_transformer.config import SettingError, UserError
 
@@ -18,6 +19,27 @@ TFDS_PREFIX = "tfds:"
 TEST_SET_PREFIX = "sacrebleu:"
 # File or split names that an error lists.
 MOST_NAMES = 20
+
+
+class Part(NamedTuple):
+    """The place of a corpus in a mixture.
+
+    Attributes:
+        name: The user's name for the corpus.
+        weight: How often its pairs are seen in an epoch, on average.
+        tag: The first word of its sources; None for none.
+    """
+
+    name: str
+    weight: Fraction = Fraction(1)
+    tag: str | None = None
+
+    def __str__(self) -> str:
+        weight = ""
+        if self.weight != 1:
+            is_whole = self.weight.denominator == 1
+            weight = f":{self.weight if is_whole else float(self.weight)}"
+        return self.name + weight + (f":{self.tag}" if self.tag else "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +58,7 @@ class Corpus:
         missing: The file that a split with only one language lacks, by split.
         references: All references of each source of a split, if there may be
             more than the one of its pair; otherwise None.
+        parts: The corpora of a mixture; empty if it is none.
     """
 
     name: str
@@ -52,6 +75,9 @@ class Corpus:
     )
     references: Callable[[str], list[tuple[str, ...]]] | None = (
         dataclasses.field(default=None, repr=False)
+    )
+    parts: tuple[tuple[Part, "Corpus"], ...] = dataclasses.field(
+        default=(), repr=False
     )
 
     def pairs(self, split: str, flag: str | None = None) -> Iterator[Pair]:

@@ -123,7 +123,7 @@ class _Texts:
                 f"Expected sentences in {source} and {target}, found both "
                 "files empty; check where they come from."
             )
-        return zip(_lines(source), _lines(target), strict=True)
+        return zip(read_texts(source), read_texts(target), strict=True)
 
     def identify(self, split: str) -> str:
         """Compute a checksum of both files' text."""
@@ -165,7 +165,7 @@ class _Texts:
         digest = hashlib.blake2b(digest_size=16)
         num_lines = {}
         for path in self._paths(split):
-            num_lines[path] = _count_lines(path, digest)
+            num_lines[path] = count_lines(path, digest)
             digest.update(b"\0")  # None of our texts holds it.
         scan = _Scan(num_lines, digest.hexdigest())
         if stamp is not None and stamp == self.stamp(split):
@@ -191,7 +191,7 @@ def _blocks(path: pathlib.Path) -> Iterator[bytes]:
         ) from None
 
 
-def _count_lines(path: pathlib.Path, digest: "hashlib.blake2b") -> int:
+def count_lines(path: pathlib.Path, digest: "hashlib.blake2b") -> int:
     """Count lines; the last one needs no line end.
 
     Args:
@@ -223,6 +223,7 @@ def _count_lines(path: pathlib.Path, digest: "hashlib.blake2b") -> int:
     return count + (last != b"\n")
 
 
-def _lines(path: pathlib.Path) -> Iterator[str]:
+def read_texts(path: pathlib.Path) -> Iterator[str]:
+    """Read the lines of a file, plain or gzipped."""
     with _open(path) as file:
         yield from lines.read_lines(file, str(path))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data.corpus import Corpus, Pair, checksum_of
+from keras_transformer.data.mixture import mix
 
 
 def hold_out(
@@ -21,7 +22,7 @@ def hold_out(
     a source that it was trained on.
 
     Args:
-        corpus: The corpus.
+        corpus: The corpus; of a mixture, the first one is split.
         train_split: Its training split, which keeps the rest.
         validation_split: Name of the new split, not one of the corpus.
         share: The expected share of the pairs to hold out, in (0, 1).
@@ -34,6 +35,10 @@ def hold_out(
         UserError: If the corpus has the validation split, or one of the sides
             is empty.
     """
+    if corpus.parts:
+        (part, first), *others = corpus.parts
+        first = hold_out(first, train_split, validation_split, share, seed)
+        return mix([(part, first), *others], train_split)
     if validation_split in (*corpus.splits, *corpus.missing):
         raise UserError(
             f"Expected `validation_share` for a corpus without a split "

@@ -92,8 +92,8 @@ def _take(run_dir: pathlib.Path) -> int | None:
         except BlockingIOError:
             os.close(lock)
             raise UserError(
-                f"{run_dir} is being trained by {_holder(path)}; wait until it "
-                "ends, or choose another `run_dir`."
+                f"{run_dir} is in use by {_holder(path)}; wait until it "
+                "ends, or choose another folder."
             ) from None
         except OSError as error:
             os.close(lock)

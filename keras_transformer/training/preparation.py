@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras_transformer.config import UserError
 from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus, Pair
+from keras_transformer.data.mixture import tags_of
 from keras_transformer.data.paired_tokenizer import load_tokenizer
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
@@ -194,11 +195,25 @@ def prepare_tokenizer(
         run = dataclasses.replace(run, initial=initial_record(source))
     if given:
         tokenizer = given
+        _check_tags(run.corpus, tokenizer)
         tokenizer.save(path)
     else:
         tokenizer = _learn_vocabulary(run, run_dir, corpus)
     model = dataclasses.replace(run.model, vocab_size=tokenizer.vocab_size)
     return dataclasses.replace(run, model=model), tokenizer
+
+
+def _check_tags(corpus: str, tokenizer: Tokenizer) -> None:
+    """Refuse a vocabulary that would spell the tags of a mixture."""
+    tags = tags_of(corpus)
+    pieces = tags and tokenizer.pieces(range(tokenizer.vocab_size))
+    for tag in tags:
+        if tag not in pieces:
+            raise UserError(
+                f"Expected a vocabulary with the piece {tag}, a tag in "
+                "`corpus`, received one without; leave the tag out, or learn a "
+                "new vocabulary."
+            )
 
 
 def _learn_vocabulary(

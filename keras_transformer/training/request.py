@@ -13,9 +13,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 from keras_transformer.config import SETTINGS, SettingError, UserError
-from keras_transformer.data.corpora import Source, absolute_name, open_corpus
+from keras_transformer.data.corpora import (
+    Source,
+    absolute_name,
+    one_name,
+    open_corpus,
+)
 from keras_transformer.data.corpus import DEMO, MEMORY, Corpus
 from keras_transformer.data.held_out import hold_out
+from keras_transformer.data.mixture import tags_of
 from keras_transformer.data.symbols import read_symbols
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.settings import kind_of, nearest, setting, settle
@@ -108,6 +114,7 @@ def request(
     """
     if corpus is None:
         corpus = open_corpus(None)  # Refused.
+    corpus = one_name(corpus)
     if settings.get("preset") is None and settings.get("init_from") is None:
         settings["preset"] = fitting_preset(corpus, **settings)
     run = configure(corpus, **settings)
@@ -155,7 +162,9 @@ def open_text(run: RunConfig, source: Source) -> Corpus:
     Raises:
         UserError: As in `open_corpus` and `hold_out`.
     """
-    corpus = open_corpus(source, run.source_lang, run.target_lang)
+    corpus = open_corpus(
+        source, run.source_lang, run.target_lang, run.train_split
+    )
     share = run.training.validation_share
     if share is None:
         return corpus
@@ -189,7 +198,7 @@ def fitting_preset(
         return begun.preset
     if corpus == DEMO:
         return DEMO
-    opened = open_corpus(corpus, source_lang, target_lang)
+    opened = open_corpus(corpus, source_lang, target_lang, train_split)
     pairs = opened.pairs(train_split, "train_split")
     some = sum(1 for _ in itertools.islice(pairs, ENOUGH_FOR_BASE))
     return "base" if some == ENOUGH_FOR_BASE else "tiny"
@@ -216,7 +225,8 @@ def configure(
         corpus: As in `open_corpus`.
         preset: As in `RunConfig.from_preset`.
         tokenizer: A vocabulary made elsewhere in any form, or None.
-        symbols: Strings that stay one piece in the vocabulary, or their file.
+        symbols: Strings that stay one piece in the vocabulary, or their file;
+            the tags of a mixture need not be among them.
         init_from: Directory of the run to start from, or None.
         run_dir: The run directory, new or begun; by default that of the
             preset.
@@ -244,12 +254,19 @@ def configure(
     if run_dir is None and (preset or init_from is None):
         run_dir = default_run_dir(preset)
     begun = None if run_dir is None else begun_config(run_dir)
+    pieces = () if symbols is None else read_symbols(symbols)
+    if tokenizer is None and init_from is None:
+        tags = set(tags_of(os.fspath(of_corpus))) - set(pieces)
+        if begun:  # Perhaps with a vocabulary made elsewhere.
+            tags &= set(begun.symbols or ())
+        if tags:
+            pieces = read_symbols([*pieces, *sorted(tags)])
     return RunConfig.from_preset(
         preset,
         corpus=absolute_name(of_corpus),
         init_from=init_from,
         begun=begun,
-        symbols=None if symbols is None else read_symbols(symbols),
+        symbols=pieces or None,
         **settings,
     )
 

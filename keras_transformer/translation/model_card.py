@@ -17,6 +17,7 @@ from keras_transformer import __version__
 from keras_transformer.config import UserError
 from keras_transformer.data import demo
 from keras_transformer.data.corpus import DEMO, TFDS_PREFIX
+from keras_transformer.data.mixture import SEPARATOR, parts_of
 from keras_transformer.machine import files
 from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig
@@ -200,6 +201,9 @@ def _weights(run_dir: pathlib.Path, average: int | None) -> str:
 
 def _public_name(corpus: str) -> str:
     """Name a corpus to strangers: a folder only by its last part."""
-    if corpus.startswith(TFDS_PREFIX):
-        return corpus
-    return os.path.basename(os.path.normpath(corpus))
+    return SEPARATOR.join(
+        str(part._replace(name=os.path.basename(os.path.normpath(part.name))))
+        if not part.name.startswith(TFDS_PREFIX)
+        else str(part)
+        for part in parts_of(corpus)
+    )

@@ -21,10 +21,10 @@ def test_the_second_is_told_who_holds_the_run_and_since_when(tmp_path):
         with lock.only_writer(tmp_path):
             pass
     expected = (
-        rf"{re.escape(str(tmp_path))} is being trained by process "
+        rf"{re.escape(str(tmp_path))} is in use by process "
         rf"{os.getpid()} on {re.escape(os.uname().nodename)} since "
         r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}; wait until it ends, or "
-        r"choose another `run_dir`\."
+        r"choose another folder\."
     )
     assert re.fullmatch(expected, str(caught.value))
 
@@ -120,13 +120,13 @@ def test_the_file_of_somebody_else_is_locked_too(tmp_path, monkeypatch):
 
     with lock.only_writer(tmp_path):
         monkeypatch.setattr(lock.os, "open", refused)
-        with pytest.raises(UserError, match="is being trained by process"):
+        with pytest.raises(UserError, match="is in use by process"):
             with lock.only_writer(tmp_path):
                 pass
     (tmp_path / "training.lock").write_text("")  # Left by a killed process.
     with lock.only_writer(tmp_path):
         monkeypatch.undo()
-        with pytest.raises(UserError, match="is being trained by another"):
+        with pytest.raises(UserError, match="is in use by another"):
             with lock.only_writer(tmp_path):
                 pass
 

@@ -313,7 +313,7 @@ def test_a_second_process_is_told_who_trains_and_touches_nothing(
         before = {p: p.stat().st_mtime_ns for p in run_dir.rglob("*")}
         error = error_of(capsys, *arguments(corpus, run_dir, "--steps", "31"))
         after = {p: p.stat().st_mtime_ns for p in run_dir.rglob("*")}
-    assert f"{run_dir} is being trained by process {os.getpid()} on " in error
+    assert f"{run_dir} is in use by process {os.getpid()} on " in error
     assert after == before
 
 

@@ -1,0 +1,85 @@
+"""`keras-transformer backtranslate`."""
+
+import argparse
+import pathlib
+
+from keras_transformer.commands import command_line, search_flags
+from keras_transformer.config import RUN_SEARCH
+from keras_transformer.data import lines
+from keras_transformer.machine import devices
+from keras_transformer.runs.run_config import RunConfig
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that only this verb has."""
+    search_flags.add_run_flags(parser)
+    search_flags.add_ensemble_flags(parser)
+    add = parser.add_argument
+    add(
+        "--text",
+        type=pathlib.Path,
+        required=True,
+        metavar="FILE",
+        help="lines of text in the source language of the run, plain or "
+        "gzipped",
+    )
+    add(
+        "--output",
+        type=pathlib.Path,
+        required=True,
+        metavar="FOLDER",
+        help="the corpus to write, with the split train",
+    )
+    add(
+        "--noise",
+        action="store_true",
+        help="drop a tenth of the words of each translation, replace a tenth "
+        "by _, and move words by up to three places",
+    )
+    search_flags.add_beam_flags(parser)
+    search_flags.add_sampling_flags(parser)
+    search_flags.add_speed_flags(parser)
+
+
+def backtranslate(args: argparse.Namespace) -> None:
+    r"""Make pairs of text in the target language and its translation back.
+
+    Example:
+        keras-transformer backtranslate --run-dir runs/fr-en --text more.fr \
+            --output backtranslated
+        keras-transformer train --corpus my-text \
+            --corpus "backtranslated:0.5:<bt>" --source-lang en \
+            --target-lang fr --run-dir runs/en-fr
+
+    The run of --run-dir translates in the reverse direction. The text becomes
+    the target side of a corpus, its translations become the source side. The
+    same command again resumes after the last 1,000 texts that were translated.
+    """
+    search = search_flags.search_of_run(args)
+    run = RunConfig.load(args.run_dir)
+    lines.open_file(args.text, "--text").close()
+    searches = search_flags.searches_of(args, run)
+    command_line.quiet_tensorflow()
+    devices.share_cores(searches)
+    from keras_transformer import backtranslation
+
+    options = {name: getattr(search, name) for name in RUN_SEARCH}
+    if search.sampling:
+        options["sampling"] = search.sampling
+    backtranslation.backtranslate(
+        search_flags.run_of(args),
+        args.text,
+        args.output,
+        noise=args.noise,
+        average=args.average,
+        precision=args.precision,
+        shortlist=args.shortlist,
+        parallel=args.parallel,
+        **options,
+    )
+    command_line.say_next(
+        *("train", "--corpus", "FOLDER"),
+        *("--corpus", f"{args.output}:1:<bt>"),
+        *("--source-lang", run.target_lang, "--target-lang", run.source_lang),
+        *("--run-dir", "RUN"),
+    )

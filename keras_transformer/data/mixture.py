@@ -1,0 +1,127 @@
+"""Mixes several corpora for training, each with a weight and a tag.
+
+`my-text + more:0.5:<bt>` names the mixture of all training pairs of `my-text`
+and half of those of `more`, whose sources begin with `<bt>`. The tag tells the
+model where a pair comes from, for example that it was translated back by a
+machine ([Caswell et al., 2019](https://aclanthology.org/W19-5206/)).
+"""
+
+import json
+import pathlib
+import re
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from keras_transformer.config import UserError
+from keras_transformer.data.corpus import Corpus, Pair, Part
+
+SEPARATOR = " + "
+_NAME = re.compile(
+    r"(?P<name>.+?)(?::(?P<weight>\d+(?:\.\d+)?))?(?::(?P<tag><[^<>:\s]+>))?"
+)
+
+
+def parts_of(name: str) -> list[Part]:
+    """Split the name of a mixture; a plain corpus is its only part.
+
+    Raises:
+        UserError: If a weight is 0.
+    """
+    # A folder may be called so.
+    if pathlib.Path(name).is_dir():
+        return [Part(name)]
+    found = []
+    for text in name.split(SEPARATOR):
+        named = _NAME.fullmatch(text)
+        if named is None or pathlib.Path(text).is_dir():
+            found.append(Part(text))
+            continue
+        weight = Fraction(named["weight"] or 1)
+        if not weight:
+            raise UserError(
+                f"Expected a weight above 0 for {named['name']}, received "
+                f"{text}; leave the corpus out or give another weight."
+            )
+        found.append(Part(named["name"], weight, named["tag"]))
+    return found
+
+
+def is_plain(parts: list[Part]) -> bool:
+    """Return whether there is nothing to mix."""
+    return parts == [Part(parts[0].name)]
+
+
+def tags_of(name: str) -> tuple[str, ...]:
+    """Return the tags in a mixture's name, each once."""
+    return tuple(dict.fromkeys(x.tag for x in parts_of(name) if x.tag))
+
+
+def mix(parts: Sequence[tuple[Part, Corpus]], train_split: str) -> Corpus:
+    """Mix the training splits of corpora; other splits are the first one's.
+
+    A pair comes as often as its corpus's weight says, exactly: of the first n
+    pairs of a corpus with weight w, floor(n·w) are taken, evenly spaced. So 2
+    takes each pair twice, 0.5 every second one.
+
+    Args:
+        parts: The corpora, at least one.
+        train_split: The split to mix.
+
+    Raises:
+        UserError: If a corpus lacks the split.
+    """
+    first = parts[0][1]
+    splits = [corpus.find(train_split, "train_split") for _, corpus in parts]
+
+    def read(split: str) -> Iterator[Pair]:
+        if split != splits[0]:
+            return first.read(split)
+        return (
+            (f"{part.tag} {source}" if part.tag else source, target)
+            for (part, corpus), of_part in zip(parts, splits, strict=True)
+            for source, target in _weighted(corpus.read(of_part), part.weight)
+        )
+
+    def identify(split: str) -> str:
+        if split != splits[0]:
+            return first.identify(split)
+        return json.dumps(
+            [
+                (corpus.identify(of_part), str(part.weight), part.tag)
+                for (part, corpus), of_part in zip(parts, splits, strict=True)
+            ]
+        )
+
+    def stamp(split: str) -> str | None:
+        if split != splits[0]:
+            return first.stamp(split)
+        stamps = [
+            corpus.stamp(of_part)
+            for (_, corpus), of_part in zip(parts, splits, strict=True)
+        ]
+        # The parts' weights and tags are in the mixture's name alone.
+        return None if None in stamps else json.dumps([name, *stamps])
+
+    name = SEPARATOR.join(str(part) for part, _ in parts)
+    return Corpus(
+        name,
+        first.source_lang,
+        first.target_lang,
+        first.splits,
+        read,
+        identify,
+        stamp,
+        first.missing,
+        first.references,
+        tuple(parts),
+    )
+
+
+def _weighted(pairs: Iterator[Pair], weight: Fraction) -> Iterator[Pair]:
+    """Repeat and leave out pairs, evenly, by their weight."""
+    due = Fraction(0)
+    for pair in pairs:
+        due += weight
+        for _ in range(int(due)):
+            yield pair
+        due -= int(due)

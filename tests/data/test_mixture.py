@@ -1,0 +1,185 @@
+"""Mixtures of corpora: what is read, how often, and under which name."""
+
+import pytest
+
+from keras_transformer.__main__ import parse_args
+from keras_transformer.config import UserError
+from keras_transformer.data import folders
+from keras_transformer.data.corpora import absolute_name, open_corpus
+from keras_transformer.data.held_out import hold_out
+from keras_transformer.data.mixture import mix, parts_of
+from keras_transformer.training.request import request
+
+
+def write(folder, *splits, count=7):
+    """Write splits in which line 3 of `a/train.en` is `a train 3`."""
+    folder.mkdir()
+    for split in splits:
+        for language, word in (("en", split), ("de", split.upper())):
+            lines = [f"{folder.name} {word} {i}\n" for i in range(count)]
+            (folder / f"{split}.{language}").write_text("".join(lines))
+
+
+@pytest.fixture(autouse=True)
+def corpora(tmp_path, monkeypatch):
+    """A corpus with all splits and one of pairs to train on alone."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a", "train", "val", "test", count=5)
+    write(tmp_path / "b", "train", count=7)
+
+
+def numbers(corpus, name):
+    """The numbers of the pairs of corpus `name` in a mixture, in order."""
+    return [
+        int(source.split()[-1])
+        for source, _ in corpus.pairs("train")
+        if f"{name} train" in source
+    ]
+
+
+def test_a_list_trains_on_all_and_has_the_other_splits_of_the_first():
+    mixed = open_corpus(["a", "b"])
+    alone = [open_corpus(name) for name in ("a", "b")]
+    assert list(mixed.pairs("train")) == [
+        pair for corpus in alone for pair in corpus.pairs("train")
+    ]
+    for split in ("val", "test"):
+        assert list(mixed.pairs(split)) == list(alone[0].pairs(split))
+    assert mixed.splits == alone[0].splits
+
+
+def test_a_tag_begins_every_source_and_no_target():
+    mixed = open_corpus("a + b:<bt>")
+    pairs = list(mixed.pairs("train"))
+    assert pairs[5] == ("<bt> b train 0", "b TRAIN 0")
+    assert not any("<bt>" in text for pair in pairs[:5] for text in pair)
+
+
+# Worked out by hand: the k-th whole number that n·w reaches takes pair n.
+@pytest.mark.parametrize(
+    "weight, taken",
+    [
+        ("1", [0, 1, 2, 3, 4, 5, 6]),
+        ("0.5", [1, 3, 5]),
+        ("0.3", [3, 6]),
+        ("2", [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]),
+        ("1.5", [0, 1, 1, 2, 3, 3, 4, 5, 5, 6]),
+    ],
+)
+def test_a_weight_says_how_often_a_pair_comes(weight, taken):
+    mixed = open_corpus(["a", f"b:{weight}"])
+    assert numbers(mixed, "b") == taken
+    assert numbers(mixed, "a") == [0, 1, 2, 3, 4]
+
+
+def test_weights_are_exact_however_many_pairs_there_are():
+    # In floating-point numbers, ten times 0.1 is less than 1.
+    pairs = [(str(number), "x") for number in range(1_000)]
+    (part,) = parts_of("x:0.1")
+    thousand = mix([(part, open_corpus(pairs))], "train")
+    taken = [int(source) for source, _ in thousand.pairs("train")]
+    assert taken == list(range(9, 1_000, 10))
+
+
+def test_another_split_is_mixed_if_that_is_trained_on(tmp_path):
+    write(tmp_path / "c", "clean")
+    write(tmp_path / "d", "clean", "train")
+    mixed = open_corpus(["d", "c"], train_split="clean")
+    assert len(list(mixed.pairs("clean"))) == 2 * 7
+    assert len(list(mixed.pairs("train"))) == 7
+    with pytest.raises(UserError, match="received train; it has: clean"):
+        open_corpus(["d", "c"])
+
+
+def test_the_name_finds_the_same_text_from_everywhere(tmp_path, monkeypatch):
+    mixed = open_corpus(["a", "b:0.30:<bt>"])
+    assert mixed.name == "a + b:0.3:<bt>"
+    name = absolute_name(mixed.name)
+    assert name == f"{tmp_path}/a + {tmp_path}/b:0.3:<bt>"
+    pairs, fingerprint = list(mixed.pairs("train")), mixed.fingerprint("train")
+    monkeypatch.chdir("/")
+    again = open_corpus(name)
+    assert again.fingerprint("train") == fingerprint
+    assert list(again.pairs("train")) == pairs
+
+
+def test_a_folder_may_be_called_like_a_mixture(tmp_path):
+    for name in ("a + b", "b:2"):
+        write(tmp_path / name, "train", count=3)
+        assert len(list(open_corpus(name).pairs("train"))) == 3
+    assert len(list(open_corpus(["a", "b:2"]).pairs("train"))) == 5 + 3
+
+
+def test_other_names_weights_and_tags_have_other_fingerprints():
+    names = ["a", "a + b", "b + a", "a + b:2", "a + b:<bt>", "a + b:<x>"]
+    prints = [open_corpus(name).fingerprint("train") for name in names]
+    assert len(set(prints)) == len(names)
+    # The other splits are the same text.
+    assert len({open_corpus(x).fingerprint("val") for x in names[1::3]}) == 1
+
+
+def test_a_held_out_split_comes_from_the_first_corpus(tmp_path):
+    for name in ("val", "test"):
+        for language in ("en", "de"):
+            (tmp_path / f"a/{name}.{language}").unlink()
+    held = hold_out(open_corpus("a + b:<bt>"), "train", "val", 0.4, seed=3)
+    val = [source for source, _ in held.pairs("val")]
+    assert val and all(source.startswith("a ") for source in val)
+    assert sorted(
+        val + [x for x, _ in held.pairs("train")][: 5 - len(val)]
+    ) == [f"a train {i}" for i in range(5)]
+    assert numbers(held, "b") == list(range(7))
+
+
+def test_a_run_keeps_the_name_and_its_tags_are_symbols(tmp_path):
+    settings = dict(preset="tiny", run_dir=tmp_path / "run")
+    run, corpus = request(["a", "b:0.5:<bt>"], **settings)
+    assert run.corpus == f"{tmp_path}/a + {tmp_path}/b:0.5:<bt>"
+    assert run.symbols == ("<bt>",)
+    assert corpus.name == run.corpus
+    run, _ = request(["a", "b:<bt>"], symbols=["<x>", "<bt>"], **settings)
+    assert run.symbols == ("<x>", "<bt>")
+    run, _ = request(["a", "b"], **settings)
+    assert run.symbols is None
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("b:0", "a weight above 0 for b, received b:0; leave the corpus out"),
+        ("c:2", "received .*/c, which is not a folder"),
+        ("b:<s>", "symbols that the vocabulary does not have, found <s>"),
+    ],
+)
+def test_a_wrong_name_is_one_sentence(name, message):
+    with pytest.raises(UserError, match=message):
+        request(["a", name], preset="tiny")
+
+
+def test_every_flag_adds_a_corpus_and_replaces_those_of_a_file(tmp_path):
+    more = tmp_path / "both.args"
+    more.write_text("--corpus a\n--corpus b:0.5:<bt> --steps 3")
+    given = [
+        parse_args(["train", *words]).corpus
+        for words in (
+            ["--corpus", "a", "--corpus", "b:2"],
+            [f"@{more}"],
+            [f"@{more}", "--corpus", "b"],
+            ["--corpus=b", f"@{more}"],
+        )
+    ]
+    assert given == [["a", "b:2"], ["a", "b:0.5:<bt>"], ["b"], ["b"]]
+
+
+def test_the_stamp_tells_of_every_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "CLOCK_TICK_NS", 0)
+
+    def stamps():
+        mixed = open_corpus(["a", "b:2"])
+        return mixed.fingerprint_stamp("train"), mixed.fingerprint_stamp("val")
+
+    before = stamps()
+    assert before == stamps() and None not in before
+    (tmp_path / "b/train.en").write_text(7 * "changed\n")
+    train, val = stamps()
+    assert train != before[0] and val == before[1]

@@ -1,0 +1,180 @@
+"""Text translated back: `kt.backtranslate` and `backtranslate`."""
+
+import gzip
+
+import numpy as np
+import pytest
+import sample_runs
+
+import keras_transformer as kt
+from keras_transformer import backtranslation
+from keras_transformer.__main__ import main
+from keras_transformer.translation import translated_corpus
+from keras_transformer.translation.display import SentenceDisplay
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    return sample_runs.write_digits(folder, train=53, val=7, more=41)
+
+
+@pytest.fixture(scope="module")
+def reverse(corpus, tmp_path_factory):
+    """A run of German to English that has learnt something."""
+    path = tmp_path_factory.mktemp("reverse") / "run"
+    languages = ("--source-lang", "de", "--target-lang", "en")
+    arguments = sample_runs.digit_arguments(corpus, path, *languages)
+    assert sample_runs.train_on_digits(*arguments, "--steps", "300") == 0
+    return kt.Run(path)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(translated_corpus, "CHUNK", 17)
+
+
+def read(folder, name):
+    return (folder / name).read_text("utf-8").splitlines()
+
+
+def test_a_file_becomes_the_target_side_of_a_corpus_to_train_on(
+    reverse, corpus, tmp_path
+):
+    text = read(corpus, "more.de")
+    packed = tmp_path / "more.de.gz"
+    packed.write_bytes(gzip.compress((corpus / "more.de").read_bytes()))
+    folder = kt.backtranslate(reverse, packed, tmp_path / "made" / "back")
+
+    assert folder == tmp_path / "made" / "back"
+    assert read(folder, "train.de") == text
+    said = reverse.translator().translate(text)
+    assert read(folder, "train.en") == said and any(said)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"train.en", "train.de", "origin.json"}
+    assert [path.name for path in folder.parent.iterdir()] == ["back"]
+
+    run = kt.train(
+        tmp_path / "run",
+        corpus=[corpus, f"{folder}:0.5:<bt>"],
+        preset="tiny",
+        **dict(num_layers=1, d_model=22, num_heads=2, ffn_dim=17),
+        **dict(steps=2, batch_tokens=64),
+    )
+    vocabulary = run.translator().tokenizer
+    tag = vocabulary.pieces(range(vocabulary.vocab_size)).index("<bt>")
+    records = np.fromfile(run.path / "records/train/source.ids", np.uint16)
+    assert (records == tag).sum() == len(text) // 2
+    lengths = np.fromfile(run.path / "records/train/source.lengths", np.int32)
+    assert len(lengths) == 53 + len(text) // 2
+    # The corpus of its run: a test set would come from the first one.
+    assert run.evaluate("val").translations
+
+
+@pytest.fixture
+def translated(monkeypatch):
+    """The numbers of texts of each call of `Translator.translate`."""
+    counts, translate = [], kt.Translator.translate
+
+    def counting(self, texts, **how):
+        counts.append(len(texts))
+        return translate(self, texts, **how)
+
+    monkeypatch.setattr(kt.Translator, "translate", counting)
+    return counts
+
+
+def test_a_killed_one_translates_nothing_twice_and_ends_the_same(
+    reverse, corpus, tmp_path, monkeypatch, translated
+):
+    how = dict(noise=True, sampling=kt.Sampling(seed=5))
+    whole = kt.backtranslate(reverse, corpus / "more.de", tmp_path / "a", **how)
+    assert translated == [17, 17, 7]
+    translated.clear()
+
+    def stop(self, count):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SentenceDisplay, "end_chunk", stop)
+        with pytest.raises(KeyboardInterrupt):
+            kt.backtranslate(reverse, corpus / "more.de", tmp_path / "b", **how)
+    growing = tmp_path / "b.unfinished" / "translations.txt"
+    with open(growing, "ab") as file:
+        file.write(b"a line of the next chunk\nand half a li")
+    killed = kt.backtranslate(
+        reverse, corpus / "more.de", tmp_path / "b", **how
+    )
+    assert translated == [17, 17, 7]
+    assert read(killed, "train.en") == read(whole, "train.en")
+
+    translated.clear()
+    kt.backtranslate(reverse, corpus / "more.de", tmp_path / "b", **how)
+    assert not translated
+    with pytest.raises(kt.UserError, match="of another model or text"):
+        kt.backtranslate(reverse, corpus / "more.de", tmp_path / "b")
+
+
+def test_noise_drops_blanks_and_moves_words_a_little():
+    words = [f"w{i}" for i in range(1_000)]
+    noised = backtranslation._with_noise(7, " ".join(words)).split()
+    blanks = noised.count("_")
+    assert len(noised) == pytest.approx(900, abs=30)
+    assert blanks == pytest.approx(100, abs=30)
+    kept = [int(word[1:]) for word in noised if word != "_"]
+    assert len(set(kept)) == len(kept)
+    # Nobody passes a word that stood more than three places away, and blanks
+    # and dropped words widen that by their number between the two.
+    for place, number in enumerate(kept):
+        passed = [other for other in kept[place + 1 :] if other < number]
+        assert all(number - other < 3 + 5 for other in passed)
+    moved = sum(a > b for a, b in zip(kept, kept[1:], strict=False))
+    assert moved > 100
+
+    assert backtranslation._with_noise(7, " ".join(words)).split() == noised
+    assert backtranslation._with_noise(8, " ".join(words)).split() != noised
+    for number in range(100):
+        assert backtranslation._with_noise(number, "word") in ("word", "_")
+    assert backtranslation._with_noise(1, "") == ""
+
+
+def test_the_verb_searches_as_its_flags_say(reverse, corpus, tmp_path):
+    flags = ["--run-dir", str(reverse.path), "--text", str(corpus / "more.de")]
+    text, translator = read(corpus, "more.de"), reverse.translator()
+    for name, more, how in (
+        ("greedy", ["--beam-size", "1"], dict(beam_size=1)),
+        (
+            "drawn",
+            ["--sample", "--top-k", "3", "--seed", "11"],
+            dict(sampling=kt.Sampling(top_k=3, seed=11)),
+        ),
+    ):
+        output = tmp_path / name
+        assert (
+            main(["backtranslate", *flags, *more, "--output", str(output)]) == 0
+        )
+        assert read(output, "train.en") == translator.translate(text, **how)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("nowhere.de", "a file of text as `text`, received nowhere.de"),
+        ([], "Expected texts as `text`, received none"),
+        (["one", 2], "received int in place 1"),
+    ],
+)
+def test_text_that_is_none_is_one_sentence(reverse, tmp_path, text, message):
+    with pytest.raises(kt.UserError, match=message):
+        kt.backtranslate(reverse, text, tmp_path / "back")
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_verb_finds_a_missing_file_before_it_loads(
+    reverse, tmp_path, capsys
+):
+    flags = ["--run-dir", str(reverse.path), "--output", str(tmp_path / "x")]
+    assert main(["backtranslate", *flags, "--text", "nowhere.de"]) == 2
+    assert "as --text, received nowhere.de" in capsys.readouterr().err
