@@ -60,6 +60,7 @@ def test_there_are_commands_of_every_verb():
         "serve",
         "shortlist",
         "distill",
+        "backtranslate",
     }
 
 
