@@ -25,7 +25,7 @@ from keras_transformer.config import (
 from keras_transformer.data.corpora import Source, open_corpus
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.machine import exhaustion
+from keras_transformer.machine import exhaustion, files
 from keras_transformer.runs import averaging, layout
 from keras_transformer.runs.history import read_history
 from keras_transformer.runs.run_config import RunConfig
@@ -333,7 +333,7 @@ class Run:
         from keras_transformer.exporting.serving_kit import ServingKit
 
         # Refuse an impossible export before the model is loaded.
-        saved_model.version_path(output, version)
+        files.version_path(output, version)
         kit = kit or ServingKit.plan(output)
         translator = self.translator(average, shortlist=shortlist)
         logger.info("Tracing the signatures of %s", self.path)

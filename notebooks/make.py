@@ -12,7 +12,8 @@ import os
 import pathlib
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
 
 import jupytext
 import nbclient
@@ -24,7 +25,7 @@ from keras_transformer.machine import files
 FOLDER = pathlib.Path(__file__).resolve().parent
 NAMES = "[0-9]_*.py"
 OFFLINE = FOLDER / "offline"
-LIMIT = 180  # Seconds for all cells of a notebook.
+LIMIT = 180  # Seconds for all cells of a notebook that is made.
 MOST_BYTES = 1_000_000
 METADATA = {
     "kernelspec": {
@@ -118,12 +119,16 @@ def cells(notebook: nbformat.NotebookNode) -> list[tuple[str, str]]:
     return [(cell.cell_type, cell.source) for cell in notebook.cells]
 
 
-def execute(notebook: nbformat.NotebookNode) -> None:
+def execute(notebook: nbformat.NotebookNode, limit: float = LIMIT) -> None:
     """Run all cells in an empty folder, and fill in their outputs.
+
+    Args:
+        notebook: The notebook.
+        limit: Seconds for all cells.
 
     Raises:
         CellExecutionError: If a cell fails.
-        TimeoutError: If it takes longer than `LIMIT`.
+        TimeoutError: If they take longer.
     """
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -131,7 +136,7 @@ def execute(notebook: nbformat.NotebookNode) -> None:
     ):
         client = nbclient.NotebookClient(
             notebook,
-            timeout=LIMIT,
+            timeout=None,
             kernel_name="python3",
             record_timing=False,
             coalesce_streams=True,
@@ -143,7 +148,21 @@ def execute(notebook: nbformat.NotebookNode) -> None:
             ],
         )
         running = client.async_execute(cwd=folder, env=environment(settings))
-        asyncio.run(asyncio.wait_for(running, LIMIT))
+        asyncio.run(_within(limit, running))
+
+
+async def _within(limit: float, running: Coroutine[Any, Any, Any]) -> None:
+    """Await for so many seconds at most.
+
+    If `asyncio.wait_for` cancels nbclient, that reports a dead kernel.
+    """
+    task = asyncio.ensure_future(running)
+    done, _ = await asyncio.wait({task}, timeout=limit)
+    if not done:
+        task.cancel()
+        await asyncio.wait({task})  # Ends the kernel.
+        raise TimeoutError
+    task.result()
 
 
 def environment(settings: str) -> dict[str, str]:

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.config import RUN_SEARCH
+from keras_transformer.data.corpora import open_corpus
+from keras_transformer.data.corpus import TFDS_PREFIX
 from keras_transformer.machine import devices
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training.request import open_text
 from keras_transformer.translation.display import SentenceDisplay
 
 if TYPE_CHECKING:
@@ -53,6 +56,7 @@ def evaluate(args: argparse.Namespace) -> None:
     run = RunConfig.load(args.run_dir)
     search = search_flags.search_from(args, run.search)
     searches = search_flags.searches_of(args, run)
+    check_text(args, run)
     command_line.quiet_tensorflow()
     devices.share_cores(searches)
 
@@ -84,6 +88,34 @@ def evaluate(args: argparse.Namespace) -> None:
     command_line.say_next(
         "export", "--run-dir", args.run_dir, "--output", exported
     )
+
+
+def check_text(args: argparse.Namespace, run: RunConfig) -> None:
+    """Report a wrong corpus, split or system before TensorFlow is loaded.
+
+    Raises:
+        UserError: As `Run.evaluate`.
+    """
+    if run.is_imported and not args.corpus:
+        return  # `Run.evaluate` says what is missing.
+    name = args.corpus or run.corpus
+    if name.startswith(TFDS_PREFIX):
+        return  # It needs TensorFlow itself.
+    if args.corpus:
+        corpus = open_corpus(name, run.source_lang, run.target_lang)
+    else:
+        corpus = open_text(run, name)
+    pairs = corpus.pairs(args.split, "split")
+    if args.against:
+        from keras_transformer.translation import significance
+
+        significance.read_translations(
+            args.against,
+            corpus.name,
+            args.split,
+            run.target_lang,
+            sum(1 for _ in pairs),
+        )
 
 
 def _row(name: pathlib.Path, tested: "Tested") -> str:

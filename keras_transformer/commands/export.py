@@ -5,6 +5,7 @@ import pathlib
 
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.config import EXPORT_PRECISIONS
+from keras_transformer.machine import files
 
 _OF_EVERY_FORMAT = (
     "verb",
@@ -79,6 +80,8 @@ def export(args: argparse.Namespace) -> None:
     check_format(args)
     search = search_flags.search_of_run(args, n_best=4)
     # This takes seconds, and a misspelt argument need not wait for it.
+    if args.format != "ctranslate2":
+        files.version_path(args.output, args.version)
     command_line.quiet_tensorflow()
     if args.format == "ctranslate2":
         print(_to_ctranslate2(args))

@@ -15,6 +15,7 @@ from keras_transformer.config import (
     Search,
     UserError,
 )
+from keras_transformer.data import lines
 from keras_transformer.machine import devices
 from keras_transformer.runs.run_config import RunConfig
 
@@ -147,9 +148,11 @@ def search_from(
             fewer beams.
 
     Raises:
-        UserError: If a setting makes no sense, or a flag of `--sample` comes
-            without it.
+        UserError: If a setting makes no sense, a flag of `--sample` comes
+            without it, or the file of `--shortlist` cannot be read.
     """
+    if getattr(args, "shortlist", None):
+        lines.open_file(args.shortlist, "--shortlist").close()
     given = setting_flags.given(args, _FIELDS.values())
     given.setdefault("max_source_length", MAX_SOURCE_LENGTH)
     drawing = setting_flags.given(args, _SAMPLING)

@@ -49,36 +49,6 @@ from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
 
-def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
-    """Return `output/version`, where TensorFlow Serving looks for a version.
-
-    Args:
-        output: Folder of all versions; need not exist.
-        version: Number of the version, at least 1.
-
-    Raises:
-        UserError: If the version is below 1 or exists already, or `output` is
-            not a folder.
-    """
-    output = pathlib.Path(output)
-    if version < 1:
-        raise UserError(
-            f"Expected a version of at least 1, received {version}."
-        )
-    if output.exists() and not output.is_dir():
-        raise UserError(
-            f"Expected a folder for the exported model, {output} is a file; "
-            "choose another one."
-        )
-    path = output / str(version)
-    if os.path.lexists(path):
-        raise UserError(
-            f"{path} exists already and is left as it is; choose another "
-            "version, which servers will notice."
-        )
-    return path
-
-
 def export(
     translator: Translator,
     output: str | os.PathLike,
@@ -119,7 +89,7 @@ def export(
         The path of the SavedModel, `output/version`.
 
     Raises:
-        UserError: As in `version_path`, `ServingKit.plan` and
+        UserError: As in `files.version_path`, `ServingKit.plan` and
             `Translator.freeze`, or if the files cannot be written.
         JobError: If the disk is full.
         ValueError: If `quantization` is not one of the four.
@@ -134,7 +104,7 @@ def export(
             f"one of {', '.join(EXPORT_PRECISIONS)}",
             quantization,
         )
-    path = version_path(output, version)
+    path = files.version_path(output, version)
     kit = kit or ServingKit.plan(output)
     options = options or translator.options(
         n_best=min(4, translator.search.beam_size)

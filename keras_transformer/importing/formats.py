@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_transformer.config import UserError
 from keras_transformer.importing import hugging_face, marian_npz, opennmt
 from keras_transformer.importing.imported import Imported
+from keras_transformer.importing.source_files import check_folder
 from keras_transformer.machine.files import ZIP_DAMAGES
 
 # Modules of this folder with `is_here(folder)` and `read(folder)`.
@@ -56,13 +57,7 @@ def read(directory: str | os.PathLike) -> Imported:
             read and imported exactly; it names the obstacle.
     """
     folder = pathlib.Path(directory)
-    if not folder.is_dir():
-        raise UserError(
-            f"Expected the folder of a model at {folder}, found none; models "
-            "are not downloaded here: fetch its files first, such as with "
-            f"`git clone https://huggingface.co/Helsinki-NLP/{folder.name}`, "
-            "and give their folder."
-        )
+    check_folder(folder)
     for reader in _READERS:
         if reader.is_here(folder):
             with refusing(folder):

@@ -47,7 +47,7 @@ def import_run(
         UserError: If the model cannot be read or imported exactly, a language
             is not known, or `run_dir` is not empty.
     """
-    path = check_run_dir(run_dir)
+    path = layout.check_empty(run_dir)
     directory = pathlib.Path(directory)
     imported = formats.read(directory)
     run = _config(
@@ -65,23 +65,6 @@ def import_run(
         imported.tokenizer.save(partial / layout.TOKENIZER_FILE)
         run.save(partial)
     logger.info("Imported %s into %s.", directory, path)
-    return path
-
-
-def check_run_dir(run_dir: str | os.PathLike) -> pathlib.Path:
-    """Refuse a place that is not empty, before anything is read.
-
-    Raises:
-        UserError: If it is not empty.
-    """
-    path = pathlib.Path(run_dir)
-    if os.path.lexists(path) and not (
-        path.is_dir() and not any(path.iterdir())
-    ):
-        raise UserError(
-            f"{path} exists already and is left as it is; choose another "
-            "`run_dir` or remove it."
-        )
     return path
 
 

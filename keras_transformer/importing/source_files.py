@@ -25,6 +25,21 @@ _DEEPEST = 50
 _LONGEST = 10_000
 
 
+def check_folder(folder: pathlib.Path) -> None:
+    """Refuse a folder that does not exist.
+
+    Raises:
+        UserError: If there is none.
+    """
+    if not folder.is_dir():
+        raise UserError(
+            f"Expected the folder of a model at {folder}, found none; models "
+            "are not downloaded here: fetch its files first, such as with "
+            f"`git clone https://huggingface.co/Helsinki-NLP/{folder.name}`, "
+            "and give their folder."
+        )
+
+
 def check_file(path: pathlib.Path) -> None:
     """Refuse a missing file, or a pointer to one.
 

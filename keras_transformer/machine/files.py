@@ -112,6 +112,36 @@ def remove(path: pathlib.Path) -> None:
         pass
 
 
+def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
+    """Return `output/version`, where TensorFlow Serving looks for a version.
+
+    Args:
+        output: Folder of all versions; need not exist.
+        version: Number of the version, at least 1.
+
+    Raises:
+        UserError: If the version is below 1 or exists already, or `output` is
+            not a folder.
+    """
+    output = pathlib.Path(output)
+    if version < 1:
+        raise UserError(
+            f"Expected a version of at least 1, received {version}."
+        )
+    if output.exists() and not output.is_dir():
+        raise UserError(
+            f"Expected a folder for the exported model, {output} is a file; "
+            "choose another one."
+        )
+    path = output / str(version)
+    if os.path.lexists(path):
+        raise UserError(
+            f"{path} exists already and is left as it is; choose another "
+            "version, which servers will notice."
+        )
+    return path
+
+
 def remove_leftovers(*folders: str | os.PathLike) -> None:
     """Remove files that a killed process had begun to write or remove.
 

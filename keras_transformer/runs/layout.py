@@ -24,6 +24,8 @@ export.
 import os
 import pathlib
 
+from keras_transformer.config import UserError
+
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.model"  # As `Tokenizer.load` looks for it.
 FINAL_FILE = "final.weights.h5"
@@ -50,3 +52,20 @@ def has_begun(run_dir: str | os.PathLike) -> bool:
         (run_dir / FINAL_FILE).exists()
         or any((run_dir / CHECKPOINTS).glob("step-*"))
     )
+
+
+def check_empty(run_dir: str | os.PathLike) -> pathlib.Path:
+    """Refuse a place that is not empty, before anything is read.
+
+    Raises:
+        UserError: If it is not empty.
+    """
+    path = pathlib.Path(run_dir)
+    if os.path.lexists(path) and not (
+        path.is_dir() and not any(path.iterdir())
+    ):
+        raise UserError(
+            f"{path} exists already and is left as it is; choose another "
+            "`run_dir` or remove it."
+        )
+    return path

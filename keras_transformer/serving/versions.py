@@ -27,6 +27,7 @@ POLL_SECONDS = 2.0
 RETRY_SECONDS = 60.0
 # The language does not matter.
 _WARM_UP_TEXT = b"Where is the nearest station?"
+_OF_PAGE = ("n_best", "attention")
 
 logger = logging.getLogger("keras_transformer")
 
@@ -111,7 +112,11 @@ class Versions:
 
     async def follow(self) -> None:
         """Look for a newer version every few seconds, for ever."""
+        warm = None
         while True:
+            if warm is not self._current:
+                warm = self._current
+                await self._warm_up_page()
             await asyncio.sleep(POLL_SECONDS)
             try:
                 await self.change_over()
@@ -171,7 +176,7 @@ class Versions:
                 f"({type(error).__name__}); export the model again."
             ) from error
         # The first call of a signature is slow. Only the default one is warmed
-        # up: others that nobody asks for must not delay a version.
+        # up here: others that nobody asks for must not delay a version.
         inputs = model.signatures.get(DEFAULT_SIGNATURE)
         if inputs is not None:
             row = (_WARM_UP_TEXT,) * len(inputs.inputs)
@@ -186,6 +191,19 @@ class Versions:
                 ) from None
         self.states[model.version] = AVAILABLE, ""
         return model
+
+    async def _warm_up_page(self) -> None:
+        """Call the signatures that the page asks for, while others are served.
+
+        Their first call takes seconds.
+        """
+        with self.use() as model:
+            for name in set(_OF_PAGE) & set(model.signatures):
+                row = (_WARM_UP_TEXT,) * len(model.inputs(name))
+                try:
+                    await asyncio.to_thread(model.run, name, [row])
+                except Exception:  # Those who ask will be told.
+                    logger.exception("Could not warm up %s", name)
 
     def _close_unused(self) -> None:
         """Free the versions that nobody uses any more."""

@@ -196,7 +196,7 @@ def test_evaluate_compares_with_another_run_or_file(
     # The run's own translations of before, with which these are the same.
     assert run("evaluate", run_dir, "--against", run_dir) == 0
     assert capsys.readouterr().out.count("p = 1.0000") == 4
-    assert [arguments[0] for arguments in asked] == [other, run_dir]
+    assert {arguments[0] for arguments in asked} == {other, run_dir}
 
 
 def test_a_file_of_another_length_is_refused_before_the_work(

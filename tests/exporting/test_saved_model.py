@@ -16,6 +16,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from keras_transformer import config
 from keras_transformer.__main__ import main
 from keras_transformer.exporting import saved_model as serving
+from keras_transformer.machine import files
 
 TEXTS = [
     "ein kleiner Hund bellt",
@@ -211,14 +212,14 @@ def test_a_version_is_never_overwritten(small_translator, exported):
 @pytest.mark.parametrize("version", [0, -3])
 def test_versions_start_at_one(tmp_path, version):
     with pytest.raises(config.UserError) as error:
-        serving.version_path(tmp_path, version)
+        files.version_path(tmp_path, version)
     assert f"at least 1, received {version}" in str(error.value)
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(config.UserError, match="file is a file; choose"):
-        serving.version_path(tmp_path / "file", 1)
+        files.version_path(tmp_path / "file", 1)
 
 
 @contextmanager

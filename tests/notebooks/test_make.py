@@ -111,3 +111,10 @@ def test_what_tells_of_the_machine_is_refused(place):
         cell = v4.new_code_cell("2 + 3", outputs=[output])
         with pytest.raises(UserError, match="Expected no"):
             make.check(v4.new_notebook(cells=[cell]))
+
+
+def test_cells_that_take_too_long_are_ended(folder):
+    (folder / "1_long.py").write_text("# %%\nimport time\n\ntime.sleep(600)\n")
+    notebook = make.read(folder / "1_long.py")
+    with pytest.raises(TimeoutError):
+        make.execute(notebook, limit=7)

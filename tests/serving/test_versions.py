@@ -26,6 +26,7 @@ class Model:
         if (path / "saved_model.pb").read_text() == "odd":
             raise RecursionError("what nobody thought of")
         self.version, self.is_closed, self.warm = int(path.name), False, []
+        self.called = []
         self.path = path
         self.made.append(self)
         self.signatures = {
@@ -36,6 +37,10 @@ class Model:
         if (self.path / "saved_model.pb").read_text() == "half":
             raise RuntimeError("a table was not there")
         self.warm += rows
+        self.called.append((signature, len(rows[0])))
+
+    def inputs(self, signature):
+        return sorted(self.signatures[signature].inputs)
 
     def close(self):
         self.is_closed = True
@@ -196,6 +201,40 @@ def test_whatever_a_version_holds_the_next_one_is_served(
     assert "cannot load it (RecursionError)" in caplog.text
     # Clients learn nothing of this machine's folders.
     assert told.startswith("Expected a SavedModel in 12,")
+
+
+def test_the_signatures_of_the_page_are_warmed_up_while_a_version_serves(
+    folder, monkeypatch
+):
+    monkeypatch.setattr(versions, "POLL_SECONDS", 0.001)
+    pair = SimpleNamespace(inputs={"source": None, "target": None})
+    make = Model.__init__
+
+    def with_more(self, *args):
+        make(self, *args)
+        text = self.signatures["serving_default"]
+        self.signatures |= {"n_best": text, "attention": pair, "score": pair}
+
+    monkeypatch.setattr(Model, "__init__", with_more)
+    expected = {("serving_default", 1), ("n_best", 1), ("attention", 2)}
+
+    async def follow():
+        served = Versions(folder)
+        first = served.current
+        assert first.called == [("serving_default", 1)]
+        task = asyncio.ensure_future(served.follow())
+        while set(first.called) != expected:
+            await asyncio.sleep(0.001)
+        write(folder, "12")
+        while set(served.current.called) != expected or not first.is_closed:
+            await asyncio.sleep(0.001)
+        assert served.current is not first
+        await asyncio.sleep(0.01)
+        # Once each.
+        assert len(served.current.called) == len(expected)
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(follow(), 20))
 
 
 def test_a_version_that_is_exchanged_under_its_number_is_told(folder, caplog):
