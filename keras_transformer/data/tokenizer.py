@@ -56,7 +56,7 @@ MAX_SENTENCE_BYTES = 65_536
 class Tokenizer(tf.Module):
     """Turns text into ids and back, in Python or inside a `tf.function`.
 
-    It is a `tf.Module`, so that `keras.export.ExportArchive.track` takes it.
+    It is a `tf.Module`, so that a SavedModel holds its vocabulary.
 
     Args:
         model: A serialised sentencepiece model whose ids are `PAD_ID`,

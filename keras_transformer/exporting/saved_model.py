@@ -29,9 +29,9 @@ import dataclasses
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-import keras
 import tensorflow as tf
 
 from keras_transformer.config import (
@@ -118,23 +118,27 @@ def export(
     translator = translator.freeze(
         "float32" if stored_only else quantization, portable
     )
-    archive = keras.export.ExportArchive()
-    # Not the model: its weights, which the signatures reach anyway, would be
-    # written twice.
-    archive.track(translator.tokenizer)
     signatures = _signatures(translator, options)
     half = HalfWeights(translator.text_model.ensemble) if stored_only else None
+    module = tf.Module()
+    module.tokenizer = translator.tokenizer
+    traced = {}
     for name, (function, arguments) in signatures.items():
         if half:
             function = half.used_by(function)
         specs = [tf.TensorSpec([None], tf.string, name) for name in arguments]
-        archive.add_endpoint(name, function, specs)
+        made = tf.function(function, autograph=False)
+        traced[name] = made.get_concrete_function(*specs)
+        # Not the `tf.function`: TensorFlow would trace it again to save it.
+        setattr(module, name, traced[name])
+    # Not the model, whose own weights the signatures need not use.
+    module.all_variables = _variables(traced.values())
     is_new = not path.parent.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # TensorFlow Serving looks only at names that are numbers.
         with files.whole(path) as partial, _log_left_alone():
-            archive.write_out(str(partial), verbose=False)
+            tf.saved_model.save(module, str(partial), traced)
             kit.write_warmup(
                 partial,
                 {name: inputs for name, (_, inputs) in signatures.items()},
@@ -211,6 +215,12 @@ def _signatures(
         "score": (score, ("source", "target")),
         "attention": (attention, ("source", "target")),
     }
+
+
+def _variables(functions: Iterable[Any]) -> list[tf.Variable]:
+    """List the variables that functions use, each once."""
+    found = {id(v): v for function in functions for v in function.variables}
+    return list(found.values())
 
 
 def _reason(error: OSError | tf.errors.OpError) -> str | None:

@@ -58,4 +58,4 @@ def test_a_shortlist_that_cannot_be_is_one_sentence(
         assert f"Expected {flag} to be at least 1" in capsys.readouterr().err
     assert not path.exists()
     assert run("translate", run_dir, source_file, "--shortlist", path) == 2
-    assert f"Expected a shortlist in {path}" in capsys.readouterr().err
+    assert f"--shortlist, received {path} (No such" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import tensorflow as tf
+from sample_runs import OPTIONS
 from served import Served
 from tensorflow.core.protobuf import saved_model_pb2
 
@@ -17,6 +18,7 @@ from keras_transformer import config
 from keras_transformer.__main__ import main
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.machine import files
+from keras_transformer.translation.text_model import TextModel
 
 TEXTS = [
     "ein kleiner Hund bellt",
@@ -207,6 +209,28 @@ def test_a_version_is_never_overwritten(small_translator, exported):
     assert "17 exists already and is left as it is" in str(error.value)
     after = {path: path.stat().st_mtime_ns for path in exported.rglob("*")}
     assert after == before
+
+
+def test_every_signature_is_traced_once(
+    small_translator, tmp_path, monkeypatch
+):
+    """Tracing is most of the time of an export."""
+    traced = []
+
+    def count(name):
+        trace = getattr(TextModel, name)
+
+        def counting(self, *args):
+            traced.append(name)
+            return trace(self, *args)
+
+        monkeypatch.setattr(TextModel, name, counting)
+
+    for name in ("search", "score_text", "attention_text"):
+        count(name)
+    serving.export(small_translator, tmp_path, 1, OPTIONS)
+    expected = ["search"] * 3 + ["score_text", "attention_text"]
+    assert sorted(traced) == sorted(expected)
 
 
 @pytest.mark.parametrize("version", [0, -3])
