@@ -22,7 +22,7 @@ from keras_transformer.translation.display import SentenceDisplay
 from keras_transformer.translation.evaluation import longest_source
 from keras_transformer.translation.translated_corpus import TranslatedCorpus
 
-# Edunov et al. (2018), section 4.1: shares of words, and places.
+# Edunov et al. (2018): shares of words, and places.
 _DROPPED = 0.1
 _BLANKED = 0.1
 _MOVED = 3

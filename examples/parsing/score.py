@@ -59,10 +59,7 @@ def score(args: argparse.Namespace) -> None:
 
         draw.check_ending(args.by_length)
     if args.export:  # A refusal belongs before the parsing.
-        command_line.quiet_tensorflow()
-        from keras_transformer.exporting.saved_model import version_path
-
-        version_path(args.export, 1)
+        files.version_path(args.export, 1)
     if args.run_dir:
         folder = pathlib.Path(RunConfig.load(args.run_dir).corpus)
         gold = read_gold(folder / f"{args.split}.gold")

@@ -247,6 +247,7 @@ def configure(
                 "vocabulary, received both; leave one out."
             )
     of_corpus: str | os.PathLike = MEMORY
+    corpus = one_name(corpus)
     if isinstance(corpus, Corpus):
         of_corpus = corpus.name
     elif _is_name(corpus):
