@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import shutil
 
 import keras
 import ml_dtypes
@@ -28,6 +29,7 @@ GREEDY = Search(beam_size=1, n_best=1, length_penalty=0.0, max_source_length=31)
 
 FLOATS = ("float32", "float16", "bfloat16")
 DTYPES = (*FLOATS, "int8")
+TEXTS = ["the dog", "die Wiese und"]
 
 
 def stored_weights(saved_model):
@@ -46,17 +48,27 @@ def stored_weights(saved_model):
 
 
 @pytest.fixture(scope="module")
-def exports(small_translator, tmp_path_factory):
-    """The small model with weights of each kind."""
+def exports(small_run, tmp_path_factory):
+    """The small run with weights of each kind. Not to be changed."""
     return {
-        dtype: serving.export(
-            small_translator,
-            tmp_path_factory.mktemp(dtype),
-            options=GREEDY,
-            quantization=dtype,
+        dtype: Run(small_run).export(
+            tmp_path_factory.mktemp(dtype), options=GREEDY, quantization=dtype
         )
         for dtype in DTYPES
     }
+
+
+@pytest.fixture(scope="module")
+def served(exports):
+    """Each of them as it is served."""
+    return {dtype: Served(path) for dtype, path in exports.items()}
+
+
+@pytest.fixture(scope="module")
+def answers_in_float32(served):
+    """Answers of every signature of the float32 model."""
+    whole = served["float32"]
+    return {name: whole.everywhere(name, TEXTS) for name in whole.signatures}
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -109,11 +121,11 @@ def with_rounded_weights(of, dtype, policy):
 
 
 def test_every_signature_computes_in_float32_with_the_rounded_weights(
-    exports, small_translator
+    served, small_translator
 ):
     rounded = with_rounded_weights(small_translator, "float16", "float32")
     texts = ["ein kleiner Hund", "", "the dog across the meadow"]
-    served = Served(exports["float16"])
+    served = served["float16"]
 
     expected = rounded.translate(
         texts, beam_size=1, length_penalty=0.0, n_best=1
@@ -136,7 +148,7 @@ def test_every_signature_computes_in_float32_with_the_rounded_weights(
 
 
 def test_every_signature_computes_in_bfloat16_with_the_rounded_weights(
-    exports, small_translator
+    served, small_translator
 ):
     # Keras's mixed policy casts the same weights in every product.
     mixed, single = (
@@ -145,7 +157,7 @@ def test_every_signature_computes_in_bfloat16_with_the_rounded_weights(
     )
     texts = ["ein kleiner Hund", "", "the dog across the meadow"]
     targets = ["die Wiese", "und", "laut"]
-    served = Served(exports["bfloat16"])
+    served = served["bfloat16"]
 
     expected = mixed.translate(texts, beam_size=1, length_penalty=0.0)
     for name in ("serving_default", "n_best"):
@@ -164,14 +176,12 @@ def test_every_signature_computes_in_bfloat16_with_the_rounded_weights(
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:])
-def test_it_has_the_signatures_of_the_float32_model(exports, dtype):
-    half, whole = (Served(exports[kind]) for kind in (dtype, "float32"))
-    assert set(half.signatures) == set(whole.signatures)
-    for name in whole.signatures:
-        found, expected = (
-            served.everywhere(name, ["the dog", "die Wiese und"])
-            for served in (half, whole)
-        )
+def test_it_has_the_signatures_of_the_float32_model(
+    served, answers_in_float32, dtype
+):
+    assert set(served[dtype].signatures) == set(answers_in_float32)
+    for name, expected in answers_in_float32.items():
+        found = served[dtype].everywhere(name, TEXTS)
         assert set(found) == set(expected)
         for output, array in expected.items():
             assert found[output].dtype == array.dtype
@@ -231,14 +241,13 @@ def test_the_model_keeps_its_own_weights():
     assert np.any(np.asarray(halved) != np.asarray(dense(inputs)))
 
 
-@pytest.mark.parametrize("dtype", FLOATS[1:])
-def test_the_command_stores_what_it_is_told(small_run, tmp_path, capsys, dtype):
+def test_the_command_stores_what_it_is_told(small_run, tmp_path, capsys):
     arguments = ["--run-dir", small_run, "--output", tmp_path]
-    arguments = [*map(str, arguments), "--quantize", dtype]
+    arguments = [*map(str, arguments), "--quantize", "bfloat16"]
     assert main(["export", *arguments]) == 0
     assert capsys.readouterr().out == f"{tmp_path / '1'}\n"
     weights, _ = stored_weights(tmp_path / "1")
-    assert {kind for _, kind in weights} == {dtype}
+    assert {kind for _, kind in weights} == {"bfloat16"}
 
 
 def test_another_quantization_is_refused(small_translator, tmp_path):
@@ -277,19 +286,19 @@ def test_a_portable_export_has_only_operators_with_a_name_in_tensorflow(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_card_names_the_operators_that_not_every_tensorflow_has(
-    small_run, tmp_path, dtype
+    exports, dtype
 ):
-    path = Run(small_run).export(tmp_path, quantization=dtype)
-    card = ModelCard.load(path)
-    kept = {name for name in operators(path) if name.startswith("_")}
+    card = ModelCard.load(exports[dtype])
+    kept = {name for name in operators(exports[dtype]) if name[0] == "_"}
     assert kept and set(card.operators) == kept
     assert card.quantization == dtype
 
 
 def test_a_tensorflow_without_them_says_so_before_anything_is_served(
-    small_run, tmp_path
+    exports, tmp_path
 ):
-    path = Run(small_run).export(tmp_path)
+    path = tmp_path / "1"
+    shutil.copytree(exports["float32"], path)
     card = ModelCard.load(path)
     dataclasses.replace(card, operators=("_Elsewhere",)).save(path)
     with pytest.raises(UserError, match="with _Elsewhere for .* --portable"):
