@@ -137,7 +137,7 @@ def export(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # TensorFlow Serving looks only at names that are numbers.
-        with files.whole(path) as partial, _log_left_alone():
+        with files.whole(path) as partial, _absl_silent():
             tf.saved_model.save(module, str(partial), traced)
             kit.write_warmup(
                 partial,
@@ -164,12 +164,18 @@ def export(
 
 
 @contextlib.contextmanager
-def _log_left_alone() -> Iterator[None]:
-    """Remove the handler that absl gives a root logger without one."""
-    handlers = logging.root.handlers[:]
+def _absl_silent() -> Iterator[None]:
+    """Drop absl's notices, and the handler that it gives the root logger.
+
+    It names the hundred weights of a signature that TensorFlow renames.
+    """
+    absl, handlers = logging.getLogger("absl"), logging.root.handlers[:]
+    level = absl.level
+    absl.setLevel(logging.WARNING)
     try:
         yield
     finally:
+        absl.setLevel(level)
         logging.root.handlers[:] = handlers
 
 

@@ -287,8 +287,9 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(
 
 @pytest.mark.slow
 def test_the_command_prints_the_path_and_nothing_else(
-    small_run, tmp_path, capfd
+    small_run, tmp_path, capfd, caplog
 ):
+    caplog.set_level(logging.INFO)
     code = main(
         [
             "export",
@@ -303,6 +304,8 @@ def test_the_command_prints_the_path_and_nothing_else(
 
     assert code == 0
     assert capfd.readouterr().out == f"{tmp_path / '3'}\n"
+    # TensorFlow's and absl's notices are not for the user.
+    assert {record.name for record in caplog.records} == {"keras_transformer"}
     found = Served(tmp_path / "3")("n_best", text=["laut"])
     # Two beams have no four best.
     assert found["translations"].shape == (1, 2)
