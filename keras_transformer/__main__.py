@@ -22,7 +22,7 @@ import inspect
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 
 from keras_transformer import __version__
@@ -42,6 +42,7 @@ from keras_transformer.commands import (
     translate,
     view,
 )
+from keras_transformer.commands.command_line import Parser
 from keras_transformer.config import UserError
 from keras_transformer.machine import distribution
 from keras_transformer.settings import nearest
@@ -102,10 +103,10 @@ _VERBS = {
 }
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Make the parser of every verb."""
+def _make_parsers() -> tuple[Parser, Mapping[str, Parser]]:
+    """Make the parser of the command line, and that of each verb."""
     raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="keras-transformer", description=__doc__, formatter_class=raw
     )
     parser.add_argument("--version", action="version", version=_versions())
@@ -119,7 +120,7 @@ def make_parser() -> argparse.ArgumentParser:
         )
         add_flags(verb)
         verb.set_defaults(verb=function, parser=verb)
-    return parser
+    return parser, verbs.choices
 
 
 def _versions() -> str:
@@ -133,7 +134,7 @@ def _versions() -> str:
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line; wrong arguments end the program with 2."""
-    parser = make_parser()
+    parser, verbs = _make_parsers()
     if "_ARGCOMPLETE" in os.environ:  # The shell asks, on Tab.
         import argcomplete
 
@@ -146,13 +147,12 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         )
     if argv[:1] in (["train"], ["distill"]):  # Elsewhere an @ may be text.
         argv = argument_files.with_files(argv)
+    if argv and argv[0] in verbs:
+        # Before argparse, which may miss the flag that was meant.
+        setting_flags.check_known(argv[1:], verbs[argv[0]])
     args, unknown = parser.parse_known_args(argv)
     if unknown:
-        # The verb's own error, since its usage lists the flags.
-        args.parser.error(
-            f"unrecognized arguments: {' '.join(unknown)}"
-            + setting_flags.meant(unknown, args.parser)
-        )
+        args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     return args
 
 

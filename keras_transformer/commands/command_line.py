@@ -1,11 +1,13 @@
 """Shared by all commands: logs, exit codes, errors as one sentence."""
 
+import argparse
 import errno
 import logging
 import os
 import shlex
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 from keras_transformer.config import JobError, UserError
 from keras_transformer.machine import exhaustion
@@ -18,6 +20,14 @@ _LESS_MEMORY = (
     "end other programs that need the memory, or ask for less at a time, such "
     "as a smaller --beam-size"
 )
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses wrong arguments in a sentence, without listing every flag."""
+
+    def error(self, message: str) -> NoReturn:
+        end = "" if message.endswith("?") else "."
+        self.exit(WRONG, f"error: {message}{end} See {self.prog} --help.\n")
 
 
 def run(command: Callable[[], int | None]) -> int:

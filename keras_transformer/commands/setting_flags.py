@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+import itertools
 import logging
 import re
 from collections.abc import Iterable, Iterator
@@ -80,14 +81,24 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def meant(unknown: list[str], parser: argparse.ArgumentParser) -> str:
-    """End a sentence about unknown arguments with the nearest flag."""
-    names = [word[2:] for word in unknown if word.startswith("--")]
-    if not names:
-        return ""
-    name = names[0].partition("=")[0].replace("-", "_")
-    known = [word[2:].replace("-", "_") for word in _flags(parser)]
-    return _with_flags(settings.meant(name, known).rstrip("."), parser)
+def check_known(words: Iterable[str], parser: argparse.ArgumentParser) -> None:
+    """End the program if a word looks like a flag and the parser has none."""
+    known = {*_flags(parser), "--help"}
+    for word in itertools.takewhile(lambda word: word != "--", words):
+        name = word.partition("=")[0]
+        # Argparse takes the beginning of a flag too, and text with a space.
+        if (
+            not re.fullmatch(r"--\S+", name)
+            or " " in word
+            or any(flag_of.startswith(name) for flag_of in known)
+        ):
+            continue
+        near = settings.meant(
+            name[2:].replace("-", "_"),
+            [flag_of[2:].replace("-", "_") for flag_of in known],
+        )
+        end = _with_flags(near.rstrip("."), parser)
+        parser.error(f"unrecognized arguments: {word}{end}")
 
 
 def _flags(parser: argparse.ArgumentParser) -> set[str]:
