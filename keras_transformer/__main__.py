@@ -10,6 +10,8 @@ Examples:
     keras-transformer export --run-dir runs/demo --output exported/demo
     keras-transformer serve exported/demo
     keras-transformer import --from opus-mt-en-de --run-dir runs/en-de
+    keras-transformer distill --teacher RUN --corpus my-text --run-dir NEW
+    keras-transformer backtranslate --run-dir RUN --text FILE --output FOLDER
 
 `python -m keras_transformer` is the same. For verbs and flags on Tab, put this
 into your ~/.bashrc or ~/.zshrc:

@@ -82,14 +82,14 @@ class ModelConfig:
     )
     key_dim: int = setting(
         64,
-        "width of a head's queries and keys; d_model / h if you change either",
+        "width of a head's queries and keys; d_model / h if you change one",
         symbol="d_k",
         within=_SIZE,
         of_layers=True,
     )
     value_dim: int = setting(
         64,
-        "width of a head's values; d_model / h if you change either",
+        "width of a head's values; d_model / h if you change one",
         symbol="d_v",
         within=_SIZE,
         of_layers=True,
@@ -227,7 +227,7 @@ class TrainingConfig:
     )
     label_smoothing: float = setting(
         0.1,
-        "weight of all other words in the loss (5.4)",
+        "weight spread over the whole vocabulary in the loss (5.4)",
         symbol="ε_ls",
         within=_SHARE,
     )
@@ -242,8 +242,8 @@ class TrainingConfig:
     )
     checkpoint_minutes: float = setting(
         10.0,
-        "minutes between checkpoints; the ends of sessions then decide which "
-        "weights are averaged",
+        "minutes between checkpoints; stopping and resuming then changes "
+        "which weights are averaged",
         within="(0, inf)",
     )
     checkpoint_steps: int | None = setting(
@@ -257,8 +257,8 @@ class TrainingConfig:
     )
     ema: float | None = setting(
         None,
-        "factor by which a weight's share in a moving average of the "
-        "weights falls with every update; no such average if not given",
+        "decay of a moving average of the weights at each update; none if "
+        "not given",
         within="(0, 1)",
     )
     target_bleu: float | None = setting(
@@ -269,8 +269,8 @@ class TrainingConfig:
     )
     patience: int | None = setting(
         None,
-        "validations without a better value after which the training ends "
-        "early, with the best weights kept; no such end where not given",
+        "validations in a row without a better value after which the "
+        "training ends early, with the best weights kept; off if not given",
         within=_SIZE,
         metavar="N",
     )
@@ -363,7 +363,8 @@ class Search:
     )
     length_penalty: float = setting(
         0.6,
-        "exponent of ((5 + length) / 6)^alpha, by which a score is divided",
+        "exponent of ((5 + length) / 6)^alpha, by which a log-probability "
+        "is divided",
         symbol="α",
         within="[0, inf)",
     )
@@ -399,7 +400,7 @@ class Search:
     no_unknown: bool = setting(False, "never write the unknown piece")
     no_repeat_ngram: int = setting(
         0,
-        "let no row of N tokens occur twice in a translation; 0 for any",
+        "let no row of N tokens occur twice in a translation; 0 for no rule",
         metavar="N",
         within="[0, inf)",
     )

@@ -42,7 +42,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def backtranslate(args: argparse.Namespace) -> None:
-    r"""Make pairs of text in the target language and its translation back.
+    r"""Pair text in the target language with its translation back.
 
     Example:
         keras-transformer backtranslate --run-dir runs/fr-en --text more.fr \

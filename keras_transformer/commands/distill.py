@@ -50,7 +50,8 @@ def distill(args: argparse.Namespace) -> None:
 
     The teacher's translations are kept in RUN_DIR/distilled. The same command
     again resumes after the last 1,000 texts that were translated. All flags but
-    the first three are those of train.
+    --teacher, --keep-originals and --closest are those of train, of which
+    --run-dir is required.
     """
     if args.run_dir is None:
         args.parser.error("expected --run-dir, a folder for the student")

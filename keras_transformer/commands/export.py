@@ -41,10 +41,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--quantize",
         choices=EXPORT_PRECISIONS,
         default="float32",
-        help="how weights are stored; float16 takes half the space and "
-        "computes in float32; bfloat16, half as large too, and int8, a "
-        "quarter, are also multiplied in, which is faster where the processor "
-        "does so; default: %(default)s",
+        help="how weights are stored; float16 (half the size) computes in "
+        "float32; bfloat16 (half) and int8 (a quarter) also multiply in that "
+        "type, which is faster where the processor can; default: %(default)s",
     )
     add(
         "--portable",
@@ -53,7 +52,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "processors other than x86-64; slower, and not with int8",
     )
     search_flags.add_shortlist_flag(parser)
-    add("--version", type=int, default=1, help="default: %(default)s")
+    add(
+        "--version",
+        type=int,
+        default=1,
+        help="number of this export; default: %(default)s",
+    )
     add(
         "--name",
         help="what TensorFlow Serving calls the model; default: the name of "

@@ -29,13 +29,16 @@ _SAMPLING = dataclasses.fields(Sampling)
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of every verb that loads a model."""
     parser.add_argument(
-        "--run-dir", required=True, type=pathlib.Path, help="as in train"
+        "--run-dir",
+        required=True,
+        type=pathlib.Path,
+        help="the run directory",
     )
     parser.add_argument(
         "--average",
         type=int,
         help="newest checkpoints to average; default: the weights that "
-        "validation found better at the end of the training",
+        "validation found best at the end of the training",
     )
 
 
@@ -93,7 +96,7 @@ def add_speed_flags(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="batches searched at the same time; they share the cores of the "
         "processor, and each uses its own memory; default: by the cores and "
-        "the model's width, on a GPU 1",
+        "the model's width; 1 on a GPU",
     )
 
 
@@ -122,9 +125,9 @@ def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sample",
         action="store_true",
-        help="draw at random instead of searching; --n-best draws",
+        help="draw at random instead of searching; --n-best says how often",
     )
-    setting_flags.add(parser, _SAMPLING, prefix="of --sample: ")
+    setting_flags.add(parser, _SAMPLING, prefix="with --sample: ")
 
 
 def search_of_run(args: argparse.Namespace, n_best: int = 1) -> Search:

@@ -68,13 +68,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--max-texts",
         type=int,
         default=2_048,
-        help="texts or sentences in a request; default: %(default)s",
+        help="most texts or sentences in a request; default: %(default)s",
     )
     add(
         "--max-body-bytes",
         type=int,
         default=1 << 20,
-        help="bytes in a request; default: %(default)s",
+        help="most bytes in a request; default: %(default)s",
     )
     add(
         "--timeout",
@@ -94,8 +94,8 @@ def serve(args: argparse.Namespace) -> None:
 
     It speaks TensorFlow Serving's REST interface and LibreTranslate's API, has
     a page at / and metrics at /monitoring/prometheus/metrics. A newer version
-    in the folder takes over by itself. At Ctrl-C or SIGTERM it answers the
-    requests it has taken and ends, after 20 seconds at the latest.
+    in the folder takes over by itself. On Ctrl-C or SIGTERM it answers the
+    requests it has taken and ends within 20 seconds.
     """
     if (args.exported is None) == (args.run_dir is None):
         args.parser.error("expected either EXPORTED or --run-dir")

@@ -9,7 +9,12 @@ from keras_transformer.commands import command_line
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
     add = parser.add_argument
-    add("--run-dir", required=True, type=pathlib.Path, help="as in train")
+    add(
+        "--run-dir",
+        required=True,
+        type=pathlib.Path,
+        help="the run directory",
+    )
     add(
         "--output",
         required=True,

@@ -64,7 +64,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add(
         "--alignment",
         action="store_true",
-        help="add the source word that each target word looks at most",
+        help="add, for each target word, the source word it attends to most",
     )
     add(
         "--split-sentences",
@@ -76,8 +76,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def translate(args: argparse.Namespace) -> None:
     """Translate UTF-8 text line by line, including empty lines.
 
-    It takes 10,000 lines at a time, so a pipe that stays open gets its answer
-    when it ends.
+    It answers after every 10,000 lines and at the end of the input.
 
     With --n-best above 1 each translation has its own line, best first:
 
@@ -87,9 +86,9 @@ def translate(args: argparse.Namespace) -> None:
     nats. Only the best of equal texts stays, except with --sample, so there
     may be fewer; an empty line has one.
 
-    --alignment adds pairs such as 0-0 1-2: a source word and the target word
-    that looks at it most, in the order of the target, counted from 0. White
-    space separates words. The pairs follow a translation as
+    --alignment adds pairs such as 0-0 1-2, in the order of the target, counted
+    from 0: the source word that a target word attends to most, and that target
+    word. White space separates words. The pairs follow a translation as
 
         TRANSLATION ||| PAIRS
 

@@ -60,8 +60,8 @@ class Session:
     )
     xla: str = setting(
         "auto",
-        "whether the gradient is compiled for every shape of a batch; "
-        "auto: on GPUs",
+        "whether the gradient is compiled for every shape of a batch "
+        "(auto: on GPUs only)",
         choices=tuple(XLA),
     )
     callbacks: Sequence[Any] = ()

@@ -525,7 +525,7 @@ class Translator:
         max_source_length: int | None = None,
         batch_tokens: int = 2_048,
     ) -> list[list[tuple[int, int]]]:
-        """Find the source word that each target word looks at most.
+        """Find the source word that each target word attends to most.
 
         Words are what `str.split` finds. Attention is the mean over all layers
         and heads, added up over the pieces of the two words.
