@@ -5,6 +5,7 @@ pairs have a machine's sentences as sources and real ones as targets (Sennrich
 et al., 2016), and train a model beside real pairs.
 """
 
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.config import UserError
+from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import folders
 from keras_transformer.data.corpus import checked_texts
 from keras_transformer.run import Run, log_shown
@@ -54,7 +55,7 @@ def backtranslate(
     Args:
         reverse: A run that translates from the target language into the source
             language, or its directory.
-        text: A file of text in UTF-8, one a line, plain or gzipped, or texts.
+        text: A file in UTF-8, one text a line, plain or gzipped, or texts.
         output: The folder to write.
         noise: Whether to drop a tenth of the words of each translation, to
             replace a tenth by `_`, and to move words by up to three places.
@@ -70,8 +71,8 @@ def backtranslate(
         The path of the folder.
 
     Raises:
-        UserError: If the text cannot be read, or the folder holds other
-            translations.
+        UserError: If the text cannot be read or changes meanwhile, or the
+            folder holds other translations.
 
     Reference:
         [Sennrich et al., 2016](https://aclanthology.org/P16-1009/); noise:
@@ -79,7 +80,12 @@ def backtranslate(
     """
     if not isinstance(reverse, Run):
         reverse = Run(reverse)
-    run, folder = reverse.config, pathlib.Path(output)
+    if options.get("n_best", 1) != 1:
+        raise SettingError(
+            "n_best", "1, a source for each text", options["n_best"]
+        )
+    run, folder = reverse.config, pathlib.Path(os.path.abspath(output))
+    lock_folder = folder.with_name(f"{folder.name}.lock")
     count, checksum, read = _open(text)
 
     def load() -> Callable[..., list[str]]:
@@ -101,7 +107,7 @@ def backtranslate(
 
         return translate
 
-    with log_shown(), lock.only_writer(folder.with_name(f"{folder.name}.lock")):
+    with log_shown(), lock.only_writer(lock_folder):
         made = TranslatedCorpus(
             folder,
             {
@@ -117,8 +123,16 @@ def backtranslate(
             made.translate(enumerate(read()), count, load)
             made.write(f"train.{run.target_lang}", made.translations())
             made.write(f"train.{run.source_lang}", read())
+            if _open(text)[:2] != (count, checksum):
+                raise UserError(
+                    f"{text} changed while it was translated; remove "
+                    f"{folder}.unfinished and begin again."
+                )
             made.complete()
-    return folder
+    # A process that was killed has left it.
+    with contextlib.suppress(OSError):
+        lock_folder.rmdir()
+    return pathlib.Path(output)
 
 
 def _open(

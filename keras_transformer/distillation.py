@@ -17,6 +17,8 @@ from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.run import Run, log_shown, train
 from keras_transformer.runs import lock
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
+from keras_transformer.runs.vocabulary import load_vocabulary
+from keras_transformer.training.preparation import check_tags
 from keras_transformer.training.request import Asked
 from keras_transformer.translation.display import SentenceDisplay
 from keras_transformer.translation.translated_corpus import TranslatedCorpus
@@ -85,6 +87,10 @@ def distill(
             f"{of_teacher.source_lang} to {of_teacher.target_lang} in "
             f"{teacher.path}; choose another or change the languages."
         )
+    # The name of the folder to train on has no tags.
+    check_tags(asked.run.corpus, load_vocabulary(teacher.path))
+    if arguments.get("symbols") is not None:
+        arguments["symbols"] = asked.run.symbols
     folder = asked.path / DISTILLED
     splits = asked.run.train_split, asked.run.validation_split
     for split, flag in zip(

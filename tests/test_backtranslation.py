@@ -172,6 +172,48 @@ def test_text_that_is_none_is_one_sentence(reverse, tmp_path, text, message):
     assert not any(tmp_path.iterdir())
 
 
+def test_a_call_that_fails_at_once_is_followed_by_the_corrected_one(
+    reverse, corpus, tmp_path
+):
+    text = corpus / "more.de"
+    for wrong in (dict(beam_sise=2), dict(precision="int7"), dict(n_best=4)):
+        with pytest.raises((kt.UserError, ValueError, TypeError)):
+            kt.backtranslate(reverse, text, tmp_path / "back", **wrong)
+    # A kill leaves the folder of the lock.
+    (tmp_path / "back.lock").mkdir()
+    kt.backtranslate(reverse, text, tmp_path / "back", beam_size=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["back"]
+
+
+def test_text_that_changes_meanwhile_makes_no_corpus(
+    reverse, tmp_path, monkeypatch
+):
+    text = tmp_path / "text.de"
+    text.write_text("eins\nzwei\n")
+
+    def change(self, texts, **how):
+        text.write_text("zwei\neins\n")
+        return list(texts)
+
+    monkeypatch.setattr(kt.Translator, "translate", change)
+    with pytest.raises(kt.UserError, match="changed while it was translated"):
+        kt.backtranslate(reverse, text, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+@pytest.mark.parametrize("output", [".", "own"])
+def test_a_folder_of_the_user_is_left_as_it_is(
+    reverse, tmp_path, monkeypatch, output
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / output).mkdir(exist_ok=True)
+    sample_runs.write_digits(tmp_path / output, train=3)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(kt.UserError, match="holds no translations made here"):
+        kt.backtranslate(reverse, ["eins"], output)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_the_verb_finds_a_missing_file_before_it_loads(
     reverse, tmp_path, capsys
 ):

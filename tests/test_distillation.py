@@ -5,6 +5,7 @@ import sacrebleu
 import sample_runs
 
 import keras_transformer as kt
+from keras_transformer import distillation
 from keras_transformer.__main__ import main
 from keras_transformer.translation import translated_corpus
 from keras_transformer.translation.display import SentenceDisplay
@@ -175,5 +176,23 @@ def test_what_cannot_be_distilled_is_one_sentence(
     with pytest.raises(kt.UserError, match=message):
         kt.distill(teacher, student, corpus=corpus, **{**TINY, **changes})
     assert not student.exists()
+    with pytest.raises(kt.UserError, match="a vocabulary with the piece <x>"):
+        kt.distill(teacher, student, corpus=[corpus, f"{corpus}:<x>"], **TINY)
+    assert not student.exists()
     with pytest.raises(kt.UserError, match="Expected another run_dir"):
         kt.distill(teacher, teacher.path, corpus=corpus, **TINY)
+
+
+def test_a_new_vocabulary_keeps_the_tags_of_the_mixture(
+    teacher, corpus, tmp_path, monkeypatch
+):
+    given = {}
+    monkeypatch.setattr(distillation, "check_tags", lambda *_: None)
+    monkeypatch.setattr(distillation, "_translate", lambda *_: None)
+    monkeypatch.setattr(
+        distillation, "train", lambda _, **arguments: given.update(arguments)
+    )
+    mixture = [corpus, f"{corpus}:<x>"]
+    kt.distill(teacher, tmp_path / "s", corpus=mixture, symbols=["<y>"], **TINY)
+    assert set(given["symbols"]) == {"<x>", "<y>"}
+    assert given["corpus"] == tmp_path / "s" / "distilled"

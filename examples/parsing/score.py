@@ -19,6 +19,7 @@ from nltk.tree import Tree
 
 from keras_transformer.commands import command_line
 from keras_transformer.config import UserError
+from keras_transformer.data.mixture import parts_of
 from keras_transformer.machine import extras, files
 from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig
@@ -61,7 +62,9 @@ def score(args: argparse.Namespace) -> None:
     if args.export:  # A refusal belongs before the parsing.
         files.version_path(args.export, 1)
     if args.run_dir:
-        folder = pathlib.Path(RunConfig.load(args.run_dir).corpus)
+        # Of a mixture, only the first corpus has splits beside train.
+        first, *_ = parts_of(RunConfig.load(args.run_dir).corpus)
+        folder = pathlib.Path(first.name)
         gold = read_gold(folder / f"{args.split}.gold")
         predicted = parse(args.run_dir, args.split, gold)
     else:

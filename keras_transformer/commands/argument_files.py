@@ -21,20 +21,29 @@ def with_files(argv: list[str]) -> list[str]:
 
     Returns:
         The words, with those of the files in place. A `--corpus` among the
-        words stands instead of those in files.
+        words stands instead of those in files, and one in a later file instead
+        of those in earlier ones.
 
     Raises:
         UserError: If there is neither, or it cannot be read.
     """
-    arguments = []
-    has_corpus = any(word.partition("=")[0] == "--corpus" for word in argv)
-    for argument in argv:
+    arguments: list[str] = []
+    has_corpus = any(map(_names_corpus, argv))
+    for argument in reversed(argv):
+        words = [argument]
         if argument.startswith("@"):
             words = _read(argument[1:])
-            arguments += _without_corpora(words) if has_corpus else words
-        else:
-            arguments.append(argument)
+            if has_corpus:
+                words = _without_corpora(words)
+            has_corpus = has_corpus or any(map(_names_corpus, words))
+        arguments[:0] = words
     return arguments
+
+
+def _names_corpus(word: str) -> bool:
+    """Return whether a word is --corpus, perhaps abbreviated."""
+    flag = word.partition("=")[0]
+    return flag.startswith("--co") and "--corpus".startswith(flag)
 
 
 def _without_corpora(words: list[str]) -> list[str]:
@@ -44,10 +53,10 @@ def _without_corpora(words: list[str]) -> list[str]:
     """
     kept, rest = [], iter(words)
     for word in rest:
-        if word == "--corpus":
-            next(rest, None)
-        elif not word.startswith("--corpus="):
+        if not _names_corpus(word):
             kept.append(word)
+        elif "=" not in word:
+            next(rest, None)
     return kept
 
 

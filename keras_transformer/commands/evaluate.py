@@ -8,6 +8,7 @@ from keras_transformer.commands import command_line, search_flags
 from keras_transformer.config import RUN_SEARCH
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.corpus import TFDS_PREFIX
+from keras_transformer.data.mixture import parts_of
 from keras_transformer.machine import devices
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.request import open_text
@@ -26,7 +27,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--corpus",
-        help="as in train, or one of sacreBLEU's test sets such as "
+        help="a corpus as in train, or one of sacreBLEU's test sets such as "
         "sacrebleu:wmt14/full; default: the run's own",
     )
     add("--split", default="test", help="default: %(default)s")
@@ -99,14 +100,15 @@ def check_text(args: argparse.Namespace, run: RunConfig) -> None:
     if run.is_imported and not args.corpus:
         return  # `Run.evaluate` says what is missing.
     name = args.corpus or run.corpus
-    if name.startswith(TFDS_PREFIX):
+    if any(part.name.startswith(TFDS_PREFIX) for part in parts_of(name)):
         return  # It needs TensorFlow itself.
     if args.corpus:
         corpus = open_corpus(name, run.source_lang, run.target_lang)
     else:
         corpus = open_text(run, name)
     pairs = corpus.pairs(args.split, "split")
-    if args.against:
+    # A pipe can be read once.
+    if args.against and not args.against.is_fifo():
         from keras_transformer.translation import significance
 
         significance.read_translations(

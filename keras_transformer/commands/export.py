@@ -83,9 +83,9 @@ def export(args: argparse.Namespace) -> None:
     """
     check_format(args)
     search = search_flags.search_of_run(args, n_best=4)
-    # This takes seconds, and a misspelt argument need not wait for it.
     if args.format != "ctranslate2":
         files.version_path(args.output, args.version)
+    # This takes seconds, and a misspelt argument need not wait for it.
     command_line.quiet_tensorflow()
     if args.format == "ctranslate2":
         print(_to_ctranslate2(args))

@@ -125,7 +125,7 @@ def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sample",
         action="store_true",
-        help="draw at random instead of searching; --n-best says how often",
+        help="draw at random instead of searching",
     )
     setting_flags.add(parser, _SAMPLING, prefix="with --sample: ")
 

@@ -37,9 +37,9 @@ def _add_corpus_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="NAME[:WEIGHT][:<TAG>]",
         help="demo, a folder of SPLIT.LANG files, or tfds:NAME[/CONFIG]; given "
-        "several times, train on all of them: with the WEIGHT 0.5 on every "
-        "second pair, with 2 twice on each, with <TAG> as the first word of "
-        "every source",
+        "several times, train on all of them; WEIGHT 0.5 uses every second "
+        "pair, 2 uses each pair twice; <TAG> becomes the first word of every "
+        "source",
     )
     add("--source-lang", default="en", help="default: %(default)s")
     add("--target-lang", default="de", help="default: %(default)s")

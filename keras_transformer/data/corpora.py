@@ -115,11 +115,20 @@ def _open(name: str, source_lang: str, target_lang: str) -> Corpus:
 
 
 def absolute_name(name: str | os.PathLike) -> str:
-    """Name a corpus so that it is found from every working directory."""
-    return SEPARATOR.join(
-        str(part._replace(name=_absolute(part.name)))
-        for part in parts_of(os.fspath(name))
-    )
+    """Name a corpus so that it is found from every working directory.
+
+    Raises:
+        UserError: If the name of a mixture would then be ambiguous.
+    """
+    parts = parts_of(os.fspath(name))
+    found = [part._replace(name=_absolute(part.name)) for part in parts]
+    for part in found:
+        if SEPARATOR in part.name and not is_plain(found):
+            raise UserError(
+                f"Expected corpora to mix in folders without {SEPARATOR!r} in "
+                f"their paths, received {part.name}; rename a folder."
+            )
+    return SEPARATOR.join(map(str, found))
 
 
 def _absolute(name: str) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -37,8 +38,9 @@ class Part(NamedTuple):
     def __str__(self) -> str:
         weight = ""
         if self.weight != 1:
-            is_whole = self.weight.denominator == 1
-            weight = f":{self.weight if is_whole else float(self.weight)}"
+            # Exact, since it is read from a decimal; never as 5e-05.
+            number = Decimal(self.weight.numerator) / self.weight.denominator
+            weight = f":{number:f}"
         return self.name + weight + (f":{self.tag}" if self.tag else "")
 
 

@@ -22,7 +22,8 @@ def hold_out(
     a source that it was trained on.
 
     Args:
-        corpus: The corpus; of a mixture, the first one is split.
+        corpus: The corpus. Of a mixture, the first one is split and the others
+            are taken whole, with sources that are equal to held-out ones.
         train_split: Its training split, which keeps the rest.
         validation_split: Name of the new split, not one of the corpus.
         share: The expected share of the pairs to hold out, in (0, 1).

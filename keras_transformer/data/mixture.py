@@ -7,13 +7,14 @@ machine ([Caswell et al., 2019](https://aclanthology.org/W19-5206/)).
 """
 
 import json
-import pathlib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from keras_transformer.config import UserError
 from keras_transformer.data.corpus import Corpus, Pair, Part
+from keras_transformer.data.symbols import SPECIAL
 
 SEPARATOR = " + "
 _NAME = re.compile(
@@ -25,15 +26,15 @@ def parts_of(name: str) -> list[Part]:
     """Split the name of a mixture; a plain corpus is its only part.
 
     Raises:
-        UserError: If a weight is 0.
+        UserError: If a weight is 0, or a tag is a piece with another meaning.
     """
     # A folder may be called so.
-    if pathlib.Path(name).is_dir():
+    if os.path.isdir(name):
         return [Part(name)]
     found = []
     for text in name.split(SEPARATOR):
         named = _NAME.fullmatch(text)
-        if named is None or pathlib.Path(text).is_dir():
+        if named is None or os.path.isdir(text):
             found.append(Part(text))
             continue
         weight = Fraction(named["weight"] or 1)
@@ -42,7 +43,13 @@ def parts_of(name: str) -> list[Part]:
                 f"Expected a weight above 0 for {named['name']}, received "
                 f"{text}; leave the corpus out or give another weight."
             )
-        found.append(Part(named["name"], weight, named["tag"]))
+        tag = named["tag"]
+        if tag and SPECIAL.fullmatch(tag):
+            raise UserError(
+                f"Expected another tag for {named['name']}, received {tag}, "
+                "a piece that every vocabulary has; choose one such as <bt>."
+            )
+        found.append(Part(named["name"], weight, tag))
     return found
 
 
@@ -77,7 +84,7 @@ def mix(parts: Sequence[tuple[Part, Corpus]], train_split: str) -> Corpus:
         if split != splits[0]:
             return first.read(split)
         return (
-            (f"{part.tag} {source}" if part.tag else source, target)
+            (_tagged(source, part.tag), target)
             for (part, corpus), of_part in zip(parts, splits, strict=True)
             for source, target in _weighted(corpus.read(of_part), part.weight)
         )
@@ -115,6 +122,11 @@ def mix(parts: Sequence[tuple[Part, Corpus]], train_split: str) -> Corpus:
         first.references,
         tuple(parts),
     )
+
+
+def _tagged(source: str, tag: str | None) -> str:
+    """Begin a source with a tag; an empty one stays empty, and is dropped."""
+    return f"{tag} {source}" if tag and source.strip() else source
 
 
 def _weighted(pairs: Iterator[Pair], weight: Fraction) -> Iterator[Pair]:

@@ -17,7 +17,7 @@ from keras_transformer.data import lines
 
 SPACE = "▁"  # As pieces spell it.
 # The names of the four ids and of the bytes in a vocabulary.
-_SPECIAL = re.compile(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>|▁")
+SPECIAL = re.compile(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>|▁")
 
 
 def read_symbols(given: str | os.PathLike | Sequence[str]) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def _check(symbols: tuple[str, ...], name: str) -> None:
                 f"{where}, found {symbol!r}; change it, or write {SPACE} in "
                 "its first place for the space before it."
             )
-        if _SPECIAL.fullmatch(symbol):
+        if SPECIAL.fullmatch(symbol):
             raise UserError(
                 f"Expected symbols that the vocabulary does not have, found "
                 f"{symbol} in {where}; choose another one."

@@ -167,7 +167,7 @@ def export(
 def _absl_silent() -> Iterator[None]:
     """Drop absl's notices, and the handler that it gives the root logger.
 
-    It names the hundred weights of a signature that TensorFlow renames.
+    TensorFlow has it name all weights of each signature, some hundred.
     """
     absl, handlers = logging.getLogger("absl"), logging.root.handlers[:]
     level = absl.level

@@ -101,7 +101,7 @@ def _take(run_dir: pathlib.Path) -> int | None:
                 raise
             logger.warning(
                 "The file system of %s has no locks (%s): make sure that "
-                "nothing else trains there.",
+                "nothing else writes there.",
                 run_dir,
                 error.strerror,
             )

@@ -31,7 +31,8 @@ class RunConfig:
 
     Attributes:
         preset: Name of the preset the run started from.
-        corpus: `demo`, a folder, `tfds:NAME[/CONFIG]`, or `memory`.
+        corpus: `demo`, a folder, `tfds:NAME[/CONFIG]`, `memory`, or a mixture
+            of the first three (`data/mixture.py`).
         source_lang: Language code of the source side.
         target_lang: Language code of the target side.
         train_split: Name of the training split.

@@ -195,7 +195,7 @@ def prepare_tokenizer(
         run = dataclasses.replace(run, initial=initial_record(source))
     if given:
         tokenizer = given
-        _check_tags(run.corpus, tokenizer)
+        check_tags(run.corpus, tokenizer)
         tokenizer.save(path)
     else:
         tokenizer = _learn_vocabulary(run, run_dir, corpus)
@@ -203,8 +203,12 @@ def prepare_tokenizer(
     return dataclasses.replace(run, model=model), tokenizer
 
 
-def _check_tags(corpus: str, tokenizer: Tokenizer) -> None:
-    """Refuse a vocabulary that would spell the tags of a mixture."""
+def check_tags(corpus: str, tokenizer: Tokenizer) -> None:
+    """Refuse a vocabulary that would spell the tags of a mixture.
+
+    Raises:
+        UserError: If it lacks one of them.
+    """
     tags = tags_of(corpus)
     pieces = tags and tokenizer.pieces(range(tokenizer.vocab_size))
     for tag in tags:

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import pathlib
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, TypeVar
 
@@ -37,18 +38,31 @@ class TranslatedCorpus:
         origin: The model, the text and the way of translating, ready for JSON.
 
     Raises:
-        UserError: If one of the folders exists and is of another origin.
+        UserError: If one of the folders exists and is of another origin. An
+            unfinished one without a translation is removed instead.
     """
 
     def __init__(self, folder: pathlib.Path, origin: Mapping[str, Any]) -> None:
         self._folder = folder
         self._growing = folder.with_name(f"{folder.name}.unfinished")
+        if _is_begun_alone(self._growing):
+            shutil.rmtree(self._growing)
         for found in (folder, self._growing):
-            if found.exists() and _origin_of(found) != origin:
+            if not found.exists():
+                continue
+            of_found = _origin_of(found)
+            if of_found is None:
+                raise UserError(
+                    f"{found} exists, and holds no translations made here; "
+                    "choose another place."
+                )
+            if of_found != origin:
                 raise UserError(
                     f"{found} holds translations of another model or text, or "
                     "made otherwise; remove it or choose another place."
                 )
+        # A process was killed before it removed this.
+        (folder / _TRANSLATIONS).unlink(missing_ok=True)
         self._origin = origin
 
     @property
@@ -109,6 +123,14 @@ def _origin_of(folder: pathlib.Path) -> Any:
         return json.loads((folder / _ORIGIN).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+
+
+def _is_begun_alone(folder: pathlib.Path) -> bool:
+    """Return whether a folder was begun here and has no translation yet."""
+    translations = folder / _TRANSLATIONS
+    return _origin_of(folder) is not None and not (
+        translations.exists() and translations.stat().st_size
+    )
 
 
 def _cut_to_chunks(file: BinaryIO, total: int) -> int:

@@ -54,6 +54,18 @@ def test_no_file_outside_the_folder_is_a_recipe(tmp_path, monkeypatch):
         with_files(["@../recipes/wmt14-en-de-base.args"])
 
 
+def test_the_last_source_of_corpora_replaces_those_of_files(tmp_path):
+    for name in "xy":
+        (tmp_path / name).write_text(f"--corpus {name} --corpus={name}2")
+    x, y = (f"@{tmp_path / name}" for name in "xy")
+    of_y = ["--corpus", "y", "--corpus=y2"]
+    assert with_files([x, y]) == of_y
+    for flag in ("--co", "--corp", "--corpus"):
+        assert with_files([x, flag, "z", y]) == [flag, "z"]
+        assert with_files([y, x, f"{flag}=z"]) == [f"{flag}=z"]
+    assert with_files([y, "--checkpoint-steps", "3"])[:-2] == of_y
+
+
 @pytest.mark.parametrize(
     "content, message",
     [

@@ -1,7 +1,9 @@
 """`keras-transformer evaluate`: scores, reports, and what it refuses."""
 
 import json
+import os
 import shutil
+import threading
 
 import pytest
 import sacrebleu
@@ -214,3 +216,13 @@ def test_a_file_of_another_length_is_refused_before_the_work(
 
     assert run("evaluate", run_dir, "--against", tmp_path / "no") == 2
     assert "file of translations as --against" in capsys.readouterr().err
+
+
+def test_another_system_may_come_through_a_pipe(run_dir, tmp_path, capsys):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=write_lines, args=(pipe, GERMAN))
+    writer.start()
+    assert run("evaluate", run_dir, "--against", pipe) == 0
+    writer.join()
+    assert f"  {pipe}\n" in capsys.readouterr().out

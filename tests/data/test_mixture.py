@@ -55,6 +55,12 @@ def test_a_tag_begins_every_source_and_no_target():
     assert not any("<bt>" in text for pair in pairs[:5] for text in pair)
 
 
+def test_a_tag_does_not_turn_an_empty_source_into_text(tmp_path):
+    (tmp_path / "b/train.en").write_text("\n" * 7)
+    mixed = open_corpus("a + b:<bt>")
+    assert [source for source, _ in mixed.pairs("train")][5:] == [""] * 7
+
+
 # Worked out by hand: the k-th whole number that n·w reaches takes pair n.
 @pytest.mark.parametrize(
     "weight, taken",
@@ -103,6 +109,27 @@ def test_the_name_finds_the_same_text_from_everywhere(tmp_path, monkeypatch):
     assert list(again.pairs("train")) == pairs
 
 
+@pytest.mark.parametrize("weight", ["0.00005", "20", "1.5", "300.125"])
+def test_a_weight_stays_the_same_in_a_name(weight):
+    (part,) = parts_of(f"demo:{weight}")
+    assert str(part) == f"demo:{weight}"
+    assert parts_of(str(part)) == [part]
+
+
+def test_a_name_may_be_longer_than_that_of_a_file(tmp_path):
+    assert len(parts_of(" + ".join(["a"] * 500))) == 500
+
+
+def test_a_path_like_a_mixture_is_refused_in_a_mixture(tmp_path, monkeypatch):
+    (tmp_path / "x + y").mkdir()
+    monkeypatch.chdir(tmp_path / "x + y")
+    write(tmp_path / "x + y" / "a", "train")
+    assert absolute_name("a") == str(tmp_path / "x + y" / "a")
+    for name in ("a:2", "a + demo"):
+        with pytest.raises(UserError, match="rename a folder"):
+            absolute_name(name)
+
+
 def test_a_folder_may_be_called_like_a_mixture(tmp_path):
     for name in ("a + b", "b:2"):
         write(tmp_path / name, "train", count=3)
@@ -148,7 +175,7 @@ def test_a_run_keeps_the_name_and_its_tags_are_symbols(tmp_path):
     [
         ("b:0", "a weight above 0 for b, received b:0; leave the corpus out"),
         ("c:2", "received .*/c, which is not a folder"),
-        ("b:<s>", "symbols that the vocabulary does not have, found <s>"),
+        ("b:<s>", "another tag for b, received <s>, a piece that every"),
     ],
 )
 def test_a_wrong_name_is_one_sentence(name, message):
