@@ -18,12 +18,12 @@ def hold_out(
 ) -> Corpus:
     """Split the training split in two by its source texts.
 
-    Equal sources go to the same side, so that the model is never validated on
-    a source that it was trained on.
+    Equal sources go to the same side, so that the model is not validated on a
+    source that it was trained on. Of a mixture, only the first corpus is split:
+    the others may hold sources that are equal to held-out ones.
 
     Args:
-        corpus: The corpus. Of a mixture, the first one is split and the others
-            are taken whole, with sources that are equal to held-out ones.
+        corpus: The corpus.
         train_split: Its training split, which keeps the rest.
         validation_split: Name of the new split, not one of the corpus.
         share: The expected share of the pairs to hold out, in (0, 1).
