@@ -26,6 +26,10 @@ class UserError(Exception):
     print it with flags in their place, on standard error, and exit with 2.
     """
 
+    def _render_traceback_(self) -> list[str]:
+        """Give IPython the sentence alone to show, as a command line does."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class JobError(Exception):
     """Says in one sentence why a job that began well cannot go on.

@@ -11,6 +11,7 @@ import textwrap
 
 import numpy as np
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from sample_runs import make_run
 
 from keras_transformer import config
@@ -459,3 +460,11 @@ def test_resuming_refuses_what_may_not_change(part, name, old, new):
         f"runs/a was trained with {called} = {old}, this command says {new}; "
         "give the same, or another `run_dir`."
     )
+
+
+def test_a_notebook_shows_a_mistake_without_a_stack_trace(capsys):
+    shell = InteractiveShell.instance()
+    for cell in ("kt.Run('nowhere')", "kt.train('x', corpus='demo', steps=-1)"):
+        shell.run_cell(f"import keras_transformer as kt; {cell}")
+        (line,) = capsys.readouterr().out.splitlines()
+        assert "Error: Expected " in line
