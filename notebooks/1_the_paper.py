@@ -6,8 +6,9 @@
 # Not run in Colab itself yet.
 #
 # ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762) is fifteen
-# pages. Here is each of its parts: first by hand in NumPy, then by the layer
-# that `keras_transformer` has for it. You need to know Python and NumPy.
+# pages. This notebook goes through its parts, each first by hand in NumPy, then
+# with the layer that `keras_transformer` has for it. You need to know Python
+# and NumPy.
 #
 # 1. Attention is a weighted mean (section 3.2.1)
 # 2. Several heads for the price of one (3.2.2)
@@ -19,15 +20,15 @@
 # 8. Counting the parameters of table 3
 #
 # Every claim is an `assert`: a notebook that runs to its end has kept its word.
-# Four small models are trained on the way; all of it takes about a minute on
-# two CPU cores.
+# It trains four small models on the way, and takes about a minute on two CPU
+# cores.
 #
-# Four exercises stand where their ideas come up. Try each in a cell of your own
-# before you unfold its solution. The folded cell below each one checks it.
+# There are four exercises. Try each in a cell of your own before you unfold its
+# solution. The folded cell below checks it.
 
 # %% [markdown]
-# The first cell installs the package where it runs in Colab. Elsewhere it only
-# looks whether the package is there.
+# In Colab, the first cell installs the package. Elsewhere it only looks whether
+# the package is there.
 
 # %%
 import importlib
@@ -101,10 +102,11 @@ plt.rcParams.update({"figure.dpi": 80, "figure.constrained_layout.use": True})
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}(Q K^T / \sqrt{d_k})\, V$$
 #
-# A *query* asks, *keys* answer, and the *values* of the keys that answer best
-# weigh most in a mean. Take one query and two keys of width $d_k = 4$. The
-# query's product with the first key is $2 \ln 3$, with the second 0. Divided by
-# $\sqrt 4$ that is $\ln 3$ and 0, so the softmax gives odds of 3 to 1.
+# A *query* asks and the *keys* answer. The result is a mean of the *values*, in
+# which those whose keys answer best weigh most. Take one query and two keys of
+# width $d_k = 4$. The query's product with the first key is $2 \ln 3$, with the
+# second 0. Divided by $\sqrt 4$ that is $\ln 3$ and 0, so the softmax gives
+# odds of 3 to 1.
 
 # %%
 query = np.array([[2 * np.log(3), 0, 0, 0]], "float32")  # one query
@@ -121,7 +123,7 @@ assert np.allclose(context, [[3 / 4 * 8 + 1 / 4 * 0]])
 
 # %% [markdown]
 # The function of the package does this for every sentence of a batch and for
-# every head at once: both are axes in front.
+# every head at once: both are leading axes.
 
 # %%
 context_of_layer, weights_of_layer = kt.layers.scaled_dot_product_attention(
@@ -134,9 +136,8 @@ assert np.allclose(context_of_layer[0, 0], context)
 
 # %% [markdown]
 # Why divide by $\sqrt{d_k}$? A product of two random vectors is a sum of $d_k$
-# random numbers, so it spreads as $\sqrt{d_k}$. Large scores make a softmax
-# that gives nearly all weight to one key, and such a softmax has little
-# gradient.
+# random numbers, so its spread grows as $\sqrt{d_k}$. With large scores a
+# softmax gives nearly all weight to one key, and then it has little gradient.
 
 # %%
 for d_k in (4, 64, 1024):
@@ -161,8 +162,8 @@ assert slopes[0] < slopes[1] / 2
 # %% [markdown]
 # **Exercise 1.** Write equation 1 in five lines of NumPy: a function
 # `attend(Q, K, V)` that returns the means and the weights, with any number of
-# axes in front. Draw random queries, keys and values for 2 sentences, 3 heads,
-# 4 queries, 5 keys and $d_k = 6$, and compare your function with
+# leading axes. Draw random queries, keys and values for 2 sentences, 3 heads, 4
+# queries, 5 keys and $d_k = 6$, and compare your function with
 # `kt.layers.scaled_dot_product_attention`. Then multiply the queries by 10,000.
 # Does your function still work?
 #
@@ -237,9 +238,9 @@ by_hand = np.concatenate(heads, axis=-1) @ W_O
 assert np.allclose(by_hand, output[0], atol=1e-5)
 
 # %% [markdown]
-# The more heads, the narrower each of them: $d_k = d_v = d_{model} / h$. So
-# eight heads of 64 have as many numbers as one of 512. Row A of table 3
-# compares them: 24.9 BLEU with one head, 25.8 with eight, 25.4 with thirty-two.
+# With more heads, each is narrower: $d_k = d_v = d_{model} / h$. So eight heads
+# of 64 have as many numbers as one of 512. Row A of table 3 compares them: 24.9
+# BLEU with one head, 25.8 with eight, 25.4 with thirty-two.
 
 # %%
 for h in (1, 4, 8, 16, 32):
@@ -251,8 +252,8 @@ for h in (1, 4, 8, 16, 32):
 # %% [markdown]
 # ## 3. Positions as waves (section 3.5)
 #
-# A weighted mean knows no order. Shuffle the words, and attention gives the
-# same outputs, shuffled:
+# A weighted mean ignores order. Shuffle the words, and attention gives the same
+# outputs, shuffled:
 
 # %%
 order = rng.permutation(5)
@@ -262,8 +263,8 @@ print("order", order)
 assert np.allclose(shuffled[0], np.array(output)[0, order], atol=1e-5)
 
 # %% [markdown]
-# So the paper adds to every position a vector that tells where it is: sines and
-# cosines of slower and slower waves.
+# So the paper adds to every position a vector that tells where it is. The
+# vector holds sines and cosines of slower and slower waves.
 #
 # $$PE(pos, 2i) = \sin(pos / 10000^{2i/d_{model}}), \quad
 # PE(pos, 2i+1) = \cos(pos / 10000^{2i/d_{model}})$$
@@ -286,12 +287,12 @@ fig.colorbar(picture)
 plt.show()
 
 # %% [markdown]
-# Words and waves are added, so they must be of a size. The table of the
-# embedding also scores the vocabulary at the other end of the model, and for
-# that its numbers start small: each row has a length of about 1. A column of
-# the picture has $\sqrt{d_{model} / 2}$, so the waves would drown the words.
-# Hence the factor $\sqrt{d_{model}}$ of section 3.4, which many
-# reimplementations forget: the rows are multiplied by it before the sum.
+# Words and waves are added, so they must be of similar size. But the table of
+# the embedding also scores the vocabulary at the other end of the model, so its
+# rows start with a length of about 1. A column of the picture has
+# $\sqrt{d_{model} / 2}$: the waves would drown the words. That is why section
+# 3.4 multiplies the rows by $\sqrt{d_{model}}$ before the sum, which many
+# reimplementations forget.
 
 # %%
 embedding = kt.layers.TiedEmbedding(vocab_size=600, d_model=512)
@@ -308,10 +309,10 @@ assert 0.8 < lengths["row of the table"] < 1.2
 assert np.allclose(rows[0], embedding.table[14] * np.sqrt(512), atol=1e-4)
 
 # %% [markdown]
-# Column $2i$ and its neighbour $2i + 1$ are the two coordinates of the hand of
-# a clock. Going $k$ positions further turns each hand by an angle that depends
-# on $k$ alone, wherever it started. The paper's hope is that this makes it easy
-# to attend to "three words ago".
+# Columns $2i$ and $2i + 1$ are the two coordinates of the hand of a clock.
+# Going $k$ positions further turns each hand by an angle that depends on $k$
+# alone, wherever it started. The paper hopes that this makes it easy to attend
+# to "three words ago".
 
 # %%
 k = 3
@@ -322,8 +323,8 @@ turned = sines * np.cos(k * rates) + cosines * np.sin(k * rates)
 assert np.allclose(turned[:-k], sines[k:], atol=1e-4)
 
 # %% [markdown]
-# **Exercise 2.** That cell turns the sines alone. Find the matrix $R_k$, two by
-# two, that takes sine *and* cosine of a wave at any position to those $k$
+# **Exercise 2.** That cell turns the sines alone. Find the 2 × 2 matrix $R_k$
+# that takes the sine *and* the cosine of a wave from any position to $k$
 # positions further. Does it need to know the position? What is $R_{-k}$, which
 # goes back? Try your matrix on every wave of `encoding`.
 #
@@ -360,7 +361,7 @@ for wave, rate in enumerate(rates):
 print("all holds")
 
 # %% [markdown]
-# For the same reason the product of two encodings depends on their distance
+# For the same reason, the product of two encodings depends on their distance
 # alone:
 
 # %%
@@ -378,11 +379,11 @@ plt.show()
 # %% [markdown]
 # **Why ours interleave.** The formula puts sine and cosine of a wave side by
 # side, and so does this package. The code that the authors published, and
-# several libraries after it, put all sines first and all cosines behind. These
-# are the same numbers in another order of columns. A model that is trained from
-# scratch does not mind: give the rows of its first matrix the same order, and
-# it computes the same. But weights that were trained with one layout do not fit
-# the other.
+# several libraries after it, put all sines first and all cosines behind: the
+# same numbers in another order of columns. To a model that is trained from
+# scratch this makes no difference. Give the rows of its first matrix the same
+# order, and it computes the same. But weights that were trained with one layout
+# do not fit the other.
 
 # %%
 columns = np.concatenate([np.arange(0, 64, 2), np.arange(1, 64, 2)])
@@ -395,13 +396,13 @@ assert not np.allclose(halves @ kernel, encoding @ kernel, atol=1.0)
 # %% [markdown]
 # ## 4. Masks (section 3.2.3)
 #
-# Two things must not be seen. Sentences of a batch are filled up to one length
-# with *padding*, id 0: nobody may attend to that. And the decoder learns to
-# predict the next token while the whole target lies before it: position $i$ may
-# see positions up to $i$ and not the answer. A mask is boolean, `True` means
-# "may attend", and the target's mask is both conditions at once. (Look this up
-# in whatever library you use: in the masks of PyTorch's `nn.MultiheadAttention`
-# `True` means "may not".)
+# Two things must stay hidden. Sentences of a batch are filled up to one length
+# with *padding*, id 0, and nobody may attend to that. And the decoder learns to
+# predict the next token while the whole target lies before it, so position $i$
+# may see positions up to $i$, but not the answer. A mask is boolean, `True`
+# means "may attend", and the target's mask is both conditions at once. (Look
+# this up in whatever library you use: in the masks of PyTorch's
+# `nn.MultiheadAttention`, `True` means "may not".)
 
 # %%
 target_in = np.array([[2, 14, 15, 16, 0, 0]])  # 2 begins, 0 is padding
@@ -420,9 +421,9 @@ assert np.array_equal(both, padding & causal)
 assert np.array_equal(causal[0, 0], np.tril(np.ones((6, 6), bool)))
 
 # %% [markdown]
-# What masks promise can be tested on any model, also on one that has learnt
-# nothing. Another last token changes the last prediction and no earlier one,
-# and more padding behind the source changes nothing.
+# You can test what masks promise on any model, even one that has learnt
+# nothing. Another last token changes the last prediction and no earlier one.
+# More padding behind the source changes nothing.
 
 # %%
 model = kt.Transformer(
@@ -446,7 +447,7 @@ assert np.allclose(before, with_padding, atol=1e-5)
 #
 # <details><summary>Solution</summary>
 #
-# A new token at position 1 is seen from 1, 2 and 3: those change, and 0 does
+# A new token at position 1 is seen from 1, 2 and 3, so those change and 0 does
 # not. A new source token changes all four. The source has no causal mask: each
 # of its positions sees all the others, and each position of the target sees all
 # of the source.
@@ -466,9 +467,9 @@ print("all holds")
 # %% [markdown]
 # ## 5. What happens when the causal mask is missing
 #
-# No error message tells that a decoder lacks its mask. Let us leave it out on
-# purpose, and train the model with the mask and the model without it on the
-# same text: the spelled dates of the built-in corpus.
+# A decoder without its mask raises no error. Let us leave the mask out on
+# purpose, and train two models, with it and without it, on the same text: the
+# spelled dates of the built-in corpus.
 
 # %%
 corpus = kt.open_corpus("demo", source_lang="en", target_lang="de")
@@ -484,9 +485,9 @@ print(*test[0], sep="\n")
 assert not {source for source, _ in train} & {source for source, _ in test}
 
 # %% [markdown]
-# The decoder's input is the target moved right by one: the begin token 2 first,
-# and at each position the token *before* the one to be predicted. That is
-# *teacher forcing*: whatever the model would have written, the input is right.
+# The decoder's input is the target shifted right by one: first the begin token
+# 2, then at each position the token *before* the one to predict. That is
+# *teacher forcing*: whatever the model would have written, its input is right.
 
 
 # %%
@@ -507,7 +508,7 @@ print("target_out", target_out[0])
 assert np.array_equal(target_in[:, 1:], target_out[:, :-1])
 
 # %% [markdown]
-# The model without the mask is the model of the package, but for one line: its
+# The model without the mask differs from that of the package in one line: its
 # decoder hides padding, and nothing else. With the right mask in that line, and
 # the same weights, it computes what the package's does.
 
@@ -575,7 +576,7 @@ for name, kind in {"with mask": kt.Transformer, "without": Peeking}.items():
     accuracies[name] = history.history["val_token_accuracy"]
 
 # %% [markdown]
-# By its accuracy on unseen pairs the model without the mask is as good as the
+# By its accuracy on unseen pairs, the model without the mask is as good as the
 # other.
 
 # %%
@@ -589,8 +590,8 @@ ax.legend(title="causal mask")
 plt.show()
 
 # %% [markdown]
-# Now let both translate. A translation is written token by token, and what
-# comes next is not there yet.
+# Now let both translate. A translation is written token by token, so what comes
+# next is not there yet.
 
 # %%
 right = {}
@@ -611,9 +612,9 @@ assert right["without"] < 0.05
 
 # %% [markdown]
 # Nonsense, where it writes anything at all. The model without the mask has
-# learnt to copy: the token to be predicted at position $t$ stands in the input
-# at position $t + 1$. Its attention shows it: in some head each row looks one
-# to the right, where the other model must not look.
+# learnt to copy: the token to predict at position $t$ stands in the input at
+# position $t + 1$. Its attention shows it. In some head each row looks one to
+# the right, where the other model must not look.
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(7, 3.4))
@@ -644,8 +645,8 @@ assert to_next["without"] > 0.2
 
 # %% [markdown]
 # It hardly needs the source. Give each test sentence the source of another one:
-# the accuracy of the model with the mask falls far, and that of the model
-# without it by little.
+# the accuracy of the model with the mask falls far, that of the other by
+# little.
 
 # %%
 for name, model in models.items():
@@ -666,7 +667,7 @@ for name, model in models.items():
 # the sublayer instead, $x + \mathrm{Sublayer}(\mathrm{LayerNorm}(x))$, called
 # pre-norm (here `norm_first=True`). That is another model: it needs one more
 # norm at the end of each stack, and weights trained in one order are useless in
-# the other. An encoder layer of the paper's by hand, from its own parts:
+# the other. Here is an encoder layer of the paper by hand, from its own parts:
 
 # %%
 layer = kt.layers.EncoderLayer(
@@ -684,9 +685,9 @@ assert np.allclose(output.std(axis=-1), 1, atol=1e-3)
 
 # %% [markdown]
 # In a new model that last norm gives every output mean 0 and deviation 1; its
-# gain and bias, which are learnt, may move both. And it has a price: on the way
-# back each norm shrinks the gradient a little, so that in the deep stack of a
-# new model the last layers of the decoder get a much larger one than the first
+# gain and bias, which are learnt, may move both. It has a price. On the way
+# back each norm shrinks the gradient a little, so in the deep stack of a new
+# model the last layers of the decoder get a much larger gradient than the first
 # ([Xiong et al., 2020](https://arxiv.org/abs/2002.04745)).
 
 # %%
@@ -713,13 +714,13 @@ assert sizes[-1] > 3 * sizes[0]
 
 # %% [markdown]
 # With such gradients, they argue, full steps at the beginning make a training
-# unstable. The paper begins with tiny ones. Equation 3:
+# unstable. So the paper begins with tiny ones. Equation 3:
 #
 # $$rate = d_{model}^{-0.5} \cdot \min(step^{-0.5},\;
 # step \cdot warmup\_steps^{-1.5})$$
 #
-# It grows in a straight line for `warmup_steps` updates, then falls as the
-# inverse root. (Keras counts updates from 0, the paper from 1.)
+# The rate grows in a straight line for `warmup_steps` updates, then falls as
+# the inverse root. (Keras counts updates from 0, the paper from 1.)
 
 # %%
 steps = np.arange(1, 20_001)
@@ -768,10 +769,10 @@ assert np.isclose(longer.max(), highest / np.sqrt(2), rtol=1e-3)
 print("all holds")
 
 # %% [markdown]
-# Does it matter? Four layers, the same text, 140 steps: once with a warm-up of
-# 100 steps to a rate of 0.004, once with that rate from the first step on. The
-# dotted line is the loss of a model that knows how frequent each token is, and
-# nothing more.
+# Does it matter? Train four layers on the same text for 140 steps: once with a
+# warm-up of 100 steps to a rate of 0.004, once with that rate from the first
+# step on. The dotted line is the loss of a model that knows how frequent each
+# token is, and nothing more.
 
 # %%
 batches = (
@@ -807,9 +808,9 @@ assert losses["warm-up"][-1] < losses["no warm-up"][-1] - 0.5
 #
 # ## 7. Label smoothing (section 5.4)
 #
-# The loss does not ask for all probability on the right token. It moves a share
-# $\varepsilon = 0.1$ of the wish to all tokens alike, so for a vocabulary of
-# five it wants 0.92 for the right one and 0.02 for each other.
+# The loss does not ask for all probability on the right token. It spreads a
+# share $\varepsilon = 0.1$ evenly over all tokens. So for a vocabulary of five
+# it wants 0.92 for the right one and 0.02 for each other.
 
 # %%
 logits = np.array([[[2.0, -1.0, 0.5, 0.0, 1.0]]], "float32")
@@ -823,8 +824,8 @@ print(f"wanted {wanted}, loss {by_hand:.4f}")
 assert np.isclose(kt.SmoothedCrossEntropy(0.1)(target, logits), by_hand)
 
 # %% [markdown]
-# So the best that a model can do is not a loss of 0, and to be surer than that
-# is punished. The paper says it hurts perplexity and helps BLEU.
+# So the best possible loss is not 0, and a model that is surer than that is
+# punished. The paper says that this hurts perplexity and helps BLEU.
 
 # %%
 p = np.linspace(0.02, 0.9999, 2_000)
@@ -854,10 +855,10 @@ assert np.isclose(loss(padded_target, padded_logits), loss(target, logits))
 # %% [markdown]
 # ## 8. Counting the parameters of table 3
 #
-# The base model by hand. One matrix of 37,000 by 512 embeds source and target
-# and scores the vocabulary (section 3.4). An attention has four matrices
+# Count the base model by hand. One matrix of 37,000 by 512 embeds source and
+# target and scores the vocabulary (section 3.4). An attention has four matrices
 # without bias, a feed-forward network two with bias, a norm a gain and a bias.
-# An encoder layer has one attention and two norms, a decoder layer two and
+# An encoder layer has one attention and two norms; a decoder layer has two and
 # three.
 
 # %%
@@ -874,8 +875,8 @@ print(f"{total:,} by hand, {base.count_params():,} in the model")
 assert total == base.count_params() == 63_045_632
 
 # %% [markdown]
-# Every row of table 3 is a preset. Beside the paper's figures, in millions,
-# where it gives one:
+# Every row of table 3 is a preset. Here they are beside the paper's figures, in
+# millions, where it gives one:
 
 # %%
 from keras_transformer.training.estimates import parameters
@@ -906,9 +907,9 @@ for name, paper in of_the_paper.items():
     assert 0.93 < ours / paper < 1.01
 
 # %% [markdown]
-# They are near and not equal, and cannot be: the paper does not say how large
-# its vocabulary is, only "about 37,000".
+# They are near and not equal. They cannot be equal: the paper does not say how
+# large its vocabulary is, only "about 37,000".
 #
-# That is the whole model. How text becomes batches, batches a trained model,
-# and a model translations, shows the next notebook: [From text to
+# That is the whole model. The next notebook shows how text becomes batches,
+# batches a trained model, and a model translations: [From text to
 # translation](2_from_text_to_translation.ipynb).

@@ -5,10 +5,9 @@
 #
 # Not run in Colab itself yet.
 #
-# This notebook follows sentences on their way: text, pieces, batches, a model
-# that learns, a translation, a score. On that way things go wrong that go wrong
-# in every such project, and each is looked at. You need to know Python and a
-# little Keras.
+# This notebook follows sentences on their way from text to a translation and
+# its score. Things go wrong on that way that go wrong in every such project,
+# and we look at each of them. You need to know Python and a little Keras.
 #
 # 1. Text
 # 2. Pieces
@@ -24,11 +23,12 @@
 # Every claim is an `assert`: a notebook that runs to its end has kept its word.
 # All of it takes about a minute on two CPU cores.
 #
-# Three exercises stand where their ideas come up. Try each in a cell of your
-# own before you unfold its solution. The folded cell below each one checks it.
+# There are three exercises. Try each in a cell of your own before you unfold
+# its solution. The folded cell below checks it.
 
 # %% [markdown]
-# The first cell installs the package in Colab. Elsewhere it only looks.
+# In Colab, the first cell installs the package. Elsewhere it only looks whether
+# the package is there.
 
 # %%
 import importlib
@@ -114,8 +114,8 @@ for run_dir in ("runs/whole", "runs/broken"):
 #
 # A corpus is pairs of sentences that mean the same. The built-in one needs no
 # download: numbers, dates, times and prices in English and German. It has
-# 20,000 pairs to learn from, and 500 to look at meanwhile (`val`). A third
-# split, `test`, stays closed until the end.
+# 20,000 pairs to learn from, and 500 to check the model on meanwhile (`val`). A
+# third split, `test`, stays closed until the end.
 
 # %%
 corpus = kt.open_corpus("demo", source_lang="en", target_lang="de")
@@ -126,7 +126,7 @@ for source, target in val[:7]:
     print(f"{source}\n    {target}")
 
 # %% [markdown]
-# What the model is judged by, it must not have seen.
+# The model must not have seen what it is judged by.
 
 # %%
 assert (len(train), len(val)) == (20_000, 500)
@@ -136,10 +136,10 @@ assert not {target for _, target in train} & {target for _, target in val}
 # %% [markdown]
 # ## 2. Pieces
 #
-# German writes *dreihundertfünfzehn* as one word; a list of all such words
-# would never end. So the vocabulary is made of *pieces*: at first single
-# letters, then, over and over, the two pieces that most often stand side by
-# side become one (byte-pair encoding, section 5.1). Both languages share the
+# German writes *dreihundertfünfzehn* as one word, and a list of all such words
+# would never end. So the vocabulary is made of *pieces*. At first they are
+# single letters. Then, over and over, the two pieces that most often stand side
+# by side become one (byte-pair encoding, section 5.1). Both languages share the
 # 600 pieces.
 
 # %%
@@ -153,9 +153,9 @@ for text in (example, reference):
     print(*tokenizer.pieces(ids), sep=" · ")
 
 # %% [markdown]
-# "▁" stands for a space, and every sentence ends with the piece `</s>`. Four
-# ids have a role of their own: padding, unknown, begin and end. The next 256
-# are the bytes, which spell whatever has no piece, so that nothing is ever
+# "▁" stands for a space, and every sentence ends with the piece `</s>`. The
+# first four ids have a role of their own: padding, unknown, begin and end. The
+# next 256 are the bytes. They spell whatever has no piece, so nothing is ever
 # unknown.
 
 # %%
@@ -173,9 +173,9 @@ assert UNK_ID not in ids[0].numpy()
 # %% [markdown]
 # ## 3. Batches
 #
-# Sentences differ in length, and a tensor is a rectangle: the rest of each row
-# is padding. To waste little, a batch takes sentences of similar length, and as
-# many as fit into a budget of tokens: many short ones or few long ones.
+# Sentences differ in length, and a tensor is a rectangle, so the rest of each
+# row is padding. To waste little, a batch takes sentences of similar length,
+# and as many as fit into a budget of tokens: many short ones or few long ones.
 
 # %%
 batches = kt.batches(train, tokenizer, batch_tokens=2_048)
@@ -190,8 +190,8 @@ for (source_ids, _), target_out in looked_at:
 
 # %% [markdown]
 # Below, white is padding. On the left is a batch as it is. On the right are as
-# many sentences in the order of the file, which is what a batch would be that
-# cares nothing about length.
+# many sentences in the order of the file, as a batch would be that ignores
+# length.
 
 # %%
 (source_ids, target_in), target_out = looked_at[0]
@@ -261,10 +261,10 @@ print("all holds")
 # ## 4. Teacher forcing
 #
 # The decoder writes one piece after another, each in view of those before it.
-# To learn that it does not have to write: the right translation is there. It
-# reads the right one, shifted by a place (`target_in`, which starts with the
-# begin piece), and at each place has to name the next piece (`target_out`). A
-# teacher forces it back onto the right path after every step.
+# To learn that, it does not have to write: the right translation is there. It
+# reads that translation shifted by one place (`target_in`, which starts with
+# the begin piece), and at each place has to name the next piece (`target_out`).
+# The teacher forces it back onto the right path after every step.
 
 # %%
 row = 0
@@ -279,9 +279,9 @@ assert read[1:] == to_write[:-1]
 
 # %% [markdown]
 # All places are learnt at once, so something must keep each from reading its
-# own answer: the mask of section 3.2.3. Each row of the picture is a place, its
-# answer in the margin; dark is what it may read. The answer is among that only
-# one row further down.
+# own answer: the mask of section 3.2.3. In the picture, each row is a place
+# with its answer in the margin, and dark is what it may read. It may read its
+# answer only one row further down.
 
 # %%
 mask = keras.ops.convert_to_numpy(kt.masks.target_mask(target_in))
@@ -303,9 +303,9 @@ np.testing.assert_array_equal(visible, np.tril(np.ones_like(visible)))
 # instead of 512. Adam, the schedule of equation 3 and the smoothed loss are
 # those of section 5. The rest is Keras.
 #
-# `kt.batches` shuffles by itself, anew in every epoch; `shuffle=False` tells
-# Keras that it need not. `jit_compile=False` matters on a GPU alone, where
-# Keras would compile every new shape of a batch.
+# `kt.batches` shuffles by itself in every epoch, and `shuffle=False` tells
+# Keras not to. `jit_compile=False` matters only on a GPU, where Keras would
+# compile every new shape of a batch.
 
 # %%
 model = kt.Transformer(
@@ -337,10 +337,10 @@ early_accuracy = log["val_token_accuracy"][0]
 assert early_accuracy > 0.5
 
 # %% [markdown]
-# **Exercise 2.** What is a good loss? It is smoothed (ε = 0.1): of a vocabulary
-# of 600 it wants 0.9 + 0.1 / 600 for the right piece and 0.1 / 600 for each
-# other one, and sums −wanted · ln(probability). Work out the loss of one piece
-# by hand, in nats, for three models:
+# **Exercise 2.** What is a good loss? It is smoothed (ε = 0.1): for a
+# vocabulary of 600 it wants 0.9 + 0.1 / 600 for the right piece and 0.1 / 600
+# for each other one, and sums −wanted · ln(probability). Work out the loss of
+# one piece by hand, in nats, for three models:
 #
 # - one that gives all 600 pieces the same probability;
 # - one that gives the right piece 0.7, and the others equal parts of 0.3;
@@ -378,8 +378,8 @@ assert log["val_loss"][0] > one_loss
 print("all holds")
 
 # %% [markdown]
-# After one epoch it names more than half of the pieces right, in sentences that
-# it has never seen. Has it learnt to translate?
+# After one epoch the model names more than half of the pieces right, in
+# sentences that it has never seen. Has it learnt to translate?
 
 # %%
 translator = kt.Translator(model, tokenizer)
@@ -397,9 +397,9 @@ print(f"\naccuracy {early_accuracy:.0%}, BLEU {early_bleu:.1f} of 100,")
 print(f"sentences that are right from end to end: {right:.0%}")
 
 # %% [markdown]
-# It has not. The translations are German; they seldom say what the source says.
-# BLEU, which compares what was *written* with the reference in runs of up to
-# four words, sees that. The accuracy does not.
+# It has not. The translations are German, but they seldom say what the source
+# says. BLEU compares what was *written* with the reference, in runs of up to
+# four words, so it sees that. The accuracy does not.
 
 # %%
 assert early_bleu < 40 and right < 0.25
@@ -407,10 +407,10 @@ assert early_bleu < 40 and right < 0.25
 # %% [markdown]
 # ## 6. Why accuracy misleads
 #
-# Under teacher forcing every piece is asked for with the right beginning at
-# hand, and that alone tells much. In the training text *neunzehnhundertacht*
-# mostly goes on with *und*: who knows this is mostly right, and need not read
-# the source.
+# Under teacher forcing the model always has the right beginning at hand, and
+# that alone tells much. In the training text *neunzehnhundertacht* mostly goes
+# on with *und*. A model that knows this is mostly right, and need not read the
+# source.
 
 # %%
 beginning = "neunzehnhundertacht"
@@ -423,8 +423,8 @@ print(f"{beginning}: {with_und} of {len(rests)} go on with und")
 assert with_und > 0.7 * len(rests)
 
 # %% [markdown]
-# How much of the accuracy is of this kind? We ask again, but let the model read
-# the source of *another* sentence.
+# How much of the accuracy is of this kind? We ask again, but give the model the
+# source of *another* sentence.
 
 # %%
 wrong_sources = sources[1:] + sources[:1]
@@ -451,8 +451,9 @@ assert blind_bleu < early_bleu / 3
 # Much of the accuracy needs no source: it is knowledge of German numbers and
 # dates. BLEU falls to almost nothing, as it should.
 #
-# Nor does the accuracy count what comes of a mistake. The teacher takes it
-# back; who translates alone has to go on from it. Here is a sentence both ways.
+# The accuracy also ignores what follows from a mistake. The teacher takes it
+# back, but a model that translates alone has to go on from it. Here is a
+# sentence both ways.
 
 # %%
 ids = tokenizer.tokenize([sources[0], references[0]])
@@ -469,8 +470,7 @@ print("its guess for each ", *tokenizer.pieces(guesses[0]))
 print("on its own         ", translations[0])
 
 # %% [markdown]
-# After another epoch some sentences are right. From here to the end we trust
-# BLEU.
+# After another epoch some sentences are right. From here on we trust BLEU.
 
 # %%
 log = model.fit(
@@ -492,7 +492,7 @@ assert bleu > 1.5 * early_bleu
 # ## 7. A piece that repeats and repeats
 #
 # Some of these translations do not end. `groupby` finds the longest run of one
-# and the same piece in each.
+# piece in each.
 
 
 # %%
@@ -525,7 +525,7 @@ print(f"piece {piece!r}, {count} times from place {begin} on")
 assert count >= 8 > max(longest_run(text)[0] for text in references)
 
 # %% [markdown]
-# How sure was it? We let the model read what it wrote, and ask at each place
+# How sure was the model? We let it read what it wrote, and ask at each place
 # for the probability of that piece, and of the end.
 
 # %%
@@ -548,12 +548,12 @@ in_run = probabilities[begin : begin + count]
 assert np.median(in_run[:, piece_id]) > 2 * np.median(in_run[:, EOS_ID])
 
 # %% [markdown]
-# To go on for ever it need not be sure: the likeliest piece is written, and the
-# end is never that.
+# It need not be sure to go on for ever: it writes the likeliest piece, and that
+# is never the end.
 #
-# Now what it looked at: the attention to the source, the mean over layers and
-# heads, from a few places before the run on. While it repeats itself its eyes
-# stand still. New to a step are only its position and the piece written just
+# Now look at its attention to the source, the mean over layers and heads, from
+# a few places before the run on. While the model repeats itself, its attention
+# stands still. New to a step are only its position and the piece written just
 # before, and that piece is always the same.
 
 # %%
@@ -577,7 +577,7 @@ print(f"moved per step: {before:.2f} before the run, {inside:.2f} in it")
 assert inside < before / 2
 
 # %% [markdown]
-# What ends it then? Not the model: the search stops every translation that has
+# What ends it, then? Not the model: the search stops every translation that has
 # 50 pieces more than its source.
 
 # %%
@@ -606,9 +606,9 @@ assert max(longest_run(text)[0] for text in unrepeated) <= 3
 assert abs(unrepeated_bleu - bleu) < 10
 
 # %% [markdown]
-# But it is a bandage. Who does not know what to say is not helped by being told
-# what not to say. And a few sentences *must* repeat themselves; now they cannot
-# be written any more, however well the model is trained:
+# But this treats the symptom. A model that does not know what to say is not
+# helped by being told what not to say. And a few sentences *must* repeat
+# themselves: now no model can write them, however well it is trained.
 
 
 # %%
@@ -632,19 +632,19 @@ assert barred and not {target for _, target in barred} & set(tried)
 
 # %% [markdown]
 # More training helps without such a price: a model that has learnt to read the
-# source loops less often. So we train again, and for longer, and count once
-# more in section 9.
+# source loops less often. So we train again, for longer, and count once more in
+# section 9.
 
 # %% [markdown]
 # ## 8. A whole training
 #
-# `kt.train` does all of the above and what a long training needs besides:
+# `kt.train` does all of the above, and what a long training needs besides:
 # checkpoints, validation, a learning curve, an average of weights at the end.
-# It keeps it all in a *run directory*, and is what the command line calls.
+# It keeps it all in a *run directory*. The command line calls it too.
 #
-# Its log tells all of that, with times, which differ with every machine.
-# `quiet` lets through what happens at interruptions; leave it out to see the
-# log.
+# Its log shows all of that, with times, which differ with every machine.
+# `quiet` lets through only what happens at interruptions; leave it out to see
+# the log.
 
 # %%
 quiet = logging.StreamHandler(sys.stdout)
@@ -693,14 +693,15 @@ assert 25 <= stopped_after < 30
 
 # %% [markdown]
 # The last step was finished and a checkpoint written. The same call again goes
-# on from there: weights, the optimizer's moments, the place in the data.
+# on from there, with the weights, the optimizer's moments and the place in the
+# data.
 
 # %%
 broken = kt.train("runs/broken", steps=50, **settings)
 
 # %% [markdown]
-# It ends where the one ends that nothing came between: in the same weights, bit
-# for bit on a CPU. (A GPU adds up in an order of its own.)
+# It ends with the same weights as the run that nothing interrupted, bit for bit
+# on a CPU. (A GPU adds up in an order of its own.)
 
 # %%
 weights, resumed = (
@@ -715,15 +716,15 @@ assert largest == 0 or tf.config.list_physical_devices("GPU")
 # %% [markdown]
 # ### Going on
 #
-# A run that has ended goes on, too, where more steps are asked for.
+# A run that has ended goes on, too, if you ask for more steps.
 
 # %%
 run = kt.train("runs/whole", steps=400, **settings)
 
 # %% [markdown]
-# `run.history()` has the learning curve as rows; `run.plot()` draws it over the
-# minutes, and here it is over the updates. The accuracy is far up when BLEU has
-# hardly begun.
+# `run.history()` has the learning curve as rows. `run.plot()` draws it over the
+# minutes; here it is over the updates. The accuracy is high when BLEU has
+# hardly begun to rise.
 
 # %%
 curve = [row for row in run.history() if "validation_bleu" in row]
@@ -748,10 +749,10 @@ assert bleus[half_way] < 30 < bleus[-1]
 # %% [markdown]
 # ## 9. The average of the last checkpoints
 #
-# While the learning rate is high the weights jump about a good place rather
-# than sit in it. Their mean over some checkpoints sits nearer (section 6.1). We
-# had one written every 10 updates; these are averages over more and more of
-# them.
+# While the learning rate is high, the weights jump about a good place and never
+# settle in it. Their mean over some checkpoints is nearer to it (section 6.1).
+# We had a checkpoint written every 10 updates; these are averages over more and
+# more of them.
 
 # %%
 counts = (1, 3, 5, 10, 30)
@@ -778,9 +779,9 @@ plt.show()
 
 # %% [markdown]
 # The mean of a few is better than the last one alone. That of too many is
-# worse: the oldest of them knew little German. So `kt.train` asks validation at
-# its end which is better, the last weights or the average of 5, and
-# `run.translator()` has the better ones.
+# worse: the oldest of them knew little German. So at its end `kt.train`
+# validates the last weights and the average of 5, and `run.translator()` takes
+# the better ones.
 
 # %%
 average_of_5 = losses_of[counts.index(5)]
@@ -793,8 +794,8 @@ for a, b in zip(taken, mean_of_5, strict=True):
     np.testing.assert_array_equal(a, b)
 
 # %% [markdown]
-# And the loops of section 7? The same sentences, again greedily: there are
-# fewer. A training this short does not cure all of them.
+# And the loops of section 7? In the same sentences, again translated greedily,
+# there are fewer. A training this short does not cure all of them.
 
 # %%
 looping_now = sum(longest_run(text)[0] >= 5 for text in written_by_5)
@@ -805,10 +806,10 @@ assert 0 < looping_now < looping
 # %% [markdown]
 # ## 10. The score
 #
-# Now the test set, once, with beam search (the next notebook shows what that
-# is). BLEU depends on how text is cut into words and on a dozen such choices,
-# so that a bare number cannot be compared. The line below it, sacreBLEU's
-# signature, says all of them. Give it with every score.
+# Now score the test set, once, with beam search (the next notebook shows what
+# that is). BLEU depends on how text is cut into words and on a dozen such
+# choices, so a bare number cannot be compared. The line below it, sacreBLEU's
+# signature, names all of them. Give it with every score.
 
 # %%
 result = run.evaluate("test")
@@ -827,14 +828,14 @@ for source, translation in itertools.islice(
 assert result.bleu.value > 40 and "tok:13a" in result.bleu.signature
 
 # %% [markdown]
-# **Exercise 3.** BLEU of one sentence can be worked out by hand. Find the share
-# of the words written that the reference has too, then the shares of its runs
-# of two, three and four words. Take the fourth root of their product. If the
-# translation is shorter than the reference, multiply by exp(1 − words of the
-# reference / words written).
+# **Exercise 3.** You can work out the BLEU of one sentence by hand. Find the
+# share of the words written that the reference has too, then the shares of its
+# runs of two, three and four words. Take the fourth root of their product. If
+# the translation is shorter than the reference, multiply by exp(1 − words of
+# the reference / words written).
 #
-# The reference is *the cat sat on the mat*. Guess first: which is scored
-# higher, *the cat sat on a mat* or *the cat sat on*? Then work out both.
+# The reference is *the cat sat on the mat*. Guess first: which scores higher,
+# *the cat sat on a mat* or *the cat sat on*? Then work out both.
 #
 # <details><summary>Solution</summary>
 #
@@ -863,5 +864,5 @@ print("all holds")
 # %% [markdown]
 # That was a short training of a small model. `make demo` trains one of twice
 # the width for some minutes. The next notebook, [Beam search and attention,
-# looked at](3_beam_search_and_attention.ipynb), opens the search and the
-# attention of a model and looks inside.
+# looked at](3_beam_search_and_attention.ipynb), looks inside the search and the
+# attention of a model.

@@ -5,12 +5,12 @@
 #
 # Not run in Colab itself yet.
 #
-# A model gives probabilities of the next piece. A search makes a sentence of
-# them. Here a search is first done by hand, on a model of five words, then by a
-# Transformer that this notebook trains; and both are looked at: what the search
-# weighed and dropped, and what every head attended to meanwhile. Section 3.2 of
-# [the paper](https://arxiv.org/abs/1706.03762) is about attention, 6.1 about
-# the search.
+# A model gives probabilities of the next piece, and a search makes a sentence
+# of them. We search first by hand, in a model of five words, then with a
+# Transformer that this notebook trains. In both you see what the search weighed
+# and dropped, and what every head attended to. In [the
+# paper](https://arxiv.org/abs/1706.03762), section 3.2 is about attention and
+# 6.1 about the search.
 #
 # 1. A model that one can see through
 # 2. Greedy loses
@@ -27,11 +27,12 @@
 # Every claim is an `assert`: a notebook that runs to its end has kept its word.
 # All of it takes about a minute on two CPU cores.
 #
-# Three exercises stand where their ideas come up. Try each in a cell of your
-# own before you unfold its solution. The folded cell below each one checks it.
+# There are three exercises. Try each in a cell of your own before you unfold
+# its solution. The folded cell below checks it.
 
 # %% [markdown]
-# The first cell installs the package in Colab. Elsewhere it only looks.
+# In Colab, the first cell installs the package. Elsewhere it only looks whether
+# the package is there.
 
 # %%
 import importlib
@@ -103,11 +104,11 @@ import keras_transformer as kt
 # %% [markdown]
 # ## 1. A model that one can see through
 #
-# Nine entries: five words and the four that every vocabulary of this package
-# begins with, for padding, unknown, begin (`<s>`) and end (`</s>`). For each
-# that can stand before another, the probabilities of what comes next. That is
-# all a search ever sees of a model: a function that gives the next
-# probabilities.
+# The vocabulary has nine entries: five words, and the four that every
+# vocabulary of this package begins with, for padding, unknown, begin (`<s>`)
+# and end (`</s>`). For each entry that can stand before another, the table has
+# the probabilities of what comes next. That is all a search ever sees of a
+# model: a function that gives the next probabilities.
 
 # %%
 WORDS = ["<pad>", "<unk>", "<s>", "</s>", "the", "a", "cat", "dog", "bird"]
@@ -150,7 +151,7 @@ def searched(words, next_words, **options):
 # ## 2. Greedy loses
 #
 # Greedy decoding takes the likeliest word, then the likeliest after that, and
-# never looks back. It takes "the", for 0.55 is more than 0.45.
+# never looks back. Here it takes "the", because 0.55 is more than 0.45.
 
 # %%
 ((greedy, greedy_score),) = searched(WORDS, NEXT, beam_size=1, length_penalty=0)
@@ -158,8 +159,8 @@ print(" ".join(greedy), f"{np.exp(greedy_score):.3f}")
 assert greedy == ["the", "cat"]
 
 # %% [markdown]
-# There are only six sentences, so all of them can be weighed. Greedy has missed
-# the best one: "a bird" has almost twice the probability.
+# There are only six sentences, so we can weigh them all. Greedy has missed the
+# best one: "a bird" has almost twice the probability.
 
 # %%
 sentences = {
@@ -238,9 +239,9 @@ print("all holds")
 # ## 4. The length penalty moves the winner
 #
 # Every further word multiplies by a probability below one, so a search for the
-# likeliest sentence loves short ones. The paper divides the log-probability by
-# ((5 + length) / 6)^α with α = 0.6 (Wu et al. 2016, equation 14). Here a short
-# and a long answer compete.
+# likeliest sentence prefers short ones. The paper divides the log-probability
+# by ((5 + length) / 6)^α with α = 0.6 (Wu et al. 2016, equation 14). Here a
+# short and a long answer compete.
 
 # %%
 ANSWERS = ["<pad>", "<unk>", "<s>", "</s>", "yes", ",", "of", "course"]
@@ -261,8 +262,8 @@ assert winners[0.0][0] == ["yes"]
 assert winners[0.6][0] == ["yes", ",", "of", "course"]
 
 # %% [markdown]
-# Drawn over α, with both lengths counting the end token: the lines cross below
-# α = 0.1, and from there on the long answer wins.
+# Drawn over α, with both lengths counting the end token, the lines cross below
+# α = 0.1. From there on the long answer wins.
 
 # %%
 alphas = np.linspace(0, 1, 101)
@@ -282,8 +283,8 @@ assert 0 < crossing < 0.1
 assert np.isclose(winners[0.6][1], long[60], rtol=1e-5)
 
 # %% [markdown]
-# **Exercise 2.** Where exactly do they cross? Put both scores equal and solve
-# for α. Then make *yes* surer of itself: after it the end has 0.5 instead of
+# **Exercise 2.** Where exactly do they cross? Set both scores equal and solve
+# for α. Then make *yes* surer of itself: after it, give the end 0.5 instead of
 # 0.4, and the comma 0.5. Who wins with the paper's α?
 #
 # <details><summary>Solution</summary>
@@ -316,8 +317,8 @@ print("all holds")
 # ## 5. A Transformer to look into
 #
 # The demo corpus holds numbers, dates, times and amounts in English and German.
-# A few hundred updates of a small model are enough to translate a good part of
-# them without a mistake.
+# After a few hundred updates, a small model translates a good part of them
+# without a mistake.
 
 # %%
 logging.getLogger("keras_transformer").setLevel(logging.WARNING)
@@ -344,8 +345,9 @@ assert right > 0.3
 # %% [markdown]
 # ## 6. Greedy and beam on real sentences
 #
-# All 500 unseen phrases, once greedily and once with a beam of four. A score is
-# the log-probability divided as above; both searches ask the same model.
+# We translate all 500 unseen phrases, once greedily and once with a beam of
+# four. A score is the log-probability divided as above; both searches ask the
+# same model.
 
 # %%
 greedy = translator.translate(sources, n_best=1, beam_size=1)
@@ -358,8 +360,8 @@ print(f"the beam's score is higher for {better:.1%}, lower for {worse:.1%}")
 assert better > 2 * worse
 
 # %% [markdown]
-# Where the beam scores higher most clearly, greedy has often run into a
-# repetition: one piece comes over and over, and greedy cannot go back.
+# Where the beam's lead is largest, greedy has often run into a repetition: one
+# piece comes over and over, and greedy cannot go back.
 
 
 # %%
@@ -391,9 +393,9 @@ assert repeats["greedy"] > repeats["beam"]
 #
 # `explain` translates as `translate` does and remembers everything: every
 # hypothesis that was weighed, why it ended, and the attention with which each
-# piece was written. In a notebook it shows itself. Click on a node of the tree,
-# also on one that was pruned, to see what it looked at; the arrow keys go from
-# step to step.
+# piece was written. A notebook draws it. Click on any node of the tree, also on
+# one that was pruned, to see what it looked at; the arrow keys go from step to
+# step.
 
 # %%
 text = "The lamp costs two hundred and twelve euros and seven cents."
@@ -402,15 +404,15 @@ assert explained.translations[0] == translator.translate([text])[0]
 explained
 
 # %% [markdown]
-# What the page is made of are lists and arrays. The tree, as a picture of its
-# own for a text or a slide:
+# The page is made of lists and arrays, which you can use as well. Here is the
+# tree as a picture of its own, for a text or a slide:
 
 # %%
 display(SVG(explained.tree_svg()))
 
 # %% [markdown]
-# A node is a piece, what the hypothesis up to there is worth, and what became
-# of it. All returned hypotheses can be read backwards from their leaves.
+# A node is a piece, with the score of the hypothesis up to there and what
+# became of it. You can read every returned hypothesis backwards from its leaf.
 
 # %%
 fates = [node.fate.value for node in explained.nodes]
@@ -429,10 +431,11 @@ for text_found, leaf in zip(
 # %% [markdown]
 # ## 8. Attention is a matrix
 #
-# For each layer and head: what each target piece looked at in the source
-# ("cross"), in what was written before it ("decoder"), and what each source
-# piece looked at in the source ("encoder"). Row t is the step that wrote piece
-# t, so the decoder never looks ahead: its matrices are triangles.
+# For each layer and head there is a matrix of what each target piece looked at
+# in the source ("cross"), what it looked at in the text written before it
+# ("decoder"), and what each source piece looked at in the source ("encoder").
+# Row t is the step that wrote piece t, so the decoder never looks ahead: its
+# matrices are triangles.
 
 # %%
 attention = explained.attention()
@@ -489,8 +492,9 @@ print("all holds")
 # %% [markdown]
 # ## 9. Which word belongs to which
 #
-# The mean of all heads, added up over the pieces of two words, gives each
-# target word the source word that it looked at most: a word alignment, free.
+# Take the mean of all heads and add it up over the pieces of two words. For
+# each target word, this gives the source word that it looked at most: a word
+# alignment, for free.
 
 # %%
 (pairs,) = translator.align([text], explained.translations[:1])
@@ -500,9 +504,9 @@ for source_word, target_word in pairs:
     print(f"{target_words[target_word]:28} {source_words[source_word]}")
 
 # %% [markdown]
-# It need not be right: the heads of a model look wherever it helps to predict,
+# It need not be right. The heads of a model look wherever it helps to predict,
 # and that may be another word than a dictionary has. Over all test phrases the
-# words below are found much more often than by chance, and not always.
+# words below are found much more often than by chance, but not always.
 
 # %%
 DICTIONARY = {
@@ -535,24 +539,24 @@ assert 2 * chance < found < 1
 # ## 10. Figures 3 to 5 of the paper
 #
 # The paper draws self-attention of the encoder as lines between words, a colour
-# for each head. Figure 3: one word, all heads of a layer.
+# for each head. Figure 3 shows one word and all heads of a layer:
 
 # %%
 row = explained.source_pieces.index("▁euros")
 display(SVG(explained.to_svg("encoder", layer=-1, row=row)))
 
 # %% [markdown]
-# Figure 4: one head in full, then this head and a second one, for one word
-# alone.
+# Figure 4 shows one head in full, then this head and a second one for one word
+# alone:
 
 # %%
 display(SVG(explained.to_svg("encoder", layer=-1, heads=[0])))
 display(SVG(explained.to_svg("encoder", layer=-1, heads=[0, 1], row=row)))
 
 # %% [markdown]
-# Figure 5: two heads of one layer that have learnt to look at different things.
-# We take the two that are furthest apart, and compare with a model of the same
-# shape that has learnt nothing.
+# Figure 5 shows two heads of one layer that have learnt to look at different
+# things. We take the two that are furthest apart, and compare with a model of
+# the same shape that has learnt nothing.
 
 
 # %%
@@ -591,9 +595,9 @@ assert max(shares["trained"].values()) > 1.2 * max(shares["untrained"].values())
 # Wiegreffe and Pinter 2019,
 # [Attention is not not Explanation](https://arxiv.org/abs/1908.04626)).
 #
-# `explained.save_html("page.html")` keeps the viewer as a page that loads
-# nothing from a network, and so does the command
-# `keras-transformer view --run-dir runs/looked-at "TEXT" --output other.html`.
+# `explained.save_html("page.html")` keeps the viewer as a page that needs no
+# network. So does the command `keras-transformer view --run-dir runs/looked-at
+# "TEXT" --output other.html`.
 
 # %%
 explained.save_html("page.html")

@@ -5,10 +5,10 @@
 #
 # Not run in Colab itself yet.
 #
-# From two text files to a model that a server loads: what to write where, what
-# a training would cost, what to do when the machine goes away in the middle,
-# and how to hand on the result. The corpus is a small one, so that every step
-# can be watched within a minute; put yours in its place.
+# This notebook goes from two text files to a model that a server loads: what to
+# write where, what a training would cost, what to do when the machine goes away
+# in the middle, and how to hand on the result. The corpus is small, so you can
+# watch every step within a minute. Put yours in its place.
 #
 # 1. What stays, and what goes
 # 2. The text
@@ -21,16 +21,17 @@
 # 9. Ask it without this package
 # 10. TensorFlow Serving
 #
-# In Colab choose a GPU first (menu Runtime, *Change runtime type*). Without one
-# everything works too, and this small corpus needs none.
+# In Colab, choose a GPU first (menu Runtime, *Change runtime type*). Everything
+# works without one too, and this small corpus needs none.
 #
 # Every claim is an `assert`: a notebook that runs to its end has kept its word.
 #
-# Three exercises stand where their ideas come up. Try each in a cell of your
-# own before you unfold its solution. The folded cell below each one checks it.
+# There are three exercises. Try each in a cell of your own before you unfold
+# its solution. The folded cell below checks it.
 
 # %% [markdown]
-# The first cell installs the package in Colab. Elsewhere it only looks.
+# In Colab, the first cell installs the package. Elsewhere it only looks whether
+# the package is there.
 
 # %%
 import importlib
@@ -109,8 +110,8 @@ plt.rcParams.update({"figure.dpi": 80, "figure.constrained_layout.use": True})
 # ## 1. What stays, and what goes
 #
 # Colab takes its machine back after some hours, or sooner, with all that lies
-# on it. What shall stay goes to Google Drive. Elsewhere a folder stands for it.
-# All else is written anew whenever this notebook runs.
+# on it. What should stay goes to Google Drive; elsewhere a folder stands for
+# it. Everything else is written anew whenever this notebook runs.
 
 # %%
 if "google.colab" in sys.modules:
@@ -129,10 +130,10 @@ for folder in ("my-text", "one-line-short", "another-machine", "another-text"):
 # %% [markdown]
 # ## 2. The text
 #
-# A corpus is a folder with a file for each split and language, a sentence a
-# line, UTF-8, plain or gzipped. Line 7 of `train.de` is translated in line 7 of
-# `train.en`. We write such a folder from the built-in corpus, German to English
-# this time: instead of this cell, upload your own.
+# A corpus is a folder with a file for each split and language, one sentence a
+# line, UTF-8, plain or gzipped. Line 7 of `train.en` is the translation of line
+# 7 of `train.de`. We write such a folder from the built-in corpus, this time
+# German to English. To use your own, upload it instead of running this cell.
 
 
 # %%
@@ -155,8 +156,8 @@ for path in sorted(pathlib.Path("my-text").iterdir()):
 # %% [markdown]
 # The worst mistake in such a folder is a line that is missing on one side:
 # every pair after it is wrong, and a model would learn from them all the same.
-# So it is an error that says in a sentence what to do, like every mistake of a
-# user.
+# So it is an error. Like every mistake of a user, it gets one sentence that
+# says what to do.
 
 # %%
 shutil.copytree("my-text", "one-line-short")
@@ -174,8 +175,8 @@ assert "19999" in told.replace(",", "") and "20000" in told.replace(",", "")
 # %% [markdown]
 # A corpus of [TensorFlow
 # Datasets](https://www.tensorflow.org/datasets/catalog/wmt14_translate) has a
-# name in place of a folder. This is WMT 2014, the paper's, which takes
-# gigabytes and is not run here:
+# name in place of a folder. This is WMT 2014, the paper's; it takes gigabytes
+# and is not run here:
 #
 # ```
 # corpus="tfds:wmt14_translate/de-en", validation_split="validation"
@@ -184,13 +185,13 @@ assert "19999" in told.replace(",", "") and "20000" in told.replace(",", "")
 # %% [markdown]
 # ## 3. Which precision
 #
-# Matrix products in 16 bits are faster on GPUs made for them; what needs the
-# digits (weights, softmax, norms, the loss) stays in 32. Which 16 bits depends
-# on the GPU: from Ampere on (A100, L4: compute capability 8) bfloat16, which
-# has the range of float32; on the older T4 (7.5) float16, for whose small range
-# Keras scales the loss. A CPU stays with 32. How much faster your training
-# gets, the next section measures; nobody has measured it for this package yet.
-# A run keeps its precision to the end, whatever machine it goes on with.
+# Matrix products in 16 bits are faster on GPUs made for them. What needs the
+# digits (weights, softmax, norms, the loss) stays in 32. Which 16 bits to take
+# depends on the GPU: from Ampere on (A100, L4: compute capability 8) bfloat16,
+# which has the range of float32; on the older T4 (7.5) float16, for whose small
+# range Keras scales the loss. A CPU stays with 32. Nobody has measured the gain
+# for this package yet; the next section measures your training. A run keeps its
+# precision to the end, whatever machine it goes on with.
 
 
 # %%
@@ -219,9 +220,9 @@ assert precision_for((8, 9)) == "mixed_bfloat16"  # An L4.
 # ## 4. First ask what it costs
 #
 # The settings below are those of a small model. For a real corpus of some ten
-# thousand pairs take `**kt.recipe("small-corpus")` in their place and 45
-# minutes, for millions of pairs `preset="base"`, the paper's, and leave the
-# rest to it.
+# thousand pairs, take `**kt.recipe("small-corpus")` instead and 45 minutes. For
+# millions of pairs, take `preset="base"`, the paper's, and leave the rest to
+# it.
 
 # %%
 settings = dict(
@@ -241,10 +242,10 @@ settings = dict(
 )
 
 # %% [markdown]
-# All that `kt.train` does the command line does as well, with the same names.
-# In a cell you would type `!keras-transformer train --corpus my-text …`; here
-# Python puts the line together. With `--dry-run` it reads the head of the
-# corpus, measures three steps on this machine and writes nothing.
+# The command line does all that `kt.train` does, with the same names. In a cell
+# you would type `!keras-transformer train --corpus my-text …`; here Python puts
+# the line together. With `--dry-run` it reads the head of the corpus, measures
+# three steps on this machine and writes nothing.
 
 # %%
 flags = [
@@ -266,10 +267,11 @@ assert run_dir.exists() == existed  # Nothing was written.
 
 # %% [markdown]
 # Below that it printed the time: seconds a step, tokens a second, hours in all.
-# Those are this machine's and not shown here; `print(dry.stdout)` has them.
-# Look at two lines before you begin. *in all* must fit into the GPU's memory,
-# 16 GB on a T4; if it does not, `accumulate=4` runs each batch in four parts
-# and changes nothing but dropout's draws. And the hours must fit into your day.
+# Those depend on the machine and are not shown here; `print(dry.stdout)` has
+# them. Look at two lines before you begin. *in all* must fit into the GPU's
+# memory, 16 GB on a T4. If it does not, `accumulate=4` runs each batch in four
+# parts and changes nothing but dropout's draws and the rounding of sums. And
+# the hours must fit into your day.
 #
 # **Exercise 1.** Get to the 204,288 parameters by hand. The vocabulary has 600
 # pieces, d_model is 64, ffn_dim 128, and there are two layers on each side;
@@ -324,8 +326,8 @@ print("all holds")
 # ## 5. Begin, and lose the machine
 #
 # Training starts in a process of its own. As soon as it has written its second
-# checkpoint, we take the machine away: the process is killed without notice,
-# and the text is gone.
+# checkpoint, we take the machine away: we kill the process without notice and
+# delete the text.
 
 # %%
 environment = {**os.environ, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
@@ -351,13 +353,14 @@ assert training.returncode != 0 or reached == settings["steps"]
 # %% [markdown]
 # ## 6. Go on
 #
-# On a new machine: run the notebook again from the top, with the same settings.
+# On a new machine, run the notebook again from the top with the same settings.
 # The run directory is still on Drive, and whatever is done there is not done
-# again. The text may lie elsewhere now, as long as it is the same text. This
-# process has known nothing of the training so far.
+# again. The text may lie elsewhere now, as long as it is the same. This process
+# has known nothing of the training so far.
 #
-# The log of a training has times, which differ with every machine: `quiet` lets
-# one line through, the one that says where it goes on. Leave it out to see all.
+# The log of a training has times, which differ with every machine. `quiet` lets
+# one line through, the one that says where training goes on. Leave it out to
+# see all.
 
 # %%
 write_corpus("another-machine/my-text")
@@ -371,8 +374,9 @@ run = kt.train(run_dir, corpus="another-machine/my-text", **settings)
 
 # %% [markdown]
 # It went on after the last checkpoint, and came to its end. The learning curve
-# is one, before and after; so is the data order, and on a CPU the weights are
-# those of a training that nothing stopped. Notebook 2 compares them.
+# is one, before and after, and so is the order of the data. On a CPU the
+# weights are those of a training that nothing stopped; notebook 2 compares
+# them.
 
 # %%
 curve = [row for row in run.history() if "validation_bleu" in row]
@@ -394,8 +398,9 @@ assert curve[0]["step"] < reached
 assert curve[-1]["validation_bleu"] > curve[0]["validation_bleu"]
 
 # %% [markdown]
-# Another text in the same run is refused, and so are other settings: what is in
-# one run directory belongs together. Here a text lacks its last pair.
+# Another text in the same run is refused, and so are other settings, because
+# what is in one run directory belongs together. Here a text lacks its last
+# pair.
 
 # %%
 shutil.copytree("another-machine/my-text", "another-text")
@@ -446,15 +451,15 @@ for source, translation, right in zip(
 assert 30 < result.bleu.value < 100
 
 # %% [markdown]
-# After so short a training some translations are wrong, and nothing in them
-# tells: a wrong amount reads as well as the right one.
+# After so short a training some translations are wrong, and you cannot tell
+# from reading them: a wrong amount reads as well as the right one.
 #
 # ## 8. Export
 #
 # An export is a SavedModel that takes text and returns text: tokenizer, model
 # and beam search are one graph. Each version is a folder with a number, as
 # TensorFlow Serving wants it. A version that is there is never overwritten, so
-# that we take the next free number.
+# we take the next free number.
 
 # %%
 versions = stays / "exported" / "german-english"
@@ -468,8 +473,8 @@ for path in sorted(exported.parent.rglob("*")):
 # ## 9. Ask it without this package
 #
 # Whoever gets the folder needs TensorFlow and tensorflow-text, which has the
-# tokenizer's operators, and nothing of ours. So that we do not deceive
-# ourselves, the script below makes every import of this package fail.
+# tokenizer's operators, and nothing of ours. To prove it, the script below
+# makes every import of this package fail.
 
 # %%
 script = """
@@ -498,7 +503,7 @@ assert asked.stdout.splitlines() == translations
 
 # %% [markdown]
 # `serving_default` also returns a score, and whether the text was too long and
-# was cut. Other signatures give several translations, go on with a given
+# was cut. Other signatures give several translations, continue a given
 # beginning, score a given translation, or show the attention.
 
 # %%
@@ -557,9 +562,9 @@ print("all holds")
 # ## 10. TensorFlow Serving
 #
 # Beside the model lies what the server reads. `models.config` names the model,
-# `batching_parameters.txt` says how requests of many clients are put together,
-# and the SavedModel has requests to warm up with, so that the first client does
-# not wait.
+# and `batching_parameters.txt` says how requests of many clients are put
+# together. The SavedModel also has requests to warm up with, so that the first
+# client does not wait.
 
 # %%
 for path in sorted(exported.parent.glob("*.*")):
@@ -580,8 +585,9 @@ for path in sorted(exported.parent.glob("*.*")):
 #   --rest_api_timeout_in_ms=120000
 # ```
 #
-# A better model later is the next number in the same folder: the server changes
-# over without a pause. This is what a client sends, to port 8501:
+# To replace the model later, export a better one under the next number into the
+# same folder: the server changes over without a pause. This is what a client
+# sends, to port 8501:
 
 # %%
 request = {"instances": sources}
@@ -591,7 +597,7 @@ print(json.dumps(request, ensure_ascii=False, indent=2))
 # %% [markdown]
 # **Exercise 3.** A client wants several translations of each text. A request
 # may name another signature in a field `signature_name`, so change the request.
-# A run searches with a beam of four and returns four: predict the shapes of
+# A run searches with a beam of four and returns four. Predict the shapes of
 # what `n_best` returns for three texts, then call it.
 #
 # <details><summary>Solution</summary>
@@ -619,10 +625,10 @@ assert [text.decode() for text in several["translations"][:, 0].numpy()] == (
 print("all holds")
 
 # %% [markdown]
-# In Colab, everything under `stays` is on your Drive: the run, to be gone on
-# with (`steps=2_000` in the same call), and the export, to be taken wherever it
-# is wanted. *Drive* writes in the background; before you close the tab,
-# `drive.flush_and_unmount()` waits for it.
+# In Colab, everything under `stays` is on your Drive: the run, which you can
+# train further (`steps=2_000` in the same call), and the export, which you can
+# take wherever you want it. *Drive* writes in the background. Before you close
+# the tab, call `drive.flush_and_unmount()`, which waits for it.
 #
 # The last notebook goes back to the model: [The whole model on one
 # screen](5_the_model_on_one_screen.ipynb).

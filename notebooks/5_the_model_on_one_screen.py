@@ -23,7 +23,8 @@
 # All of it takes about a minute on two CPU cores.
 
 # %% [markdown]
-# The first cell installs the package in Colab. Elsewhere it only looks.
+# In Colab, the first cell installs the package. Elsewhere it only looks whether
+# the package is there.
 
 # %%
 import importlib
@@ -98,7 +99,7 @@ plt.rcParams.update({"figure.dpi": 80, "figure.constrained_layout.use": True})
 # ## 1. Weights to work with
 #
 # Half a minute of training is enough for a model that has learnt something. Its
-# weights become a dictionary: a name, and an array.
+# weights become a dictionary from names to arrays.
 
 # %%
 logging.getLogger("keras_transformer").setLevel(logging.ERROR)
@@ -198,8 +199,8 @@ def decode(w, memory, source, target_in):  # 3.1
 
 
 # %% [markdown]
-# That is all of it. What is missing is dropout (5.4), which does nothing after
-# the training.
+# That is all of it. Only dropout (5.4) is missing, which does nothing after the
+# training.
 #
 # ## 3. The same logits
 #
@@ -224,8 +225,8 @@ assert difference < 1e-4
 # %% [markdown]
 # ## 4. Three lines that people get wrong
 #
-# Most models that "do not learn" have one of these. Each still runs, and none
-# of them raises an error.
+# Most models that "do not learn" make one of these mistakes. Each still runs,
+# and none of them raises an error.
 
 
 # %%
@@ -268,9 +269,9 @@ for name, off in (
     assert off > 0.01
 
 # %% [markdown]
-# Warm-up is the fourth. A post-norm model whose rate does not rise slowly
-# (equation 3) may never leave the plateau where it writes the same words for
-# every source: [the first notebook](1_the_paper.ipynb) shows it.
+# A missing warm-up is the fourth. A post-norm model whose rate does not rise
+# slowly (equation 3) may never leave the plateau where it writes the same words
+# for every source: [the first notebook](1_the_paper.ipynb) shows it.
 #
 # ## 5. A translation, the slow way
 #
@@ -300,7 +301,7 @@ for text, (translation, _) in slow.items():
 #
 # A position looks only at earlier ones, so its own keys and values never change
 # again. Keep them, and a step computes one position instead of all. The
-# memory's keys and values never change either: they are projected once.
+# memory's keys and values never change either, so they are projected once.
 
 
 # %%
@@ -361,8 +362,8 @@ for text, (translation, positions) in slow.items():
     print(f"{positions} positions, with what is kept {fewer}: {translation}")
 
 # %% [markdown]
-# T positions in place of T (T + 1) / 2: for a sentence of 30 pieces that is 30
-# in place of 465. The search of the package does this too. It also writes into
+# That is T positions instead of T (T + 1) / 2: for a sentence of 30 pieces, 30
+# instead of 465. The search of the package does this too. It also writes into
 # its caches in place, and never moves them when beams change places
 # (`keras_transformer/decoding/cached_steps.py`).
 #
@@ -413,10 +414,10 @@ def keep(w, memory, source, ids):
 
 
 # %% [markdown]
-# A formula is easily wrong, so we count as well. TensorFlow takes longer to be
-# called than to multiply arrays as small as these. NumPy has nearly all the
+# A formula is easily wrong, so we count as well. NumPy has nearly all the
 # functions that we need of `keras.ops`, so let it stand in, with a `matmul`
-# that counts.
+# that counts. For arrays as small as these, TensorFlow takes longer to be
+# called than to multiply.
 
 
 # %%
@@ -506,11 +507,11 @@ plt.show()
 # %% [markdown]
 # Computed again, the work grows about as T²; with what is kept, as T. So twice
 # the length nearly doubles the saving. The seconds on the right are this
-# machine's and differ from run to run. They fall by less than the count: a step
-# for one position still has to fetch every weight from memory, and uses it only
-# once. That is why servers translate many sentences in one batch: a weight that
-# is fetched once then serves all of them. What is kept takes memory too: that
-# is exercise 3.
+# machine's and differ from run to run. They fall by less than the count,
+# because a step for one position still has to fetch every weight from memory,
+# and uses it only once. That is why servers translate many sentences in one
+# batch: a weight that is fetched once then serves all of them. What is kept
+# takes memory too (exercise 3).
 #
 # ## 8. Exercises
 #
