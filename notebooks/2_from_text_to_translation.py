@@ -16,7 +16,7 @@
 # 5. A model, and an epoch
 # 6. Why accuracy misleads
 # 7. A piece that repeats and repeats
-# 8. A whole training: cut off, and gone on with
+# 8. A whole training: cut off, and resumed
 # 9. The average of the last checkpoints
 # 10. The score
 #
@@ -548,7 +548,7 @@ in_run = probabilities[begin : begin + count]
 assert np.median(in_run[:, piece_id]) > 2 * np.median(in_run[:, EOS_ID])
 
 # %% [markdown]
-# It need not be sure to go on for ever: it writes the likeliest piece, and that
+# It need not be sure to continue for ever: it writes the likeliest piece, and that
 # is never the end.
 #
 # Now look at its attention to the source, the mean over layers and heads, from
@@ -714,9 +714,9 @@ print("largest difference of a weight:", largest)
 assert largest == 0 or tf.config.list_physical_devices("GPU")
 
 # %% [markdown]
-# ### Going on
+# ### Training further
 #
-# A run that has ended goes on, too, if you ask for more steps.
+# A run that has ended continues, too, if you ask for more steps.
 
 # %%
 run = kt.train("runs/whole", steps=400, **settings)

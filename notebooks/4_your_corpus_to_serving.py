@@ -191,7 +191,7 @@ assert "19999" in told.replace(",", "") and "20000" in told.replace(",", "")
 # which has the range of float32; on the older T4 (7.5) float16, for whose small
 # range Keras scales the loss. A CPU stays with 32. Nobody has measured the gain
 # for this package yet; the next section measures your training. A run keeps its
-# precision to the end, whatever machine it goes on with.
+# precision to the end, whatever machine it continues on.
 
 
 # %%
@@ -359,7 +359,7 @@ assert training.returncode != 0 or reached == settings["steps"]
 # has known nothing of the training so far.
 #
 # The log of a training has times, which differ with every machine. `quiet` lets
-# one line through, the one that says where training goes on. Leave it out to
+# one line through, the one that says where training resumes. Leave it out to
 # see all.
 
 # %%
@@ -373,7 +373,7 @@ logging.getLogger("tensorflow").setLevel(logging.ERROR)
 run = kt.train(run_dir, corpus="another-machine/my-text", **settings)
 
 # %% [markdown]
-# It went on after the last checkpoint, and came to its end. The learning curve
+# It resumed after the last checkpoint, and came to its end. The learning curve
 # is one, before and after, and so is the order of the data. On a CPU the
 # weights are those of a training that nothing stopped; notebook 2 compares
 # them.
