@@ -548,7 +548,7 @@ in_run = probabilities[begin : begin + count]
 assert np.median(in_run[:, piece_id]) > 2 * np.median(in_run[:, EOS_ID])
 
 # %% [markdown]
-# It need not be sure to continue for ever: it writes the likeliest piece, and that
+# It need not be sure to go on for ever: it writes the likeliest piece, and that
 # is never the end.
 #
 # Now look at its attention to the source, the mean over layers and heads, from
