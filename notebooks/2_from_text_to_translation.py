@@ -27,8 +27,7 @@
 # its solution. The folded cell below checks it.
 
 # %% [markdown]
-# In Colab, the first cell installs the package. Elsewhere it only looks whether
-# the package is there.
+# The first cell installs the package in Colab. Elsewhere it only looks for it.
 
 # %%
 import importlib

@@ -31,8 +31,7 @@
 # its solution. The folded cell below checks it.
 
 # %% [markdown]
-# In Colab, the first cell installs the package. Elsewhere it only looks whether
-# the package is there.
+# The first cell installs the package in Colab. Elsewhere it only looks for it.
 
 # %%
 import importlib
@@ -404,8 +403,8 @@ assert explained.translations[0] == translator.translate([text])[0]
 explained
 
 # %% [markdown]
-# The page is made of lists and arrays, which you can use as well. Here is the
-# tree as a picture of its own, for a text or a slide:
+# The page is made of lists and arrays. Here is the tree as a picture, for a
+# text or a slide:
 
 # %%
 display(SVG(explained.tree_svg()))
@@ -431,11 +430,10 @@ for text_found, leaf in zip(
 # %% [markdown]
 # ## 8. Attention is a matrix
 #
-# For each layer and head there is a matrix of what each target piece looked at
-# in the source ("cross"), what it looked at in the text written before it
-# ("decoder"), and what each source piece looked at in the source ("encoder").
-# Row t is the step that wrote piece t, so the decoder never looks ahead: its
-# matrices are triangles.
+# For each layer and head, matrices show what each target piece looked at in the
+# source ("cross") and in the text before it ("decoder"), and what each source
+# piece looked at in the source ("encoder"). Row t is the step that wrote piece
+# t, so the decoder never looks ahead: its matrices are triangles.
 
 # %%
 attention = explained.attention()
@@ -546,8 +544,7 @@ row = explained.source_pieces.index("▁euros")
 display(SVG(explained.to_svg("encoder", layer=-1, row=row)))
 
 # %% [markdown]
-# Figure 4 shows one head in full, then this head and a second one for one word
-# alone:
+# Figure 4 shows one head in full, then two heads for one word alone:
 
 # %%
 display(SVG(explained.to_svg("encoder", layer=-1, heads=[0])))

@@ -22,7 +22,7 @@
 # 10. TensorFlow Serving
 #
 # In Colab, choose a GPU first (menu Runtime, *Change runtime type*). Everything
-# works without one too, and this small corpus needs none.
+# works without one, and this small corpus needs none.
 #
 # Every claim is an `assert`: a notebook that runs to its end has kept its word.
 #
@@ -30,8 +30,7 @@
 # its solution. The folded cell below checks it.
 
 # %% [markdown]
-# In Colab, the first cell installs the package. Elsewhere it only looks whether
-# the package is there.
+# The first cell installs the package in Colab. Elsewhere it only looks for it.
 
 # %%
 import importlib
@@ -132,8 +131,8 @@ for folder in ("my-text", "one-line-short", "another-machine", "another-text"):
 #
 # A corpus is a folder with a file for each split and language, one sentence a
 # line, UTF-8, plain or gzipped. Line 7 of `train.en` is the translation of line
-# 7 of `train.de`. We write such a folder from the built-in corpus, this time
-# German to English. To use your own, upload it instead of running this cell.
+# 7 of `train.de`. We write such a folder from the built-in corpus, German to
+# English. To use your own, upload it instead of running this cell.
 
 
 # %%
@@ -585,9 +584,9 @@ for path in sorted(exported.parent.glob("*.*")):
 #   --rest_api_timeout_in_ms=120000
 # ```
 #
-# To replace the model later, export a better one under the next number into the
-# same folder: the server changes over without a pause. This is what a client
-# sends, to port 8501:
+# Later, put a better model under the next number into the same folder: the
+# server changes over without a pause. This is what a client sends, to port
+# 8501:
 
 # %%
 request = {"instances": sources}

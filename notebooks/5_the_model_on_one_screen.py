@@ -23,8 +23,7 @@
 # All of it takes about a minute on two CPU cores.
 
 # %% [markdown]
-# In Colab, the first cell installs the package. Elsewhere it only looks whether
-# the package is there.
+# The first cell installs the package in Colab. Elsewhere it only looks for it.
 
 # %%
 import importlib
@@ -199,7 +198,7 @@ def decode(w, memory, source, target_in):  # 3.1
 
 
 # %% [markdown]
-# That is all of it. Only dropout (5.4) is missing, which does nothing after the
+# That is all. Only dropout (5.4) is missing, which does nothing after the
 # training.
 #
 # ## 3. The same logits
