@@ -74,13 +74,15 @@ def links(text: str, source: str, page: str) -> str:
             copy = DOCS / os.path.dirname(page) / os.path.basename(there)
             shutil.copyfile(ROOT / there, copy)
             return f"![{label}]({copy.name})"
+        if not (ROOT / there).exists():
+            raise FileNotFoundError(f"{source} links to {there}")
         known = {**PAGES, **OTHERS}
+        if there.startswith("docs/"):
+            known[there] = there.removeprefix("docs/")
         for name in (there, f"{there}/README.md"):
             if name in known:
                 to = os.path.relpath(known[name], os.path.dirname(page) or ".")
                 return f"[{label}]({to}{'#' + anchor if anchor else ''})"
-        if not (ROOT / there).exists():
-            raise FileNotFoundError(f"{source} links to {there}")
         plain = label.strip("`")
         return f"`{there}`" if there.endswith(plain) else f"{label} (`{there}`)"
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from sample_runs import WORDS
 
-THREADS = 16
+THREADS = 8
 # Measured: resident memory grows by 500 MiB in the first 600 calls, while
 # malloc's arenas fill, and by 50 in the next 1,400. The caches of one batch are
 # a megabyte: lost in each of the 300 calls that follow here, they stand out.
 WARMUP_CALLS = 40  # By each thread.
-SECONDS = 10
+SECONDS = 5
 MAX_GROWTH_MIB = 150
 
 

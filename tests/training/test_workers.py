@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from free_ports import free_ports
-from sample_runs import write_digits
+from sample_runs import digit_arguments, write_digits
 
 from keras_transformer.__main__ import main
 from keras_transformer.commands import command_line
@@ -207,10 +207,8 @@ class Pair:
 
 def arguments(corpus, run_dir, steps):
     return [
-        *("--preset", "demo", "--corpus", str(corpus)),
-        *("--run-dir", str(run_dir), "--vocab-size", "300"),
-        *("--batch-tokens", "256", "--warmup-steps", "20"),
-        *("--learning-rate-scale", "0.35"),
+        *digit_arguments(corpus, run_dir),
+        *("--warmup-steps", "20", "--learning-rate-scale", "0.35"),
         *("--steps", str(steps), "--checkpoint-steps", "7"),
         *("--validation-steps", "20", "--dropout", "0"),
     ]
