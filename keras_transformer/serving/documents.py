@@ -55,6 +55,11 @@ class Translated(NamedTuple):
     span: Span
     hypotheses: list[tuple[str, float]]  # Texts and scores, best first.
 
+    @property
+    def best(self) -> str:
+        """The text of the best hypothesis."""
+        return self.hypotheses[0][0]
+
 
 class Documents:
     """Translates texts of any length, part by part.
@@ -69,15 +74,7 @@ class Documents:
         self._reader = ThreadPoolExecutor(1, "read")
 
     async def read(self, texts: Sequence[str], work: Callable[[], T]) -> T:
-        """Do work on texts, without making short ones wait for long ones.
-
-        Args:
-            texts: The texts.
-            work: The work on them.
-
-        Returns:
-            What `work` returns.
-        """
+        """Do work on texts, without making short ones wait for long ones."""
         if sum(map(len, texts)) <= _SHORT:
             return work()
         loop = asyncio.get_running_loop()
@@ -89,7 +86,7 @@ class Documents:
         """Translate sentence by sentence, halving those that were cut.
 
         Args:
-            model: The version.
+            model: The version, in use until this returns.
             texts: Any texts.
             count: The most hypotheses of a part, no two of them alike.
 
@@ -128,7 +125,7 @@ class Documents:
         """Translate documents.
 
         Args:
-            model: The version.
+            model: The version, in use until this returns.
             texts: Any texts.
             count: As in `search`.
 

@@ -11,6 +11,8 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
+from starlette.requests import Request
+from starlette.responses import Response
 
 from keras_transformer.serving.service import Service
 
@@ -34,14 +36,9 @@ _INTERFACES = {
 class Metrics:
     """Counts what a server does.
 
-    Attributes:
-        media_type: Prometheus's text format.
-
     Args:
         service: The service with the queue and version to show.
     """
-
-    media_type = CONTENT_TYPE_LATEST
 
     def __init__(self, service: Service) -> None:
         self._registry = CollectorRegistry()
@@ -58,7 +55,7 @@ class Metrics:
             registry=self._registry,
             buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100),
         )
-        self._batches = Histogram(
+        batches = Histogram(
             "keras_transformer_batch_size",
             "Texts that went through the model together.",
             registry=self._registry,
@@ -76,14 +73,14 @@ class Metrics:
             registry=self._registry,
         )
         version.set_function(lambda: service.versions.current.version)
-        service.batcher.observe_batch = self._batches.observe
+        service.batcher.observe_batch = batches.observe
 
     def count(self, path: str, status: int, seconds: float) -> None:
-        """Count an answer.
+        """Count an answer with its HTTP status, 499 if the client left first.
 
         Args:
             path: The path of the request.
-            status: HTTP status code; 499 if the client left first.
+            status: The status.
             seconds: The time it took.
         """
         first = path.lower().strip("/").partition("/")[0]
@@ -91,6 +88,7 @@ class Metrics:
         self._requests.labels(interface, status).inc()
         self._seconds.labels(interface).observe(seconds)
 
-    def text(self) -> bytes:
-        """Write all metrics in Prometheus's text format."""
-        return generate_latest(self._registry)
+    async def answer(self, request: Request) -> Response:
+        """Serve all metrics in Prometheus's text format."""
+        text = generate_latest(self._registry)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)

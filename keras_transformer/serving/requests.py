@@ -1,59 +1,100 @@
-"""Shared by all interfaces: bodies, refusals, clients that leave."""
+"""Shared by all interfaces: limits, bodies, refusals, clients that leave."""
 
 import asyncio
+import dataclasses
 import io
 import json
-from collections.abc import AsyncIterator, Coroutine, Mapping
+import math
+from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import python_multipart
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from keras_transformer.serving.limits import Limits
+from keras_transformer.config import UserError
 
 T = TypeVar("T")
 
-RETRY_SECONDS = 1
+GONE = 499
 _NOT_UTF_8 = "Expected a form in UTF-8, received other bytes; convert the text."
 
 
-class RefusalError(Exception):
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Limits of a request, and of all requests together.
+
+    Attributes:
+        max_texts: Texts of a request; a document counts its sentences.
+        max_body_bytes: Bytes of a body.
+        seconds: Time from the last byte of a request until the answer.
+        body_seconds: Time that a client has to send a body.
+        max_bytes_held: Bytes of all bodies that have not arrived in full.
+        max_connections: Connected clients.
+    """
+
+    max_texts: int = 2_048
+    max_body_bytes: int = 1 << 20
+    seconds: float = 120.0
+    body_seconds: float = 30.0
+    max_bytes_held: int = 64 << 20
+    max_connections: int = 1_000
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if not 0 < value < math.inf:
+                raise UserError(
+                    f"Expected a limit {name} above 0, received {value}."
+                )
+
+
+class RefusalError(HTTPException):
     """A request is refused, with the reason in one sentence.
 
     Args:
         status: HTTP status code.
         message: The sentence.
         retry: Whether the same request may succeed in a moment.
+        close: Whether the rest of its body is not read.
     """
 
-    def __init__(self, status: int, message: str, retry: bool = False) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.headers = {"Retry-After": str(RETRY_SECONDS)} if retry else {}
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        retry: bool = False,
+        close: bool = False,
+    ) -> None:
+        headers = {}
+        if retry:
+            headers["Retry-After"] = "1"  # Seconds.
+        if close:
+            headers["Connection"] = "close"
+        super().__init__(status, message, headers)
 
-    def response(self) -> Response:
-        """Answer in JSON, in the same way for all interfaces."""
-        return json_response({"error": self.message}, self.status, self.headers)
+
+class GoneError(HTTPException):
+    """The client has left; the status is for the metrics alone."""
+
+    def __init__(self) -> None:
+        super().__init__(GONE, "The client has left.")
 
 
-class GoneError(Exception):
-    """The client has left; nobody waits for an answer."""
+def error_response(error: HTTPException) -> Response:
+    """Answer with an error, in the same way for all interfaces."""
+    return json_response(
+        {"error": error.detail}, error.status_code, error.headers
+    )
 
 
 def json_response(
     content: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Answer in JSON; write infinite numbers as Python reads them."""
-    text = json.dumps(content, ensure_ascii=False)
-    return Response(
-        text.encode("utf-8", "replace"),
-        status,
-        dict(headers or {}),
-        "application/json",
-    )
+    text = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(text, status, headers, "application/json")
 
 
 class Bodies:
@@ -63,13 +104,12 @@ class Bodies:
         limits: The limits.
 
     Attributes:
-        arriving: The number of bodies that have not arrived in full.
-        held: Their bytes so far.
+        held: Bytes of the bodies that have not arrived in full.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.arriving = self.held = 0
+        self.held = 0
 
     async def read(self, request: Request) -> bytes:
         """Read the body of a request.
@@ -79,67 +119,50 @@ class Bodies:
                 is no room for it now.
             GoneError: If the client leaves first.
         """
-        body = bytearray()
-        self.arriving += 1
+        limits = self.limits
+        too_large = RefusalError(
+            413,
+            f"Expected a body of at most {limits.max_body_bytes} bytes, "
+            "received more; send less at a time.",
+        )
+        announced = request.headers.get("content-length", "")
+        if announced.isdecimal():
+            if int(announced[:20]) > limits.max_body_bytes:
+                raise too_large
+        loop = asyncio.get_running_loop()
+        end, body, more = loop.time() + limits.body_seconds, bytearray(), True
         try:
-            async for part in _parts(request, self.limits):
+            while more:
+                message = await _message(request, end - loop.time())
+                more = message.get("more_body", False)
+                part = message.get("body", b"")
                 body += part
                 self.held += len(part)
-                if self.held > self.limits.max_bytes_held:
-                    raise _closing(
-                        503, "Too many bodies are arriving; try again."
+                if len(body) > limits.max_body_bytes:
+                    raise too_large
+                if self.held > limits.max_bytes_held:
+                    raise RefusalError(
+                        503,
+                        "Too many bodies are arriving; try again.",
+                        retry=True,
+                        close=True,
                     )
         finally:
-            self.arriving -= 1
             self.held -= len(body)
         return bytes(body)
 
-    async def read_json(self, request: Request) -> dict[str, Any]:
-        """Read a body that is a JSON object.
 
-        Raises:
-            RefusalError: As in `read`, or if it is not a JSON object.
-            GoneError: If the client leaves first.
-        """
-        return as_json(await self.read(request))
-
-
-async def _parts(request: Request, limits: Limits) -> AsyncIterator[bytes]:
-    """Read a body as it arrives, within the limits of size and time."""
-    too_large = RefusalError(
-        413,
-        f"Expected a body of at most {limits.max_body_bytes} bytes, received "
-        "more; send less at a time.",
-    )
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced[:20]) > limits.max_body_bytes:
-        raise too_large
-    loop = asyncio.get_running_loop()
-    end, size, more = loop.time() + limits.body_seconds, 0, True
-    while more:
-        try:
-            message = await asyncio.wait_for(
-                request.receive(), end - loop.time()
-            )
-        except asyncio.TimeoutError:
-            raise _closing(
-                408, "The body of the request did not arrive in time."
-            ) from None
-        if message["type"] == "http.disconnect":
-            raise GoneError
-        part = message.get("body", b"")
-        more = message.get("more_body", False)
-        size += len(part)
-        if size > limits.max_body_bytes:
-            raise too_large
-        yield part
-
-
-def _closing(status: int, message: str) -> RefusalError:
-    """Refuse a request before its body is read to the end."""
-    error = RefusalError(status, message, retry=status == 503)
-    error.headers["Connection"] = "close"
-    return error
+async def _message(request: Request, seconds: float) -> Mapping[str, Any]:
+    """Receive the next part of a body."""
+    try:
+        message = await asyncio.wait_for(request.receive(), seconds)
+    except asyncio.TimeoutError:
+        raise RefusalError(
+            408, "The body of the request did not arrive in time.", close=True
+        ) from None
+    if message["type"] == "http.disconnect":
+        raise GoneError
+    return message
 
 
 def as_json(body: bytes) -> dict[str, Any]:
@@ -212,7 +235,7 @@ def scalar_text(text: str) -> str:
 
 
 async def unless_gone(
-    request: Request, work: Coroutine[Any, Any, T], limits: Limits
+    request: Request, work: Awaitable[T], limits: Limits
 ) -> T:
     """Do a client's work while it waits, within the time limit.
 

@@ -3,15 +3,9 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from keras_transformer.serving.batcher import (
-    Batcher,
-    BusyError,
-    Outputs,
-    Row,
-)
-from keras_transformer.serving.limits import Limits
-from keras_transformer.serving.requests import Bodies, RefusalError
-from keras_transformer.serving.served_model import ServedModel
+from keras_transformer.serving.batcher import Batcher
+from keras_transformer.serving.requests import Bodies, Limits, RefusalError
+from keras_transformer.serving.served_model import Outputs, Row, ServedModel
 from keras_transformer.serving.versions import Versions
 from keras_transformer.translation.model_card import ModelCard
 
@@ -43,15 +37,7 @@ class Service:
     async def run(
         self, model: ServedModel, signature: str, rows: Sequence[Row]
     ) -> Outputs:
-        """Call a signature, in a batch with other requests.
-
-        Args:
-            model: The version, in use until this returns.
-            signature: Its signature.
-            rows: For each of B texts the inputs, as in `ServedModel.run`.
-
-        Returns:
-            The outputs `(B, ...)`.
+        """Call a signature as `Batcher.run` does, within the limit of texts.
 
         Raises:
             RefusalError: If there are too many, or no room now.
@@ -62,15 +48,7 @@ class Service:
                 f"Invalid request: request ({len(rows)}) exceeds text limit "
                 f"({self.limits.max_texts})",
             )
-        try:
-            return await self.batcher.run(model, signature, rows)
-        except BusyError:
-            raise RefusalError(
-                503,
-                "The batch scheduling queue to which this task was submitted "
-                "is full; try again in a moment.",
-                retry=True,
-            ) from None
+        return await self.batcher.run(model, signature, rows)
 
 
 def card_of(model: ServedModel) -> ModelCard:
