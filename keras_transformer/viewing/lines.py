@@ -128,13 +128,11 @@ def _words(
     rows: Sequence[int] | None,
 ) -> list[str]:
     return [
-        svg.element(
-            "text",
-            svg.text(word),
-            x=f"{x:.1f}",
-            y=f"{_middle(top, place):.1f}",
+        svg.label(
+            word,
+            f"{x:.1f}",
+            f"{_middle(top, place):.1f}",
             text_anchor=anchor,
-            dominant_baseline="central",
             fill=svg.INK if rows is None or place in rows else svg.DIM,
         )
         for place, word in enumerate(words)
@@ -153,14 +151,6 @@ def _legend(heads: Sequence[Head]) -> tuple[str, float]:
             stroke=head.colour,
             stroke_dasharray=head.dashes,
         )
-        name = svg.element(
-            "text",
-            head.name,
-            x=x + 23,
-            y=EDGE + 1,
-            dominant_baseline="central",
-            fill=svg.INK,
-        )
-        parts += [bar, name]
+        parts += [bar, svg.label(head.name, x + 23, EDGE + 1)]
         x += 23 + svg.width_of(head.name) + 10
     return svg.element("g", "".join(parts)), x
