@@ -94,6 +94,10 @@ function stopAt(container, element) {
 const HEADS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9",
   "#d55e00", "#f0e442", "currentColor"];
 
+function headLabel(head) {
+  return head === ALL ? "mean of all heads" : `head ${head + 1}`;
+}
+
 // Of the lines of a head; the ninth has the first one's colour, in dashes.
 function headLine(head) {
   if (head === ALL) return { stroke: "#6a737d" };
