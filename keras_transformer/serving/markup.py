@@ -14,7 +14,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from keras_transformer.machine import extras
+import lxml.etree
+import lxml.html
+
 from keras_transformer.translation.sentences import Span, pieces
 
 # No sentence crosses the border of one of these.
@@ -121,9 +123,6 @@ class Page:
     """
 
     def __init__(self, html: str) -> None:
-        extras.needs("lxml", "serve")
-        import lxml.html
-
         parser = lxml.html.HTMLParser(encoding="utf-8")
         self._is_whole = bool(re.match(r"\s*<(!doctype|html)\b", html, re.I))
         source = _CONTROL.sub("", html).encode()
@@ -139,8 +138,6 @@ class Page:
 
     def html(self) -> str:
         """Write the page as HTML."""
-        import lxml.etree
-
         tree = self._root.getroottree() if self._is_whole else self._root
         source: str = lxml.etree.tostring(
             tree, encoding="unicode", method="html"
