@@ -122,19 +122,11 @@ class Documents:
     async def translate(
         self, model: ServedModel, texts: Sequence[str], count: int = 1
     ) -> list[list[str]]:
-        """Translate documents.
-
-        Args:
-            model: The version, in use until this returns.
-            texts: Any texts.
-            count: As in `search`.
+        """Translate documents, with arguments and errors as in `search`.
 
         Returns:
             For each text its translations, best first. The n-th joins the n-th
             hypothesis of each part, or its last.
-
-        Raises:
-            RefusalError: If there are too many, or no room now.
         """
         found = []
         of_texts = await self.search(model, texts, count)

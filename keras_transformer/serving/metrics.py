@@ -19,17 +19,13 @@ from keras_transformer.serving.service import Service
 # The first part of a path says which interface it belongs to.
 _INTERFACES = {
     "v1": "tensorflow",
-    "translate": "libretranslate",
-    "languages": "libretranslate",
-    "frontend": "libretranslate",
-    "health": "libretranslate",
-    "suggest": "libretranslate",
-    "translate_file": "libretranslate",
-    "detect": "libretranslate",
+    **dict.fromkeys(
+        ["translate", "languages", "health", "frontend"]
+        + ["detect", "suggest", "translate_file"],
+        "libretranslate",
+    ),
     "monitoring": "monitoring",
-    "": "page",
-    "api": "page",
-    "explain": "page",
+    **dict.fromkeys(["", "api", "explain"], "page"),
 }
 
 

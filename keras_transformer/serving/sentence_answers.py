@@ -49,7 +49,7 @@ async def translate_text(
         The answer of `/api/translate`.
 
     Raises:
-        RefusalError: If there are too many sentences, or no room now.
+        RefusalError: As in `Documents.search`.
     """
     (parts,) = await documents.search(model, [text], n_best or 1)
     sources = [text[slice(*part.span)] for part in parts]

@@ -136,11 +136,8 @@ class TensorFlowApi:
     def _status(self, name: str, version: int | None) -> dict[str, Any]:
         states = self.service.versions.states
         if name != self.service.name or version not in (None, *states):
-            of = "" if version is None else f"version {version} of "
-            raise RefusalError(
-                404,
-                f"Could not find {of or 'any versions of '}model {name}",
-            )
+            which = "any versions" if version is None else f"version {version}"
+            raise RefusalError(404, f"Could not find {which} of model {name}")
         return {
             "model_version_status": [
                 {
