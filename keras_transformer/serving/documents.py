@@ -62,11 +62,7 @@ class Translated(NamedTuple):
 
 
 class Documents:
-    """Translates texts of any length, part by part.
-
-    Args:
-        service: Answers requests.
-    """
+    """Translates texts of any length, part by part."""
 
     def __init__(self, service: Service) -> None:
         self.service = service

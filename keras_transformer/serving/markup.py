@@ -79,11 +79,7 @@ class Segment:
         self.has_elements = bool(nodes)
 
     def put(self, parts: Sequence[Part]) -> None:
-        """Replace the text by its translation, with the elements placed.
-
-        Args:
-            parts: The sentences in order.
-        """
+        """Replace the text by its sentences' translations, elements placed."""
         placing = _Placing(self.text, parts)
         content = placing.content(self._elements)
         for element in self._elements:
@@ -114,9 +110,6 @@ class Segment:
 
 class Page:
     """HTML to translate, a whole page or a part of one.
-
-    Args:
-        html: Its source.
 
     Attributes:
         segments: The segments with text, in order.
@@ -183,10 +176,6 @@ class _Placing:
 
     `str.split` finds the words; a place is the number of a word in the
     translation.
-
-    Args:
-        text: The text of the segment.
-        parts: The sentences of the segment.
     """
 
     def __init__(self, text: str, parts: Sequence[Part]) -> None:

@@ -30,11 +30,7 @@ _INTERFACES = {
 
 
 class Metrics:
-    """Counts what a server does.
-
-    Args:
-        service: The service with the queue and version to show.
-    """
+    """Counts what a server does."""
 
     def __init__(self, service: Service) -> None:
         self._registry = CollectorRegistry()
@@ -72,13 +68,7 @@ class Metrics:
         service.batcher.observe_batch = batches.observe
 
     def count(self, path: str, status: int, seconds: float) -> None:
-        """Count an answer with its HTTP status, 499 if the client left first.
-
-        Args:
-            path: The path of the request.
-            status: The status.
-            seconds: The time it took.
-        """
+        """Count an answer; the status is 499 if the client left first."""
         first = path.lower().strip("/").partition("/")[0]
         interface = _INTERFACES.get(first, "other")
         self._requests.labels(interface, status).inc()

@@ -100,9 +100,6 @@ def json_response(
 class Bodies:
     """Reads the bodies of requests, within limits of size, time and number.
 
-    Args:
-        limits: The limits.
-
     Attributes:
         held: Bytes of the bodies that have not arrived in full.
     """
@@ -201,9 +198,7 @@ def as_form(text: bytes) -> dict[str, str]:
 def as_multipart(body: bytes, content_type: str) -> dict[str, str]:
     """Read a form as browsers' `FormData` sends it; files are left out.
 
-    Args:
-        body: The parts.
-        content_type: The request's content type, with the boundary.
+    The request's `content_type` names the boundary of the parts.
 
     Raises:
         RefusalError: If it is not such a form, or not UTF-8.

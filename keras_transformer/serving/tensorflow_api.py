@@ -60,19 +60,13 @@ class TensorFlowApi:
 
     async def get(self, request: Request) -> Response:
         """Answer with status or metadata."""
-        path = _path(request)
-        found = _STATUS.fullmatch(path)
-        if found is None:
-            raise RefusalError(400, f"Malformed request: GET {path}")
+        found = _matched(_STATUS, request)
         answer = self._metadata if found[4] else self._status
         return json_response(answer(unquote(found[1]), _version(found)))
 
     async def post(self, request: Request) -> Response:
         """Answer a prediction."""
-        path = _path(request)
-        found = _PREDICT.fullmatch(path)
-        if found is None:
-            raise RefusalError(400, f"Malformed request: POST {path}")
+        found = _matched(_PREDICT, request)
         if found[4].lower() != "predict":
             raise RefusalError(
                 400, "Expected :predict, which is what this model answers."
@@ -174,10 +168,14 @@ class TensorFlowApi:
         }
 
 
-def _path(request: Request) -> str:
-    """Return the path as it was sent, where %2F is not a slash."""
+def _matched(pattern: re.Pattern[str], request: Request) -> re.Match[str]:
+    """Match the path as it was sent, where %2F is not a slash."""
     raw = request.scope.get("raw_path") or request.url.path.encode()
-    return raw.decode("ascii", "replace")
+    path = raw.decode("ascii", "replace")
+    found = pattern.fullmatch(path)
+    if found is None:
+        raise RefusalError(400, f"Malformed request: {request.method} {path}")
+    return found
 
 
 def _version(found: re.Match[str]) -> int | None:

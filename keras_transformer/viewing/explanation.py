@@ -174,14 +174,13 @@ class Explanation:
         layer = checked_number("layer", layer, layers)
         wanted = range(all_heads) if heads is None else heads
         chosen = [checked_number("head", head, all_heads) for head in wanted]
-        rows = (
-            None if row is None else [checked_number("row", row, len(queries))]
-        )
+        if row is not None:
+            row = checked_number("row", row, len(queries))
         return lines.picture(
             queries,
             keys,
             [lines.Head(head, weights[layer, head]) for head in chosen],
-            rows=rows,
+            row,
         )
 
     def tree_svg(self) -> str:

@@ -50,6 +50,13 @@ function shortened(text, longest) {
     ? `${characters.slice(0, longest - 1).join("")}…` : text;
 }
 
+// The head of a table; `numbers` are the places of columns of numbers.
+function tableHead(names, numbers) {
+  return h("thead", {}, h("tr", {}, names.map((name, i) => h("th", {
+    scope: "col", class: numbers.includes(i) ? "number" : null,
+  }, name))));
+}
+
 // Radio buttons that look like one row of buttons. `choices`: [value, label].
 function choice(legend, choices, chosen, choose) {
   const name = legend.replaceAll(" ", "-");
