@@ -28,7 +28,6 @@ from keras_transformer.serving.requests import (
     as_multipart,
     json_response,
     scalar_text,
-    unless_gone,
 )
 from keras_transformer.serving.sentence_answers import translate_html
 from keras_transformer.serving.served_model import DEFAULT_SIGNATURE
@@ -82,8 +81,7 @@ class LibreTranslateApi:
                     if fields["format"] == "html"
                     else self.documents.translate(model, texts, 1 + count)
                 )
-                limits = self.service.limits
-                found = await unless_gone(request, work, limits)
+                found = await self.service.unless_gone(request, work)
         answer: dict[str, Any] = {
             "translatedText": [best for best, *_ in found]
         }

@@ -31,7 +31,6 @@ from keras_transformer.serving.requests import (
     as_json,
     json_response,
     scalar_text,
-    unless_gone,
 )
 from keras_transformer.serving.sentence_answers import translate_text
 from keras_transformer.serving.service import Service, card_of
@@ -103,11 +102,8 @@ class PageApi:
             fields = as_form(await self.service.bodies.read(request))
             text = "\n".join(fields.get("text", "").splitlines())
             with self.service.versions.use() as model:
-                ((found,),) = await unless_gone(
-                    request,
-                    self.documents.translate(model, [text]),
-                    self.service.limits,
-                )
+                work = self.documents.translate(model, [text])
+                ((found,),) = await self.service.unless_gone(request, work)
         except RefusalError as error:
             page = self._page(text, message=error.detail)
             page.status_code = error.status_code
@@ -170,7 +166,7 @@ class PageApi:
                 n_best,
                 links=bool(fields.get("alignment")),
             )
-            answer = await unless_gone(request, work, self.service.limits)
+            answer = await self.service.unless_gone(request, work)
         return json_response(answer)
 
     async def explain(self, request: Request) -> Response:
@@ -195,7 +191,7 @@ class PageApi:
         self._explanations.append(explanation)
         # If the client leaves before it begins, it never begins.
         work = asyncio.wrap_future(explanation)
-        document = await unless_gone(request, work, self.service.limits)
+        document = await self.service.unless_gone(request, work)
         return _html(document, viewer_policy())
 
     def _page(

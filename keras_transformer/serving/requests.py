@@ -1,12 +1,12 @@
-"""Shared by all interfaces: limits, bodies, refusals, clients that leave."""
+"""Shared by all interfaces: limits, bodies, refusals."""
 
 import asyncio
 import dataclasses
 import io
 import json
 import math
-from collections.abc import Awaitable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import parse_qsl
 
 import python_multipart
@@ -15,8 +15,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from keras_transformer.config import UserError
-
-T = TypeVar("T")
 
 GONE = 499
 _NOT_UTF_8 = "Expected a form in UTF-8, received other bytes; convert the text."
@@ -227,43 +225,3 @@ def scalar_text(text: str) -> str:
     r"""Drop lone surrogates, which JSON's \ud800 may leave."""
     encoded = text.encode("utf-16", "surrogatepass")
     return encoded.decode("utf-16", "replace")
-
-
-async def unless_gone(
-    request: Request, work: Awaitable[T], limits: Limits
-) -> T:
-    """Do a client's work while it waits, within the time limit.
-
-    Args:
-        request: Its request, with the body already read.
-        work: The work; cancelled when nobody needs it any more.
-        limits: The time limit.
-
-    Raises:
-        RefusalError: If the time is over.
-        GoneError: If the client leaves first.
-    """
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_left(request))
-    try:
-        done, _ = await asyncio.wait(
-            {task, gone},
-            timeout=limits.seconds,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        if task in done:
-            return task.result()
-    finally:
-        task.cancel()
-        gone.cancel()
-    if gone in done:
-        raise GoneError
-    raise RefusalError(
-        504,
-        f"No answer within {limits.seconds:g} seconds; send less at a time.",
-    )
-
-
-async def _left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

@@ -32,7 +32,6 @@ from keras_transformer.serving.requests import (
     RefusalError,
     as_json,
     json_response,
-    unless_gone,
 )
 from keras_transformer.serving.served_model import (
     DEFAULT_SIGNATURE,
@@ -75,7 +74,7 @@ class TensorFlowApi:
         strict = request.query_params.get("nonfinite") == "null"
         name, version = unquote(found[1]), _version(found)
         answer = self._predict(name, version, body, strict)
-        return await unless_gone(request, answer, self.service.limits)
+        return await self.service.unless_gone(request, answer)
 
     async def _predict(
         self, name: str, version: int | None, body: bytes, strict: bool
