@@ -59,13 +59,13 @@ class TensorFlowApi:
 
     async def get(self, request: Request) -> Response:
         """Answer with status or metadata."""
-        found = _matched(_STATUS, request)
+        found = _matched(_STATUS, "GET", request)
         answer = self._metadata if found[4] else self._status
         return json_response(answer(unquote(found[1]), _version(found)))
 
     async def post(self, request: Request) -> Response:
         """Answer a prediction."""
-        found = _matched(_PREDICT, request)
+        found = _matched(_PREDICT, "POST", request)
         if found[4].lower() != "predict":
             raise RefusalError(
                 400, "Expected :predict, which is what this model answers."
@@ -167,13 +167,15 @@ class TensorFlowApi:
         }
 
 
-def _matched(pattern: re.Pattern[str], request: Request) -> re.Match[str]:
+def _matched(
+    pattern: re.Pattern[str], method: str, request: Request
+) -> re.Match[str]:
     """Match the path as it was sent, where %2F is not a slash."""
     raw = request.scope.get("raw_path") or request.url.path.encode()
     path = raw.decode("ascii", "replace")
     found = pattern.fullmatch(path)
     if found is None:
-        raise RefusalError(400, f"Malformed request: {request.method} {path}")
+        raise RefusalError(400, f"Malformed request: {method} {path}")
     return found
 
 
