@@ -136,7 +136,7 @@ def serve(args: argparse.Namespace) -> None:
     # TensorFlow Serving's session loader warns that it is outdated.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     from keras_transformer.serving import server
-    from keras_transformer.serving.limits import Limits
+    from keras_transformer.serving.requests import Limits
 
     limits = Limits(args.max_texts, args.max_body_bytes, args.timeout)
     listening = server.bind(args.host, args.port)

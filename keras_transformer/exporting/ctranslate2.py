@@ -47,11 +47,10 @@ from keras_transformer.config import (
     EOS_ID,
     PAD_ID,
     UNK_ID,
-    JobError,
     UserError,
 )
 from keras_transformer.data.paired_tokenizer import PairedTokenizer
-from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.exporting.saved_model import unwritable
 from keras_transformer.layers import (
     FeedForward,
     MultiHeadAttention,
@@ -59,7 +58,7 @@ from keras_transformer.layers import (
 )
 from keras_transformer.layers.normalization import LayerNormalization
 from keras_transformer.layers.positional_encoding import SINUSOIDS
-from keras_transformer.machine import exhaustion, extras, files
+from keras_transformer.machine import extras, files
 from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.translation.translator import Translator
 
@@ -137,27 +136,22 @@ def export(
     spec = _spec(translator)
     spec.validate()
     spec.optimize(quantization=quantization)
+    tokenizer = translator.tokenizer
+    vocabulary = (
+        tokenizer.sentencepiece_models()
+        if isinstance(tokenizer, PairedTokenizer)
+        else {TOKENIZER_FILE: tokenizer.model}
+    )
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with files.whole(output) as partial:
             partial.mkdir()
             spec.save(str(partial))
-            for name, content in _sentencepiece(translator.tokenizer).items():
+            for name, content in vocabulary.items():
                 (partial / name).write_bytes(content)
     except OSError as error:
-        kind = JobError if exhaustion.full_disk(error) else UserError
-        raise kind(
-            f"Could not write the model to {output} ({error.strerror}); free "
-            "space or choose a folder that can be written."
-        ) from error
+        raise unwritable(output, error) from error
     return output
-
-
-def _sentencepiece(tokenizer: Tokenizer) -> dict[str, bytes]:
-    """Return the files of the vocabulary, by their names."""
-    if isinstance(tokenizer, PairedTokenizer):
-        return tokenizer.sentencepiece_models()
-    return {TOKENIZER_FILE: tokenizer.model}
 
 
 def _spec(translator: Translator) -> "TransformerSpec":
@@ -198,17 +192,11 @@ def _spec(translator: Translator) -> "TransformerSpec":
         model.target_positions
     )
     for to, layer in zip(spec.encoder.layer, model.encoder.layers, strict=True):
-        _set_self_attention(
-            to.self_attention, layer.attention, layer.attention_norm
-        )
+        _set_attention(to.self_attention, layer.attention, layer.attention_norm)
         _set_feed_forward(to.ffn, layer.feed_forward, layer.feed_forward_norm)
     for to, layer in zip(spec.decoder.layer, model.decoder.layers, strict=True):
-        _set_self_attention(
-            to.self_attention, layer.self_attention, layer.norms[0]
-        )
-        _set_cross_attention(
-            to.attention, layer.cross_attention, layer.norms[1]
-        )
+        _set_attention(to.self_attention, layer.self_attention, layer.norms[0])
+        _set_attention(to.attention, layer.cross_attention, layer.norms[1])
         _set_feed_forward(to.ffn, layer.feed_forward, layer.norms[2])
     if config.norm_first:
         _set_norm(spec.encoder.layer_norm, model.encoder.norm)
@@ -226,80 +214,49 @@ def _spec(translator: Translator) -> "TransformerSpec":
     return spec
 
 
-def _set_self_attention(
-    to: "MultiHeadAttentionSpec",
-    attention: MultiHeadAttention,
-    norm: LayerNormalization,
-) -> None:
-    query, key, value, output = _projections(attention)
-    to.linear[0].weight = np.concatenate([query, key, value])
-    to.linear[1].weight = output
-    if attention.use_bias:
-        bias = _query_bias(attention)
-        # Keys and values have no bias.
-        to.linear[0].bias = np.pad(bias, (0, 2 * len(bias)))
-        to.linear[1].bias = _array(attention.output_bias)
-    _set_attention(to, attention, norm)
-
-
-def _set_cross_attention(
-    to: "MultiHeadAttentionSpec",
-    attention: MultiHeadAttention,
-    norm: LayerNormalization,
-) -> None:
-    query, key, value, output = _projections(attention)
-    to.linear[0].weight = query
-    to.linear[1].weight = np.concatenate([key, value])
-    to.linear[2].weight = output
-    if attention.use_bias:
-        bias = _query_bias(attention)
-        to.linear[0].bias = bias
-        to.linear[1].bias = np.zeros(2 * len(bias), "float32")
-        to.linear[2].bias = _array(attention.output_bias)
-    _set_attention(to, attention, norm)
-
-
 def _set_attention(
     to: "MultiHeadAttentionSpec",
     attention: MultiHeadAttention,
     norm: LayerNormalization,
 ) -> None:
+    """Set the weights; those that read the same vectors are one matrix."""
+    query, key, value = (
+        _filled(_array(kernel), attention)
+        for kernel in (
+            attention.query_kernel,
+            attention.key_kernel,
+            attention.value_kernel,
+        )
+    )
+    is_self_attention = len(to.linear) == 2
+    if is_self_attention:
+        to.linear[0].weight = np.concatenate([query, key, value])
+    else:
+        to.linear[0].weight = query
+        to.linear[1].weight = np.concatenate([key, value])
+    output = _filled(_array(attention.output_kernel).T, attention)
+    to.linear[-1].weight = np.ascontiguousarray(output.T)
+    if attention.use_bias:
+        # Keys and values have no bias.
+        for linear in to.linear[:-1]:
+            linear.bias = np.zeros(len(linear.weight), "float32")
+        bias = _filled(_array(attention.query_bias).reshape(1, -1), attention)
+        to.linear[0].bias[: len(bias)] = bias[:, 0]
+        to.linear[-1].bias = _array(attention.output_bias)
     # By the width of the keys, not that of the padded heads.
     to.queries_scale = np.float32(attention.key_dim**-0.5)
     _set_norm(to.layer_norm, norm)
 
 
-def _projections(
-    attention: MultiHeadAttention,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return query, key, value `(H * width, D)` and output `(D, H * width)`.
+def _filled(kernel: np.ndarray, attention: MultiHeadAttention) -> np.ndarray:
+    """Turn `(D, H * K)` or `(D, H * U)` into `(H * width, D)`.
 
-    All share one width, the larger of K and U: zeros add nothing to a product.
+    The width is the larger of K and U: zeros add nothing to a product.
     """
-    heads = attention.num_heads
     width = max(attention.key_dim, attention.value_dim)
-
-    # (D, H * narrower) to (H * width, D)
-    def fill(kernel: np.ndarray) -> np.ndarray:
-        d_model = kernel.shape[0]
-        kernel = kernel.reshape(d_model, heads, -1)
-        missing = width - kernel.shape[2]
-        kernel = np.pad(kernel, [(0, 0), (0, 0), (0, missing)])
-        return np.ascontiguousarray(kernel.reshape(d_model, -1).T)
-
-    inward = (attention.query_kernel, attention.key_kernel)
-    query, key, value = (
-        fill(_array(kernel)) for kernel in (*inward, attention.value_kernel)
-    )
-    output = fill(_array(attention.output_kernel).T).T
-    return query, key, value, np.ascontiguousarray(output)
-
-
-def _query_bias(attention: MultiHeadAttention) -> np.ndarray:
-    """Return the bias of queries, `(H * width,)` as in `_projections`."""
-    missing = max(0, attention.value_dim - attention.key_dim)
-    bias = _array(attention.query_bias).reshape(attention.num_heads, -1)
-    return np.pad(bias, [(0, 0), (0, missing)]).reshape(-1)
+    heads = kernel.reshape(len(kernel), attention.num_heads, -1)
+    heads = np.pad(heads, [(0, 0), (0, 0), (0, width - heads.shape[2])])
+    return np.ascontiguousarray(heads.reshape(len(kernel), -1).T)
 
 
 def _set_feed_forward(

@@ -29,10 +29,11 @@ import dataclasses
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
+import keras
 import tensorflow as tf
+from keras import ops
 
 from keras_transformer.config import (
     EXPORT_PRECISIONS,
@@ -42,7 +43,7 @@ from keras_transformer.config import (
     SettingError,
     UserError,
 )
-from keras_transformer.exporting.half import HalfWeights
+from keras_transformer.decoding.ensemble import Ensemble
 from keras_transformer.exporting.serving_kit import ServingKit
 from keras_transformer.machine import exhaustion, files
 from keras_transformer.translation.model_card import ModelCard
@@ -119,20 +120,21 @@ def export(
         "float32" if stored_only else quantization, portable
     )
     signatures = _signatures(translator, options)
-    half = HalfWeights(translator.text_model.ensemble) if stored_only else None
+    half = half_weights(translator.text_model.ensemble) if stored_only else None
     module = tf.Module()
     module.tokenizer = translator.tokenizer
     traced = {}
     for name, (function, arguments) in signatures.items():
         if half:
-            function = half.used_by(function)
+            function = _reading(half, function)
         specs = [tf.TensorSpec([None], tf.string, name) for name in arguments]
         made = tf.function(function, autograph=False)
         traced[name] = made.get_concrete_function(*specs)
         # Not the `tf.function`: TensorFlow would trace it again to save it.
         setattr(module, name, traced[name])
     # Not the model, whose own weights the signatures need not use.
-    module.all_variables = _variables(traced.values())
+    variables = {id(v): v for each in traced.values() for v in each.variables}
+    module.all_variables = list(variables.values())
     is_new = not path.parent.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,11 +157,7 @@ def export(
         if is_new:
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
-        kind = JobError if exhaustion.full_disk(error) else UserError
-        raise kind(
-            f"Could not write the model to {path} ({_reason(error)}); free "
-            "space or choose a folder that can be written."
-        ) from error
+        raise unwritable(path, error) from error
     return path
 
 
@@ -223,14 +221,51 @@ def _signatures(
     }
 
 
-def _variables(functions: Iterable[Any]) -> list[tf.Variable]:
-    """List the variables that functions use, each once."""
-    found = {id(v): v for function in functions for v in function.variables}
-    return list(found.values())
+def half_weights(
+    model: keras.Model | Ensemble,
+) -> list[tuple[keras.Variable, keras.Variable]]:
+    """Pair a model's weights with copies in float16, which take half the space.
+
+    Computing in float16 as well would lose digits and, on a CPU, time.
+    """
+    return [
+        (
+            weight,
+            keras.Variable(
+                ops.cast(weight, "float16"),
+                dtype="float16",
+                trainable=False,
+                name=weight.name,
+            ),
+        )
+        for weight in model.weights
+    ]
 
 
-def _reason(error: OSError | tf.errors.OpError) -> str | None:
+def _reading(
+    weights: list[tuple[keras.Variable, keras.Variable]], function: Callable
+) -> Callable:
+    """Make a function read the copies; each call casts each of them once."""
+
+    def with_these(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+        # The scope casts to the dtype of what it stands in for.
+        with keras.StatelessScope(weights):
+            return function(*tensors)
+
+    return with_these
+
+
+def unwritable(
+    path: pathlib.Path, error: OSError | tf.errors.OpError
+) -> UserError | JobError:
+    """Say in one sentence why a model could not be written."""
     if isinstance(error, OSError):
-        return error.strerror
-    # "{{…}} FILE; No space left on device [Op:SaveV2]"
-    return error.message.rpartition("; ")[2].partition(" [Op:")[0]
+        reason = error.strerror
+    else:
+        # "{{…}} FILE; No space left on device [Op:SaveV2]"
+        reason = error.message.rpartition("; ")[2].partition(" [Op:")[0]
+    kind = JobError if exhaustion.full_disk(error) else UserError
+    return kind(
+        f"Could not write the model to {path} ({reason}); free space or choose "
+        "a folder that can be written."
+    )

@@ -21,7 +21,7 @@ import logging
 import os
 import pathlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -132,6 +132,8 @@ class ServingKit:
     ) -> None:
         """Put the warm-up requests into a SavedModel.
 
+        For each signature they are a short text, a long one and a full batch.
+
         Args:
             saved_model: Its folder, not yet where a server could see it.
             signatures: For each signature the names of its inputs, all of
@@ -139,43 +141,27 @@ class ServingKit:
         """
         if _missing():
             return
-        path = pathlib.Path(saved_model) / WARMUP_FILE
-        path.parent.mkdir()
-        with tf.io.TFRecordWriter(str(path)) as writer:
-            for request in self.warmup_requests(signatures):
-                writer.write(request.SerializeToString())
-
-    def warmup_requests(
-        self, signatures: Mapping[str, Sequence[str]]
-    ) -> Iterator[Any]:
-        """Make a short text, a long one and a full batch for each signature.
-
-        Each is a `PredictionLog` of TensorFlow Serving.
-        """
-        predict_pb2 = _messages("apis.predict_pb2")
         prediction_log_pb2 = _messages("apis.prediction_log_pb2")
         full = itertools.islice(
             itertools.cycle([SHORT_TEXT, LONG_TEXT]), self.max_batch_size
         )
         batches = [SHORT_TEXT], [LONG_TEXT], list(full)
-        for (signature, inputs), texts in itertools.product(
-            signatures.items(), batches
-        ):
-            request = predict_pb2.PredictRequest()
-            request.model_spec.name = self.name
-            request.model_spec.signature_name = signature
-            for argument in inputs:
-                request.inputs[argument].CopyFrom(tf.make_tensor_proto(texts))
-            yield prediction_log_pb2.PredictionLog(
-                predict_log=prediction_log_pb2.PredictLog(request=request)
-            )
+        path = pathlib.Path(saved_model) / WARMUP_FILE
+        path.parent.mkdir()
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for (signature, inputs), texts in itertools.product(
+                signatures.items(), batches
+            ):
+                log = prediction_log_pb2.PredictionLog()
+                request = log.predict_log.request
+                request.model_spec.name = self.name
+                request.model_spec.signature_name = signature
+                for name in inputs:
+                    request.inputs[name].CopyFrom(tf.make_tensor_proto(texts))
+                writer.write(log.SerializeToString())
 
     def write_configs(self, output: str | os.PathLike) -> None:
-        """Write the two configuration files; keep existing ones.
-
-        Args:
-            output: Folder of all versions.
-        """
+        """Write the two configuration files; keep existing ones."""
         texts = {BATCHING_FILE: self.batching_parameters}
         if not _missing():
             texts[MODELS_FILE] = self.models_config

@@ -20,15 +20,14 @@ from keras_transformer.serving.libretranslate_api import LibreTranslateApi
 from keras_transformer.serving.metrics import Metrics
 from keras_transformer.serving.page_api import PageApi
 from keras_transformer.serving.requests import (
-    GoneError,
+    GONE,
     RefusalError,
+    error_response,
     json_response,
 )
 from keras_transformer.serving.service import Service
 from keras_transformer.serving.tensorflow_api import TensorFlowApi
 
-METRICS_PATH = "/monitoring/prometheus/metrics"
-_GONE = 499
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -42,31 +41,24 @@ def build(
     origins: Sequence[str] = (),
     hosts: Sequence[str] = ("*",),
 ) -> ASGIApp:
-    """Make the application.
+    """Make the application, which belongs to one event loop.
 
     Args:
-        service: Answers the requests. Everything here belongs to one event
-            loop.
+        service: Answers the requests.
         origins: Other sites whose pages may ask, such as
             `https://example.org`.
         hosts: Names of this server, "*" for any.
     """
     metrics = Metrics(service)
-
-    async def tell_metrics(request: Request) -> Response:
-        return Response(metrics.text(), media_type=metrics.media_type)
-
     interfaces = Starlette(
         routes=[
             *TensorFlowApi(service).routes,
             *LibreTranslateApi(service).routes,
             *PageApi(service).routes,
-            Route(METRICS_PATH, tell_metrics),
+            Route("/monitoring/prometheus/metrics", metrics.answer),
         ],
         exception_handlers={
-            RefusalError: _refused,
-            GoneError: _gone,
-            HTTPException: _not_found,
+            HTTPException: _refused,
             Exception: _mistake,  # And then on to the guard.
         },
     )
@@ -86,20 +78,8 @@ def build(
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusalError)
-    return error.response()
-
-
-async def _gone(request: Request, error: Exception) -> Response:
-    # Nobody reads it; the status is for the metrics.
-    return Response(status_code=_GONE)
-
-
-async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    found = json_response({"error": error.detail}, error.status_code)
-    found.headers.update(error.headers or {})  # Such as Allow.
-    return found
+    return error_response(error)
 
 
 async def _mistake(request: Request, error: Exception) -> Response:
@@ -132,7 +112,7 @@ class _SameSite:
                     "This server answers its own page; start it with --cors "
                     "for pages of other sites.",
                 )
-                return await refusal.response()(scope, receive, send)
+                return await error_response(refusal)(scope, receive, send)
         await self.app(scope, receive, send)
 
 
@@ -173,4 +153,4 @@ class _Guard:
             )
         finally:
             seconds = time.perf_counter() - begun
-            self.metrics.count(scope["path"], status or _GONE, seconds)
+            self.metrics.count(scope["path"], status or GONE, seconds)

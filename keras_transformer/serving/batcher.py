@@ -9,30 +9,22 @@ The event loop decides and threads compute, so nothing here needs a lock.
 
 import asyncio
 import concurrent.futures
-import contextlib
-import itertools
-import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from keras_transformer.machine.batching_file import Batching
-from keras_transformer.serving.served_model import ServedModel, joined
-
-logger = logging.getLogger("keras_transformer")
-
-Row = tuple[bytes, ...]
-Outputs = dict[str, np.ndarray]
+from keras_transformer.serving.requests import RefusalError
+from keras_transformer.serving.served_model import (
+    Outputs,
+    Row,
+    ServedModel,
+    joined,
+)
 
 # The most bytes in a batch, with each text counted as the longest: a few
 # sentences of the greatest length that models take, so nobody waits long.
 _BATCH_BYTES = 8_192
-
-
-class BusyError(Exception):
-    """The queue has no room for more texts now."""
 
 
 class _Waiting(NamedTuple):
@@ -56,7 +48,6 @@ class Batcher:
         batching: The sizes of a batch and of the queue.
 
     Attributes:
-        batching: The same.
         taken: Texts that hold a place.
         answered: Batches that the model has answered so far.
         observe_batch: Receives the size of every batch that begins, so that
@@ -74,7 +65,6 @@ class Batcher:
         self._free = batching.num_batch_threads
         # Texts in one queue may share a batch; oldest first.
         self._queues: dict[tuple, list[_Waiting]] = {}
-        self._numbers = itertools.count()
 
     async def run(
         self, model: ServedModel, signature: str, rows: Sequence[Row]
@@ -90,17 +80,16 @@ class Batcher:
             signature: Its signature.
             rows: For each of B texts the inputs, as in `ServedModel.run`.
 
-        Returns:
-            The outputs `(B, ...)`.
-
         Raises:
-            BusyError: If there is no room; nothing has begun.
+            RefusalError: If there is no room; nothing has begun.
         """
         if not rows:
-            return await self._empty(model, signature)
+            blank = (b"",) * len(model.inputs(signature))
+            outputs = await self.run(model, signature, [blank])
+            return {name: values[:0] for name, values in outputs.items()}
         # Padding shows how long the longest text of a batch is. Such a batch
         # therefore holds the texts of one request only.
-        alone = next(self._numbers) if signature in model.padded else None
+        alone = object() if signature in model.padded else None
         key = model, signature, alone
         size = self.batching.max_batch_size
         order = sorted(range(len(rows)), key=lambda i: sum(map(len, rows[i])))
@@ -116,30 +105,23 @@ class Batcher:
                     answers[i] = answer
 
         threads = self.batching.num_batch_threads
-        with self._places(min(len(rows), threads * size)):
-            tasks = [asyncio.ensure_future(work_off()) for _ in range(threads)]
-            try:
-                await asyncio.gather(*tasks)
-            finally:
-                for task in tasks:
-                    task.cancel()
-        return joined(answers)
-
-    async def _empty(self, model: ServedModel, signature: str) -> Outputs:
-        """Return outputs of shape `(0, ...)` for a request without texts."""
-        blank = (b"",) * len(model.inputs(signature))
-        outputs = await self.run(model, signature, [blank])
-        return {name: values[:0] for name, values in outputs.items()}
-
-    @contextlib.contextmanager
-    def _places(self, count: int) -> Iterator[None]:
-        if self.taken + count > self.batching.capacity:
-            raise BusyError
-        self.taken += count
+        places = min(len(rows), threads * size)
+        if self.taken + places > self.batching.capacity:
+            raise RefusalError(
+                503,
+                "The batch scheduling queue to which this task was submitted "
+                "is full; try again in a moment.",
+                retry=True,
+            )
+        self.taken += places
+        tasks = [asyncio.ensure_future(work_off()) for _ in range(threads)]
         try:
-            yield
+            await asyncio.gather(*tasks)
         finally:
-            self.taken -= count
+            self.taken -= places
+            for task in tasks:
+                task.cancel()
+        return joined(answers)
 
     def _enqueue(
         self, key: tuple, rows: Sequence[Row]
@@ -187,14 +169,13 @@ class Batcher:
         nearest = sorted(
             queue, key=lambda each: abs(each.length - queue[0].length)
         )[:size]
-        longest = itertools.accumulate((x.length for x in nearest), max)
-        taken = [
-            each
-            for count, (each, most) in enumerate(
-                zip(nearest, longest, strict=True)
-            )
-            if count == 0 or (count + 1) * most <= _BATCH_BYTES
-        ]
+        taken: list[_Waiting] = []
+        longest = 0
+        for each in nearest:
+            longest = max(longest, each.length)
+            if taken and (len(taken) + 1) * longest > _BATCH_BYTES:
+                break
+            taken.append(each)
         ids = {id(each) for each in taken}
         queue[:] = [each for each in queue if id(each) not in ids]
         return taken

@@ -55,13 +55,14 @@ class Translated(NamedTuple):
     span: Span
     hypotheses: list[tuple[str, float]]  # Texts and scores, best first.
 
+    @property
+    def best(self) -> str:
+        """The text of the best hypothesis."""
+        return self.hypotheses[0][0]
+
 
 class Documents:
-    """Translates texts of any length, part by part.
-
-    Args:
-        service: Answers requests.
-    """
+    """Translates texts of any length, part by part."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -69,15 +70,7 @@ class Documents:
         self._reader = ThreadPoolExecutor(1, "read")
 
     async def read(self, texts: Sequence[str], work: Callable[[], T]) -> T:
-        """Do work on texts, without making short ones wait for long ones.
-
-        Args:
-            texts: The texts.
-            work: The work on them.
-
-        Returns:
-            What `work` returns.
-        """
+        """Do work on texts, without making short ones wait for long ones."""
         if sum(map(len, texts)) <= _SHORT:
             return work()
         loop = asyncio.get_running_loop()
@@ -89,7 +82,7 @@ class Documents:
         """Translate sentence by sentence, halving those that were cut.
 
         Args:
-            model: The version.
+            model: The version, in use until this returns.
             texts: Any texts.
             count: The most hypotheses of a part, no two of them alike.
 
@@ -125,19 +118,11 @@ class Documents:
     async def translate(
         self, model: ServedModel, texts: Sequence[str], count: int = 1
     ) -> list[list[str]]:
-        """Translate documents.
-
-        Args:
-            model: The version.
-            texts: Any texts.
-            count: As in `search`.
+        """Translate documents, with arguments and errors as in `search`.
 
         Returns:
             For each text its translations, best first. The n-th joins the n-th
             hypothesis of each part, or its last.
-
-        Raises:
-            RefusalError: If there are too many, or no room now.
         """
         found = []
         of_texts = await self.search(model, texts, count)

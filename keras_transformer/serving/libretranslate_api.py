@@ -21,7 +21,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from keras_transformer.serving.documents import Documents
-from keras_transformer.serving.html_documents import translate_html
 from keras_transformer.serving.requests import (
     RefusalError,
     as_form,
@@ -29,8 +28,8 @@ from keras_transformer.serving.requests import (
     as_multipart,
     json_response,
     scalar_text,
-    unless_gone,
 )
+from keras_transformer.serving.sentence_answers import translate_html
 from keras_transformer.serving.served_model import DEFAULT_SIGNATURE
 from keras_transformer.serving.service import Service, card_of
 
@@ -38,6 +37,16 @@ HEALTH_SECONDS = 10.0
 _WORD = b"a"
 _FORM = "application/x-www-form-urlencoded"
 _FORM_DATA = "multipart/form-data"
+_REFUSED = {
+    "/detect": (
+        501,
+        "This model translates in one direction and cannot tell languages "
+        "apart; GET /languages names the two.",
+    ),
+    # As LibreTranslate does where these are turned off.
+    "/suggest": (403, "Suggestions are disabled on this server."),
+    "/translate_file": (403, "Files translation are disabled on this server."),
+}
 
 
 class LibreTranslateApi:
@@ -51,9 +60,7 @@ class LibreTranslateApi:
             Route("/languages", self.languages),
             Route("/health", self.health),
             Route("/frontend/settings", self.settings),
-            Route("/detect", self.detect, methods=["POST"]),
-            Route("/suggest", self.suggest, methods=["POST"]),
-            Route("/translate_file", self.translate_file, methods=["POST"]),
+            *(Route(path, self.refuse, methods=["POST"]) for path in _REFUSED),
         ]
 
     async def translate(self, request: Request) -> Response:
@@ -74,8 +81,7 @@ class LibreTranslateApi:
                     if fields["format"] == "html"
                     else self.documents.translate(model, texts, 1 + count)
                 )
-                limits = self.service.limits
-                found = await unless_gone(request, work, limits)
+                found = await self.service.unless_gone(request, work)
         answer: dict[str, Any] = {
             "translatedText": [best for best, *_ in found]
         }
@@ -148,23 +154,9 @@ class LibreTranslateApi:
             }
         )
 
-    async def detect(self, request: Request) -> Response:
-        """Refuse to detect a language."""
-        raise RefusalError(
-            501,
-            "This model translates in one direction and cannot tell languages "
-            "apart; GET /languages names the two.",
-        )
-
-    async def suggest(self, request: Request) -> Response:
-        """Refuse, as LibreTranslate does with suggestions turned off."""
-        raise RefusalError(403, "Suggestions are disabled on this server.")
-
-    async def translate_file(self, request: Request) -> Response:
-        """Refuse, as LibreTranslate does with files turned off."""
-        raise RefusalError(
-            403, "Files translation are disabled on this server."
-        )
+    async def refuse(self, request: Request) -> Response:
+        """Refuse what this server does not offer."""
+        raise RefusalError(*_REFUSED[request.scope["path"]])
 
     async def _fields(self, request: Request) -> dict[str, Any]:
         """Read the parameters from the address, a form or JSON."""

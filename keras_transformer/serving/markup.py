@@ -14,7 +14,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from keras_transformer.machine import extras
+import lxml.etree
+import lxml.html
+
 from keras_transformer.translation.sentences import Span, pieces
 
 # No sentence crosses the border of one of these.
@@ -77,11 +79,7 @@ class Segment:
         self.has_elements = bool(nodes)
 
     def put(self, parts: Sequence[Part]) -> None:
-        """Replace the text by its translation, with the elements placed.
-
-        Args:
-            parts: The sentences in order.
-        """
+        """Replace the text by its sentences' translations, elements placed."""
         placing = _Placing(self.text, parts)
         content = placing.content(self._elements)
         for element in self._elements:
@@ -113,17 +111,11 @@ class Segment:
 class Page:
     """HTML to translate, a whole page or a part of one.
 
-    Args:
-        html: Its source.
-
     Attributes:
         segments: The segments with text, in order.
     """
 
     def __init__(self, html: str) -> None:
-        extras.needs("lxml", "serve")
-        import lxml.html
-
         parser = lxml.html.HTMLParser(encoding="utf-8")
         self._is_whole = bool(re.match(r"\s*<(!doctype|html)\b", html, re.I))
         source = _CONTROL.sub("", html).encode()
@@ -139,8 +131,6 @@ class Page:
 
     def html(self) -> str:
         """Write the page as HTML."""
-        import lxml.etree
-
         tree = self._root.getroottree() if self._is_whole else self._root
         source: str = lxml.etree.tostring(
             tree, encoding="unicode", method="html"
@@ -186,10 +176,6 @@ class _Placing:
 
     `str.split` finds the words; a place is the number of a word in the
     translation.
-
-    Args:
-        text: The text of the segment.
-        parts: The sentences of the segment.
     """
 
     def __init__(self, text: str, parts: Sequence[Part]) -> None:

@@ -11,37 +11,26 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
+from starlette.requests import Request
+from starlette.responses import Response
 
 from keras_transformer.serving.service import Service
 
 # The first part of a path says which interface it belongs to.
 _INTERFACES = {
     "v1": "tensorflow",
-    "translate": "libretranslate",
-    "languages": "libretranslate",
-    "frontend": "libretranslate",
-    "health": "libretranslate",
-    "suggest": "libretranslate",
-    "translate_file": "libretranslate",
-    "detect": "libretranslate",
+    **dict.fromkeys(
+        ["translate", "languages", "health", "frontend"]
+        + ["detect", "suggest", "translate_file"],
+        "libretranslate",
+    ),
     "monitoring": "monitoring",
-    "": "page",
-    "api": "page",
-    "explain": "page",
+    **dict.fromkeys(["", "api", "explain"], "page"),
 }
 
 
 class Metrics:
-    """Counts what a server does.
-
-    Attributes:
-        media_type: Prometheus's text format.
-
-    Args:
-        service: The service with the queue and version to show.
-    """
-
-    media_type = CONTENT_TYPE_LATEST
+    """Counts what a server does."""
 
     def __init__(self, service: Service) -> None:
         self._registry = CollectorRegistry()
@@ -58,7 +47,7 @@ class Metrics:
             registry=self._registry,
             buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100),
         )
-        self._batches = Histogram(
+        batches = Histogram(
             "keras_transformer_batch_size",
             "Texts that went through the model together.",
             registry=self._registry,
@@ -76,21 +65,16 @@ class Metrics:
             registry=self._registry,
         )
         version.set_function(lambda: service.versions.current.version)
-        service.batcher.observe_batch = self._batches.observe
+        service.batcher.observe_batch = batches.observe
 
     def count(self, path: str, status: int, seconds: float) -> None:
-        """Count an answer.
-
-        Args:
-            path: The path of the request.
-            status: HTTP status code; 499 if the client left first.
-            seconds: The time it took.
-        """
+        """Count an answer; the status is 499 if the client left first."""
         first = path.lower().strip("/").partition("/")[0]
         interface = _INTERFACES.get(first, "other")
         self._requests.labels(interface, status).inc()
         self._seconds.labels(interface).observe(seconds)
 
-    def text(self) -> bytes:
-        """Write all metrics in Prometheus's text format."""
-        return generate_latest(self._registry)
+    async def answer(self, request: Request) -> Response:
+        """Serve all metrics in Prometheus's text format."""
+        text = generate_latest(self._registry)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)

@@ -28,11 +28,11 @@ from keras_transformer.serving.libretranslate_api import name_of
 from keras_transformer.serving.requests import (
     RefusalError,
     as_form,
+    as_json,
     json_response,
     scalar_text,
-    unless_gone,
 )
-from keras_transformer.serving.sentence_answers import Sentences
+from keras_transformer.serving.sentence_answers import translate_text
 from keras_transformer.serving.service import Service, card_of
 from keras_transformer.viewing import page as viewer_page
 
@@ -68,7 +68,6 @@ class PageApi:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.documents = Documents(service)
-        self.sentences = Sentences(self.documents)
         # Explanations have a thread of their own: one that nobody waits for
         # still runs to its end, and must not take threads that others need.
         self._explainer = ThreadPoolExecutor(1, "explain")
@@ -103,15 +102,12 @@ class PageApi:
             fields = as_form(await self.service.bodies.read(request))
             text = "\n".join(fields.get("text", "").splitlines())
             with self.service.versions.use() as model:
-                ((found,),) = await unless_gone(
-                    request,
-                    self.documents.translate(model, [text]),
-                    self.service.limits,
-                )
+                work = self.documents.translate(model, [text])
+                ((found,),) = await self.service.unless_gone(request, work)
         except RefusalError as error:
-            page = self._page(text, message=error.message)
-            page.status_code = error.status
-            page.headers.update(error.headers)
+            page = self._page(text, message=error.detail)
+            page.status_code = error.status_code
+            page.headers.update(error.headers or {})
             return page
         return self._page(text, found)
 
@@ -155,7 +151,7 @@ class PageApi:
 
     async def translate(self, request: Request) -> Response:
         """Translate a document, sentence by sentence."""
-        fields = await self.service.bodies.read_json(request)
+        fields = as_json(await self.service.bodies.read(request))
         text, n_best = fields.get("text"), fields.get("n_best")
         if not isinstance(text, str):
             raise RefusalError(400, "Expected a text, received none.")
@@ -163,10 +159,14 @@ class PageApi:
         if n_best is not None and (not is_count or n_best < 1):
             raise RefusalError(400, "Expected n_best to be null or at least 1.")
         with self.service.versions.use() as model:
-            work = self.sentences.translate(
-                model, scalar_text(text), n_best, bool(fields.get("alignment"))
+            work = translate_text(
+                self.documents,
+                model,
+                scalar_text(text),
+                n_best,
+                links=bool(fields.get("alignment")),
             )
-            answer = await unless_gone(request, work, self.service.limits)
+            answer = await self.service.unless_gone(request, work)
         return json_response(answer)
 
     async def explain(self, request: Request) -> Response:
@@ -186,16 +186,12 @@ class PageApi:
             raise RefusalError(
                 503, "Other explanations are waiting; try again.", retry=True
             )
-
         version = self.service.versions.current.version
         explanation = self._explainer.submit(explain, text, version)
         self._explanations.append(explanation)
-
-        async def work() -> str:
-            # If the client leaves before it begins, it never begins.
-            return await asyncio.wrap_future(explanation)
-
-        document = await unless_gone(request, work(), self.service.limits)
+        # If the client leaves before it begins, it never begins.
+        work = asyncio.wrap_future(explanation)
+        document = await self.service.unless_gone(request, work)
         return _html(document, viewer_policy())
 
     def _page(

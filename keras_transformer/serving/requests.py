@@ -1,75 +1,110 @@
-"""Shared by all interfaces: bodies, refusals, clients that leave."""
+"""Shared by all interfaces: limits, bodies, refusals."""
 
 import asyncio
+import dataclasses
 import io
 import json
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from typing import Any, TypeVar
+import math
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import parse_qsl
 
 import python_multipart
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from keras_transformer.serving.limits import Limits
+from keras_transformer.config import UserError
 
-T = TypeVar("T")
-
-RETRY_SECONDS = 1
+GONE = 499
 _NOT_UTF_8 = "Expected a form in UTF-8, received other bytes; convert the text."
 
 
-class RefusalError(Exception):
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Limits of a request, and of all requests together.
+
+    Attributes:
+        max_texts: Texts of a request; a document counts its sentences.
+        max_body_bytes: Bytes of a body.
+        seconds: Time from the last byte of a request until the answer.
+        body_seconds: Time that a client has to send a body.
+        max_bytes_held: Bytes of all bodies that have not arrived in full.
+        max_connections: Connected clients.
+    """
+
+    max_texts: int = 2_048
+    max_body_bytes: int = 1 << 20
+    seconds: float = 120.0
+    body_seconds: float = 30.0
+    max_bytes_held: int = 64 << 20
+    max_connections: int = 1_000
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if not 0 < value < math.inf:
+                raise UserError(
+                    f"Expected a limit {name} above 0, received {value}."
+                )
+
+
+class RefusalError(HTTPException):
     """A request is refused, with the reason in one sentence.
 
     Args:
         status: HTTP status code.
         message: The sentence.
         retry: Whether the same request may succeed in a moment.
+        close: Whether the rest of its body is not read.
     """
 
-    def __init__(self, status: int, message: str, retry: bool = False) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.headers = {"Retry-After": str(RETRY_SECONDS)} if retry else {}
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        retry: bool = False,
+        close: bool = False,
+    ) -> None:
+        headers = {}
+        if retry:
+            headers["Retry-After"] = "1"  # Seconds.
+        if close:
+            headers["Connection"] = "close"
+        super().__init__(status, message, headers)
 
-    def response(self) -> Response:
-        """Answer in JSON, in the same way for all interfaces."""
-        return json_response({"error": self.message}, self.status, self.headers)
+
+class GoneError(HTTPException):
+    """The client has left; the status is for the metrics alone."""
+
+    def __init__(self) -> None:
+        super().__init__(GONE, "The client has left.")
 
 
-class GoneError(Exception):
-    """The client has left; nobody waits for an answer."""
+def error_response(error: HTTPException) -> Response:
+    """Answer with an error, in the same way for all interfaces."""
+    return json_response(
+        {"error": error.detail}, error.status_code, error.headers
+    )
 
 
 def json_response(
     content: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Answer in JSON; write infinite numbers as Python reads them."""
-    text = json.dumps(content, ensure_ascii=False)
-    return Response(
-        text.encode("utf-8", "replace"),
-        status,
-        dict(headers or {}),
-        "application/json",
-    )
+    text = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(text, status, headers, "application/json")
 
 
 class Bodies:
     """Reads the bodies of requests, within limits of size, time and number.
 
-    Args:
-        limits: The limits.
-
     Attributes:
-        arriving: The number of bodies that have not arrived in full.
-        held: Their bytes so far.
+        held: Bytes of the bodies that have not arrived in full.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.arriving = self.held = 0
+        self.held = 0
 
     async def read(self, request: Request) -> bytes:
         """Read the body of a request.
@@ -79,67 +114,50 @@ class Bodies:
                 is no room for it now.
             GoneError: If the client leaves first.
         """
-        body = bytearray()
-        self.arriving += 1
+        limits = self.limits
+        too_large = RefusalError(
+            413,
+            f"Expected a body of at most {limits.max_body_bytes} bytes, "
+            "received more; send less at a time.",
+        )
+        announced = request.headers.get("content-length", "")
+        if announced.isdecimal():
+            if int(announced[:20]) > limits.max_body_bytes:
+                raise too_large
+        loop = asyncio.get_running_loop()
+        end, body, more = loop.time() + limits.body_seconds, bytearray(), True
         try:
-            async for part in _parts(request, self.limits):
+            while more:
+                message = await _message(request, end - loop.time())
+                more = message.get("more_body", False)
+                part = message.get("body", b"")
                 body += part
                 self.held += len(part)
-                if self.held > self.limits.max_bytes_held:
-                    raise _closing(
-                        503, "Too many bodies are arriving; try again."
+                if len(body) > limits.max_body_bytes:
+                    raise too_large
+                if self.held > limits.max_bytes_held:
+                    raise RefusalError(
+                        503,
+                        "Too many bodies are arriving; try again.",
+                        retry=True,
+                        close=True,
                     )
         finally:
-            self.arriving -= 1
             self.held -= len(body)
         return bytes(body)
 
-    async def read_json(self, request: Request) -> dict[str, Any]:
-        """Read a body that is a JSON object.
 
-        Raises:
-            RefusalError: As in `read`, or if it is not a JSON object.
-            GoneError: If the client leaves first.
-        """
-        return as_json(await self.read(request))
-
-
-async def _parts(request: Request, limits: Limits) -> AsyncIterator[bytes]:
-    """Read a body as it arrives, within the limits of size and time."""
-    too_large = RefusalError(
-        413,
-        f"Expected a body of at most {limits.max_body_bytes} bytes, received "
-        "more; send less at a time.",
-    )
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced[:20]) > limits.max_body_bytes:
-        raise too_large
-    loop = asyncio.get_running_loop()
-    end, size, more = loop.time() + limits.body_seconds, 0, True
-    while more:
-        try:
-            message = await asyncio.wait_for(
-                request.receive(), end - loop.time()
-            )
-        except asyncio.TimeoutError:
-            raise _closing(
-                408, "The body of the request did not arrive in time."
-            ) from None
-        if message["type"] == "http.disconnect":
-            raise GoneError
-        part = message.get("body", b"")
-        more = message.get("more_body", False)
-        size += len(part)
-        if size > limits.max_body_bytes:
-            raise too_large
-        yield part
-
-
-def _closing(status: int, message: str) -> RefusalError:
-    """Refuse a request before its body is read to the end."""
-    error = RefusalError(status, message, retry=status == 503)
-    error.headers["Connection"] = "close"
-    return error
+async def _message(request: Request, seconds: float) -> Mapping[str, Any]:
+    """Receive the next part of a body."""
+    try:
+        message = await asyncio.wait_for(request.receive(), seconds)
+    except asyncio.TimeoutError:
+        raise RefusalError(
+            408, "The body of the request did not arrive in time.", close=True
+        ) from None
+    if message["type"] == "http.disconnect":
+        raise GoneError
+    return message
 
 
 def as_json(body: bytes) -> dict[str, Any]:
@@ -178,9 +196,7 @@ def as_form(text: bytes) -> dict[str, str]:
 def as_multipart(body: bytes, content_type: str) -> dict[str, str]:
     """Read a form as browsers' `FormData` sends it; files are left out.
 
-    Args:
-        body: The parts.
-        content_type: The request's content type, with the boundary.
+    The request's `content_type` names the boundary of the parts.
 
     Raises:
         RefusalError: If it is not such a form, or not UTF-8.
@@ -209,43 +225,3 @@ def scalar_text(text: str) -> str:
     r"""Drop lone surrogates, which JSON's \ud800 may leave."""
     encoded = text.encode("utf-16", "surrogatepass")
     return encoded.decode("utf-16", "replace")
-
-
-async def unless_gone(
-    request: Request, work: Coroutine[Any, Any, T], limits: Limits
-) -> T:
-    """Do a client's work while it waits, within the time limit.
-
-    Args:
-        request: Its request, with the body already read.
-        work: The work; cancelled when nobody needs it any more.
-        limits: The time limit.
-
-    Raises:
-        RefusalError: If the time is over.
-        GoneError: If the client leaves first.
-    """
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_left(request))
-    try:
-        done, _ = await asyncio.wait(
-            {task, gone},
-            timeout=limits.seconds,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        if task in done:
-            return task.result()
-    finally:
-        task.cancel()
-        gone.cancel()
-    if gone in done:
-        raise GoneError
-    raise RefusalError(
-        504,
-        f"No answer within {limits.seconds:g} seconds; send less at a time.",
-    )
-
-
-async def _left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

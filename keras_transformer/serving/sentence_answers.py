@@ -1,100 +1,139 @@
-"""Answers sentence by sentence: hypotheses, scores, linked words.
+"""Answers sentence by sentence: hypotheses, linked words, HTML.
 
-The links come from the signature `attention`, which knows pieces, not words.
+Words are linked by the signature `attention`, which knows pieces, not words.
 
 Axes: S source pieces, T target pieces.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_transformer.serving.documents import Documents
-from keras_transformer.serving.served_model import ServedModel
+from keras_transformer.serving.markup import Page, Part
+from keras_transformer.serving.requests import RefusalError
+from keras_transformer.serving.served_model import Outputs, ServedModel
 from keras_transformer.serving.service import Service
 from keras_transformer.translation.alignment import align_words
 from keras_transformer.translation.sentences import together
 
 _SPACE = "▁".encode()
 _END = b"</s>"
+# The most characters of HTML in a request. Beyond this, reading and placing can
+# take seconds, for example with a tag of many thousand attributes.
+MAX_HTML = 1 << 17
+
+Pairs = Sequence[tuple[str, str]]  # Sentences with their translations.
+Links = list[tuple[int, int]]  # Source words with target words, from 0.
 
 
-class Sentences:
-    """Makes what the page shows of a document.
-
-    Args:
-        documents: Splits texts and knows the service.
-    """
-
-    def __init__(self, documents: Documents) -> None:
-        self.documents = documents
-
-    async def translate(
-        self, model: ServedModel, text: str, n_best: int | None, links: bool
-    ) -> dict[str, Any]:
-        """Translate a document.
-
-        Args:
-            model: The version.
-            text: Any text.
-            n_best: The most hypotheses of a sentence; None for the best.
-            links: Whether to find which words belong together.
-
-        Returns:
-            The answer of `/api/translate`.
-
-        Raises:
-            RefusalError: If there are too many sentences, or no room now.
-        """
-        (parts,) = await self.documents.search(model, [text], n_best or 1)
-        sources = [text[slice(*part.span)] for part in parts]
-        best = [part.hypotheses[0][0] for part in parts]
-        words: list[Any] = [None] * len(parts)
-        if links:
-            pairs = list(zip(sources, best, strict=True))
-            words = await linked_words(self.documents.service, model, pairs)
-        return {
-            "sentences": [
-                {
-                    "source": source,
-                    "start": part.span.start,
-                    "end": part.span.end,
-                    "hypotheses": [
-                        {"text": text, "score": score}
-                        for text, score in part.hypotheses
-                    ],
-                    "words": of_part,
-                }
-                for source, part, of_part in zip(
-                    sources, parts, words, strict=True
-                )
-            ],
-            "translation": together(text, [part.span for part in parts], best),
-        }
-
-
-async def linked_words(
-    service: Service, model: ServedModel, pairs: Sequence[tuple[str, str]]
-) -> list[list[tuple[int, int]] | None]:
-    """Find the words that belong together in sentences and translations.
+async def translate_text(
+    documents: Documents,
+    model: ServedModel,
+    text: str,
+    n_best: int | None,
+    links: bool,
+) -> dict[str, Any]:
+    """Translate a document for the page.
 
     Args:
-        service: Answers requests.
+        documents: Translates texts.
         model: The version, in use until this returns.
-        pairs: Each sentence with its translation.
+        text: Any text.
+        n_best: The most hypotheses of a sentence; None for the best.
+        links: Whether to find which words belong together.
 
     Returns:
-        For each pair what `word_links` finds; None if the model has no
-        signature `attention`.
+        The answer of `/api/translate`.
 
     Raises:
-        RefusalError: If there is no room now.
+        RefusalError: As in `Documents.search`.
     """
+    (parts,) = await documents.search(model, [text], n_best or 1)
+    sources = [text[slice(*part.span)] for part in parts]
+    best = [part.best for part in parts]
+    words: list[Links | None] = [None] * len(parts)
+    if links:
+        pairs = list(zip(sources, best, strict=True))
+        words = await _linked_words(documents.service, model, pairs)
+    return {
+        "sentences": [
+            {
+                "source": source,
+                "start": part.span.start,
+                "end": part.span.end,
+                "hypotheses": [
+                    {"text": text, "score": score}
+                    for text, score in part.hypotheses
+                ],
+                "words": of_part,
+            }
+            for source, part, of_part in zip(sources, parts, words, strict=True)
+        ],
+        "translation": together(text, [part.span for part in parts], best),
+    }
+
+
+async def translate_html(
+    documents: Documents, model: ServedModel, texts: Sequence[str]
+) -> list[list[str]]:
+    """Translate HTML: the sentences change, the tags stay.
+
+    Args:
+        documents: Translates texts.
+        model: The version, in use until this returns.
+        texts: HTML, whole pages or parts.
+
+    Returns:
+        For each text a list of its one translation.
+
+    Raises:
+        RefusalError: If there is too much, or no room now.
+    """
+    size = sum(map(len, texts))
+    if size > MAX_HTML:
+        raise RefusalError(
+            400,
+            f"Invalid request: request ({size}) exceeds text limit "
+            f"({MAX_HTML}) of HTML",
+        )
+    pages = await documents.read(texts, lambda: [Page(x) for x in texts])
+    segments = [segment for page in pages for segment in page.segments]
+    found = await documents.search(model, [each.text for each in segments])
+    pairs = [
+        (segment.text[slice(*part.span)], part.best)
+        for segment, parts in zip(segments, found, strict=True)
+        for part in parts
+        if segment.has_elements
+    ]
+    links = iter(await _linked_words(documents.service, model, pairs))
+
+    def put_back() -> list[list[str]]:
+        for segment, parts in zip(segments, found, strict=True):
+            segment.put(
+                [
+                    Part(
+                        part.span,
+                        part.best,
+                        next(links) if segment.has_elements else None,
+                    )
+                    for part in parts
+                ]
+            )
+        return [[page.html()] for page in pages]
+
+    return await documents.read(texts, put_back)
+
+
+async def _linked_words(
+    service: Service, model: ServedModel, pairs: Pairs
+) -> list[Links | None]:
+    """Find the words that belong together, if the model can tell."""
     if "attention" not in model.signatures:
         return [None] * len(pairs)
-    found: list[list[tuple[int, int]] | None] = []
+    found: list[Links | None] = []
     # A document has many matrices, so take those of one batch at a time.
     most = service.batcher.batching.max_batch_size
     for start in range(0, len(pairs), most):
@@ -105,13 +144,9 @@ async def linked_words(
     return found
 
 
-def _links(
-    pairs: Sequence[tuple[str, str]], outputs: Mapping[str, np.ndarray]
-) -> list[list[tuple[int, int]] | None]:
-    matrices = (
-        outputs[name]
-        for name in ("source_pieces", "target_pieces", "attention")
-    )
+def _links(pairs: Pairs, outputs: Outputs) -> list[Links | None]:
+    names = ("source_pieces", "target_pieces", "attention")
+    matrices = (outputs[name] for name in names)
     return [
         word_links(*pair, *of_pair)
         for pair, *of_pair in zip(pairs, *matrices, strict=True)
@@ -124,7 +159,7 @@ def word_links(
     source_pieces: Sequence[bytes],
     target_pieces: Sequence[bytes],
     attention: np.ndarray,
-) -> list[tuple[int, int]] | None:
+) -> Links | None:
     """Give each word of a translation the source word it looked at most.
 
     `str.split` finds the words.

@@ -1,8 +1,7 @@
 """Loads a SavedModel as TensorFlow Serving does, and calls its signatures."""
 
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +12,9 @@ from keras_transformer.decoding.frozen_weights import missing_operators
 from keras_transformer.translation.model_card import ModelCard
 
 DEFAULT_SIGNATURE = "serving_default"
+
+Row = tuple[bytes, ...]  # The inputs of a text, in the order of their names.
+Outputs = dict[str, np.ndarray]  # Each (B, ...), by name.
 
 
 class ServedModel:
@@ -74,8 +76,11 @@ class ServedModel:
                         "TensorFlow Serving."
                     )
         self._calls = {
-            name: self._call(signature)
-            for name, signature in self.signatures.items()
+            name: self._session.make_callable(
+                {output: info.name for output, info in of.outputs.items()},
+                [of.inputs[each].name for each in self.inputs(name)],
+            )
+            for name, of in self.signatures.items()
         }
         # Outputs such as (B, T, S) are padded to the longest row of a batch.
         self.padded = {
@@ -92,18 +97,8 @@ class ServedModel:
         """Return the names of the inputs, sorted, the order `run` expects."""
         return sorted(self.signatures[signature].inputs)
 
-    def run(
-        self, signature: str, rows: Sequence[tuple[bytes, ...]]
-    ) -> dict[str, np.ndarray]:
-        """Call a signature.
-
-        Args:
-            signature: Its name.
-            rows: For each of B texts the inputs, in the order of `inputs`.
-
-        Returns:
-            The outputs by name, each `(B, ...)`.
-        """
+    def run(self, signature: str, rows: Sequence[Row]) -> Outputs:
+        """Call a signature for B texts, each with the inputs of `inputs`."""
         columns = [
             np.array(column, object) for column in zip(*rows, strict=True)
         ]
@@ -113,22 +108,11 @@ class ServedModel:
         """Free its memory once nobody calls it any more."""
         self._session.close()
 
-    def _call(self, signature: Any) -> Callable[..., dict[str, np.ndarray]]:
-        return self._session.make_callable(
-            {name: info.name for name, info in signature.outputs.items()},
-            [signature.inputs[name].name for name in sorted(signature.inputs)],
-        )
 
+def joined(rows: Sequence[Outputs]) -> Outputs:
+    """Join the outputs `(1, ...)` of texts that were in separate batches.
 
-def joined(rows: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Join rows that were computed in separate batches.
-
-    Args:
-        rows: For each of B texts the outputs by name, `(1, ...)`; at least one.
-
-    Returns:
-        Each output `(B, ...)`, padded to its longest row with 0 or "", as the
-        signature itself pads.
+    They are padded to the longest with 0 or "", as a signature itself pads.
     """
     return {name: _joined([row[name] for row in rows]) for name in rows[0]}
 

@@ -1,12 +1,11 @@
 """Runs the server process: the address, the signals, the model."""
 
 import asyncio
-import contextlib
 import logging
 import pathlib
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import uvicorn
 
@@ -16,7 +15,7 @@ from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import app
 from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.connections import Connection
-from keras_transformer.serving.limits import Limits
+from keras_transformer.serving.requests import Limits
 from keras_transformer.serving.service import Service
 from keras_transformer.serving.versions import Versions
 
@@ -79,8 +78,8 @@ def serve(
             answers.
         folder: Folder of all versions.
         name: The model's name for clients.
-        batching: The sizes of a batch and of the queue.
-        limits: Limits of a request.
+        batching: As in `Batcher`.
+        limits: As in `Service`.
         origins: Other sites whose pages may ask.
         hosts: Names of this server, as `names_of` finds them.
         explain: As in `Service`.
@@ -105,8 +104,11 @@ def serve(
     sys.setswitchinterval(5e-4)
 
     async def run() -> None:
-        async with _following(versions):
+        following = asyncio.ensure_future(versions.follow())
+        try:
             await make(service, origins, hosts).serve(sockets=[listening])
+        finally:
+            following.cancel()
 
     asyncio.run(run())
 
@@ -132,14 +134,7 @@ def make(
     origins: Sequence[str] = (),
     hosts: Sequence[str] = ("*",),
 ) -> uvicorn.Server:
-    """Put Uvicorn around the application.
-
-    Args:
-        service: Answers requests.
-        origins: Other sites whose pages may ask.
-        hosts: Names of this server, "*" for any.
-    """
-    limits = service.limits
+    """Put Uvicorn around the application of `app.build`."""
     return _Server(
         uvicorn.Config(
             app.build(service, origins, hosts),
@@ -153,7 +148,7 @@ def make(
             log_level="critical",
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=limits.max_connections,
+            limit_concurrency=service.limits.max_connections,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
     )
@@ -168,13 +163,3 @@ class _Server(uvicorn.Server):
             host, port = listening.getsockname()[:2]
             host = f"[{host}]" if ":" in host else host
             logger.info("Serving at http://%s:%d", host, port)
-
-
-@contextlib.asynccontextmanager
-async def _following(versions: Versions) -> AsyncIterator[None]:
-    """Change over to newer versions while the server runs."""
-    task = asyncio.ensure_future(versions.follow())
-    try:
-        yield
-    finally:
-        task.cancel()

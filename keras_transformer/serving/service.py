@@ -1,19 +1,24 @@
 """The parts that all interfaces share: the model, its queue, the limits."""
 
+import asyncio
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
-from keras_transformer.serving.batcher import (
-    Batcher,
-    BusyError,
-    Outputs,
-    Row,
+from starlette.requests import Request
+
+from keras_transformer.serving.batcher import Batcher
+from keras_transformer.serving.requests import (
+    Bodies,
+    GoneError,
+    Limits,
+    RefusalError,
 )
-from keras_transformer.serving.limits import Limits
-from keras_transformer.serving.requests import Bodies, RefusalError
-from keras_transformer.serving.served_model import ServedModel
+from keras_transformer.serving.served_model import Outputs, Row, ServedModel
 from keras_transformer.serving.versions import Versions
 from keras_transformer.translation.model_card import ModelCard
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass
@@ -43,15 +48,7 @@ class Service:
     async def run(
         self, model: ServedModel, signature: str, rows: Sequence[Row]
     ) -> Outputs:
-        """Call a signature, in a batch with other requests.
-
-        Args:
-            model: The version, in use until this returns.
-            signature: Its signature.
-            rows: For each of B texts the inputs, as in `ServedModel.run`.
-
-        Returns:
-            The outputs `(B, ...)`.
+        """Call a signature as `Batcher.run` does, within the limit of texts.
 
         Raises:
             RefusalError: If there are too many, or no room now.
@@ -62,15 +59,44 @@ class Service:
                 f"Invalid request: request ({len(rows)}) exceeds text limit "
                 f"({self.limits.max_texts})",
             )
+        return await self.batcher.run(model, signature, rows)
+
+    async def unless_gone(self, request: Request, work: Awaitable[T]) -> T:
+        """Do a client's work while it waits, within the time limit.
+
+        Args:
+            request: Its request, with the body already read.
+            work: The work; cancelled when nobody needs it any more.
+
+        Raises:
+            RefusalError: If the time is over.
+            GoneError: If the client leaves first.
+        """
+        task = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(_left(request))
         try:
-            return await self.batcher.run(model, signature, rows)
-        except BusyError:
-            raise RefusalError(
-                503,
-                "The batch scheduling queue to which this task was submitted "
-                "is full; try again in a moment.",
-                retry=True,
-            ) from None
+            done, _ = await asyncio.wait(
+                {task, gone},
+                timeout=self.limits.seconds,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if task in done:
+                return task.result()
+        finally:
+            task.cancel()
+            gone.cancel()
+        if gone in done:
+            raise GoneError
+        raise RefusalError(
+            504,
+            f"No answer within {self.limits.seconds:g} seconds; send less at a "
+            "time.",
+        )
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def card_of(model: ServedModel) -> ModelCard:

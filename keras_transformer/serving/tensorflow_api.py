@@ -15,8 +15,7 @@ is. `{"b64": …}` holds bytes, also in an answer if the output's name ends in
 
 import asyncio
 import base64
-import binascii
-import json
+import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -29,21 +28,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from keras_transformer.serving import tensorflow_api
 from keras_transformer.serving.requests import (
     RefusalError,
     as_json,
     json_response,
-    unless_gone,
 )
-from keras_transformer.serving.served_model import DEFAULT_SIGNATURE
+from keras_transformer.serving.served_model import (
+    DEFAULT_SIGNATURE,
+    Row,
+    ServedModel,
+)
 from keras_transformer.serving.service import Service
-from keras_transformer.serving.versions import UnknownVersionError
 
 _PLACE = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
 _PREDICT = re.compile(f"{_PLACE}:(classify|regress|predict)", re.I | re.A)
 _STATUS = re.compile(f"{_PLACE}(/metadata)?", re.I | re.A)
-_INT64 = 2**63
 
 
 class TensorFlowApi:
@@ -60,25 +59,13 @@ class TensorFlowApi:
 
     async def get(self, request: Request) -> Response:
         """Answer with status or metadata."""
-        path = _path(request)
-        found = _STATUS.fullmatch(path)
-        if found is None:
-            raise RefusalError(400, f"Malformed request: GET {path}")
-        name, version, is_metadata = (
-            unquote(found[1]),
-            _version(found),
-            found[4],
-        )
-        if is_metadata:
-            return json_response(self._metadata(name, version))
-        return json_response(self._status(name, version))
+        found = _matched(_STATUS, "GET", request)
+        answer = self._metadata if found[4] else self._status
+        return json_response(answer(unquote(found[1]), _version(found)))
 
     async def post(self, request: Request) -> Response:
         """Answer a prediction."""
-        path = _path(request)
-        found = _PREDICT.fullmatch(path)
-        if found is None:
-            raise RefusalError(400, f"Malformed request: POST {path}")
+        found = _matched(_PREDICT, "POST", request)
         if found[4].lower() != "predict":
             raise RefusalError(
                 400, "Expected :predict, which is what this model answers."
@@ -87,13 +74,12 @@ class TensorFlowApi:
         strict = request.query_params.get("nonfinite") == "null"
         name, version = unquote(found[1]), _version(found)
         answer = self._predict(name, version, body, strict)
-        return await unless_gone(request, answer, self.service.limits)
+        return await self.service.unless_gone(request, answer)
 
     async def _predict(
         self, name: str, version: int | None, body: bytes, strict: bool
     ) -> Response:
-        self._check(name, version)
-        with self.service.versions.use(version) as model:
+        with self._use(name, version) as model:
             fields = as_json(body)
             signature = fields.get("signature_name", "")
             if not isinstance(signature, str):
@@ -109,7 +95,7 @@ class TensorFlowApi:
                     f'Serving signature name: "{signature}" not found in '
                     "signature def",
                 )
-            rows = tensorflow_api.to_rows(fields, model.inputs(signature))
+            rows = to_rows(fields, model.inputs(signature))
             most = self.service.batcher.batching.max_batch_size
             if signature in model.padded and len(rows) > most:
                 # The answers are large, and all are padded to the longest.
@@ -122,35 +108,29 @@ class TensorFlowApi:
             as_rows = "instances" in fields
             # Large answers take seconds; meanwhile others are served.
             return await asyncio.to_thread(
-                lambda: json_response(
-                    tensorflow_api.to_json(outputs, as_rows, strict)
-                )
+                lambda: json_response(to_json(outputs, as_rows, strict))
             )
 
-    def _check(self, name: str, version: int | None) -> None:
-        """Refuse a name or version that is not served."""
+    def _use(
+        self, name: str, version: int | None
+    ) -> contextlib.AbstractContextManager[ServedModel]:
+        """Lend a version; refuse a name or version that is not served."""
+        versions = self.service.versions
+        is_served = version in (None, versions.current.version)
+        if name == self.service.name and is_served:
+            return versions.use()
         wanted = (
             f"Latest({name})"
             if version is None
-            else (f"Specific({name}, {version})")
+            else f"Specific({name}, {version})"
         )
-        missing = RefusalError(404, f"Servable not found for request: {wanted}")
-        if name != self.service.name:
-            raise missing
-        try:
-            with self.service.versions.use(version):
-                pass
-        except UnknownVersionError:
-            raise missing from None
+        raise RefusalError(404, f"Servable not found for request: {wanted}")
 
     def _status(self, name: str, version: int | None) -> dict[str, Any]:
         states = self.service.versions.states
         if name != self.service.name or version not in (None, *states):
-            of = "" if version is None else f"version {version} of "
-            raise RefusalError(
-                404,
-                f"Could not find {of or 'any versions of '}model {name}",
-            )
+            which = "any versions" if version is None else f"version {version}"
+            raise RefusalError(404, f"Could not find {which} of model {name}")
         return {
             "model_version_status": [
                 {
@@ -167,19 +147,16 @@ class TensorFlowApi:
         }
 
     def _metadata(self, name: str, version: int | None) -> dict[str, Any]:
-        self._check(name, version)
-        model = self.service.versions.current
-        signatures = {
-            # Protobuf's own rules write 64-bit numbers as strings.
-            key: json.loads(
-                json_format.MessageToJson(
+        with self._use(name, version) as model:
+            signatures = {
+                # Protobuf's own rules write 64-bit numbers as strings.
+                key: json_format.MessageToDict(
                     signature,
                     preserving_proto_field_name=True,
                     always_print_fields_with_no_presence=True,
                 )
-            )
-            for key, signature in model.signatures.items()
-        }
+                for key, signature in model.signatures.items()
+            }
         return {
             "model_spec": {
                 "name": name,
@@ -190,10 +167,16 @@ class TensorFlowApi:
         }
 
 
-def _path(request: Request) -> str:
-    """Return the path as it was sent, where %2F is not a slash."""
+def _matched(
+    pattern: re.Pattern[str], method: str, request: Request
+) -> re.Match[str]:
+    """Match the path as it was sent, where %2F is not a slash."""
     raw = request.scope.get("raw_path") or request.url.path.encode()
-    return raw.decode("ascii", "replace")
+    path = raw.decode("ascii", "replace")
+    found = pattern.fullmatch(path)
+    if found is None:
+        raise RefusalError(400, f"Malformed request: {method} {path}")
+    return found
 
 
 def _version(found: re.Match[str]) -> int | None:
@@ -205,23 +188,13 @@ def _version(found: re.Match[str]) -> int | None:
         )
     if found[2] is None:
         return None
-    if len(found[2]) > 19 or int(found[2]) >= _INT64:
+    if len(found[2]) > 19 or int(found[2]) >= 2**63:
         raise RefusalError(400, "Failed to convert version to numeric.")
     return int(found[2])
 
 
-Row = tuple[bytes, ...]
-
-
 def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
-    """Read the inputs of a request.
-
-    Args:
-        request: The body, with `instances` or `inputs`.
-        names: The inputs of the signature, sorted.
-
-    Returns:
-        For each of B texts the inputs, in the order of `names`.
+    """Read the inputs of each text of a request, in the order of `names`.
 
     Raises:
         RefusalError: If they do not have a documented form.
@@ -253,15 +226,13 @@ def to_json(
     columns = {
         name: _values(name, outputs[name], strict) for name in sorted(outputs)
     }
-    if not as_rows:
-        (first, *others) = columns.values()
-        return {"outputs": columns if others else first}
-    rows = zip(*columns.values(), strict=True)
+    answer: Any = columns
     if len(columns) == 1:
-        return {"predictions": [row[0] for row in rows]}
-    return {
-        "predictions": [dict(zip(columns, row, strict=True)) for row in rows]
-    }
+        (answer,) = columns.values()
+    elif as_rows:
+        rows = zip(*columns.values(), strict=True)
+        answer = [dict(zip(columns, row, strict=True)) for row in rows]
+    return {"predictions" if as_rows else "outputs": answer}
 
 
 def _from_instances(instances: Any, names: Sequence[str]) -> list[Row]:
@@ -338,7 +309,7 @@ def _text(value: Any) -> bytes:
             return base64.b64decode(
                 encoded + "=" * (-len(encoded) % 4), validate=True
             )
-        except (binascii.Error, ValueError):
+        except ValueError:
             raise RefusalError(400, "Unable to base64 decode") from None
     if not isinstance(value, str):
         kind = type(value).__name__

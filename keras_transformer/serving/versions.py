@@ -43,15 +43,13 @@ def find_versions(folder: pathlib.Path) -> dict[int, pathlib.Path]:
 
 def _content(path: pathlib.Path) -> tuple[tuple[str, int, int], ...]:
     """Note sizes and times, which change while files are being copied."""
-    found = []
-    for file in sorted(path.rglob("*")):
-        stat = file.stat()
-        found.append((str(file), stat.st_size, stat.st_mtime_ns))
-    return tuple(found)
+    stats = ((str(file), file.stat()) for file in sorted(path.rglob("*")))
+    return tuple((file, stat.st_size, stat.st_mtime_ns) for file, stat in stats)
 
 
-class UnknownVersionError(LookupError):
-    """A client asks for a version that is not served."""
+def _warm_up(model: ServedModel, signature: str) -> None:
+    row = (_WARM_UP_TEXT,) * len(model.inputs(signature))
+    model.run(signature, [row])
 
 
 class Versions:
@@ -62,6 +60,7 @@ class Versions:
         threads: As in `ServedModel`.
 
     Attributes:
+        current: The version that is served.
         states: For each version that was tried, by number, its state and, if
             it could not be loaded, the reason.
 
@@ -83,26 +82,12 @@ class Versions:
         # The content of those that failed, and when that was.
         self._failed: dict[int, tuple[Any, float]] = {}
         self._content = _content(found[max(found)])
-        self._current = self._load(found[max(found)])
-
-    @property
-    def current(self) -> ServedModel:
-        """The version for requests that do not name one."""
-        return self._current
+        self.current = self._load(found[max(found)])
 
     @contextlib.contextmanager
-    def use(self, version: int | None = None) -> Iterator[ServedModel]:
-        """Lend a version; it stays until it is given back.
-
-        Args:
-            version: Its number; None for the current one.
-
-        Raises:
-            UnknownVersionError: If it is not served.
-        """
-        model = self._current
-        if version not in (None, model.version):
-            raise UnknownVersionError(version)
+    def use(self) -> Iterator[ServedModel]:
+        """Lend the current version; it stays until it is given back."""
+        model = self.current
         self._users[model] = self._users.get(model, 0) + 1
         try:
             yield model
@@ -114,8 +99,8 @@ class Versions:
         """Look for a newer version every few seconds, for ever."""
         warm = None
         while True:
-            if warm is not self._current:
-                warm = self._current
+            if warm is not self.current:
+                warm = self.current
                 await self._warm_up_page()
             await asyncio.sleep(POLL_SECONDS)
             try:
@@ -137,7 +122,7 @@ class Versions:
             return
         version, path = max(found), found[max(found)]
         content = await asyncio.to_thread(_content, path)
-        if version == self._current.version:
+        if version == self.current.version:
             if content != self._content:
                 logger.warning(
                     "Version %d has changed on disk and is served as it was; "
@@ -158,7 +143,7 @@ class Versions:
             reason = str(error).replace(f"{self.folder}{os.sep}", "")
             self.states[version] = END, reason
             raise
-        old, self._current = self._current, model
+        old, self.current = self.current, model
         self._content = content
         self.states[old.version] = UNLOADING, ""
         logger.info("Version %d takes over from %d", version, old.version)
@@ -177,11 +162,9 @@ class Versions:
             ) from error
         # The first call of a signature is slow. Only the default one is warmed
         # up here: others that nobody asks for must not delay a version.
-        inputs = model.signatures.get(DEFAULT_SIGNATURE)
-        if inputs is not None:
-            row = (_WARM_UP_TEXT,) * len(inputs.inputs)
+        if DEFAULT_SIGNATURE in model.signatures:
             try:
-                model.run(DEFAULT_SIGNATURE, [row])
+                _warm_up(model, DEFAULT_SIGNATURE)
             except Exception as error:  # For example, a part is missing.
                 model.close()
                 reason = " ".join(str(error).split())[:200]
@@ -199,16 +182,15 @@ class Versions:
         """
         with self.use() as model:
             for name in set(_OF_PAGE) & set(model.signatures):
-                row = (_WARM_UP_TEXT,) * len(model.inputs(name))
                 try:
-                    await asyncio.to_thread(model.run, name, [row])
+                    await asyncio.to_thread(_warm_up, model, name)
                 except Exception:  # Those who ask will be told.
                     logger.exception("Could not warm up %s", name)
 
     def _close_unused(self) -> None:
         """Free the versions that nobody uses any more."""
         for model, users in list(self._users.items()):
-            if model is not self._current and not users:
+            if model is not self.current and not users:
                 del self._users[model]
                 self.states[model.version] = END, ""
                 # This may take a moment; others need not wait for it.

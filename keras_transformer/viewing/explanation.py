@@ -174,14 +174,13 @@ class Explanation:
         layer = checked_number("layer", layer, layers)
         wanted = range(all_heads) if heads is None else heads
         chosen = [checked_number("head", head, all_heads) for head in wanted]
-        rows = (
-            None if row is None else [checked_number("row", row, len(queries))]
-        )
+        if row is not None:
+            row = checked_number("row", row, len(queries))
         return lines.picture(
             queries,
             keys,
             [lines.Head(head, weights[layer, head]) for head in chosen],
-            rows=rows,
+            row,
         )
 
     def tree_svg(self) -> str:
@@ -201,8 +200,8 @@ class Explanation:
             [lines.Head(None, best.cross.mean(axis=(0, 1)))],
         )
         weights = payload.weights(self.encoder, self.cross, self.decoder)
-        rows = page.rows(self.translations, self.leaves, self.nodes)
-        return page.fragment(self._facts(), weights, rows, picture)
+        table = page.table(self.translations, self.leaves, self.nodes)
+        return page.fragment(self._facts(), weights, table, picture)
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -210,7 +209,6 @@ class Explanation:
     def _facts(self) -> dict[str, Any]:
         """Collect the data that `data.js` reads, besides the weights."""
         layers, heads, rows, longest = self.decoder.shape
-        of_kinds = {"encoder": len(self.encoder), "decoder": layers}
         return {
             "source": self.source,
             "sourcePieces": self.source_pieces,
@@ -218,7 +216,11 @@ class Explanation:
             "leaves": self.leaves,
             "nodes": payload.nodes(self.nodes),
             "alternatives": payload.alternatives(self.alternatives),
-            "layers": {**of_kinds, "cross": layers},
+            "layers": {
+                "encoder": len(self.encoder),
+                "decoder": layers,
+                "cross": layers,
+            },
             "heads": heads,
             "rows": rows,
             "longest": longest,
@@ -232,8 +234,7 @@ class Explanation:
         self, kind: str, hypothesis: int
     ) -> tuple[list[str], list[str], np.ndarray]:
         """Return the pieces that attend, those attended to, and the weights."""
-        rank = checked_number("hypothesis", hypothesis, len(self.leaves))
-        found = self.attention(rank)
+        found = self.attention(hypothesis)
         source, target = found.source_pieces, found.target_pieces
         panels = {
             "encoder": (source, source, found.encoder),

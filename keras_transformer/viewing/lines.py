@@ -54,7 +54,7 @@ def picture(
     queries: Sequence[str],
     keys: Sequence[str],
     heads: Sequence[Head],
-    rows: Sequence[int] | None = None,
+    row: int | None = None,
 ) -> str:
     """Draw the lines of some heads.
 
@@ -62,7 +62,7 @@ def picture(
         queries: Q pieces, on the left.
         keys: K pieces, on the right.
         heads: Heads with weights `(Q, K)`, those behind first.
-        rows: The only ones of the Q pieces to draw lines from; by default all.
+        row: The only one of the Q pieces to draw lines from; by default all.
 
     Returns:
         The text of an SVG file. A line's opacity is its weight, and its title
@@ -84,11 +84,11 @@ def picture(
                 (right - 6, _middle(top, j) + shift),
                 float(head.weights[i, j]),
             )
-            for i in (range(len(queries)) if rows is None else rows)
+            for i in (range(len(queries)) if row is None else [row])
             for j in range(len(keys))
             if head.weights[i, j] >= FAINTEST
         ]
-    parts += _words(queries, left, top, "end", rows)
+    parts += _words(queries, left, top, "end", row)
     parts += _words(keys, right, top, "start", None)
     legend, legend_width = _legend(heads)
     width = max(width, legend_width)
@@ -125,17 +125,15 @@ def _words(
     x: float,
     top: float,
     anchor: str,
-    rows: Sequence[int] | None,
+    row: int | None,
 ) -> list[str]:
     return [
-        svg.element(
-            "text",
-            svg.text(word),
-            x=f"{x:.1f}",
-            y=f"{_middle(top, place):.1f}",
+        svg.label(
+            word,
+            f"{x:.1f}",
+            f"{_middle(top, place):.1f}",
             text_anchor=anchor,
-            dominant_baseline="central",
-            fill=svg.INK if rows is None or place in rows else svg.DIM,
+            fill=svg.INK if row in (None, place) else svg.DIM,
         )
         for place, word in enumerate(words)
     ]
@@ -153,14 +151,6 @@ def _legend(heads: Sequence[Head]) -> tuple[str, float]:
             stroke=head.colour,
             stroke_dasharray=head.dashes,
         )
-        name = svg.element(
-            "text",
-            head.name,
-            x=x + 23,
-            y=EDGE + 1,
-            dominant_baseline="central",
-            fill=svg.INK,
-        )
-        parts += [bar, name]
+        parts += [bar, svg.label(head.name, x + 23, EDGE + 1)]
         x += 23 + svg.width_of(head.name) + 10
     return svg.element("g", "".join(parts)), x

@@ -8,7 +8,7 @@ import base64
 import html
 import importlib.resources
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from keras_transformer.viewing import payload
 from keras_transformer.viewing.hypotheses import Node
@@ -31,30 +31,33 @@ TRUNCATED = "The source was too long: only its beginning was translated."
 COLUMNS = ("", "Translation", "Score", "Log-probability", "Tokens", "Ended by")
 
 
-class Row(NamedTuple):
-    """A hypothesis in the table of a page without scripts."""
-
-    text: str
-    score: float
-    log_prob: float
-    tokens: int
-    ends_with: str
-
-
-def rows(
+def table(
     translations: Sequence[str], leaves: Sequence[int], nodes: Sequence[Node]
-) -> list[Row]:
-    """List the hypotheses returned; -1 is the leaf of an empty translation."""
-    found = []
-    for text, leaf in zip(translations, leaves, strict=True):
-        if leaf < 0:
-            found.append(Row(text, 0.0, 0.0, 0, empty_end(nodes)))
-            continue
-        node = nodes[leaf]
-        found.append(
-            Row(text, node.score, node.log_prob, node.step + 1, node.ends_with)
+) -> str:
+    """Write the hypotheses returned; -1 is the leaf of an empty translation."""
+    lines = []
+    found = zip(translations, leaves, strict=True)
+    for rank, (text, leaf) in enumerate(found, 1):
+        score, log_prob, tokens, ends_with = 0.0, 0.0, 0, empty_end(nodes)
+        if leaf >= 0:
+            node = nodes[leaf]
+            score, log_prob, tokens = node.score, node.log_prob, node.step + 1
+            ends_with = node.ends_with
+        cells = (
+            str(rank),
+            f'<bdi dir="auto">{html.escape(text)}</bdi>',
+            f"{score:.4f}",
+            f"{log_prob:.4f}",
+            str(tokens),
+            html.escape(ends_with),
         )
-    return found
+        row = "".join(f"<td>{cell}</td>" for cell in cells)
+        lines.append(f"<tr>{row}</tr>")
+    heads = "".join(f"<th>{name}</th>" for name in COLUMNS)
+    return (
+        f"<table><thead><tr>{heads}</tr></thead>\n"
+        f"<tbody>{''.join(lines)}</tbody></table>\n"
+    )
 
 
 def empty_end(nodes: Sequence[Node]) -> str:
@@ -82,7 +85,7 @@ def style() -> str:
 
 
 def fragment(
-    facts: dict[str, Any], weights: str, table: Sequence[Row], picture: str
+    facts: dict[str, Any], weights: str, hypotheses: str, picture: str
 ) -> str:
     """Make the HTML that a notebook shows.
 
@@ -91,11 +94,11 @@ def fragment(
     Args:
         facts: The data that `data.js` reads, besides the weights.
         weights: The text of `payload.weights`.
-        table: The hypotheses, best first.
+        hypotheses: The text of `table`.
         picture: An SVG.
     """
     cut = TRUNCATED if facts["truncated"] else ""
-    still = _still(facts["source"], cut, table, picture)
+    still = _still(facts["source"], cut, hypotheses, picture)
     data = payload.json_for_script({**facts, "cut": cut, "style": style()})
     return (
         '<div class="keras-transformer-viewer">\n'
@@ -140,19 +143,16 @@ def _script_element() -> str:
     return f"<script>\n{script()}</script>\n"
 
 
-def _still(source: str, cut: str, table: Sequence[Row], picture: str) -> str:
+def _still(source: str, cut: str, hypotheses: str, picture: str) -> str:
     """Write the table and the picture that need no script."""
     title = html.escape(_shortened(source))
-    heads = "".join(f"<th>{name}</th>" for name in COLUMNS)
-    lines = "".join(_line(rank, row) for rank, row in enumerate(table, 1))
     image = base64.b64encode(picture.encode()).decode()
     return (
         '<div style="padding: 0 16px">\n'
         f'<h1 style="font-size: 20px"><bdi dir="auto">{title}</bdi></h1>\n'
         f'<p>Source: <bdi dir="auto">{html.escape(source)}</bdi></p>\n'
         f"{f'<p>{cut}</p>' if cut else ''}"
-        f"<table><thead><tr>{heads}</tr></thead>\n"
-        f"<tbody>{lines}</tbody></table>\n"
+        f"{hypotheses}"
         '<p><img style="max-width: 100%" '
         'alt="What each piece of the best translation looked at: lines to the '
         'pieces of the source, the mean of all heads of cross-attention." '
@@ -161,18 +161,6 @@ def _still(source: str, cut: str, table: Sequence[Row], picture: str) -> str:
         "and the whole search are shown here.</p>\n"
         "</div>\n"
     )
-
-
-def _line(rank: int, row: Row) -> str:
-    cells = (
-        str(rank),
-        f'<bdi dir="auto">{html.escape(row.text)}</bdi>',
-        f"{row.score:.4f}",
-        f"{row.log_prob:.4f}",
-        str(row.tokens),
-        html.escape(row.ends_with),
-    )
-    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
 def _shortened(text: str) -> str:

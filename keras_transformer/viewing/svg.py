@@ -64,6 +64,14 @@ def text(characters: str) -> str:
     return escape(_FORBIDDEN.sub("\ufffd", characters))
 
 
+def label(characters: str, x: object, y: object, **attributes: object) -> str:
+    """Write characters with their middle at the height `y`."""
+    defaults = {"dominant_baseline": "central", "fill": INK}
+    return element(
+        "text", text(characters), x=x, y=y, **{**defaults, **attributes}
+    )
+
+
 def width_of(word: str) -> float:
     """Guess a word's width in pixels, if anything too wide."""
     ems = sum(

@@ -91,13 +91,10 @@ def _mark(node: Node, place: Point, probability: float) -> str:
     )
     content = svg.element("title", svg.text(title)) + shape(node.fate, place)
     if node.rank >= 0:
-        content += svg.element(
-            "text",
+        content += svg.label(
             str(node.rank + 1),
-            x=place[0],
-            y=place[1],
+            *place,
             text_anchor="middle",
-            dominant_baseline="central",
             font_size=10,
             fill="#ffffff",
         )
@@ -124,13 +121,9 @@ def shape(fate: Fate, place: Point) -> str:
 
 def _label(piece: str, place: Point) -> str:
     shown = piece if len(piece) <= LONGEST else f"{piece[: LONGEST - 1]}…"
-    return svg.element(
-        "text",
-        svg.text(shown),
-        x=place[0],
-        y=place[1] - 13,
-        text_anchor="middle",
-        fill=svg.INK,
+    x, y = place
+    return svg.label(
+        shown, x, y - 13, text_anchor="middle", dominant_baseline=None
     )
 
 
@@ -138,16 +131,6 @@ def _legend(y: float) -> tuple[str, float]:
     """Draw each shape and its meaning; return their width too."""
     parts, x = [], float(EDGE)
     for fate in Fate:
-        parts.append(shape(fate, (x, y)))
-        parts.append(
-            svg.element(
-                "text",
-                fate.value,
-                x=x + 14,
-                y=y,
-                dominant_baseline="central",
-                fill=svg.INK,
-            )
-        )
+        parts += [shape(fate, (x, y)), svg.label(fate.value, x + 14, y)]
         x += 14 + svg.width_of(fate.value) + 20
     return svg.element("g", "".join(parts)), x

@@ -17,7 +17,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 from keras_transformer.__main__ import main
 from keras_transformer.config import Search, UserError
 from keras_transformer.exporting import saved_model as serving
-from keras_transformer.exporting.half import HalfWeights
 from keras_transformer.run import Run
 from keras_transformer.translation import translator
 from keras_transformer.translation.model_card import ModelCard
@@ -230,7 +229,8 @@ def test_the_model_keeps_its_own_weights():
     before = dense.get_weights()
     inputs = np.random.default_rng(0).normal(size=(2, 5)).astype("float32")
 
-    halved = HalfWeights(dense).used_by(dense.call)(inputs)
+    with keras.StatelessScope(serving.half_weights(dense)):
+        halved = dense.call(inputs)
 
     for weight, value in zip(dense.weights, before, strict=True):
         assert weight.dtype == "float32"

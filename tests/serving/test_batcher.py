@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from keras_transformer.machine.batching_file import Batching
-from keras_transformer.serving.batcher import Batcher, BusyError
+from keras_transformer.serving.batcher import Batcher
+from keras_transformer.serving.requests import RefusalError
 
 
 class Notes:
@@ -163,7 +164,7 @@ def test_a_request_beyond_the_room_is_refused_and_the_room_comes_back():
             for _ in range(4)
         ]
         await begun(model)
-        with pytest.raises(BusyError):
+        with pytest.raises(RefusalError):
             await batcher.run(model, "plain", rows("a", "b"))
         last = asyncio.ensure_future(batcher.run(model, "plain", rows("a")))
         await asyncio.sleep(0)

@@ -18,7 +18,7 @@ from keras_transformer.config import UserError
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import connections
 from keras_transformer.serving import server as server_module
-from keras_transformer.serving.limits import Limits
+from keras_transformer.serving.requests import Limits
 from keras_transformer.serving.server import bind, names_of
 
 PREDICT = "/v1/models/small:predict"
@@ -217,8 +217,8 @@ def test_no_client_puts_off_the_end(model, monkeypatch):
     head = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
     with running(StillVersions(model), limits=Limits()) as server:
         line = socket.create_connection(("127.0.0.1", server.port), 20)
-        line.sendall(head.encode())
-        until(lambda: server.service.bodies.arriving)
+        line.sendall(head.encode() + b" ")
+        until(lambda: server.service.bodies.held)
         start = time.monotonic()
     assert time.monotonic() - start < 10
     line.close()

@@ -12,7 +12,7 @@ from still_model import StillModel, StillVersions
 from word_by_word import Versions
 
 from keras_transformer.serving import libretranslate_api
-from keras_transformer.serving.html_documents import MAX_HTML
+from keras_transformer.serving.sentence_answers import MAX_HTML
 
 TEXT = "Hund bellt."
 

@@ -199,7 +199,7 @@ def test_a_form_gets_its_translation_and_no_markup(client, served):
 
 def test_the_viewer_may_run_its_own_script_alone():
     fragment = viewer_page.fragment(
-        {"source": "Hund", "truncated": False}, "", [], "<svg/>"
+        {"source": "Hund", "truncated": False}, "", "", "<svg/>"
     )
     (script,) = re.findall("<script>(.*?)</script>", fragment, re.S)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest())

@@ -1,7 +1,6 @@
 // Translates as one types.
 
 import { Refusal, Server } from "./asking.js";
-import { number, showCard } from "./card.js";
 import { later, never } from "./later.js";
 import { Sentences } from "./sentences.js";
 import { Sentence, element } from "./words.js";
@@ -11,6 +10,7 @@ const SLOW = 300; // And without an answer before the page says so.
 const CALM = 1000; // Without a change before a screen reader is told.
 
 const byId = (id) => document.getElementById(id);
+const number = (value) => value.toLocaleString("en");
 const field = byId("text"), output = byId("translation");
 const server = new Server({
   onWait: (kind, seconds) => {
@@ -175,7 +175,12 @@ function introduce() {
   for (const id of ["translation", "target-words", "hypotheses"]) {
     byId(id).lang = card.target_lang;
   }
-  showCard(card, byId("card"));
+  byId("card").querySelector("dl").replaceChildren(
+    ...facts().map(([term, said]) => element("div", {}, [
+      element("dt", { textContent: term }),
+      element("dd", {}, said),
+    ])));
+  byId("card").hidden = false;
   const { subject, examples } = card;
   byId("examples").hidden = !subject;
   byId("subject").textContent = `This model has seen ${subject}. Try one:`;
@@ -186,6 +191,34 @@ function introduce() {
     dir: "auto",
     onclick: () => write(text),
   })));
+}
+
+// What the model says of itself: terms, and texts or elements for each.
+function facts() {
+  const found = [];
+  if (card.source_lang) {
+    found.push(["Languages", [`${card.source_name} to ${card.target_name}`]]);
+  }
+  if (card.parameters) {
+    found.push(["Parameters", [number(card.parameters)]]);
+  }
+  for (const score of card.scores ?? []) {
+    const on = [score.corpus, score.split].filter(Boolean).join(", ");
+    found.push([score.name, [
+      `${score.value.toFixed(1)}${on ? ` on ${on}` : ""}`,
+      ...(score.signature
+        ? [element("code", { textContent: score.signature })] : []),
+    ]]);
+  }
+  const { limits } = card;
+  const bounds = [
+    limits?.max_source_length &&
+      `${number(limits.max_source_length)} word pieces a sentence`,
+    limits?.max_texts && `${number(limits.max_texts)} sentences a text`,
+    limits?.max_body_bytes && `${number(limits.max_body_bytes)} bytes a text`,
+  ].filter(Boolean);
+  if (bounds.length) found.push(["Limits", [bounds.join(", ")]]);
+  return found;
 }
 
 // As if it were typed: undoing brings back what was there before.

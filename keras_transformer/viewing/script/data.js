@@ -6,6 +6,8 @@ const END = "</s>";
 const START = "<s>";
 const ALL = -1; // In the place of a layer or a head: the mean of all.
 
+const range = (count) => Array.from({ length: count }, (_, i) => i);
+
 // Of a node, in the order of Python's `Node`.
 const NODE = [
   "parent", "step", "piece", "logProb", "score", "fate", "endsWith", "rank",
@@ -181,10 +183,9 @@ class Attention {
   // Numbers of heads, counted through all layers.
   chosen(kind, layer, head) {
     const { layers, heads } = this.data;
-    const range = (count, one) => (one === ALL
-      ? Array.from({ length: count }, (_, i) => i) : [one]);
-    return range(layers[kind], layer).flatMap(
-      (l) => range(heads, head).map((h) => l * heads + h));
+    const either = (count, one) => (one === ALL ? range(count) : [one]);
+    return either(layers[kind], layer).flatMap(
+      (l) => either(heads, head).map((h) => l * heads + h));
   }
 
   // Mean over the rows, of pieces and with the end token, in bits. Where the

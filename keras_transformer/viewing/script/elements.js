@@ -50,6 +50,13 @@ function shortened(text, longest) {
     ? `${characters.slice(0, longest - 1).join("")}…` : text;
 }
 
+// The head of a table; `numbers` are the places of columns of numbers.
+function tableHead(names, numbers) {
+  return h("thead", {}, h("tr", {}, names.map((name, i) => h("th", {
+    scope: "col", class: numbers.includes(i) ? "number" : null,
+  }, name))));
+}
+
 // Radio buttons that look like one row of buttons. `choices`: [value, label].
 function choice(legend, choices, chosen, choose) {
   const name = legend.replaceAll(" ", "-");
@@ -93,6 +100,10 @@ function stopAt(container, element) {
 // Okabe and Ito's colours; the last is that of text. As in Python's `svg`.
 const HEADS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9",
   "#d55e00", "#f0e442", "currentColor"];
+
+function headLabel(head) {
+  return head === ALL ? "mean of all heads" : `head ${head + 1}`;
+}
 
 // Of the lines of a head; the ninth has the first one's colour, in dashes.
 function headLine(head) {

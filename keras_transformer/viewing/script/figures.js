@@ -12,9 +12,8 @@ class Figures {
     });
     this.other = h("select", {
       onchange: () => viewer.set({ other: Number(this.other.value) }),
-    }, Array.from({ length: viewer.data.heads }, (_, i) => h("option", {
-      value: i,
-    }, `head ${i + 1}`)));
+    }, range(viewer.data.heads).map(
+      (i) => h("option", { value: i }, headLabel(i))));
     this.list = h("div", { class: "figures" });
     this.element = h("section", { "aria-label": "Figures 3 to 5" },
       h("h2", {}, "Figures 3 to 5 of the paper"),
@@ -41,19 +40,19 @@ class Figures {
     }, label)));
     this.other.value = state.other;
     const of = (number) => ({
-      name: `head ${number + 1}`, look: headLine(number),
+      name: headLabel(number), look: headLine(number),
       values: attention.matrix(kind, layer, number),
     });
     const where = `${KIND_NAMES[kind]}, layer ${layer + 1}`;
-    const all = Array.from({ length: data.heads }, (_, i) => of(i));
+    const all = range(data.heads).map(of);
     const two = state.other === head ? [of(head)] : [of(head), of(state.other)];
     const named = two.map(({ name }) => name).join(" and ");
     const common = { rows, columns, across: true };
     this.list.replaceChildren(
       this.figure(3, `${where}: all heads, from “${rows.labels[word]}”`,
         [{ ...common, heads: all, from: [word] }], all),
-      this.figure(4, `${where}: head ${head + 1} in full, then ${named} from ` +
-        `“${rows.labels[word]}”`, [
+      this.figure(4, `${where}: ${headLabel(head)} in full, then ${named} ` +
+        `from “${rows.labels[word]}”`, [
         { ...common, heads: [of(head)], from: null },
         { ...common, heads: two, from: [word] },
       ], two),

@@ -6,8 +6,7 @@ const KIND_NAMES = {
 
 function headName(kind, layer, head) {
   const where = layer === ALL ? "all layers" : `layer ${layer + 1}`;
-  const which = head === ALL ? "mean of all heads" : `head ${head + 1}`;
-  return `${KIND_NAMES[kind]}, ${where}, ${which}`;
+  return `${KIND_NAMES[kind]}, ${where}, ${headLabel(head)}`;
 }
 
 class Grid {
@@ -44,7 +43,6 @@ class Grid {
     }
     const { state: { kind }, data } = this.viewer;
     const heads = data.heads, layers = data.layers[kind];
-    const range = (count) => Array.from({ length: count }, (_, i) => i);
     this.seen.disconnect();
     this.cells.replaceChildren(
       h("span", {}),
@@ -101,14 +99,15 @@ class Grid {
   // Bands in all pictures, which the style sheet draws.
   hover() {
     const { state: { kind }, attention } = this.viewer;
-    const band = (name, { keys }, isHovered) => {
-      const i = keys.findIndex(isHovered);
+    const rows = attention.rows(kind), columns = attention.columns(kind);
+    const [row, column] = this.viewer.pointedAt(rows, columns);
+    const band = (name, i, { keys }) => {
       this.cells.classList.toggle(`has-${name}`, i >= 0);
       this.cells.style.setProperty(`--${name}`, i);
       this.cells.style.setProperty(`--of-${name}`, keys.length);
     };
-    band("row", attention.rows(kind), (key) => this.viewer.isRow(key));
-    band("column", attention.columns(kind), (key) => this.viewer.isColumn(key));
+    band("row", row, rows);
+    band("column", column, columns);
   }
 
   place(button) {

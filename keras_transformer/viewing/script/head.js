@@ -77,8 +77,7 @@ class Head {
   // What the lines are called, and how they look.
   drawn() {
     const { head } = this.viewer.state;
-    const name = head === ALL ? "mean of all heads" : `head ${head + 1}`;
-    return { name, look: headLine(head) };
+    return { name: headLabel(head), look: headLine(head) };
   }
 
   lines(panel) {
@@ -152,8 +151,7 @@ class Head {
   brighten() {
     const { rows, columns } = this.shown;
     const picture = this.box.firstChild;
-    const row = rows.keys.findIndex((key) => this.viewer.isRow(key));
-    const column = columns.keys.findIndex((key) => this.viewer.isColumn(key));
+    const [row, column] = this.viewer.pointedAt(rows, columns);
     picture.classList.toggle("dimmed", row >= 0 || column >= 0);
     picture.querySelectorAll(".share").forEach((old) => old.remove());
     picture.querySelectorAll(".bright").forEach(
@@ -186,8 +184,7 @@ class Head {
   said() {
     const { rows, columns, values } = this.shown;
     const { viewer } = this;
-    const row = rows.keys.findIndex((key) => viewer.isRow(key));
-    const column = columns.keys.findIndex((key) => viewer.isColumn(key));
+    const [row, column] = viewer.pointedAt(rows, columns);
     const width = columns.labels.length;
     const most = (labels, weight) => labels
       .map((label, i) => [weight(i), label])

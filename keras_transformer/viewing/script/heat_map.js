@@ -55,8 +55,7 @@ class HeatMap {
     const style = getComputedStyle(this.element);
     pen.strokeStyle = style.borderTopColor;
     pen.strokeRect(left - 0.5, top - 0.5, width - left, height - top);
-    const row = rows.keys.findIndex((key) => viewer.isRow(key));
-    const column = columns.keys.findIndex((key) => viewer.isColumn(key));
+    const [row, column] = viewer.pointedAt(rows, columns);
     this.outline(pen, row, column, style.outlineColor);
     if (this.aligned) this.rings(pen);
     this.labels(pen, row, column, style);

@@ -29,10 +29,8 @@ class Steps {
             "allowed, by a prefix or a minimum length.")),
         h("div", {}, h("h3", {}, "Hypotheses weighed in this step"),
           h("div", { class: "scroll" }, h("table", { class: "beam" },
-            h("thead", {}, h("tr", {}, ["Hypothesis", "Log-probability",
-              "Score", "Fate"].map((name, i) => h("th", {
-              scope: "col", class: i === 1 || i === 2 ? "number" : null,
-            }, name)))),
+            tableHead(["Hypothesis", "Log-probability", "Score", "Fate"],
+              [1, 2]),
             this.beam)))));
     this.nothing = h("p", { class: "note" }, "No step was taken.");
     this.element = h("section", { "aria-label": "Step by step" },

@@ -21,11 +21,8 @@ class Summary {
         h("h3", {}, "Looked at"), this.target),
       h("div", { class: "scroll" },
         h("table", { class: "hypotheses" },
-          h("thead", {}, h("tr", {},
-            ["", "Translation", "Score", "Log-probability", "Tokens",
-              "Ended by"].map((name, i) => h("th", {
-                scope: "col", class: i > 1 && i < 5 ? "number" : null,
-              }, name)))),
+          tableHead(["", "Translation", "Score", "Log-probability", "Tokens",
+            "Ended by"], [2, 3, 4]),
           this.rows)));
   }
 

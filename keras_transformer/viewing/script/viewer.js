@@ -170,12 +170,11 @@ class Viewer {
     return (groups[keys.indexOf(key)] || []).map((i) => path[i]);
   }
 
-  isRow(key) {
-    return key === this.hovered[0];
-  }
-
-  isColumn(key) {
-    return key === this.hovered[this.hovered.length > 1 ? 1 : 0];
+  // The places of the row and the column that are pointed at; -1 for none.
+  pointedAt(rows, columns) {
+    const [row, ...others] = this.hovered;
+    const column = others.length ? others[0] : row;
+    return [rows.keys.indexOf(row), columns.keys.indexOf(column)];
   }
 
   // Attributes of an element that is pointed at, or has the focus.
