@@ -17,7 +17,18 @@ from google.protobuf.message import DecodeError
 from keras_transformer.config import UserError
 from keras_transformer.data.bulk_tokenizer import parse_model
 from keras_transformer.machine import extras
+from keras_transformer.machine.files import ZIP_DAMAGES
 
+# Errors of reading a file that is damaged or malicious, or does not fit its
+# format.
+MISFITS = (
+    *ZIP_DAMAGES,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    TypeError,
+)
 _POINTER = b"version https://git-lfs"
 # The deepest nesting of lists and mappings; settings have three levels.
 _DEEPEST = 50

@@ -22,12 +22,12 @@ import numpy as np
 
 from keras_transformer.config import UserError
 from keras_transformer.importing.source_files import (
+    MISFITS,
     check_archive,
     check_file,
     read_member,
 )
 from keras_transformer.machine import extras
-from keras_transformer.machine.files import ZIP_DAMAGES
 
 # Types by their names in either file; bfloat16 is the upper half of a float32.
 _DTYPES = {
@@ -40,16 +40,6 @@ _DTYPES = {
     "BFloat16Storage": "bfloat16",
     "LongStorage": "int64",
 }
-# Errors of reading a damaged or malicious file.
-_DAMAGES = (
-    *ZIP_DAMAGES,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    TypeError,
-    pickle.UnpicklingError,
-)
 
 
 def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -65,7 +55,7 @@ def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
             name: _values(of["data"], _DTYPES[of["dtype"]]).reshape(of["shape"])
             for name, of in safetensors.deserialize(path.read_bytes())
         }
-    except (*_DAMAGES, safetensors.SafetensorError) as error:
+    except (*MISFITS, safetensors.SafetensorError) as error:
         raise _damaged(path, error) from None
 
 
@@ -89,7 +79,7 @@ def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
             if not (isinstance(name, str) and isinstance(tensor, np.ndarray)):
                 raise TypeError("it holds something else than named tensors")
         return dict(state)
-    except _DAMAGES as error:
+    except (*MISFITS, pickle.UnpicklingError) as error:
         raise _damaged(path, error) from None
 
 
