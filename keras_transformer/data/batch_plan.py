@@ -293,10 +293,9 @@ def rank_cells(
         of pairs with it.
     """
     keys = np.empty(len(source), smallest_type(lengths.num_keys))
-    for chunk in _chunks(len(source)):
-        keys[chunk] = lengths.keys(source[chunk], target[chunk])
     counts = np.zeros(lengths.num_keys, np.int64)
     for chunk in _chunks(len(source)):
+        keys[chunk] = lengths.keys(source[chunk], target[chunk])
         counts += np.bincount(keys[chunk], minlength=len(counts))
     found = np.flatnonzero(counts)
     # Several keys may stand for one cell.
@@ -307,10 +306,8 @@ def rank_cells(
     excess = cells[:, 0] - cells[:, 1]
     lean = np.where(step % 2, excess, -excess)
     order = np.lexsort((lean, step))
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.arange(len(order))
     rank_of = np.zeros(lengths.num_keys, keys.dtype)
-    rank_of[found] = ranks[inverse.reshape(-1)]
+    rank_of[found] = np.argsort(order)[inverse.reshape(-1)]
     for chunk in _chunks(len(source)):
         keys[chunk] = rank_of[keys[chunk]]
     counts = np.bincount(rank_of[found], counts[found]).astype(np.int64)

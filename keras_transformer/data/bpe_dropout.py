@@ -302,9 +302,7 @@ class Merges:
         keys, merged = np.array(sorted(pairs), np.int64).T
         self._keys, self._merged = keys, merged.astype(np.int32)
         best_first = np.argsort(-np.array(scores), kind="stable")
-        ranks = np.empty(len(names), np.int64)
-        ranks[best_first] = np.arange(len(names))
-        self._ranks = ranks[merged]
+        self._ranks = np.argsort(best_first)[merged]
 
     def segment(
         self,

@@ -132,9 +132,8 @@ def absolute_name(name: str | os.PathLike) -> str:
 
 
 def _absolute(name: str) -> str:
-    if name in (DEMO, MEMORY):
-        return name
-    if name.startswith((TFDS_PREFIX, TEST_SET_PREFIX)):
+    prefixes = TFDS_PREFIX, TEST_SET_PREFIX
+    if name in (DEMO, MEMORY) or name.startswith(prefixes):
         return name
     return str(pathlib.Path(name).resolve())
 
