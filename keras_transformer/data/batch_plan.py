@@ -40,17 +40,11 @@ class Batch(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The pairs of a batch, as a range in ascending order of length.
-
-    Attributes:
-        start: The first place.
-        stop: The place after the last.
-        shape: (B, S, T).
-    """
+    """The pairs of a batch, `start` to `stop - 1` in order of length."""
 
     start: int
     stop: int
-    shape: tuple[int, int, int]
+    shape: tuple[int, int, int]  # (B, S, T)
 
 
 class Epoch:
@@ -138,9 +132,8 @@ class BatchPlan:
     def epoch(self, epoch: int) -> Epoch:
         """Return the batches of an epoch, counted from 0, in order."""
         # The shuffle does not depend on the type of the numbers.
-        pairs = np.arange(
-            len(self.corpus), dtype=smallest_type(len(self.corpus))
-        )
+        size = len(self.corpus)
+        pairs = np.arange(size, dtype=smallest_type(size))
         if self.shuffle:
             np.random.default_rng([self.seed, epoch]).shuffle(pairs)
         pairs = sorted_by_rank(pairs, self._ranks)
@@ -198,13 +191,8 @@ class BatchPlan:
             first = np.searchsorted(ends, start, side="right")
             last = np.searchsorted(ends, stop)
             longest = cells[first : last + 1].max(axis=0).tolist()
-            cuts.append(
-                Cut(
-                    start,
-                    stop,
-                    shape(stop - start, int(capacity[last]), *longest),
-                )
-            )
+            rows = int(capacity[last])
+            cuts.append(Cut(start, stop, shape(stop - start, rows, *longest)))
             start = stop
         return cuts
 
@@ -238,14 +226,10 @@ class PaddedLengths:
     ) -> None:
         longest = max(source.max(), target.max())
         self.ladder = _ladder(int(longest), growth)
-        # (rungs, 3)
-        self.shorter = np.ceil(np.outer(self.ladder, SHORT_SHARES)).astype(
-            np.int64
-        )
-        # The rung of every length.
-        self.rungs = np.searchsorted(
-            self.ladder, np.arange(self.ladder[-1] + 1)
-        )
+        shorter = np.ceil(np.outer(self.ladder, SHORT_SHARES))
+        self.shorter = shorter.astype(np.int64)  # (rungs, 3)
+        lengths = np.arange(self.ladder[-1] + 1)
+        self.rungs = np.searchsorted(self.ladder, lengths)  # Of every length.
         self.num_keys = 2 * self.shorter.size
 
     def keys(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -99,15 +99,7 @@ class Corpus:
         return self.read(self.find(split, flag))
 
     def find(self, split: str, flag: str | None = None) -> str:
-        """Return the name that a split has here, without reading it.
-
-        Args:
-            split: As in `pairs`.
-            flag: As in `pairs`.
-
-        Raises:
-            UserError: If there is no such split.
-        """
+        """Return the name that a split has here, as `pairs` finds it."""
         found = self._real_name(split)
         if found in self.missing:
             raise UserError(
@@ -148,11 +140,9 @@ class Corpus:
         return f"{self.source_lang}-{self.target_lang} {name}"
 
     def fingerprint_stamp(self, split: str) -> str | None:
-        """Stamp a split, as a fingerprint that needs no reading.
+        """Return what stays the same only as long as the fingerprint does.
 
-        Returns:
-            A string: as long as it stays the same, so does the fingerprint.
-            None if only the text tells.
+        It needs no reading; None if only the text tells.
         """
         stamp = self.stamp(self._real_name(split))
         if stamp is None:

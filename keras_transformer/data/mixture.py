@@ -6,6 +6,7 @@ model where a pair comes from, for example that it was translated back by a
 machine ([Caswell et al., 2019](https://aclanthology.org/W19-5206/)).
 """
 
+import dataclasses
 import json
 import os
 import re
@@ -110,17 +111,13 @@ def mix(parts: Sequence[tuple[Part, Corpus]], train_split: str) -> Corpus:
         return None if None in stamps else json.dumps([name, *stamps])
 
     name = SEPARATOR.join(str(part) for part, _ in parts)
-    return Corpus(
-        name,
-        first.source_lang,
-        first.target_lang,
-        first.splits,
-        read,
-        identify,
-        stamp,
-        first.missing,
-        first.references,
-        tuple(parts),
+    return dataclasses.replace(
+        first,
+        name=name,
+        read=read,
+        identify=identify,
+        stamp=stamp,
+        parts=tuple(parts),
     )
 
 

@@ -213,23 +213,14 @@ class Tokenizer(tf.Module):
             UserError: If there is no file at `path` or it is not a
                 vocabulary for this package.
         """
-        path = pathlib.Path(path)
-        if path.is_dir():
-            path = path / FILE_OF_RUN
-        try:
-            model = path.read_bytes()
-            if model.startswith(ZIP):
-                raise config.UserError(
-                    f"{path} holds two vocabularies, as an imported run may; "
-                    "take `Run(…).translator().tokenizer`."
-                )
-            return cls(model)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        path, model = read_model(path)
+        if model.startswith(ZIP):
             raise config.UserError(
-                f"Expected a vocabulary at {path}, found no such file; give "
-                "the directory of a run that has begun, or a "
-                "sentencepiece model."
-            ) from None
+                f"{path} holds two vocabularies, as an imported run may; "
+                "take `Run(…).translator().tokenizer`."
+            )
+        try:
+            return cls(model)
         except ValueError as error:
             raise config.UserError(
                 f"{path} is not a vocabulary that this package can use "
@@ -322,6 +313,28 @@ class Tokenizer(tf.Module):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Name the piece of each id, "▁" for a space, as attention plots do."""
         return [self._pieces.IdToPiece(int(piece_id)) for piece_id in ids]
+
+
+def read_model(path: str | os.PathLike) -> tuple[pathlib.Path, bytes]:
+    """Read a file of a vocabulary, or that in a run directory.
+
+    Returns:
+        The path of the file, and its content.
+
+    Raises:
+        UserError: If there is no such file.
+    """
+    path = pathlib.Path(path)
+    if path.is_dir():
+        path = path / FILE_OF_RUN
+    try:
+        return path, path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        raise config.UserError(
+            f"Expected a vocabulary at {path}, found no such file; give "
+            "the directory of a run that has begun, or a "
+            "sentencepiece model."
+        ) from None
 
 
 def as_strings(text: tf.Tensor | Sequence[str]) -> tf.Tensor:

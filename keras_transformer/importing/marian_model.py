@@ -46,11 +46,7 @@ class Arrays:
         return array
 
     def check_all_taken(self) -> None:
-        """Refuse a model with arrays that ours has no use for.
-
-        Raises:
-            UserError: If there is one; it names an array.
-        """
+        """Refuse a model with arrays that ours has no use for."""
         if self._left:
             raise UserError(
                 f"{self._what} cannot be imported exactly: it has "
@@ -64,10 +60,7 @@ def vocabulary(ids: Mapping[str, int], what: str) -> list[str]:
 
     Args:
         ids: Their ids, by the name of the piece.
-        what: The file, for the error.
-
-    Raises:
-        UserError: If there is no unknown or end token.
+        what: The file, for the error if it lacks the unknown or end token.
     """
     for piece in (UNKNOWN, END):
         if piece not in ids:
@@ -80,11 +73,7 @@ def vocabulary(ids: Mapping[str, int], what: str) -> list[str]:
 
 
 def check_rows(ids: Mapping[str, int], table: np.ndarray, what: str) -> None:
-    """Refuse a tied matrix whose rows do not match the pieces.
-
-    Raises:
-        UserError: If a piece has no row or a row no piece.
-    """
+    """Refuse a tied matrix that has not one row for each piece."""
     if sorted(ids.values()) != list(range(len(table))):
         raise UserError(
             f"Expected a piece for each of the {len(table)} rows of the "
@@ -122,11 +111,7 @@ def embedding(
 
 
 def tokenizer(folder: pathlib.Path, pieces: Sequence[str]) -> PairedTokenizer:
-    """Read both sentencepiece models.
-
-    Raises:
-        UserError: If one is missing or damaged.
-    """
+    """Join the folder's two sentencepiece models over the pieces."""
     source = read_sentencepiece(folder / "source.spm")
     target = read_sentencepiece(folder / "target.spm")
     return PairedTokenizer(pack(source, target, pieces))

@@ -56,11 +56,7 @@ class Side:
 
 
 def read_heads(folder: pathlib.Path) -> int:
-    """Read the number of heads, which no weight's shape shows.
-
-    Raises:
-        UserError: If the description is missing, or of another model.
-    """
+    """Read the number of heads, which no weight's shape shows."""
     path = folder / DESCRIPTION
     try:
         return _heads(ast.parse(path.read_text(encoding="utf-8")), path)
@@ -130,11 +126,7 @@ def _catalogued(call: ast.Call, path: pathlib.Path) -> int:
 
 
 def read_data(folder: pathlib.Path) -> Mapping[str, Any]:
-    """Read the part `data` of the training's configuration.
-
-    Raises:
-        UserError: If there is not exactly one.
-    """
+    """Read the part `data` of the training's configuration."""
     found = {}
     for path in sorted(folder.glob("*.yml")) + sorted(folder.glob("*.yaml")):
         content = parse_yaml(read_bytes(path), path)
@@ -152,11 +144,7 @@ def read_data(folder: pathlib.Path) -> Mapping[str, Any]:
 
 
 def read_side(data: Mapping[str, Any], side: str, folder: pathlib.Path) -> Side:
-    """Read the vocabulary and tokenization of `"source"` or `"target"`.
-
-    Raises:
-        UserError: If they are missing or cannot be followed.
-    """
+    """Read the vocabulary and tokenization of `"source"` or `"target"`."""
     name = f"{side}_vocabulary"
     path = _find(folder, data.get(name), name)
     # Split lines as TensorFlow does, not as Python does: U+2028 ends none.
@@ -180,8 +168,7 @@ def read_side(data: Mapping[str, Any], side: str, folder: pathlib.Path) -> Side:
 def read_source_end(data: Mapping[str, Any]) -> bool:
     """Return whether sources end with an end token; by default they do not.
 
-    Raises:
-        UserError: If sources begin with a token, or targets lack theirs.
+    Refuse sources that begin with a token, and targets without theirs.
     """
     for side, wanted in (("source", False), ("target", True)):
         name = f"{side}_sequence_controls"

@@ -36,11 +36,7 @@ def require(
 
 
 def same(settings: Mapping[str, Any], first: str, other: str, what: str) -> int:
-    """Return the number that two settings must share.
-
-    Raises:
-        UserError: If they differ or are not numbers.
-    """
+    """Return the number that two settings must share; refuse anything else."""
     values = [settings.get(name) for name in (first, other)]
     if values[0] != values[1] or not isinstance(values[0], int):
         raise UserError(
@@ -52,11 +48,7 @@ def same(settings: Mapping[str, Any], first: str, other: str, what: str) -> int:
 
 
 def depth(settings: Mapping[str, Any], name: str, what: str) -> int:
-    """Return a setting that is a number of layers.
-
-    Raises:
-        UserError: If it is none.
-    """
+    """Return a setting that must be a number of layers."""
     value = settings.get(name)
     if type(value) is not int or value < 1:
         raise UserError(
@@ -78,14 +70,11 @@ def model_config(
 
     Args:
         what: The file or model, for the error.
-        encoder_layers: Depth of the encoder.
-        decoder_layers: Depth of the decoder.
-        d_model: Width.
-        num_heads: Number of heads.
-        **others: The other arguments of `ModelConfig`.
-
-    Raises:
-        UserError: If the heads do not divide the width.
+        encoder_layers: Layers of the encoder, as many as of the decoder or not.
+        decoder_layers: Layers of the decoder.
+        d_model: As in `ModelConfig`, and `others` too.
+        num_heads: Must divide the width.
+        **others: The other settings.
     """
     if num_heads < 1 or d_model % num_heads:
         raise UserError(

@@ -153,8 +153,8 @@ class _Unpickler(pickle.Unpickler):
 
     Args:
         file: The file to read from.
-        storage: Called with the dtype, the key and the number of values of a
-            storage; returns its values.
+        storage: Returns the values of a storage by its dtype, its key and
+            their number.
     """
 
     def __init__(
@@ -185,11 +185,7 @@ class _Unpickler(pickle.Unpickler):
 def _tensor(
     storage: np.ndarray, offset: int, shape: tuple, strides: tuple, *_: Any
 ) -> np.ndarray:
-    """Make a view of a storage; its numbers may come later.
-
-    Raises:
-        ValueError: If it would reach beyond the storage.
-    """
+    """Make a view of a storage, whose numbers may come later."""
     if storage.ndim != 1 or not storage.flags.c_contiguous:
         raise ValueError("a tensor is made of no storage")
     width = storage.itemsize
