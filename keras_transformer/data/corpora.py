@@ -144,12 +144,10 @@ def _in_memory(
     target_lang: str,
 ) -> Corpus:
     splits = corpus if isinstance(corpus, Mapping) else {"train": corpus}
-    pairs = {
-        split: list(checked_pairs(split, of_split))
-        for split, of_split in splits.items()
-    }
-    for split, of_split in pairs.items():
-        if not of_split:
+    pairs = {}
+    for split, of_split in splits.items():
+        pairs[split] = list(checked_pairs(split, of_split))
+        if not pairs[split]:
             raise UserError(
                 f"Expected pairs of sentences in the split {split}, received "
                 "none."

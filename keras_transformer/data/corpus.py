@@ -178,11 +178,7 @@ def some(names: tuple[str, ...]) -> str:
 
 
 def checked_texts(name: str, texts: Iterable[str]) -> Iterator[str]:
-    """Pass texts on; refuse anything else, and say where it is.
-
-    Args:
-        name: The argument's name.
-        texts: The texts.
+    """Pass texts on; refuse anything else, and say where in `name` it is.
 
     Raises:
         SettingError: If `texts` is a single text or does not hold texts.
@@ -207,12 +203,9 @@ def checked_texts(name: str, texts: Iterable[str]) -> Iterator[str]:
 def checked_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
     """Pass pairs of texts on; refuse anything else, and say where it is.
 
-    Args:
-        name: Their name in errors.
-        pairs: The pairs.
-
     Raises:
-        UserError: While iterating, if there are no pairs.
+        SettingError: If `pairs` holds no pairs, which `name` names.
+        UserError: While iterating, if one of them is not a pair of texts.
     """
     if isinstance(pairs, str | bytes | Corpus) or not isinstance(
         pairs, Iterable

@@ -38,14 +38,9 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
         )
     files = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
     languages = source_lang, target_lang
+    named = [file.removesuffix(".gz").rpartition(".") for file in files]
     sides = [
-        {
-            stem
-            for stem, _, ending in (
-                file.removesuffix(".gz").rpartition(".") for file in files
-            )
-            if ending == language and stem
-        }
+        {split for split, _, ending in named if split and ending == language}
         for language in languages
     ]
     splits = tuple(sorted(sides[0] & sides[1]))

@@ -91,10 +91,6 @@ class PairedTokenizer(Tokenizer):
         model: The bytes that `pack` makes.
         side: The texts that this one turns into ids, `"source"` or `"target"`.
 
-    Attributes:
-        vocab_size: Number of pieces.
-        model: As given.
-
     Raises:
         ValueError: If `model` is not such a file.
     """

@@ -376,22 +376,11 @@ def _refuse_a_path(sentences: Iterable[str]) -> None:
         )
 
 
-def _train_model(
-    text: Sample, vocab_size: int, symbols: Sequence[str]
-) -> bytes:
-    """Train on some lines, with a larger size if their characters need it.
-
-    Returns:
-        The serialised sentencepiece model.
-
-    Raises:
-        UserError: If no line holds any text.
-    """
+def _train_model(text: Sample, vocab_size: int, symbols: list[str]) -> bytes:
+    """Train on some lines, with a larger size if their characters need it."""
     model = io.BytesIO()
     # Left out if there are none, since the model stores its arguments.
-    extra: dict[str, Any] = {}
-    if symbols:
-        extra["user_defined_symbols"] = list(symbols)
+    extra: dict[str, Any] = {"user_defined_symbols": symbols} if symbols else {}
     # Fixes how sentencepiece shuffles the lines.
     sentencepiece.set_random_generator_seed(1)
     try:
