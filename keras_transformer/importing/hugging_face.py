@@ -24,7 +24,7 @@ from keras_transformer.importing.imported import (
     Norm,
     Sublayer,
     column_order,
-    layers,
+    layer_weights,
 )
 from keras_transformer.importing.marian_model import Arrays
 from keras_transformer.importing.settings import (
@@ -195,7 +195,7 @@ def _weights(
             ),
         )
 
-    return found | layers(model.layers_of, model.positions, sublayer)
+    return found | layer_weights(model.layers_of, model.positions, sublayer)
 
 
 def _check_copies(tensors: Arrays, table: np.ndarray) -> None:

@@ -78,21 +78,18 @@ class Sublayer(NamedTuple):
     norm: Norm
 
 
-def layers(
+def layer_weights(
     num_layers: Callable[[str], int],
     positions: str,
     read: Callable[[str, int, str], Sublayer],
 ) -> dict[str, np.ndarray]:
-    """Make the weights of all layers of the encoder and the decoder.
+    """Make the weights of all layers of both stacks, by our names.
 
     Args:
         num_layers: Returns the depth of `"encoder"` and `"decoder"`.
         positions: As in `ModelConfig`.
         read: Reads a sub-layer by its stack, the number of its layer and our
             name for it, such as `("decoder", 0, "cross_attention")`.
-
-    Returns:
-        Arrays by our names.
     """
     found = {}
     for stack, names in _SUBLAYERS.items():

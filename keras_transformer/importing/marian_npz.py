@@ -27,7 +27,7 @@ from keras_transformer.importing.imported import (
     Linear,
     Norm,
     Sublayer,
-    layers,
+    layer_weights,
 )
 from keras_transformer.importing.marian_model import Arrays
 from keras_transformer.importing.settings import (
@@ -227,4 +227,4 @@ def _weights(
             ),
         )
 
-    return found | layers(model.layers_of, model.positions, sublayer)
+    return found | layer_weights(model.layers_of, model.positions, sublayer)

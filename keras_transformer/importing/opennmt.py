@@ -8,7 +8,7 @@ It differs from ours in these points:
 
 - Norms come first, positions are tensor2tensor's and count from 1, and the
   source has no end token: settings of the model.
-- Keys and values have biases: `imported.layers` folds them.
+- Keys and values have biases: `imported.layer_weights` folds them.
 - Ids differ: rows of the matrices are put in our order. The pieces of two
   vocabularies become one table. A side reads a piece that it lacks as the
   unknown one, and never writes it.
@@ -32,7 +32,7 @@ from keras_transformer.importing.imported import (
     Linear,
     Norm,
     Sublayer,
-    layers,
+    layer_weights,
 )
 from keras_transformer.importing.opennmt_settings import DESCRIPTION, Side
 from keras_transformer.importing.settings import model_config
@@ -208,7 +208,7 @@ def _layers(found: _Variables) -> dict[str, np.ndarray]:
         place = "input" if is_first else "output"
         return Sublayer(linears, found.norm(f"{path}/{place}_layer_norm"))
 
-    weights = layers(found.num_layers, "tensor2tensor", sublayer)
+    weights = layer_weights(found.num_layers, "tensor2tensor", sublayer)
     for stack in ("encoder", "decoder"):
         if f"{stack}/layer_norm/gamma" in found:
             norm = found.norm(f"{stack}/layer_norm")
