@@ -150,9 +150,7 @@ class BatchPlan:
 
     def padding_waste(self) -> float:
         """Return the share of PAD among all positions of both sides."""
-        positions = sum(
-            b * (s + t) for b, s, t in (cut.shape for cut in self._cuts)
-        )
+        positions = sum(b * (s + t) for _, _, (b, s, t) in self._cuts)
         return 1 - sum(self.corpus.num_tokens) / positions
 
     def _order(self, epoch: int) -> np.ndarray:

@@ -152,14 +152,12 @@ class _Variables:
         return name in self._names
 
     def num_layers(self, stack: str) -> int:
-        start = f"{stack}/layers/"
-        return len(
-            {
-                name.removeprefix(start).partition("/")[0]
-                for name in self._names
-                if name.startswith(start)
-            }
-        )
+        numbers = {
+            name.split("/")[2]
+            for name in self._names
+            if name.startswith(f"{stack}/layers/")
+        }
+        return len(numbers)
 
     def take(self, name: str) -> np.ndarray:
         """Read a variable as float32."""
