@@ -148,12 +148,6 @@ class PairedTokenizer(Tokenizer):
         tags, pieces = self._ids(tags), self._ids(self._run("tokenize", rest))
         return tf.concat([tags, pieces, _for_each(rest, EOS_ID)], axis=1)
 
-    def tokenize_many(
-        self, texts: Sequence[str]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        ragged = self.tokenize(texts)
-        return ragged.values.numpy(), ragged.row_lengths().numpy()
-
     def tokenize_with_offsets(
         self, text: tf.Tensor | Sequence[str]
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
