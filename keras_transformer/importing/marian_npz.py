@@ -125,7 +125,7 @@ def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
             and isinstance(names[0], str)
             and names == names[:1] * (1 if setting == "models" else len(names))
         )
-        if not is_one:
+        if not (names and is_one):
             raise UserError(
                 f"{path} cannot be imported exactly: its setting {setting} is "
                 f"{names}, expected {wanted}."
