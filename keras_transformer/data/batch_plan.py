@@ -40,17 +40,11 @@ class Batch(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The pairs of a batch, as a range in ascending order of length.
-
-    Attributes:
-        start: The first place.
-        stop: The place after the last.
-        shape: (B, S, T).
-    """
+    """The pairs of a batch, `start` to `stop - 1` in order of length."""
 
     start: int
     stop: int
-    shape: tuple[int, int, int]
+    shape: tuple[int, int, int]  # (B, S, T)
 
 
 class Epoch:
@@ -138,9 +132,8 @@ class BatchPlan:
     def epoch(self, epoch: int) -> Epoch:
         """Return the batches of an epoch, counted from 0, in order."""
         # The shuffle does not depend on the type of the numbers.
-        pairs = np.arange(
-            len(self.corpus), dtype=smallest_type(len(self.corpus))
-        )
+        size = len(self.corpus)
+        pairs = np.arange(size, dtype=smallest_type(size))
         if self.shuffle:
             np.random.default_rng([self.seed, epoch]).shuffle(pairs)
         pairs = sorted_by_rank(pairs, self._ranks)
@@ -157,9 +150,7 @@ class BatchPlan:
 
     def padding_waste(self) -> float:
         """Return the share of PAD among all positions of both sides."""
-        positions = sum(
-            b * (s + t) for b, s, t in (cut.shape for cut in self._cuts)
-        )
+        positions = sum(b * (s + t) for _, _, (b, s, t) in self._cuts)
         return 1 - sum(self.corpus.num_tokens) / positions
 
     def _order(self, epoch: int) -> np.ndarray:
@@ -198,13 +189,8 @@ class BatchPlan:
             first = np.searchsorted(ends, start, side="right")
             last = np.searchsorted(ends, stop)
             longest = cells[first : last + 1].max(axis=0).tolist()
-            cuts.append(
-                Cut(
-                    start,
-                    stop,
-                    shape(stop - start, int(capacity[last]), *longest),
-                )
-            )
+            rows = int(capacity[last])
+            cuts.append(Cut(start, stop, shape(stop - start, rows, *longest)))
             start = stop
         return cuts
 
@@ -238,14 +224,10 @@ class PaddedLengths:
     ) -> None:
         longest = max(source.max(), target.max())
         self.ladder = _ladder(int(longest), growth)
-        # (rungs, 3)
-        self.shorter = np.ceil(np.outer(self.ladder, SHORT_SHARES)).astype(
-            np.int64
-        )
-        # The rung of every length.
-        self.rungs = np.searchsorted(
-            self.ladder, np.arange(self.ladder[-1] + 1)
-        )
+        shorter = np.ceil(np.outer(self.ladder, SHORT_SHARES))
+        self.shorter = shorter.astype(np.int64)  # (rungs, 3)
+        lengths = np.arange(self.ladder[-1] + 1)
+        self.rungs = np.searchsorted(self.ladder, lengths)  # Of every length.
         self.num_keys = 2 * self.shorter.size
 
     def keys(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -293,10 +275,9 @@ def rank_cells(
         of pairs with it.
     """
     keys = np.empty(len(source), smallest_type(lengths.num_keys))
-    for chunk in _chunks(len(source)):
-        keys[chunk] = lengths.keys(source[chunk], target[chunk])
     counts = np.zeros(lengths.num_keys, np.int64)
     for chunk in _chunks(len(source)):
+        keys[chunk] = lengths.keys(source[chunk], target[chunk])
         counts += np.bincount(keys[chunk], minlength=len(counts))
     found = np.flatnonzero(counts)
     # Several keys may stand for one cell.
@@ -307,10 +288,8 @@ def rank_cells(
     excess = cells[:, 0] - cells[:, 1]
     lean = np.where(step % 2, excess, -excess)
     order = np.lexsort((lean, step))
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.arange(len(order))
     rank_of = np.zeros(lengths.num_keys, keys.dtype)
-    rank_of[found] = ranks[inverse.reshape(-1)]
+    rank_of[found] = np.argsort(order)[inverse.reshape(-1)]
     for chunk in _chunks(len(source)):
         keys[chunk] = rank_of[keys[chunk]]
     counts = np.bincount(rank_of[found], counts[found]).astype(np.int64)

@@ -236,11 +236,8 @@ def batch(
     """
     if not isinstance(tokenizer, Tokenizer):
         raise SettingError("tokenizer", "a Tokenizer", tokenizer)
-    sources, targets = (
-        _texts(name, texts)
-        for name, texts in (("sources", sources), ("targets", targets))
-    )
-    rows, others = (texts.shape[0] for texts in (sources, targets))
+    sources, targets = _texts("sources", sources), _texts("targets", targets)
+    rows, others = sources.shape[0], targets.shape[0]
     if None not in (rows, others) and rows != others:
         raise SettingError("targets", f"as many as `sources`, {rows}", others)
     alike = tf.debugging.assert_equal(

@@ -35,7 +35,7 @@ DEVIATIONS = 0.5
 
 
 class Growth(NamedTuple):
-    """The growth of lengths: a factor, and a deviation per root of a length.
+    """The growth of lengths.
 
     Attributes:
         factor: Mean ratio of the lengths, without end tokens.
@@ -72,18 +72,9 @@ class ResegmentedCorpus:
         seed: Fixes the segmentations.
         max_length: The greatest length allowed; None for any.
 
-    Attributes:
-        source: The source side. All attributes are as in the records.
-        target: The target side.
-        dropped: Pairs left out because a side had too many tokens.
-        empty: Pairs left out because a side had no text.
-
     Raises:
         UserError: If the vocabulary is not one of byte-pair encoding.
         ValueError: If `dropout` is out of range.
-
-    Reference:
-        [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267).
     """
 
     def __init__(
@@ -182,10 +173,8 @@ class ResegmentedCorpus:
         new, new_word_of = self._merges.segment(
             old, old_word_of, self._dropout, random
         )
-        old_sizes, new_sizes = (
-            np.bincount(old_word_of),
-            np.bincount(new_word_of),
-        )
+        old_sizes = np.bincount(old_word_of)
+        new_sizes = np.bincount(new_word_of)
         row_of_word = row_of[np.cumsum(old_sizes) - old_sizes]
         free = (ids == config.PAD_ID).sum(axis=1)
         fits = _fitting(new_sizes - old_sizes, row_of_word, free, random)
@@ -302,9 +291,7 @@ class Merges:
         keys, merged = np.array(sorted(pairs), np.int64).T
         self._keys, self._merged = keys, merged.astype(np.int32)
         best_first = np.argsort(-np.array(scores), kind="stable")
-        ranks = np.empty(len(names), np.int64)
-        ranks[best_first] = np.arange(len(names))
-        self._ranks = ranks[merged]
+        self._ranks = np.argsort(best_first)[merged]
 
     def segment(
         self,

@@ -91,10 +91,8 @@ def parse_model(model: bytes) -> Any:
                 name=name, number=number, label=kinds.LABEL_OPTIONAL
             )
             if kind in _FIELDS:
-                field.type, field.type_name = (
-                    kinds.TYPE_MESSAGE,
-                    f".words.{kind}",
-                )
+                field.type = kinds.TYPE_MESSAGE
+                field.type_name = f".words.{kind}"
             else:
                 field.type = getattr(kinds, f"TYPE_{kind}")
                 field.default_value = default

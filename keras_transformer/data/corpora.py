@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from keras_transformer.config import SettingError, UserError
-from keras_transformer.data import demo
 from keras_transformer.data.corpus import (
     DEMO,
     MEMORY,
@@ -21,6 +20,7 @@ from keras_transformer.data.corpus import (
     checked_pairs,
     checksum_of,
 )
+from keras_transformer.data.demo import open_demo
 from keras_transformer.data.folders import open_folder
 from keras_transformer.data.mixture import SEPARATOR, is_plain, mix, parts_of
 
@@ -102,7 +102,7 @@ def _open(name: str, source_lang: str, target_lang: str) -> Corpus:
             "them again as corpus=, or a folder with `corpus`."
         )
     if name == DEMO:
-        return _open_demo(source_lang, target_lang)
+        return open_demo(source_lang, target_lang)
     if name.startswith(TFDS_PREFIX):
         from keras_transformer.data.tfds import open_tfds
 
@@ -132,26 +132,10 @@ def absolute_name(name: str | os.PathLike) -> str:
 
 
 def _absolute(name: str) -> str:
-    if name in (DEMO, MEMORY):
-        return name
-    if name.startswith((TFDS_PREFIX, TEST_SET_PREFIX)):
+    prefixes = TFDS_PREFIX, TEST_SET_PREFIX
+    if name in (DEMO, MEMORY) or name.startswith(prefixes):
         return name
     return str(pathlib.Path(name).resolve())
-
-
-def _open_demo(source_lang: str, target_lang: str) -> Corpus:
-    def read(split: str) -> Iterator[Pair]:
-        return iter(demo.demo_pairs(split, source_lang, target_lang))
-
-    demo.check_languages(source_lang, target_lang)
-    return Corpus(
-        DEMO,
-        source_lang,
-        target_lang,
-        tuple(demo.SPLIT_SIZES),
-        read,
-        checksum_of(read),
-    )
 
 
 def _in_memory(
@@ -160,12 +144,10 @@ def _in_memory(
     target_lang: str,
 ) -> Corpus:
     splits = corpus if isinstance(corpus, Mapping) else {"train": corpus}
-    pairs = {
-        split: list(checked_pairs(split, of_split))
-        for split, of_split in splits.items()
-    }
-    for split, of_split in pairs.items():
-        if not of_split:
+    pairs = {}
+    for split, of_split in splits.items():
+        pairs[split] = list(checked_pairs(split, of_split))
+        if not pairs[split]:
             raise UserError(
                 f"Expected pairs of sentences in the split {split}, received "
                 "none."

@@ -99,15 +99,7 @@ class Corpus:
         return self.read(self.find(split, flag))
 
     def find(self, split: str, flag: str | None = None) -> str:
-        """Return the name that a split has here, without reading it.
-
-        Args:
-            split: As in `pairs`.
-            flag: As in `pairs`.
-
-        Raises:
-            UserError: If there is no such split.
-        """
+        """Return the name that a split has here, as `pairs` finds it."""
         found = self._real_name(split)
         if found in self.missing:
             raise UserError(
@@ -148,11 +140,9 @@ class Corpus:
         return f"{self.source_lang}-{self.target_lang} {name}"
 
     def fingerprint_stamp(self, split: str) -> str | None:
-        """Stamp a split, as a fingerprint that needs no reading.
+        """Return what stays the same only as long as the fingerprint does.
 
-        Returns:
-            A string: as long as it stays the same, so does the fingerprint.
-            None if only the text tells.
+        It needs no reading; None if only the text tells.
         """
         stamp = self.stamp(self._real_name(split))
         if stamp is None:
@@ -188,11 +178,7 @@ def some(names: tuple[str, ...]) -> str:
 
 
 def checked_texts(name: str, texts: Iterable[str]) -> Iterator[str]:
-    """Pass texts on; refuse anything else, and say where it is.
-
-    Args:
-        name: The argument's name.
-        texts: The texts.
+    """Pass texts on; refuse anything else, and say where in `name` it is.
 
     Raises:
         SettingError: If `texts` is a single text or does not hold texts.
@@ -217,12 +203,9 @@ def checked_texts(name: str, texts: Iterable[str]) -> Iterator[str]:
 def checked_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
     """Pass pairs of texts on; refuse anything else, and say where it is.
 
-    Args:
-        name: Their name in errors.
-        pairs: The pairs.
-
     Raises:
-        UserError: While iterating, if there are no pairs.
+        SettingError: If `pairs` holds no pairs, which `name` names.
+        UserError: While iterating, if one of them is not a pair of texts.
     """
     if isinstance(pairs, str | bytes | Corpus) or not isinstance(
         pairs, Iterable

@@ -8,11 +8,11 @@ phrase has exactly one German counterpart, and vice versa.
 import datetime
 import functools
 import random
+from collections.abc import Iterator
 
-from keras_transformer import config
+from keras_transformer.config import UserError
+from keras_transformer.data.corpus import DEMO, Corpus, Pair, checksum_of
 from keras_transformer.machine import extras
-
-Pair = tuple[str, str]
 
 LANGUAGES = ("en", "de")
 SPLIT_SIZES = {"train": 20_000, "val": 500, "test": 500}
@@ -58,46 +58,36 @@ EXAMPLES = {
 }
 
 
-def demo_pairs(split: str, source_lang: str, target_lang: str) -> list[Pair]:
-    """Generate a split: 20,000 pairs for `train`, 500 for `val` and `test`.
-
-    No text of either side occurs in two splits, or twice in one.
-
-    Args:
-        split: `train`, `val` or `test`.
-        source_lang: `en` or `de`.
-        target_lang: The other one.
-
-    Returns:
-        Source and target texts, the same in every process.
+def open_demo(source_lang: str, target_lang: str) -> Corpus:
+    """Open the corpus: 20,000 pairs in `train`, 500 in `val` and in `test`.
 
     Raises:
-        UserError: If there is no such split or language.
-    """
-    check_languages(source_lang, target_lang)
-    if split not in SPLIT_SIZES:
-        raise config.UserError(
-            f"Expected a split of the demo corpus, received {split}; it has: "
-            f"{', '.join(SPLIT_SIZES)}."
-        )
-    pairs = _all_splits()[split]
-    if source_lang == "en":
-        return list(pairs)
-    return [(german, english) for english, german in pairs]
-
-
-def check_languages(source_lang: str, target_lang: str) -> None:
-    """Refuse all but English and German.
-
-    Raises:
-        UserError: If the two are not `en` and `de`, in either order.
+        UserError: If the languages are not `en` and `de`, in either order.
     """
     if {source_lang, target_lang} != set(LANGUAGES):
-        raise config.UserError(
+        raise UserError(
             "Expected the languages en and de, in either order, for the demo "
             f"corpus, received {source_lang} and {target_lang}; pass them, or "
             "another corpus."
         )
+
+    def read(split: str) -> Iterator[Pair]:
+        return iter(demo_pairs(split, source_lang, target_lang))
+
+    splits = tuple(SPLIT_SIZES)
+    identify = checksum_of(read)
+    return Corpus(DEMO, source_lang, target_lang, splits, read, identify)
+
+
+def demo_pairs(split: str, source_lang: str, target_lang: str) -> list[Pair]:
+    """Generate a split, the same in every process.
+
+    No text of either side occurs in two splits, or twice in one.
+    """
+    pairs = _all_splits()[split]
+    if source_lang == "en":
+        return list(pairs)
+    return [(german, english) for english, german in pairs]
 
 
 @functools.cache

@@ -27,11 +27,6 @@ logger = logging.getLogger("keras_transformer")
 def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
     """Find the splits of a folder that have both languages.
 
-    Args:
-        name: The folder.
-        source_lang: Language code, as in the file names.
-        target_lang: Another one.
-
     Raises:
         UserError: If there is no such folder, or no split has both.
     """
@@ -42,15 +37,11 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
             f"{name}, which is not a folder; check the path in `corpus`."
         )
     files = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
+    languages = source_lang, target_lang
+    named = [file.removesuffix(".gz").rpartition(".") for file in files]
     sides = [
-        {
-            stem
-            for stem, _, ending in (
-                file.removesuffix(".gz").rpartition(".") for file in files
-            )
-            if ending == language and stem
-        }
-        for language in (source_lang, target_lang)
+        {split for split, _, ending in named if split and ending == language}
+        for language in languages
     ]
     splits = tuple(sorted(sides[0] & sides[1]))
     if not splits:
@@ -59,7 +50,6 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
             f"{folder}, found no such pair; this folder has: {some(files)}; "
             "name its languages with `source_lang` and `target_lang`."
         )
-    languages = source_lang, target_lang
     for split, language in itertools.product(splits, languages):
         plain = f"{split}.{language}"
         if {plain, f"{plain}.gz"} <= set(files):
@@ -94,12 +84,7 @@ class _Scan(NamedTuple):
 
 
 class _Texts:
-    """Reads the splits of a folder, and remembers what it finds in them.
-
-    Args:
-        folder: The folder.
-        languages: Source and target.
-    """
+    """Reads the splits of a folder, and remembers what it finds in them."""
 
     def __init__(
         self, folder: pathlib.Path, languages: tuple[str, str]

@@ -57,12 +57,18 @@ def hold_out(
         held = split == validation_split
         return (p for p in corpus.read(whole) if is_held_out(p) == held)
 
+    def stamp(split: str) -> str | None:
+        if split not in (whole, validation_split):
+            return corpus.stamp(split)
+        of_whole = corpus.stamp(whole)
+        return of_whole and f"{of_whole} {split} {share} {seed}"
+
     parted = dataclasses.replace(
         corpus,
         splits=(*corpus.splits, validation_split),
         read=read,
         identify=checksum_of(read),
-        stamp=lambda split: _stamp(corpus, whole, split, f"{share} {seed}"),
+        stamp=stamp,
     )
     for split in (whole, validation_split):
         if next(read(split), None) is None:
@@ -70,11 +76,3 @@ def hold_out(
                 "validation_share", f"one that leaves pairs in {split}", share
             )
     return parted
-
-
-def _stamp(corpus: Corpus, whole: str, split: str, how: str) -> str | None:
-    """Stamp the text that a split comes from, and how it was split."""
-    if split in corpus.splits and split != whole:
-        return corpus.stamp(split)
-    stamp = corpus.stamp(whole)
-    return None if stamp is None else f"{stamp} {split} {how}"

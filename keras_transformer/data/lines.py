@@ -15,15 +15,7 @@ _BREAKS = str.maketrans("\n\r\t", "   ")
 
 
 def open_file(path: str | os.PathLike, flag: str) -> BinaryIO:
-    """Open a file to read.
-
-    Args:
-        path: The file.
-        flag: Its name in errors.
-
-    Raises:
-        UserError: If it cannot be read.
-    """
+    """Open a file to read, or raise a UserError that names the flag."""
     try:
         return open(path, "rb")
     except OSError as error:

@@ -6,6 +6,7 @@ model where a pair comes from, for example that it was translated back by a
 machine ([Caswell et al., 2019](https://aclanthology.org/W19-5206/)).
 """
 
+import dataclasses
 import json
 import os
 import re
@@ -78,49 +79,46 @@ def mix(parts: Sequence[tuple[Part, Corpus]], train_split: str) -> Corpus:
         UserError: If a corpus lacks the split.
     """
     first = parts[0][1]
-    splits = [corpus.find(train_split, "train_split") for _, corpus in parts]
+    mixed = [
+        (part, corpus, corpus.find(train_split, "train_split"))
+        for part, corpus in parts
+    ]
+    whole = mixed[0][2]
 
     def read(split: str) -> Iterator[Pair]:
-        if split != splits[0]:
+        if split != whole:
             return first.read(split)
         return (
             (_tagged(source, part.tag), target)
-            for (part, corpus), of_part in zip(parts, splits, strict=True)
+            for part, corpus, of_part in mixed
             for source, target in _weighted(corpus.read(of_part), part.weight)
         )
 
     def identify(split: str) -> str:
-        if split != splits[0]:
+        if split != whole:
             return first.identify(split)
         return json.dumps(
             [
                 (corpus.identify(of_part), str(part.weight), part.tag)
-                for (part, corpus), of_part in zip(parts, splits, strict=True)
+                for part, corpus, of_part in mixed
             ]
         )
 
     def stamp(split: str) -> str | None:
-        if split != splits[0]:
+        if split != whole:
             return first.stamp(split)
-        stamps = [
-            corpus.stamp(of_part)
-            for (_, corpus), of_part in zip(parts, splits, strict=True)
-        ]
+        stamps = [corpus.stamp(of_part) for _, corpus, of_part in mixed]
         # The parts' weights and tags are in the mixture's name alone.
         return None if None in stamps else json.dumps([name, *stamps])
 
     name = SEPARATOR.join(str(part) for part, _ in parts)
-    return Corpus(
-        name,
-        first.source_lang,
-        first.target_lang,
-        first.splits,
-        read,
-        identify,
-        stamp,
-        first.missing,
-        first.references,
-        tuple(parts),
+    return dataclasses.replace(
+        first,
+        name=name,
+        read=read,
+        identify=identify,
+        stamp=stamp,
+        parts=tuple(parts),
     )
 
 

@@ -18,7 +18,6 @@ Axes: B batch, L length.
 import io
 import json
 import os
-import pathlib
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -31,10 +30,10 @@ import tensorflow_text
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
 from keras_transformer.data.tokenizer import (
-    FILE_OF_RUN,
     ZIP,
     Tokenizer,
     as_strings,
+    read_model,
 )
 from keras_transformer.machine.files import ZIP_DAMAGES
 
@@ -92,10 +91,6 @@ class PairedTokenizer(Tokenizer):
         model: The bytes that `pack` makes.
         side: The texts that this one turns into ids, `"source"` or `"target"`.
 
-    Attributes:
-        vocab_size: Number of pieces.
-        model: As given.
-
     Raises:
         ValueError: If `model` is not such a file.
     """
@@ -152,12 +147,6 @@ class PairedTokenizer(Tokenizer):
         tags, rest = self._split_tags(text)
         tags, pieces = self._ids(tags), self._ids(self._run("tokenize", rest))
         return tf.concat([tags, pieces, _for_each(rest, EOS_ID)], axis=1)
-
-    def tokenize_many(
-        self, texts: Sequence[str]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        ragged = self.tokenize(texts)
-        return ragged.values.numpy(), ragged.row_lengths().numpy()
 
     def tokenize_with_offsets(
         self, text: tf.Tensor | Sequence[str]
@@ -230,16 +219,11 @@ def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
         UserError: If there is no file at `path` or it is not a vocabulary for
             this package.
     """
-    path = pathlib.Path(path)
-    if path.is_dir():
-        path = path / FILE_OF_RUN
+    path, model = read_model(path)
+    if not model.startswith(ZIP):
+        return Tokenizer.load(path)
     try:
-        with open(path, "rb") as file:
-            if file.read(len(ZIP)) != ZIP:
-                return Tokenizer.load(path)
-        return PairedTokenizer(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return Tokenizer.load(path)  # Raises the error.
+        return PairedTokenizer(model)
     except ValueError as error:
         raise UserError(
             f"{path} is not a vocabulary that this package can use ({error}); "

@@ -95,6 +95,7 @@ class Side(NamedTuple):
         return batch
 
 
+@dataclasses.dataclass(eq=False)
 class TokenisedCorpus:
     """Aligned token records, so that no epoch waits for the tokenizer.
 
@@ -105,13 +106,10 @@ class TokenisedCorpus:
         empty: Pairs left out because a side had no text.
     """
 
-    def __init__(
-        self, source: Side, target: Side, dropped: int = 0, empty: int = 0
-    ) -> None:
-        self.source = source
-        self.target = target
-        self.dropped = dropped
-        self.empty = empty
+    source: Side
+    target: Side
+    dropped: int = 0
+    empty: int = 0
 
     def __len__(self) -> int:
         return len(self.source.lengths)
@@ -192,10 +190,21 @@ class TokenisedCorpus:
                 return cls.load(directory)
         directory.parent.mkdir(parents=True, exist_ok=True)
         unfinished = directory.with_name(f"{directory.name}.unfinished")
-        header = write_records(
-            pairs, tokenizer, unfinished, key, max_length, progress
-        )
-        (unfinished / RECORDS_FILE).write_text(files.to_json(header))
+        written = _take_up(unfinished, key, tokenizer.vocab_size)
+        try:
+            _append_all(pairs, tokenizer, unfinished, written, progress)
+            if not written.kept:
+                raise config.UserError(
+                    "Expected at least one pair of sentences to keep, received "
+                    f"{written.read}, none with text and at most {max_length} "
+                    "tokens on both sides; check the corpus or raise the "
+                    "maximum length."
+                )
+        except config.UserError:
+            shutil.rmtree(unfinished)
+            raise
+        header = files.to_json(written.header())
+        (unfinished / RECORDS_FILE).write_text(header)
         files.give_name(unfinished, directory)
         # Last: whenever this process ends, the next one can go on.
         (directory / JOURNAL).unlink()
@@ -219,8 +228,11 @@ class TokenisedCorpus:
 
     def in_memory(self) -> "TokenisedCorpus":
         """Copy what is needed into memory."""
-        source, target = self.source.in_memory(), self.target.in_memory()
-        return TokenisedCorpus(source, target, self.dropped, self.empty)
+        return dataclasses.replace(
+            self,
+            source=self.source.in_memory(),
+            target=self.target.in_memory(),
+        )
 
 
 def _read_header(directory: pathlib.Path) -> dict:
@@ -233,17 +245,25 @@ def _read_header(directory: pathlib.Path) -> dict:
         ) from None
 
 
-def _is_whole(directory: pathlib.Path, header: dict) -> bool:
-    """Return whether every file is as it was written."""
-    sizes = header.get("sizes", {})
+def _is_whole(
+    directory: pathlib.Path, note: Mapping[str, Any], may_go_on: bool = False
+) -> bool:
+    """Return whether the files are as a header or a journal notes them.
+
+    Args:
+        directory: Their folder.
+        note: Their sizes and checksums.
+        may_go_on: Whether more bytes may follow those that were noted.
+    """
+    sizes, checksums = note.get("sizes", {}), note.get("checksums", {})
     try:
-        found = {name: (directory / name).stat().st_size for name in sizes}
+        return bool(sizes) and all(
+            (may_go_on or (directory / name).stat().st_size == size)
+            and files.checksum(directory / name, size) == checksums.get(name)
+            for name, size in sizes.items()
+        )
     except OSError:
         return False
-    checksums = header.get("checksums", {})
-    return (
-        bool(sizes) and found == sizes and is_whole(directory, sizes, checksums)
-    )
 
 
 @dataclasses.dataclass
@@ -251,7 +271,7 @@ class Written:
     """The progress of writing records.
 
     Attributes:
-        key: Names the text, the vocabulary and the greatest length.
+        key: The fingerprint of text and vocabulary, and `max_length`.
         dtype: Type of the ids.
         read: Pairs of the text that were read.
         kept: Pairs that are in the records.
@@ -284,86 +304,30 @@ class Written:
         }
 
 
-def write_records(
-    pairs: Iterable[tuple[str, str]],
-    tokenizer: Tokenizer,
-    directory: pathlib.Path,
-    key: Mapping[str, Any],
-    max_length: int | None,
-    progress: Callable[[int], None] | None = None,
-) -> dict[str, Any]:
-    """Write the ids and lengths of both sides, or the rest of them.
-
-    Args:
-        pairs: All pairs, including those that another process has written.
-        tokenizer: Vocabulary of both sides.
-        directory: Folder for the files, or with unfinished ones.
-        key: The records' key; files with another key are removed.
-        max_length: Pairs with a longer side, or with a side without text, are
-            left out. `None` keeps every pair.
-        progress: Called with the number of pairs read so far.
-
-    Returns:
-        The header of the records.
-
-    Raises:
-        UserError: If no pair is left; `directory` is then removed.
-    """
-    dtype = "uint16" if tokenizer.vocab_size <= 2**16 else "int32"
-    written = _take_up(directory, key, dtype)
-    try:
-        _append_all(pairs, tokenizer, directory, written, max_length, progress)
-        if not written.kept:
-            raise config.UserError(
-                "Expected at least one pair of sentences to keep, received "
-                f"{written.read}, none with text and at most {max_length} "
-                "tokens on both sides; check the corpus or raise the maximum "
-                "length."
-            )
-    except config.UserError:
-        shutil.rmtree(directory)
-        raise
-    return written.header()
-
-
-def is_whole(
-    directory: pathlib.Path,
-    sizes: Mapping[str, int],
-    checksums: Mapping[str, int],
-) -> bool:
-    """Return whether files begin with all bytes written, unchanged."""
-    try:
-        return all(
-            files.checksum(directory / name, size) == checksums.get(name)
-            for name, size in sizes.items()
-        )
-    except OSError:
-        return False
-
-
 def _take_up(
-    directory: pathlib.Path, key: Mapping[str, Any], dtype: str
+    directory: pathlib.Path, key: Mapping[str, Any], vocab_size: int
 ) -> Written:
     """Cut the files back to the journal's last note, or begin them."""
+    new = Written(key, "uint16" if vocab_size <= 2**16 else "int32")
     try:
-        text = (directory / JOURNAL).read_text()
-        written = Written(**files.from_json(text))
+        noted = files.from_json((directory / JOURNAL).read_text())
+        written = Written(**noted)
     except (OSError, ValueError, TypeError):
         written = None
     if (
-        written is None
-        or (written.key, written.dtype) != (key, dtype)
-        or not is_whole(directory, written.sizes, written.checksums)
+        written is not None
+        and (written.key, written.dtype) == (new.key, new.dtype)
+        and _is_whole(directory, noted, may_go_on=True)
     ):
-        if directory.exists():
-            shutil.rmtree(directory)
-        directory.mkdir()
-        for name in FILES:
-            (directory / name).touch()
-        return Written(key, dtype)
-    for name, size in written.sizes.items():
-        os.truncate(directory / name, size)
-    return written
+        for name, size in written.sizes.items():
+            os.truncate(directory / name, size)
+        return written
+    if directory.exists():
+        shutil.rmtree(directory)
+    directory.mkdir()
+    for name in FILES:
+        (directory / name).touch()
+    return new
 
 
 def _append_all(
@@ -371,7 +335,6 @@ def _append_all(
     tokenizer: Tokenizer,
     directory: pathlib.Path,
     written: Written,
-    max_length: int | None,
     progress: Callable[[int], None] | None,
 ) -> None:
     """Write the pairs that are not written yet, and note the progress."""
@@ -381,7 +344,7 @@ def _append_all(
         read += len(chunk)
         new = read - written.read
         if new > 0:
-            _append(chunk[-new:], tokenizer, directory, written, max_length)
+            _append(chunk[-new:], tokenizer, directory, written)
             if read % (CHUNK * CHUNKS_NOTED) == 0:
                 _note(directory, written)
         if progress is not None:
@@ -394,7 +357,6 @@ def _append(
     tokenizer: Tokenizer,
     directory: pathlib.Path,
     written: Written,
-    max_length: int | None,
 ) -> None:
     sources, targets = zip(*chunk, strict=True)
     sides = [
@@ -403,6 +365,7 @@ def _append(
     ]
     lengths = np.stack([of_side for _, of_side in sides])
     keep = np.ones(len(chunk), bool)
+    max_length = written.key["max_length"]
     if max_length is not None:
         # A side without text has only the end token.
         blank = (lengths == 1).any(axis=0)

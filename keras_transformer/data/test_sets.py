@@ -18,15 +18,9 @@ SPLIT = "test"
 
 
 def open_test_set(name: str, source_lang: str, target_lang: str) -> Corpus:
-    """Find a test set of sacreBLEU, in its cache or on the network.
+    """Find a test set of sacreBLEU, such as `sacrebleu:wmt14/full`.
 
-    Args:
-        name: The set, such as `sacrebleu:wmt14/full`; its one split is `test`.
-        source_lang: Language code, as sacreBLEU writes it.
-        target_lang: Another one.
-
-    Returns:
-        The corpus; a pair holds the first reference of each source.
+    Its one split is `test`; a pair holds the first reference of each source.
 
     Raises:
         UserError: If there is no such set or it lacks the pair of languages;
@@ -69,11 +63,7 @@ def open_test_set(name: str, source_lang: str, target_lang: str) -> Corpus:
 
 
 def _fetch(dataset: Dataset, pair: str) -> None:
-    """Download the files of a pair of languages unless they are in the cache.
-
-    Raises:
-        UserError: If they are not there and cannot be downloaded.
-    """
+    """Download the texts of a pair of languages that are not in the cache."""
     try:
         dataset.get_files(pair)
     # It may raise anything if the network or a checksum fails.

@@ -17,12 +17,9 @@ BLOCK_EXAMPLES = 1024
 
 
 def open_tfds(name: str, source_lang: str, target_lang: str) -> Corpus:
-    """Prepare a dataset, downloading it if necessary.
+    """Prepare `tfds:NAME[/CONFIG]`, downloading it if necessary.
 
-    Args:
-        name: `tfds:NAME[/CONFIG]`.
-        source_lang: A text feature of the dataset.
-        target_lang: Another one.
+    The languages are text features of the dataset.
 
     Raises:
         UserError: If there is no such dataset or it lacks a language.

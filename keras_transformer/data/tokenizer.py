@@ -213,23 +213,14 @@ class Tokenizer(tf.Module):
             UserError: If there is no file at `path` or it is not a
                 vocabulary for this package.
         """
-        path = pathlib.Path(path)
-        if path.is_dir():
-            path = path / FILE_OF_RUN
-        try:
-            model = path.read_bytes()
-            if model.startswith(ZIP):
-                raise config.UserError(
-                    f"{path} holds two vocabularies, as an imported run may; "
-                    "take `Run(…).translator().tokenizer`."
-                )
-            return cls(model)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        path, model = read_model(path)
+        if model.startswith(ZIP):
             raise config.UserError(
-                f"Expected a vocabulary at {path}, found no such file; give "
-                "the directory of a run that has begun, or a "
-                "sentencepiece model."
-            ) from None
+                f"{path} holds two vocabularies, as an imported run may; "
+                "take `Run(…).translator().tokenizer`."
+            )
+        try:
+            return cls(model)
         except ValueError as error:
             raise config.UserError(
                 f"{path} is not a vocabulary that this package can use "
@@ -324,6 +315,28 @@ class Tokenizer(tf.Module):
         return [self._pieces.IdToPiece(int(piece_id)) for piece_id in ids]
 
 
+def read_model(path: str | os.PathLike) -> tuple[pathlib.Path, bytes]:
+    """Read a file of a vocabulary, or that in a run directory.
+
+    Returns:
+        The path of the file, and its content.
+
+    Raises:
+        UserError: If there is no such file.
+    """
+    path = pathlib.Path(path)
+    if path.is_dir():
+        path = path / FILE_OF_RUN
+    try:
+        return path, path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        raise config.UserError(
+            f"Expected a vocabulary at {path}, found no such file; give "
+            "the directory of a run that has begun, or a "
+            "sentencepiece model."
+        ) from None
+
+
 def as_strings(text: tf.Tensor | Sequence[str]) -> tf.Tensor:
     """Convert texts to a string tensor; UserError if one is not a text."""
     if isinstance(text, str):
@@ -363,22 +376,11 @@ def _refuse_a_path(sentences: Iterable[str]) -> None:
         )
 
 
-def _train_model(
-    text: Sample, vocab_size: int, symbols: Sequence[str]
-) -> bytes:
-    """Train on some lines, with a larger size if their characters need it.
-
-    Returns:
-        The serialised sentencepiece model.
-
-    Raises:
-        UserError: If no line holds any text.
-    """
+def _train_model(text: Sample, vocab_size: int, symbols: list[str]) -> bytes:
+    """Train on some lines, with a larger size if their characters need it."""
     model = io.BytesIO()
     # Left out if there are none, since the model stores its arguments.
-    extra: dict[str, Any] = {}
-    if symbols:
-        extra["user_defined_symbols"] = list(symbols)
+    extra: dict[str, Any] = {"user_defined_symbols": symbols} if symbols else {}
     # Fixes how sentencepiece shuffles the lines.
     sentencepiece.set_random_generator_seed(1)
     try:

@@ -17,18 +17,19 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.config import ModelConfig, UserError
-from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import marian_model
-from keras_transformer.importing.imported import Imported, interleaved
-from keras_transformer.importing.marian_model import (
-    Arrays,
+from keras_transformer.importing.imported import (
+    Imported,
     Linear,
     Norm,
     Sublayer,
+    column_order,
+    layer_weights,
 )
+from keras_transformer.importing.marian_model import Arrays
 from keras_transformer.importing.settings import (
-    check_heads,
-    depths,
+    depth,
+    model_config,
     require,
     same,
 )
@@ -36,7 +37,6 @@ from keras_transformer.importing.source_files import (
     is_language,
     languages,
     read_bytes,
-    read_sentencepiece,
 )
 from keras_transformer.importing.tensor_files import (
     read_pickle,
@@ -47,6 +47,12 @@ from keras_transformer.layers import positional_encoding
 CONFIG, VOCABULARY = "config.json", "vocab.json"
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
+# Their names of our sub-layers, and of projections.
+_ATTENTIONS = {
+    "attention": "self_attn",
+    "self_attention": "self_attn",
+    "cross_attention": "encoder_attn",
+}
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
 _ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu"}
 # Names of the tied matrix, besides the first.
@@ -60,7 +66,6 @@ _EPSILON = 1e-5
 # Settings of old files, with the only value that they have.
 _FIXED = {
     "model_type": "marian",
-    "scale_embedding": True,
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
     "normalize_before": False,
@@ -68,8 +73,6 @@ _FIXED = {
     "add_final_layer_norm": False,
     "static_position_embeddings": True,
 }
-_MISSING = {"normalize_before": False, "normalize_embedding": False}
-_MISSING |= {"add_final_layer_norm": False, "scale_embedding": False}
 
 
 def is_here(folder: pathlib.Path) -> bool:
@@ -99,41 +102,34 @@ def read(folder: pathlib.Path) -> Imported:
             f"Expected the weights of a MarianMTModel in {folder}, found no "
             f"{error.args[0]}; download them again."
         ) from None
-    source = read_sentencepiece(folder / "source.spm")
-    target = read_sentencepiece(folder / "target.spm")
     return Imported(
         dataclasses.replace(model, vocab_size=len(pieces)),
         weights,
-        PairedTokenizer(pack(source, target, pieces)),
+        marian_model.tokenizer(folder, pieces),
         *_languages(folder),
     )
 
 
 def _model_config(settings: dict[str, Any], what: str) -> ModelConfig:
     for name, value in _FIXED.items():
-        require(settings, name, [value], what, _MISSING.get(name, value))
+        require(settings, name, [value], what, value)
+    require(settings, "scale_embedding", [True], what, False)
     activation = require(
         settings, "activation_function", _ACTIVATIONS, what, "gelu"
     )
-    d_model = same(settings, "d_model", "d_model", what)
-    heads = same(
-        settings, "encoder_attention_heads", "decoder_attention_heads", what
-    )
-    check_heads(heads, d_model, what)
-    ffn_dim = same(settings, "encoder_ffn_dim", "decoder_ffn_dim", what)
-    return ModelConfig(
+    return model_config(
+        what,
+        encoder_layers=depth(settings, "encoder_layers", what),
+        decoder_layers=depth(settings, "decoder_layers", what),
+        d_model=same(settings, "d_model", "d_model", what),
+        num_heads=same(
+            settings, "encoder_attention_heads", "decoder_attention_heads", what
+        ),
         vocab_size=same(settings, "vocab_size", "vocab_size", what),
-        **depths(settings, "encoder_layers", "decoder_layers", what),
-        d_model=d_model,
-        num_heads=heads,
-        key_dim=d_model // heads,
-        value_dim=d_model // heads,
-        ffn_dim=ffn_dim,
+        ffn_dim=same(settings, "encoder_ffn_dim", "decoder_ffn_dim", what),
         dropout=float(settings.get("dropout", 0.1)),
         activation=_ACTIVATIONS[activation],
         norm_epsilon=_EPSILON,
-        attention_bias=True,
-        logits_bias=True,
     )
 
 
@@ -180,43 +176,26 @@ def _weights(
         model.positions,
     )
 
-    def sublayer(path: str, linears: tuple[str, ...], norm: str) -> Sublayer:
+    def sublayer(stack: str, i: int, kind: str) -> Sublayer:
+        path = f"{stack}.layers.{i}"
+        if kind == "feed_forward":
+            linears, norm = [f"{path}.fc1", f"{path}.fc2"], "final_layer_norm"
+        else:
+            theirs = _ATTENTIONS[kind]
+            linears = [f"{path}.{theirs}.{name}" for name in _PROJECTIONS]
+            norm = f"{theirs}_layer_norm"
         return Sublayer(
             [
-                Linear(
-                    tensors[f"{path}{linear}.weight"].T,
-                    tensors[f"{path}{linear}.bias"],
-                )
-                for linear in linears
+                Linear(tensors[f"{name}.weight"].T, tensors[f"{name}.bias"])
+                for name in linears
             ],
-            Norm(tensors[f"{norm}.weight"], tensors[f"{norm}.bias"]),
+            Norm(
+                tensors[f"{path}.{norm}.weight"],
+                tensors[f"{path}.{norm}.bias"],
+            ),
         )
 
-    for side, kinds in (
-        ("encoder", {"attention": "self_attn"}),
-        (
-            "decoder",
-            {"self_attention": "self_attn", "cross_attention": "encoder_attn"},
-        ),
-    ):
-        for i in range(model.layers_of(side)):
-            path = f"{side}.layers.{i}"
-            found |= marian_model.layer(
-                f"{side}/layer_{i}",
-                {
-                    ours: sublayer(
-                        f"{path}.{theirs}.",
-                        _PROJECTIONS,
-                        f"{path}.{theirs}_layer_norm",
-                    )
-                    for ours, theirs in kinds.items()
-                },
-                sublayer(
-                    f"{path}.", ("fc1", "fc2"), f"{path}.final_layer_norm"
-                ),
-                model.positions,
-            )
-    return found
+    return found | layer_weights(model.layers_of, model.positions, sublayer)
 
 
 def _check_copies(tensors: Arrays, table: np.ndarray) -> None:
@@ -237,8 +216,9 @@ def _check_positions(tensors: Arrays) -> None:
             continue
         table = tensors[name]
         length, width = table.shape
+        order = column_order("sinusoidal", width)
         ours = np.asarray(positional_encoding(length, width))
-        if not np.allclose(table[:, interleaved(width)], ours, atol=1e-4):
+        if not np.allclose(table[:, order], ours, atol=1e-4):
             raise UserError(
                 "The model cannot be imported exactly: its "
                 f"{side}.embed_positions are not sinusoids."

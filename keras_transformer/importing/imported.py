@@ -1,10 +1,19 @@
-"""The result of reading a foreign format, and the folding of its weights.
+"""The result of reading a foreign format, and the weights of its layers.
+
+The layers of other systems differ from ours in these points:
+
+- Keys and values have biases. One of keys adds the same to every score of a
+  query: the softmax cancels it, so it is dropped. The weights of a query sum to
+  1, so one of values reaches the output unchanged, and joins the output's bias.
+- Sines come before cosines. If ours alternate, as in the paper, all columns of
+  width D are put in our order.
 
 Axes: D model width, H heads, K key width, U value width, V vocabulary.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +24,10 @@ from keras_transformer.data.tokenizer import Tokenizer
 # larger numbers would spoil the loss of a fine-tuning with label smoothing, and
 # do not fit float16.
 NEVER = -100.0
+_SUBLAYERS = {
+    "encoder": ("attention", "feed_forward"),
+    "decoder": ("self_attention", "cross_attention", "feed_forward"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,13 +36,12 @@ class Imported:
 
     Attributes:
         model: The model's arguments.
-        weights: Float32 arrays by the names of `Transformer`'s weights, such
-            as `encoder/layer_0/attention/query`; all of them.
+        weights: Float arrays by the names of `Transformer`'s weights, such as
+            `encoder/layer_0/attention/query`; all of them.
         tokenizer: The vocabulary, with our ids.
         source_lang: Language code of the source side; None if the files do
             not tell.
-        target_lang: Language code of the target side; None if the files do
-            not tell.
+        target_lang: The same of the target side.
     """
 
     model: ModelConfig
@@ -39,45 +51,87 @@ class Imported:
     target_lang: str | None = None
 
 
-def attention(
-    query: tuple[np.ndarray, np.ndarray],
-    key: tuple[np.ndarray, np.ndarray],
-    value: tuple[np.ndarray, np.ndarray],
-    output: tuple[np.ndarray, np.ndarray],
-) -> dict[str, np.ndarray]:
-    """Make the weights of a `MultiHeadAttention` with `use_bias`.
+class Linear(NamedTuple):
+    """A projection: its kernel `(in, out)` and its bias `(out,)`."""
 
-    A bias of keys adds the same to every score of a query. The softmax cancels
-    it, so it is dropped. The weights of a query sum to 1, so a bias of values
-    reaches the output unchanged and becomes part of the output's bias.
+    kernel: np.ndarray
+    bias: np.ndarray
+
+
+class Norm(NamedTuple):
+    """Gain and bias of a layer normalisation, each `(D,)`."""
+
+    gain: np.ndarray
+    bias: np.ndarray
+
+
+class Sublayer(NamedTuple):
+    """Projections of a sub-layer and its norm.
+
+    Attributes:
+        linears: Query `(D, H * K)`, key, value `(D, H * U)` and output, or both
+            of feed-forward.
+        norm: The norm.
+    """
+
+    linears: Sequence[Linear]
+    norm: Norm
+
+
+def layer_weights(
+    num_layers: Callable[[str], int],
+    positions: str,
+    read: Callable[[str, int, str], Sublayer],
+) -> dict[str, np.ndarray]:
+    """Make the weights of all layers of both stacks, by our names.
 
     Args:
-        query: Kernel `(D, H * K)` and bias `(H * K,)`.
-        key: Kernel `(D, H * K)` and bias `(H * K,)`.
-        value: Kernel `(D, H * U)` and bias `(H * U,)`.
-        output: Kernel `(H * U, D)` and bias `(D,)`.
-
-    Returns:
-        Float32 arrays by the names of the layer's weights.
+        num_layers: Returns the depth of `"encoder"` and `"decoder"`.
+        positions: As in `ModelConfig`.
+        read: Reads a sub-layer by its stack, the number of its layer and our
+            name for it, such as `("decoder", 0, "cross_attention")`.
     """
-    return {
-        "query": query[0],
-        "key": key[0],
-        "value": value[0],
-        "output": output[0],
-        "query_bias": query[1],
-        "output_bias": output[1] + value[1] @ output[0],
+    found = {}
+    for stack, names in _SUBLAYERS.items():
+        for i in range(num_layers(stack)):
+            for name in names:
+                weights = _of_sublayer(read(stack, i, name), positions)
+                for part, array in weights.items():
+                    found[f"{stack}/layer_{i}/{name}{part}"] = array
+    return found
+
+
+def _of_sublayer(sublayer: Sublayer, positions: str) -> dict[str, np.ndarray]:
+    """Return the arrays by what follows the name of the sub-layer."""
+    linears, (gain, bias) = sublayer
+    order = column_order(positions, len(gain))
+    norm = {"_norm/gamma": gain[order], "_norm/beta": bias[order]}
+    if len(linears) == 2:
+        widen, narrow = linears
+        return norm | {
+            "/widen/kernel": widen.kernel[order],
+            "/widen/bias": widen.bias,
+            "/narrow/kernel": narrow.kernel[:, order],
+            "/narrow/bias": narrow.bias[order],
+        }
+    query, key, value, output = linears
+    kernel = output.kernel[:, order]
+    return norm | {
+        "/query": query.kernel[order],
+        "/key": key.kernel[order],
+        "/value": value.kernel[order],
+        "/output": kernel,
+        "/query_bias": query.bias,
+        "/output_bias": output.bias[order] + value.bias @ kernel,
     }
 
 
-def interleaved(d_model: int) -> np.ndarray:
-    """Find each column's place if sines and cosines are in two halves.
+def column_order(positions: str, d_model: int) -> np.ndarray | slice:
+    """Return the order that makes our columns of theirs: `theirs[..., order]`.
 
-    Other systems put the sines of all rates before the cosines; ours alternate.
     The rest of a model does not depend on the order of its `d_model` columns,
     as long as it is the same everywhere.
-
-    Returns:
-        Integers `(D,)`: our columns are `theirs[..., interleaved(d_model)]`.
     """
+    if positions != "sinusoidal":
+        return slice(None)
     return np.arange(d_model).reshape(2, -1).T.reshape(-1)

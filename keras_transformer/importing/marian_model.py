@@ -1,10 +1,7 @@
 """Converts a Marian model to our names, from either kind of file.
 
-It differs from ours in these points:
+It differs from ours in these points, besides those of `imported`:
 
-- Sines come before cosines. If ours alternate, as in the paper, all columns of
-  width D are put in our order.
-- Keys and values have biases: `imported.attention` folds them.
 - The decoder starts from a zero embedding, or from that of padding: it becomes
   the row of our begin token.
 - Ids differ: rows of the tied matrix are put in our order.
@@ -14,50 +11,17 @@ It differs from ours in these points:
 Axes: D model width, V pieces of ours, R rows of theirs.
 """
 
+import pathlib
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from keras_transformer.config import UserError
-from keras_transformer.importing.imported import (
-    NEVER,
-    attention,
-    interleaved,
-)
+from keras_transformer.config import BOS_ID, UserError
+from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
+from keras_transformer.importing.imported import NEVER, column_order
+from keras_transformer.importing.source_files import read_sentencepiece
 
 END, UNKNOWN, PADDING, BEGIN = "</s>", "<unk>", "<pad>", "<s>"
-
-
-class Linear(NamedTuple):
-    """A projection.
-
-    Attributes:
-        kernel: `(in, out)`.
-        bias: `(out,)`.
-    """
-
-    kernel: np.ndarray
-    bias: np.ndarray
-
-
-class Norm(NamedTuple):
-    """Gain and bias of a layer normalisation, each `(D,)`."""
-
-    gain: np.ndarray
-    bias: np.ndarray
-
-
-class Sublayer(NamedTuple):
-    """Projections of a sub-layer and the norm behind it.
-
-    Attributes:
-        linears: Query, key, value and output, or both of feed-forward.
-        norm: The norm.
-    """
-
-    linears: Sequence[Linear]
-    norm: Norm
 
 
 class Arrays:
@@ -82,11 +46,7 @@ class Arrays:
         return array
 
     def check_all_taken(self) -> None:
-        """Refuse a model with arrays that ours has no use for.
-
-        Raises:
-            UserError: If there is one; it names an array.
-        """
+        """Refuse a model with arrays that ours has no use for."""
         if self._left:
             raise UserError(
                 f"{self._what} cannot be imported exactly: it has "
@@ -100,10 +60,7 @@ def vocabulary(ids: Mapping[str, int], what: str) -> list[str]:
 
     Args:
         ids: Their ids, by the name of the piece.
-        what: The file, for the error.
-
-    Raises:
-        UserError: If there is no unknown or end token.
+        what: The file, for the error if it lacks the unknown or end token.
     """
     for piece in (UNKNOWN, END):
         if piece not in ids:
@@ -116,11 +73,7 @@ def vocabulary(ids: Mapping[str, int], what: str) -> list[str]:
 
 
 def check_rows(ids: Mapping[str, int], table: np.ndarray, what: str) -> None:
-    """Refuse a tied matrix whose rows do not match the pieces.
-
-    Raises:
-        UserError: If a piece has no row or a row no piece.
-    """
+    """Refuse a tied matrix that has not one row for each piece."""
     if sorted(ids.values()) != list(range(len(table))):
         raise UserError(
             f"Expected a piece for each of the {len(table)} rows of the "
@@ -150,59 +103,15 @@ def embedding(
     places = [row or 0 for row in rows]
     ours = np.where(np.array(known)[:, None], table[places], 0.0)
     logits_bias = np.where(known, bias[places], NEVER)
-    ours[2], logits_bias[2] = start, NEVER
+    ours[BOS_ID], logits_bias[BOS_ID] = start, NEVER
     return {
-        "embedding/table": ours[:, _order(positions, table.shape[1])],
+        "embedding/table": ours[:, column_order(positions, table.shape[1])],
         "embedding/bias": logits_bias,
     }
 
 
-def layer(
-    name: str,
-    attentions: Mapping[str, Sublayer],
-    feed_forward: Sublayer,
-    positions: str,
-) -> dict[str, np.ndarray]:
-    """Make the weights of an encoder or decoder layer.
-
-    Args:
-        name: Our name, such as `encoder/layer_0`.
-        attentions: The attentions, by our names.
-        feed_forward: Swish or ReLU between its two projections.
-        positions: As in `ModelConfig`.
-    """
-    order = _order(positions, feed_forward.norm.gain.shape[0])
-    found: dict[str, np.ndarray] = {}
-    for kind, sublayer in attentions.items():
-        query, key, value, output = sublayer.linears
-        weights = attention(
-            Linear(query.kernel[order], query.bias),
-            Linear(key.kernel[order], key.bias),
-            Linear(value.kernel[order], value.bias),
-            Linear(output.kernel[:, order], output.bias[order]),
-        )
-        found |= {f"{kind}/{which}": a for which, a in weights.items()}
-        found |= _norm(kind, sublayer.norm, order)
-    widen, narrow = feed_forward.linears
-    found |= {
-        "feed_forward/widen/kernel": widen.kernel[order],
-        "feed_forward/widen/bias": widen.bias,
-        "feed_forward/narrow/kernel": narrow.kernel[:, order],
-        "feed_forward/narrow/bias": narrow.bias[order],
-    }
-    found |= _norm("feed_forward", feed_forward.norm, order)
-    return {f"{name}/{which}": array for which, array in found.items()}
-
-
-def _order(positions: str, d_model: int) -> np.ndarray:
-    """Find their column for each of ours, `(D,)`."""
-    if positions == "sinusoidal":
-        return interleaved(d_model)
-    return np.arange(d_model)
-
-
-def _norm(name: str, norm: Norm, order: np.ndarray) -> dict[str, np.ndarray]:
-    return {
-        f"{name}_norm/gamma": norm.gain[order],
-        f"{name}_norm/beta": norm.bias[order],
-    }
+def tokenizer(folder: pathlib.Path, pieces: Sequence[str]) -> PairedTokenizer:
+    """Join the folder's two sentencepiece models over the pieces."""
+    source = read_sentencepiece(folder / "source.spm")
+    target = read_sentencepiece(folder / "target.spm")
+    return PairedTokenizer(pack(source, target, pieces))

@@ -21,18 +21,18 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.config import ModelConfig, UserError
-from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import marian_model
-from keras_transformer.importing.imported import Imported
-from keras_transformer.importing.marian_model import (
-    Arrays,
+from keras_transformer.importing.imported import (
+    Imported,
     Linear,
     Norm,
     Sublayer,
+    layer_weights,
 )
+from keras_transformer.importing.marian_model import Arrays
 from keras_transformer.importing.settings import (
-    check_heads,
-    depths,
+    depth,
+    model_config,
     require,
     same,
 )
@@ -42,7 +42,6 @@ from keras_transformer.importing.source_files import (
     languages,
     parse_yaml,
     read_bytes,
-    read_sentencepiece,
 )
 from keras_transformer.machine.files import ZIP_DAMAGES
 
@@ -50,10 +49,16 @@ DECODER = "decoder.yml"
 _SETTINGS = "special:model.yml"
 # As in Marian's `transformer.h`.
 _EPSILON = 1e-6
+# Their names of our sub-layers, letters of the projections, and their norm's.
+_SUBLAYERS = {
+    "attention": ("self", "qkvo", "Wo"),
+    "self_attention": ("self", "qkvo", "Wo"),
+    "cross_attention": ("context", "qkvo", "Wo"),
+    "feed_forward": ("ffn", "12", "ffn"),
+}
 # The values that we can follow, Marian's default first.
 _FOLLOWED = {
     "type": ("transformer",),
-    "tied-embeddings-all": (True,),
     "transformer-decoder-autoreg": ("self-attention",),
     "transformer-preprocess": ("",),
     "transformer-postprocess": ("dan",),
@@ -100,9 +105,7 @@ def read(folder: pathlib.Path) -> Imported:
             f"Expected the weights of a Marian transformer in {weights_path}, "
             f"found no {error.args[0]}; download it again."
         ) from None
-    source = read_sentencepiece(folder / "source.spm")
-    target = read_sentencepiece(folder / "target.spm")
-    tokenizer = PairedTokenizer(pack(source, target, pieces))
+    tokenizer = marian_model.tokenizer(folder, pieces)
     return Imported(model, weights, tokenizer, *languages(folder))
 
 
@@ -178,25 +181,20 @@ def _model_config(
         settings, "transformer-ffn-activation", ("swish", "relu"), what
     )
     require(settings, "tied-embeddings-all", (True,), what)
-    d_model = same(settings, "dim-emb", "dim-emb", what)
-    heads = same(settings, "transformer-heads", "transformer-heads", what)
-    check_heads(heads, d_model, what)
-    ffn = "transformer-dim-ffn"
+    heads, ffn = "transformer-heads", "transformer-dim-ffn"
     ffn_dim = same(settings, ffn, ffn, what)
     require(settings, "transformer-decoder-dim-ffn", (0, ffn_dim), what, 0)
-    return ModelConfig(
+    return model_config(
+        what,
+        encoder_layers=depth(settings, "enc-depth", what),
+        decoder_layers=depth(settings, "dec-depth", what),
+        d_model=same(settings, "dim-emb", "dim-emb", what),
+        num_heads=same(settings, heads, heads, what),
         vocab_size=vocab_size,
-        **depths(settings, "enc-depth", "dec-depth", what),
-        d_model=d_model,
-        num_heads=heads,
-        key_dim=d_model // heads,
-        value_dim=d_model // heads,
         ffn_dim=ffn_dim,
         activation=activation,
         positions="tensor2tensor",
         norm_epsilon=_EPSILON,
-        attention_bias=True,
-        logits_bias=True,
     )
 
 
@@ -212,7 +210,9 @@ def _weights(
         model.positions,
     )
 
-    def sublayer(path: str, letters: str, norm: str) -> Sublayer:
+    def sublayer(stack: str, i: int, kind: str) -> Sublayer:
+        theirs, letters, norm = _SUBLAYERS[kind]
+        path = f"{stack}_l{i + 1}_{theirs}"
         return Sublayer(
             [
                 Linear(
@@ -227,22 +227,4 @@ def _weights(
             ),
         )
 
-    for side, kinds in (
-        ("encoder", {"attention": "self"}),
-        (
-            "decoder",
-            {"self_attention": "self", "cross_attention": "context"},
-        ),
-    ):
-        for i in range(model.layers_of(side)):
-            path = f"{side}_l{i + 1}"
-            found |= marian_model.layer(
-                f"{side}/layer_{i}",
-                {
-                    ours: sublayer(f"{path}_{theirs}", "qkvo", "Wo")
-                    for ours, theirs in kinds.items()
-                },
-                sublayer(f"{path}_ffn", "12", "ffn"),
-                model.positions,
-            )
-    return found
+    return found | layer_weights(model.layers_of, model.positions, sublayer)

@@ -8,7 +8,7 @@ It differs from ours in these points:
 
 - Norms come first, positions are tensor2tensor's and count from 1, and the
   source has no end token: settings of the model.
-- Keys and values have biases: `imported.attention` folds them.
+- Keys and values have biases: `imported.layer_weights` folds them.
 - Ids differ: rows of the matrices are put in our order. The pieces of two
   vocabularies become one table. A side reads a piece that it lacks as the
   unknown one, and never writes it.
@@ -23,12 +23,19 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import ModelConfig, UserError
+from keras_transformer.config import UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import opennmt_settings
-from keras_transformer.importing.imported import NEVER, Imported, attention
-from keras_transformer.importing.opennmt_settings import Side
-from keras_transformer.importing.settings import check_heads, stack_depths
+from keras_transformer.importing.imported import (
+    NEVER,
+    Imported,
+    Linear,
+    Norm,
+    Sublayer,
+    layer_weights,
+)
+from keras_transformer.importing.opennmt_settings import DESCRIPTION, Side
+from keras_transformer.importing.settings import model_config
 
 # The epsilon of Keras 2's layer norms, which OpenNMT-tf does not change.
 NORM_EPSILON = 1e-3
@@ -37,6 +44,15 @@ _INPUTS = "examples_inputter"
 _SOURCE = f"{_INPUTS}/features_inputter/embedding"
 _TARGET = f"{_INPUTS}/labels_inputter/embedding"
 _OUTPUT = "decoder/output_layer"
+# Their names of our sub-layers, and of projections.
+_SUBLAYERS = {
+    "attention": "self_attention",
+    "self_attention": "self_attention",
+    "cross_attention": "attention/0",
+    "feed_forward": "ffn",
+}
+_ATTENTION = ("linear_queries", "linear_keys", "linear_values", "linear_output")
+_FEED_FORWARD = ("inner", "outer")
 # TensorFlow's errors for a missing or damaged checkpoint.
 _UNREADABLE = (
     IndexError,
@@ -59,8 +75,7 @@ def read(folder: pathlib.Path) -> Imported:
         UserError: If something is missing, or cannot be imported exactly.
     """
     home, above = folder, folder.resolve().parent
-    description = opennmt_settings.DESCRIPTION
-    if not (home / description).is_file() and (above / description).is_file():
+    if not (home / DESCRIPTION).is_file() and (above / DESCRIPTION).is_file():
         home = above
     num_heads = opennmt_settings.read_heads(home)
     data = opennmt_settings.read_data(home)
@@ -71,49 +86,39 @@ def read(folder: pathlib.Path) -> Imported:
     )
     found = _Variables(folder)
     embeddings, logits_bias = _embeddings(found, source, target)
-    weights = {}
-    for stack in ("encoder", "decoder"):
-        weights.update(_stack(found, stack))
-    tied = len(embeddings) == 1
+    weights = _layers(found)
     for name, array in embeddings.items():
         weights[f"{name}/table"] = array
     weights["embedding/bias"] = logits_bias
     found.check_all_taken()
     pieces = _pieces(source, target)
-    d_model = embeddings["embedding"].shape[1]
-    check_heads(num_heads, d_model, str(home / opennmt_settings.DESCRIPTION))
-    model = ModelConfig(
-        vocab_size=len(pieces),
-        **stack_depths(
-            found.num_layers("encoder"), found.num_layers("decoder")
-        ),
-        d_model=d_model,
+    model = model_config(
+        str(home / DESCRIPTION),
+        encoder_layers=found.num_layers("encoder"),
+        decoder_layers=found.num_layers("decoder"),
+        d_model=embeddings["embedding"].shape[1],
         num_heads=num_heads,
-        key_dim=d_model // num_heads,
-        value_dim=d_model // num_heads,
+        vocab_size=len(pieces),
         ffn_dim=len(weights["encoder/layer_0/feed_forward/widen/bias"]),
         positions="tensor2tensor",
         norm_epsilon=NORM_EPSILON,
-        attention_bias=True,
-        logits_bias=True,
         norm_first="encoder/norm/gamma" in weights,
         first_position=1,
-        tied_embeddings=tied,
+        tied_embeddings=len(embeddings) == 1,
         source_end=source_end,
     )
-    tokenizer = PairedTokenizer(
-        pack(
-            source.sentencepiece,
-            target.sentencepiece,
-            pieces,
-            lacking={
-                "source": _lacking(source, pieces),
-                "target": _lacking(target, pieces),
-            },
-            has_tags=False,
-        )
+    lacking = {
+        "source": _lacking(source, pieces),
+        "target": _lacking(target, pieces),
+    }
+    vocabulary = pack(
+        source.sentencepiece,
+        target.sentencepiece,
+        pieces,
+        lacking=lacking,
+        has_tags=False,
     )
-    return Imported(model, weights, tokenizer)
+    return Imported(model, weights, PairedTokenizer(vocabulary))
 
 
 def _unreadable(folder: pathlib.Path) -> UserError:
@@ -147,14 +152,12 @@ class _Variables:
         return name in self._names
 
     def num_layers(self, stack: str) -> int:
-        start = f"{stack}/layers/"
-        return len(
-            {
-                name.removeprefix(start).partition("/")[0]
-                for name in self._names
-                if name.startswith(start)
-            }
-        )
+        numbers = {
+            name.split("/")[2]
+            for name in self._names
+            if name.startswith(f"{stack}/layers/")
+        }
+        return len(numbers)
 
     def take(self, name: str) -> np.ndarray:
         """Read a variable as float32."""
@@ -172,12 +175,15 @@ class _Variables:
             raise _unreadable(self.folder) from None
         return np.asarray(array, "float32")
 
-    def linear(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+    def linear(self, name: str) -> Linear:
         """Read kernel and bias; a missing bias is zero."""
         kernel = self.take(f"{name}/kernel")
         if f"{name}/bias" in self:
-            return kernel, self.take(f"{name}/bias")
-        return kernel, np.zeros(kernel.shape[1], "float32")
+            return Linear(kernel, self.take(f"{name}/bias"))
+        return Linear(kernel, np.zeros(kernel.shape[1], "float32"))
+
+    def norm(self, name: str) -> Norm:
+        return Norm(self.take(f"{name}/gamma"), self.take(f"{name}/beta"))
 
     def check_all_taken(self) -> None:
         """Refuse a model with variables that ours has no use for."""
@@ -188,50 +194,25 @@ class _Variables:
             )
 
 
-def _stack(found: _Variables, stack: str) -> dict[str, np.ndarray]:
-    """Collect the weights of the encoder or the decoder by our names."""
-    weights = {}
-    if f"{stack}/layer_norm/gamma" in found:
-        weights.update(_norm(found, f"{stack}/layer_norm", f"{stack}/norm"))
-    sublayers = {"self_attention": "attention"}
-    if stack == "decoder":
-        sublayers = {
-            "self_attention": "self_attention",
-            "attention/0": "cross_attention",
-        }
-    for i in range(found.num_layers(stack)):
-        theirs, ours = f"{stack}/layers/{i}", f"{stack}/layer_{i}"
-        for their_name, our_name in sublayers.items():
-            name = f"{theirs}/{their_name}"
-            of_layer = attention(
-                *(
-                    found.linear(f"{name}/layer/linear_{part}")
-                    for part in ("queries", "keys", "values", "output")
-                )
-            )
-            for part, array in of_layer.items():
-                weights[f"{ours}/{our_name}/{part}"] = array
-            weights.update(_layer_norm(found, name, f"{ours}/{our_name}"))
-        name, to = f"{theirs}/ffn", f"{ours}/feed_forward"
-        for part, linear in (("inner", "widen"), ("outer", "narrow")):
-            kernel, bias = found.linear(f"{name}/layer/{part}")
-            weights[f"{to}/{linear}/kernel"] = kernel
-            weights[f"{to}/{linear}/bias"] = bias
-        weights.update(_layer_norm(found, name, to))
+def _layers(found: _Variables) -> dict[str, np.ndarray]:
+    """Collect the weights of both stacks by our names."""
+
+    def sublayer(stack: str, i: int, kind: str) -> Sublayer:
+        path = f"{stack}/layers/{i}/{_SUBLAYERS[kind]}"
+        parts = _FEED_FORWARD if kind == "feed_forward" else _ATTENTION
+        linears = [found.linear(f"{path}/layer/{part}") for part in parts]
+        # Before the sub-layer, or behind it.
+        is_first = f"{path}/input_layer_norm/gamma" in found
+        place = "input" if is_first else "output"
+        return Sublayer(linears, found.norm(f"{path}/{place}_layer_norm"))
+
+    weights = layer_weights(found.num_layers, "tensor2tensor", sublayer)
+    for stack in ("encoder", "decoder"):
+        if f"{stack}/layer_norm/gamma" in found:
+            norm = found.norm(f"{stack}/layer_norm")
+            weights[f"{stack}/norm/gamma"] = norm.gain
+            weights[f"{stack}/norm/beta"] = norm.bias
     return weights
-
-
-def _layer_norm(found: _Variables, name: str, to: str) -> dict[str, np.ndarray]:
-    """Return the norm before a sub-layer, or the one behind it."""
-    place = "input" if f"{name}/input_layer_norm/gamma" in found else "output"
-    return _norm(found, f"{name}/{place}_layer_norm", f"{to}_norm")
-
-
-def _norm(found: _Variables, name: str, to: str) -> dict[str, np.ndarray]:
-    return {
-        f"{to}/{part}": found.take(f"{name}/{part}")
-        for part in ("gamma", "beta")
-    }
 
 
 def _pieces(source: Side, target: Side) -> list[str]:

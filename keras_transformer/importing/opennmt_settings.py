@@ -56,11 +56,7 @@ class Side:
 
 
 def read_heads(folder: pathlib.Path) -> int:
-    """Read the number of heads, which no weight's shape shows.
-
-    Raises:
-        UserError: If the description is missing, or of another model.
-    """
+    """Read the number of heads, which no weight's shape shows."""
     path = folder / DESCRIPTION
     try:
         return _heads(ast.parse(path.read_text(encoding="utf-8")), path)
@@ -76,34 +72,33 @@ def read_heads(folder: pathlib.Path) -> int:
 
 
 def _heads(tree: ast.AST, path: pathlib.Path) -> int:
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    for call in calls:
-        name = ast.unparse(call.func).split(".")[-1]
-        if name == "get_model_from_catalog":
+    models = []
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call):
+            continue
+        name = ast.unparse(call.func)
+        if name.split(".")[-1] == "get_model_from_catalog":
             return _catalogued(call, path)
-    models = [
-        call
-        for call in calls
-        if ast.unparse(call.func).split(".")[-1] == "Transformer"
-        or ast.unparse(call.func) == "super().__init__"
-    ]
+        if name.split(".")[-1] == "Transformer" or name == "super().__init__":
+            models.append(call)
     if len(models) != 1:
         raise UserError(
             f"{path} cannot be imported: expected a name of OpenNMT-tf's "
             "catalogue or one opennmt.models.Transformer, found "
             f"{len(models)}."
         )
+    (model,) = models
     # Names only: a position or a dictionary does not show what it sets.
-    if len(models[0].args) > 2 or any(
+    if len(model.args) > 2 or any(
         isinstance(each, ast.Starred) or getattr(each, "arg", "") is None
-        for each in (*models[0].args, *models[0].keywords)
+        for each in (*model.args, *model.keywords)
     ):
         raise UserError(
             f"Expected in {path} the two inputters and then names for all "
             "arguments of the Transformer, such as num_heads=8, received "
-            f"{ast.unparse(models[0])}; write the names there."
+            f"{ast.unparse(model)}; write the names there."
         )
-    given = {word.arg: ast.unparse(word.value) for word in models[0].keywords}
+    given = {word.arg: ast.unparse(word.value) for word in model.keywords}
     for setting, allowed in _EXPECTED.items():
         if given.get(setting, allowed[0]) not in allowed:
             raise UserError(
@@ -130,11 +125,7 @@ def _catalogued(call: ast.Call, path: pathlib.Path) -> int:
 
 
 def read_data(folder: pathlib.Path) -> Mapping[str, Any]:
-    """Read the part `data` of the training's configuration.
-
-    Raises:
-        UserError: If there is not exactly one.
-    """
+    """Read the part `data` of the training's configuration."""
     found = {}
     for path in sorted(folder.glob("*.yml")) + sorted(folder.glob("*.yaml")):
         content = parse_yaml(read_bytes(path), path)
@@ -152,11 +143,7 @@ def read_data(folder: pathlib.Path) -> Mapping[str, Any]:
 
 
 def read_side(data: Mapping[str, Any], side: str, folder: pathlib.Path) -> Side:
-    """Read the vocabulary and tokenization of `"source"` or `"target"`.
-
-    Raises:
-        UserError: If they are missing or cannot be followed.
-    """
+    """Read the vocabulary and tokenization of `"source"` or `"target"`."""
     name = f"{side}_vocabulary"
     path = _find(folder, data.get(name), name)
     # Split lines as TensorFlow does, not as Python does: U+2028 ends none.
@@ -180,8 +167,7 @@ def read_side(data: Mapping[str, Any], side: str, folder: pathlib.Path) -> Side:
 def read_source_end(data: Mapping[str, Any]) -> bool:
     """Return whether sources end with an end token; by default they do not.
 
-    Raises:
-        UserError: If sources begin with a token, or targets lack theirs.
+    Refuse sources that begin with a token, and targets without theirs.
     """
     for side, wanted in (("source", False), ("target", True)):
         name = f"{side}_sequence_controls"

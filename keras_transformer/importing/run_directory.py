@@ -1,25 +1,35 @@
-"""Makes a run directory from an imported model.
+"""Makes a run directory of a model that another system has trained.
 
 It holds `config.json`, `tokenizer.model` and `final.weights.h5`. That is all
 that the other verbs need of a finished run.
 """
 
+import contextlib
 import dataclasses
 import logging
 import os
 import pathlib
+from collections.abc import Iterator
 
 import numpy as np
+import tensorflow as tf
 
 from keras_transformer.config import UserError
-from keras_transformer.importing import formats
+from keras_transformer.importing import hugging_face, marian_npz, opennmt
 from keras_transformer.importing.imported import Imported
-from keras_transformer.importing.source_files import is_language
+from keras_transformer.importing.source_files import (
+    MISFITS,
+    check_folder,
+    is_language,
+)
 from keras_transformer.machine import files
 from keras_transformer.model import Transformer
 from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import checksum_of
+
+# Modules of this folder with `is_here(folder)` and `read(folder)`.
+_READERS = (opennmt, hugging_face, marian_npz)
 
 logger = logging.getLogger("keras_transformer")
 
@@ -33,12 +43,12 @@ def import_run(
     """Turn a model that another system has trained into a run directory.
 
     Args:
-        directory: Folder of its files, in a format of `formats`.
+        directory: Folder of its files, as Hugging Face, Marian or OpenNMT-tf
+            writes them.
         run_dir: The new run directory; must be empty or not exist.
         source_lang: Language code of the source side; by default as the files
             say.
-        target_lang: Language code of the target side; by default as the files
-            say.
+        target_lang: The same of the target side.
 
     Returns:
         The path of the run directory.
@@ -49,15 +59,15 @@ def import_run(
     """
     path = layout.check_empty(run_dir)
     directory = pathlib.Path(directory)
-    imported = formats.read(directory)
+    imported = read(directory)
     run = _config(
         imported,
         directory.resolve().name,
         source_lang or imported.source_lang,
         target_lang or imported.target_lang,
     )
-    with formats.refusing(directory):
-        model = build(imported)
+    with refusing(directory):
+        model = _build(imported)
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.whole(path) as partial:
         partial.mkdir()
@@ -68,17 +78,54 @@ def import_run(
     return path
 
 
-def build(imported: Imported) -> Transformer:
-    """Build the model and give it the weights.
+def read(folder: pathlib.Path) -> Imported:
+    """Read a model that another system has trained.
 
     Raises:
-        KeyError: If a weight is missing.
-        UserError: If one has another shape, or holds NaN or infinities.
-        ValueError: If one is left over.
+        UserError: If there is no such folder, or no model in it that can be
+            read and imported exactly; it names the obstacle.
     """
-    _check_sizes(imported)
-    model = Transformer(**dataclasses.asdict(imported.model))
-    weights = dict(imported.weights)
+    check_folder(folder)
+    for reader in _READERS:
+        if reader.is_here(folder):
+            with refusing(folder):
+                return reader.read(folder)
+    raise UserError(
+        f"Expected in {folder} the files of a model, found neither "
+        "model.safetensors or pytorch_model.bin beside a config.json (Hugging "
+        "Face), nor decoder.yml beside an .npz (Marian), nor checkpoint "
+        "(OpenNMT-tf); give the folder that holds them."
+    )
+
+
+@contextlib.contextmanager
+def refusing(folder: pathlib.Path) -> Iterator[None]:
+    """Turn errors of a model's files into a `UserError` of one sentence."""
+    try:
+        yield
+    except (*MISFITS, tf.errors.OpError) as error:
+        # Only the first line, shortened: TensorFlow writes more.
+        what = str(error).partition("\n")[0][:300]
+        raise UserError(
+            f"The model in {folder} cannot be imported, since its files do not "
+            f"fit together or one is damaged ({type(error).__name__}: {what}); "
+            "download them again."
+        ) from error
+
+
+def _build(imported: Imported) -> Transformer:
+    """Build the model and give it the weights, all of them."""
+    weights, settings = dict(imported.weights), imported.model
+    # Before the model is built: a few settings can ask for any memory.
+    for name, shape in (
+        ("embedding/table", (settings.vocab_size, settings.d_model)),
+        (
+            "encoder/layer_0/feed_forward/widen/kernel",
+            (settings.d_model, settings.ffn_dim),
+        ),
+    ):
+        _check_shape(name, weights[name], shape)
+    model = Transformer(**dataclasses.asdict(settings))
     for variable in model.weights:
         # Without the name of the model, which Keras numbers.
         name = variable.path.partition("/")[2]
@@ -93,22 +140,6 @@ def build(imported: Imported) -> Transformer:
     if weights:
         raise ValueError(f"There is no place for {', '.join(weights)}")
     return model
-
-
-def _check_sizes(imported: Imported) -> None:
-    """Refuse settings of a larger model than the weights belong to.
-
-    This comes before it is built: a few settings can ask for any memory.
-    """
-    model = imported.model
-    for name, shape in {
-        "embedding/table": (model.vocab_size, model.d_model),
-        "encoder/layer_0/feed_forward/widen/kernel": (
-            model.d_model,
-            model.ffn_dim,
-        ),
-    }.items():
-        _check_shape(name, imported.weights[name], shape)
 
 
 def _check_shape(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:

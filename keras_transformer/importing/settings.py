@@ -1,9 +1,9 @@
-"""Refuses a foreign setting that our model cannot follow exactly."""
+"""Turns foreign settings into ours, and refuses what we cannot follow."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from keras_transformer.config import UserError
+from keras_transformer.config import ModelConfig, UserError
 
 
 def require(
@@ -36,11 +36,7 @@ def require(
 
 
 def same(settings: Mapping[str, Any], first: str, other: str, what: str) -> int:
-    """Return the number that two settings must share.
-
-    Raises:
-        UserError: If they differ or are not numbers.
-    """
+    """Return the number that two settings must share; refuse anything else."""
     values = [settings.get(name) for name in (first, other)]
     if values[0] != values[1] or not isinstance(values[0], int):
         raise UserError(
@@ -51,36 +47,34 @@ def same(settings: Mapping[str, Any], first: str, other: str, what: str) -> int:
     return values[0]
 
 
-def depths(
-    settings: Mapping[str, Any], encoder: str, decoder: str, what: str
-) -> dict[str, Any]:
-    """Read the numbers of layers from two settings, by our names.
-
-    Raises:
-        UserError: If one is not a number of layers.
-    """
-    for name in (encoder, decoder):
-        value = settings.get(name)
-        if type(value) is not int or value < 1:
-            raise UserError(
-                f"{what} cannot be imported exactly: its setting {name} is "
-                f"{value!r}, expected a number of layers."
-            )
-    return stack_depths(settings[encoder], settings[decoder])
+def depth(settings: Mapping[str, Any], name: str, what: str) -> int:
+    """Return a setting that must be a number of layers."""
+    value = settings.get(name)
+    if type(value) is not int or value < 1:
+        raise UserError(
+            f"{what} cannot be imported exactly: its setting {name} is "
+            f"{value!r}, expected a number of layers."
+        )
+    return value
 
 
-def stack_depths(encoder: int, decoder: int) -> dict[str, Any]:
-    """Name the numbers of layers as `ModelConfig` does: one, if they agree."""
-    if encoder == decoder:
-        return {"num_layers": encoder}
-    return {"encoder_layers": encoder, "decoder_layers": decoder}
+def model_config(
+    what: str,
+    encoder_layers: int,
+    decoder_layers: int,
+    d_model: int,
+    num_heads: int,
+    **others: Any,
+) -> ModelConfig:
+    """Make the configuration of a model whose linear parts all have biases.
 
-
-def check_heads(num_heads: int, d_model: int, what: str) -> None:
-    """Refuse heads that do not divide the width of the model.
-
-    Raises:
-        UserError: If they do not.
+    Args:
+        what: The file or model, for the error.
+        encoder_layers: Layers of the encoder, as many as of the decoder or not.
+        decoder_layers: Layers of the decoder.
+        d_model: As in `ModelConfig`, and `others` too.
+        num_heads: Must divide the width.
+        **others: The other settings.
     """
     if num_heads < 1 or d_model % num_heads:
         raise UserError(
@@ -88,3 +82,19 @@ def check_heads(num_heads: int, d_model: int, what: str) -> None:
             f"which do not divide its width {d_model}; give the file that came "
             "with the weights."
         )
+    depths: dict[str, Any] = {"num_layers": encoder_layers}
+    if encoder_layers != decoder_layers:
+        depths = {
+            "encoder_layers": encoder_layers,
+            "decoder_layers": decoder_layers,
+        }
+    return ModelConfig(
+        **depths,
+        d_model=d_model,
+        num_heads=num_heads,
+        key_dim=d_model // num_heads,
+        value_dim=d_model // num_heads,
+        attention_bias=True,
+        logits_bias=True,
+        **others,
+    )

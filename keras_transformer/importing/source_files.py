@@ -17,7 +17,18 @@ from google.protobuf.message import DecodeError
 from keras_transformer.config import UserError
 from keras_transformer.data.bulk_tokenizer import parse_model
 from keras_transformer.machine import extras
+from keras_transformer.machine.files import ZIP_DAMAGES
 
+# Errors of reading a file that is damaged or malicious, or does not fit its
+# format.
+MISFITS = (
+    *ZIP_DAMAGES,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    TypeError,
+)
 _POINTER = b"version https://git-lfs"
 # The deepest nesting of lists and mappings; settings have three levels.
 _DEEPEST = 50
@@ -26,11 +37,7 @@ _LONGEST = 10_000
 
 
 def check_folder(folder: pathlib.Path) -> None:
-    """Refuse a folder that does not exist.
-
-    Raises:
-        UserError: If there is none.
-    """
+    """Refuse a folder that does not exist."""
     if not folder.is_dir():
         raise UserError(
             f"Expected the folder of a model at {folder}, found none; models "
@@ -41,11 +48,7 @@ def check_folder(folder: pathlib.Path) -> None:
 
 
 def check_file(path: pathlib.Path) -> None:
-    """Refuse a missing file, or a pointer to one.
-
-    Raises:
-        UserError: If it is missing or a pointer; it names the path.
-    """
+    """Refuse a missing file, or a pointer to one."""
     if not path.is_file():
         raise UserError(
             f"Expected the file {path}, found none; download it into the "
@@ -60,17 +63,13 @@ def check_file(path: pathlib.Path) -> None:
 
 
 def read_bytes(path: pathlib.Path) -> bytes:
-    """Read a file that a model needs.
-
-    Raises:
-        UserError: If it is not there.
-    """
+    """Read a file that a model needs; refuse it as `check_file` does."""
     check_file(path)
     return path.read_bytes()
 
 
 def parse_yaml(content: bytes, path: pathlib.Path, plain: bool = False) -> Any:
-    """Parse YAML.
+    """Parse YAML without aliases, deep nesting and very long values.
 
     Args:
         content: The content of the file.
@@ -78,8 +77,7 @@ def parse_yaml(content: bytes, path: pathlib.Path, plain: bool = False) -> Any:
         plain: Whether to leave every scalar as text: "no" is then a word.
 
     Raises:
-        UserError: If it is not YAML, has aliases, is nested deeply or has a
-            very long value.
+        UserError: If it is something else.
     """
     yaml = extras.needs("yaml", "import")
     kind = "BaseLoader" if plain else "SafeLoader"

@@ -22,12 +22,12 @@ import numpy as np
 
 from keras_transformer.config import UserError
 from keras_transformer.importing.source_files import (
+    MISFITS,
     check_archive,
     check_file,
     read_member,
 )
 from keras_transformer.machine import extras
-from keras_transformer.machine.files import ZIP_DAMAGES
 
 # Types by their names in either file; bfloat16 is the upper half of a float32.
 _DTYPES = {
@@ -40,16 +40,6 @@ _DTYPES = {
     "BFloat16Storage": "bfloat16",
     "LongStorage": "int64",
 }
-# Errors of reading a damaged or malicious file.
-_DAMAGES = (
-    *ZIP_DAMAGES,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    TypeError,
-    pickle.UnpicklingError,
-)
 
 
 def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -65,7 +55,7 @@ def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
             name: _values(of["data"], _DTYPES[of["dtype"]]).reshape(of["shape"])
             for name, of in safetensors.deserialize(path.read_bytes())
         }
-    except (*_DAMAGES, safetensors.SafetensorError) as error:
+    except (*MISFITS, safetensors.SafetensorError) as error:
         raise _damaged(path, error) from None
 
 
@@ -89,7 +79,7 @@ def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
             if not (isinstance(name, str) and isinstance(tensor, np.ndarray)):
                 raise TypeError("it holds something else than named tensors")
         return dict(state)
-    except _DAMAGES as error:
+    except (*MISFITS, pickle.UnpicklingError) as error:
         raise _damaged(path, error) from None
 
 
@@ -163,8 +153,8 @@ class _Unpickler(pickle.Unpickler):
 
     Args:
         file: The file to read from.
-        storage: Called with the dtype, the key and the number of values of a
-            storage; returns its values.
+        storage: Returns the values of a storage by its dtype, its key and
+            their number.
     """
 
     def __init__(
@@ -195,11 +185,7 @@ class _Unpickler(pickle.Unpickler):
 def _tensor(
     storage: np.ndarray, offset: int, shape: tuple, strides: tuple, *_: Any
 ) -> np.ndarray:
-    """Make a view of a storage; its numbers may come later.
-
-    Raises:
-        ValueError: If it would reach beyond the storage.
-    """
+    """Make a view of a storage, whose numbers may come later."""
     if storage.ndim != 1 or not storage.flags.c_contiguous:
         raise ValueError("a tensor is made of no storage")
     width = storage.itemsize

@@ -9,7 +9,6 @@ import unicodedata
 
 import pytest
 
-from keras_transformer import config
 from keras_transformer.data.demo import EXAMPLES, demo_pairs
 
 SPLITS = ("train", "val", "test")
@@ -163,15 +162,3 @@ def test_one_has_its_form_before_a_currency(german, example, counterpart):
     assert texts
     for text in texts:
         assert re.search(counterpart, text)
-
-
-def test_another_language_is_refused():
-    message = "Expected the languages en and de, .* received en and fr"
-    with pytest.raises(config.UserError, match=message):
-        demo_pairs("train", "en", "fr")
-
-
-def test_another_split_is_refused():
-    message = "received dev; it has: train, val, test"
-    with pytest.raises(config.UserError, match=message):
-        demo_pairs("dev", "en", "de")

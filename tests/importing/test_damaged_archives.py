@@ -9,7 +9,7 @@ import pytest
 
 from keras_transformer.config import UserError
 from keras_transformer.data.paired_tokenizer import load_tokenizer, pack
-from keras_transformer.importing import formats, marian_npz, tensor_files
+from keras_transformer.importing import marian_npz, run_directory, tensor_files
 
 HERE = pathlib.Path(__file__).parent
 
@@ -67,7 +67,7 @@ def test_damaged_weights_are_refused(originals, tmp_path, name, read):
     content = (originals / name).read_bytes()
 
     def read_all(path):
-        with formats.refusing(path.parent):
+        with run_directory.refusing(path.parent):
             read(path)
 
     path = tmp_path / pathlib.Path(name).name

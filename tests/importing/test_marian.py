@@ -21,7 +21,7 @@ import yaml
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UserError
 from keras_transformer.data.batching import batches
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.importing import formats, marian_model
+from keras_transformer.importing import marian_model, run_directory
 from keras_transformer.importing.run_directory import import_run
 from keras_transformer.importing.tensor_files import (
     read_pickle,
@@ -298,7 +298,7 @@ def test_a_damaged_file_is_named(files, tmp_path, name):
         (tmp_path / of / "model.safetensors").unlink()
     path.write_bytes(path.read_bytes()[:5_000])
     with pytest.raises(UserError, match=f"{name} is not a file of weights"):
-        formats.read(tmp_path / of)
+        run_directory.read(tmp_path / of)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_another_setting_of_hugging_face_is_refused(
     settings = {**json.loads(path.read_text()), name: value}
     path.write_text(json.dumps(settings))
     with pytest.raises(UserError, match=rf"exactly: its settings? .*{name}"):
-        formats.read(tmp_path / "hf")
+        run_directory.read(tmp_path / "hf")
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_another_setting_of_marian_is_refused(files, tmp_path, name, value):
     text = yaml.safe_dump({**settings, name: value}).encode() + b"\0"
     np.savez(path, **{**arrays, key: np.frombuffer(text, "int8")})
     with pytest.raises(UserError, match=rf"exactly: its settings? .*{name}"):
-        formats.read(tmp_path / "npz")
+        run_directory.read(tmp_path / "npz")
 
 
 def test_two_vocabularies_are_refused(files, tmp_path):
@@ -351,14 +351,14 @@ def test_two_vocabularies_are_refused(files, tmp_path):
     path = tmp_path / "npz" / "decoder.yml"
     path.write_text("models: [opus.npz]\nvocabs: [src.yml, trg.yml]\n")
     with pytest.raises(UserError, match="its setting vocabs is"):
-        formats.read(tmp_path / "npz")
+        run_directory.read(tmp_path / "npz")
 
 
 def test_other_folders_are_refused(files, tmp_path):
     with pytest.raises(UserError, match="Expected the folder of a model"):
-        formats.read(tmp_path / "nowhere")
+        run_directory.read(tmp_path / "nowhere")
     with pytest.raises(UserError, match="found neither model.safetensors"):
-        formats.read(tmp_path)
+        run_directory.read(tmp_path)
     with pytest.raises(UserError, match="languages of npz"):
         import_run(files / "npz", tmp_path / "run")
     (tmp_path / "run").mkdir()

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from keras_transformer.config import BOS_ID, PAD_ID, UserError
-from keras_transformer.importing import formats, run_directory, tensor_files
+from keras_transformer.importing import run_directory, tensor_files
 from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
 
@@ -280,7 +280,7 @@ def test_a_folder_that_holds_no_model_is_told_all_formats(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "expected.npz").write_bytes(b"")
     with pytest.raises(UserError) as raised:
-        formats.read(tmp_path)
+        run_directory.read(tmp_path)
     for name in ("model.safetensors", "decoder.yml", "checkpoint"):
         assert name in str(raised.value)
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
 from keras_transformer.exporting import ctranslate2 as ctranslate2_export
 from keras_transformer.exporting import saved_model
-from keras_transformer.importing import formats, opennmt_settings
+from keras_transformer.importing import opennmt_settings, run_directory
 from keras_transformer.importing.run_directory import import_run
 from keras_transformer.run import Run
 
@@ -201,9 +201,9 @@ def test_a_folder_without_its_files_is_refused(tmp_path):
         kept = (folder / name).read_bytes()
         (folder / name).unlink()
         with pytest.raises(UserError, match=message):
-            formats.read(folder)
+            run_directory.read(folder)
         (folder / name).write_bytes(kept)
-    assert formats.read(folder).model.num_heads == 3
+    assert run_directory.read(folder).model.num_heads == 3
 
 
 def test_a_vocabulary_of_another_model_is_refused(tmp_path):
@@ -212,7 +212,7 @@ def test_a_vocabulary_of_another_model_is_refused(tmp_path):
         file.write("more\n")
     message = "a target_vocabulary of 26 lines, .* received 27"
     with pytest.raises(UserError, match=message):
-        formats.read(folder)
+        run_directory.read(folder)
 
 
 CATALOG = "from opennmt import models\nmodel = lambda: "

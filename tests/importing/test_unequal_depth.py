@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from test_marian import check_logits
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.importing import formats, run_directory
+from keras_transformer.importing import run_directory
 from keras_transformer.run import Run
 
 
@@ -73,12 +73,12 @@ CUTS = {
 def test_a_shallower_decoder_has_the_weights_of_its_layers(
     originals, copy_of, kind
 ):
-    whole = formats.read(originals / kind)
+    whole = run_directory.read(originals / kind)
     cut, layers = CUTS[kind]
     folder = copy_of(kind)
     cut(folder)
 
-    found = formats.read(folder)
+    found = run_directory.read(folder)
 
     assert whole.model.num_layers == layers
     assert found.model.layers_of("encoder") == layers
