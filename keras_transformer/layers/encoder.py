@@ -204,13 +204,11 @@ def attention_layer(
     owner: keras.layers.Layer, name: str, restriction: int | None = None
 ) -> MultiHeadAttention:
     """Make a `MultiHeadAttention` of the sizes and dtype of `owner`."""
-    sizes = {
-        size: owner.settings[size]
-        for size in ("num_heads", "key_dim", "value_dim")
-    }
     return MultiHeadAttention(
-        **sizes,
-        restriction=restriction,
+        owner.settings["num_heads"],
+        owner.settings["key_dim"],
+        owner.settings["value_dim"],
+        restriction,
         use_bias=owner.settings["attention_bias"],
         dtype=owner.dtype_policy,
         name=name,
