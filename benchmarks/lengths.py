@@ -24,6 +24,8 @@ import time
 import decoding
 from measuring import parser_of, print_head, print_row, subplots, timed
 
+from keras_transformer.machine import devices
+
 LENGTHS = (16, 64, 256, 512, 1024, 2048)
 
 
@@ -35,7 +37,8 @@ def one_sentence(tokens: int) -> dict[str, float]:
             [sys.executable, __file__, "--export", path, str(tokens)],
             check=True,
         )
-        _, line = decoding.run([*command, path, 1, tokens])
+        work = [path, 1, tokens, 1, devices.cores()]
+        _, line = decoding.run([*command, *work])
     bare, peak = re.search(r"alone (\d+) MB, peak (\d+) MB", line).groups()
     seconds = float(re.search(r"p50 (\d+) ms", line)[1]) / 1e3
     return {"seconds": seconds, "MB": float(peak) - float(bare)}
