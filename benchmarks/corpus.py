@@ -9,12 +9,11 @@ Example:
 """
 
 import argparse
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
-import time
+
+from measuring import parser_of, print_head, print_row, timed
 
 EXAMPLE = (
     pathlib.Path(__file__).parents[1] / "examples/beam/translate_corpus.py"
@@ -24,28 +23,13 @@ SHARDS = 8
 
 def parse_args(argv=None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add("--run-dir", type=pathlib.Path, required=True, help="a trained model")
     add("--text", type=pathlib.Path, required=True, help="one sentence a line")
     add("--copies", type=int, default=10, help="of the text, one after another")
     add("--rounds", type=int, default=2, help="of all commands in turn")
     return parser.parse_args(argv)
-
-
-def run(command: list) -> float:
-    """Return the seconds that a command takes."""
-    start = time.perf_counter()
-    subprocess.run(
-        [sys.executable, *map(str, command)],
-        check=True,
-        capture_output=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
-    return time.perf_counter() - start
 
 
 def main(argv=None) -> None:
@@ -61,9 +45,9 @@ def main(argv=None) -> None:
         for k in range(SHARDS):
             part = lines[k * size : (k + 1) * size]
             (folder / f"in-{k}.txt").write_bytes(b"".join(part))
-        verb = ["-m", "keras_transformer"]
+        verb = [sys.executable, "-m", "keras_transformer"]
         common = ["--run-dir", args.run_dir]
-        run([*verb, "export", *common, "--output", folder / "exported"])
+        timed([*verb, "export", *common, "--output", folder / "exported"])
         commands = {
             "translate": [
                 *(*verb, "translate", *common),
@@ -72,19 +56,19 @@ def main(argv=None) -> None:
         }
         for workers, threads in ((1, 0), (2, 1)):
             commands[f"Beam, {workers} processes"] = [
-                *(EXAMPLE, "--model", folder / "exported" / "1"),
+                *(sys.executable, EXAMPLE),
+                *("--model", folder / "exported" / "1"),
                 *("--input", folder / "in-*.txt", "--output", folder / "out"),
                 *("--threads", threads),
                 *("--direct_running_mode", "multi_processing"),
                 *("--direct_num_workers", workers),
             ]
-        print("| command | sentences/s | lines that differ |")
-        print("| --- | --- | --- |")
+        print_head("command", "sentences/s", "lines that differ")
         for _ in range(args.rounds):
             for label, command in commands.items():
                 if label == "translate":
                     plain.unlink(missing_ok=True)
-                speed = len(lines) / run(command)
+                speed = len(lines) / timed(command).seconds
                 expected = plain.read_text().split("\n")
                 rows = expected
                 if label != "translate":
@@ -94,7 +78,7 @@ def main(argv=None) -> None:
                 differ = sum(
                     a != b for a, b in zip(rows, expected, strict=True)
                 )
-                print(f"| {label} | {speed:.0f} | {differ} |", flush=True)
+                print_row(label, f"{speed:.0f}", differ)
 
 
 if __name__ == "__main__":

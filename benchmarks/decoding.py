@@ -20,16 +20,15 @@ Example:
 
 import argparse
 import math
-import os
 import pathlib
 import re
-import resource
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from concurrent import futures
+
+from measuring import memory, parser_of, print_head, print_row, timed
 
 from keras_transformer.machine import devices
 
@@ -56,10 +55,7 @@ exec(compile(text, path, "exec"))
 
 def parse_args(argv=None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add("--scripts", type=pathlib.Path, help="folder of the peers' scripts")
     peers = pathlib.Path(".peers")
@@ -135,7 +131,7 @@ def serve(
     import numpy as np
     import tensorflow as tf
 
-    bare = peak_memory()
+    bare = memory("VmHWM")
     start = time.perf_counter()
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads)
     with tf.compat.v1.Session(graph=tf.Graph(), config=config) as session:
@@ -161,33 +157,17 @@ def serve(
     print(
         f"{sentences * tokens / min(times):.0f} target tokens/s, load "
         f"{load:.1f} s, p50 {p50:.0f} ms, p95 {p95:.0f} ms, "
-        f"TensorFlow alone {bare:.0f} MB, peak {peak_memory():.0f} MB"
+        f"TensorFlow alone {bare / 2**20:.0f} MB, "
+        f"peak {memory('VmHWM') / 2**20:.0f} MB"
     )
-
-
-def peak_memory() -> float:
-    """Of this process so far, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def run(command: list) -> tuple[float, str]:
-    """Tokens/s and all that was printed, with the peak memory of a peer."""
-    timed = (
-        "import resource, subprocess, sys\n"
-        "p = subprocess.run(sys.argv[1:], capture_output=True, text=True)\n"
-        "peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss\n"
-        "print(p.stdout.strip(), f'[{peak / 1024:.0f} MB]')\n"
-        "sys.exit(p.returncode)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", timed, *map(str, command)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
-    line = done.stdout.strip().splitlines()[-1]
-    return float(re.search(r"(\d+) target tokens/s", line)[1]), line
+    """Tokens/s and the last line printed, with the peak memory of a peer."""
+    done = timed(command)
+    line = done.output.strip().splitlines()[-1]
+    speed = float(re.search(r"(\d+) target tokens/s", line)[1])
+    return speed, f"{line} [{done.megabytes:.0f} MB]"
 
 
 def ways(sentences: int) -> list[tuple[int, int]]:
@@ -228,8 +208,7 @@ def compare(args: argparse.Namespace, folder: str) -> None:
     paths = {p: f"{folder}/{p}" for p in PRECISIONS}
     for precision, path in paths.items():
         export_random(path, args.tokens, precision)
-    print("| sentences | system | target tokens/s |")
-    print("| --- | --- | --- |")
+    print_head("sentences", "system", "target tokens/s")
     for sentences in map(int, args.batches.split(",")):
         systems = commands(args, paths, sentences)
         speeds = {name: [] for name in systems}
@@ -240,7 +219,7 @@ def compare(args: argparse.Namespace, folder: str) -> None:
                 print(f"# {sentences}: {name}: {line}", file=sys.stderr)
         for name, found in speeds.items():
             each = ", ".join(f"{speed:.0f}" for speed in found)
-            print(f"| {sentences} | {name} | {each} |", flush=True)
+            print_row(sentences, name, each)
 
 
 def compare_real(args: argparse.Namespace) -> None:
@@ -273,10 +252,9 @@ def compare_real(args: argparse.Namespace) -> None:
                     trained, precision, path, pieces, workers
                 )
         seconds = best_seconds(systems, args.rounds)
-    print("| system | sentences/s |")
-    print("| --- | --- |")
+    print_head("system", "sentences/s")
     for (name, size), best in seconds.items():
-        print(f"| {name}, batches of {size} | {len(texts) / best:.0f} |")
+        print_row(f"{name}, batches of {size}", f"{len(texts) / best:.0f}")
 
 
 def our_search(
@@ -376,8 +354,7 @@ def grid() -> None:
     import numpy as np
     import tensorflow as tf
 
-    print("| sentences | tokens | ms/step | GFLOP/step | GFLOP/s |")
-    print("| --- | --- | --- | --- | --- |")
+    print_head("sentences", "tokens", "ms/step", "GFLOP/step", "GFLOP/s")
     for sentences, tokens in GRID:
         with tempfile.TemporaryDirectory() as path:
             export_random(path, tokens)
@@ -398,11 +375,8 @@ def grid() -> None:
         weights = 6 * (6 * 512**2 + 2 * 512 * 2048) + 512 * VOCABULARY
         attention = 6 * 2 * 512 * (tokens + BEAMS * tokens / 2)
         work = 2 * BEAMS * sentences * (weights + attention) / 1e9
-        print(
-            f"| {sentences} | {tokens} | {seconds * 1e3:.1f} | {work:.2f} | "
-            f"{work / seconds:.0f} |",
-            flush=True,
-        )
+        figures = f"{seconds * 1e3:.1f}", f"{work:.2f}", f"{work / seconds:.0f}"
+        print_row(sentences, tokens, *figures)
 
 
 def main(argv=None) -> None:

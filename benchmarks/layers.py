@@ -15,9 +15,18 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import time
+
+from measuring import (
+    forget_peak,
+    json_of,
+    memory,
+    parser_of,
+    print_head,
+    print_row,
+    subplots,
+)
 
 WIDTH = 512
 HEADS = 8
@@ -146,10 +155,10 @@ def measure_megabytes(name):
         # By NumPy: TensorFlow would keep, and use again, what that takes.
         inputs = np.random.default_rng(n).normal(size=[1, n, WIDTH])
         inputs = tf.constant(inputs.astype("float32"))
-        pathlib.Path("/proc/self/clear_refs").write_text("5")  # The peak.
-        before = status("VmRSS")
+        forget_peak()
+        before = memory("VmRSS")
         graph(inputs).numpy()
-        return (status("VmHWM") - before) / 1024
+        return (memory("VmHWM") - before) / 2**20
 
     return {kind: [forked(peak, kind, n) for n in LENGTHS] for kind in PASSES}
 
@@ -166,11 +175,6 @@ def forked(function, *args):
         found = file.read()
     os.waitpid(child, 0)
     return json.loads(found)
-
-
-def status(field):
-    text = pathlib.Path("/proc/self/status").read_text()
-    return int(re.search(rf"{field}:\s+(\d+) kB", text)[1])
 
 
 def chain(name, n):
@@ -237,18 +241,6 @@ KINDS = {
 }
 
 
-def in_process(name, kind):
-    """Call `KINDS[kind](name)` in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--layer", name, "--kind", kind],
-        stdout=subprocess.PIPE,
-        check=True,
-        text=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def exponent(values):
     """Fit the slope of a line through the last lengths, both logarithmic."""
     import numpy as np
@@ -262,16 +254,11 @@ def tables(results):
     for kind in ("seconds", "megabytes"):
         for one in PASSES:
             print(f"\n{kind}, {one}\n")
-            print("| layer |", " | ".join(f"{n:,}" for n in LENGTHS), "| n^ |")
-            print("| --- |" + " --- |" * (len(LENGTHS) + 1))
+            print_head("layer", *(f"{n:,}" for n in LENGTHS), "n^")
             for name, found in results.items():
                 values = found[kind][one]
                 cells = [f"{value:.3g}" for value in values]
-                print(
-                    f"| {name} |",
-                    " | ".join(cells),
-                    f"| {exponent(values):.2f} |",
-                )
+                print_row(name, *cells, f"{exponent(values):.2f}")
     print(f"\nat n = {STRUCTURE_LENGTHS}, dilated {DILATED_LENGTHS}\n")
     for name, found in results.items():
         print(name, found["structure"])
@@ -279,12 +266,7 @@ def tables(results):
 
 def picture(results, path):
     """Time and memory against length, with exponents."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(2, 2, figsize=(11, 9), layout="tight")
+    figure, panels = subplots(2, 2, figsize=(11, 9))
     for row, kind in zip(panels, ("seconds", "megabytes"), strict=True):
         for axes, one in zip(row, PASSES, strict=True):
             for name, found in results.items():
@@ -309,10 +291,7 @@ def picture(results, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--results", type=pathlib.Path)
     parser.add_argument("--picture", type=pathlib.Path)
     parser.add_argument(
@@ -337,7 +316,7 @@ def main():
             found = results.setdefault(name, {})
             if kind != "seconds" and kind in found:
                 continue
-            new = in_process(name, kind)
+            new = json_of(__file__, "--layer", name, "--kind", kind)
             if kind in found:  # The shortest of all rounds.
                 new = {
                     one: list(map(min, new[one], found[kind][one]))

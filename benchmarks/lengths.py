@@ -14,7 +14,6 @@ and through an export of it in one request.
 
 import argparse
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -23,6 +22,9 @@ import tempfile
 import time
 
 import decoding
+from measuring import parser_of, print_head, print_row, subplots, timed
+
+from keras_transformer.machine import devices
 
 LENGTHS = (16, 64, 256, 512, 1024, 2048)
 
@@ -35,7 +37,8 @@ def one_sentence(tokens: int) -> dict[str, float]:
             [sys.executable, __file__, "--export", path, str(tokens)],
             check=True,
         )
-        _, line = decoding.run([*command, path, 1, tokens])
+        work = [path, 1, tokens, 1, devices.cores()]
+        _, line = decoding.run([*command, *work])
     bare, peak = re.search(r"alone (\d+) MB, peak (\d+) MB", line).groups()
     seconds = float(re.search(r"p50 (\d+) ms", line)[1]) / 1e3
     return {"seconds": seconds, "MB": float(peak) - float(bare)}
@@ -44,30 +47,19 @@ def one_sentence(tokens: int) -> dict[str, float]:
 def by_length(picture: pathlib.Path | None) -> None:
     """Measure, print and draw."""
     found = {}
-    print("| tokens | seconds | ms/step | MB beyond TensorFlow |")
-    print("| --- | --- | --- | --- |")
+    print_head("tokens", "seconds", "ms/step", "MB beyond TensorFlow")
     for tokens in LENGTHS:
         found[tokens] = one_sentence(tokens)
         seconds, memory = found[tokens].values()
         step = seconds / tokens * 1e3
-        print(
-            f"| {tokens} | {seconds:.2f} | {step:.1f} | {memory:.0f} |",
-            flush=True,
-        )
+        print_row(tokens, f"{seconds:.2f}", f"{step:.1f}", f"{memory:.0f}")
     if picture:
         draw(found, picture)
 
 
 def draw(found: dict[int, dict[str, float]], path: pathlib.Path) -> None:
     """Time and memory against length."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (times, memories) = plt.subplots(
-        1, 2, figsize=(10, 4), layout="tight"
-    )
+    figure, (times, memories) = subplots(1, 2, figsize=(10, 4))
     seconds = [values["seconds"] for values in found.values()]
     first = seconds[0] / LENGTHS[0]
     times.loglog(LENGTHS, seconds, "o-", base=2, label="measured")
@@ -128,23 +120,6 @@ def document(run_dir: pathlib.Path, text: pathlib.Path) -> None:
             )
 
 
-def timed(command: list) -> tuple[float, float, str]:
-    """Return a process's seconds, its peak memory in MB and its output."""
-    start = time.perf_counter()
-    process = subprocess.Popen(
-        [str(part) for part in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
-    output = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        sys.exit(f"{command} failed")
-    return time.perf_counter() - start, usage.ru_maxrss / 1024, output
-
-
 def ask(path: str, text: str, count: int) -> None:
     """Print the seconds of a request, after a small one."""
     import tensorflow as tf
@@ -162,10 +137,7 @@ def ask(path: str, text: str, count: int) -> None:
 
 def main() -> None:
     """Run what was asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add("--picture", type=pathlib.Path)
     add("--run-dir", type=pathlib.Path, help="a trained model, with --text")

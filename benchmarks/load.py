@@ -24,6 +24,7 @@ import tempfile
 import time
 
 import numpy as np
+from measuring import parser_of
 
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))
@@ -32,10 +33,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 def parse_args(argv=None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add(
         "--export",

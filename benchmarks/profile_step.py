@@ -14,10 +14,8 @@ import sys
 import tempfile
 
 import tensorflow as tf
+import training
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import training  # noqa: E402
 
 STEPS = 3
 

@@ -27,6 +27,15 @@ import sys
 import threading
 import time
 
+from measuring import (
+    json_of,
+    memory,
+    parser_of,
+    print_head,
+    print_row,
+    subplots,
+)
+
 ROOT = pathlib.Path(__file__).parents[1]
 LANGUAGES = ("en", "de")
 PEER_PAIRS = 50_000
@@ -195,19 +204,9 @@ class Peak(threading.Thread):
         self.start()
 
     def run(self):
-        while found := peak_memory(self.pid):
-            self.gigabytes = found
+        while found := memory("VmHWM", self.pid):
+            self.gigabytes = found / 2**30
             time.sleep(0.1)
-
-
-def peak_memory(pid="self"):
-    """Read `VmHWM` in GB; 0 for a process that has ended."""
-    try:
-        status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0.0
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    return int(found[1]) / 2**20 if found else 0.0
 
 
 def forget(*folders):
@@ -239,13 +238,9 @@ def run_stage(stage, args):
     if stage == "resume":
         return steps(args, 20, r"First step after")
     start = time.perf_counter()
-    command = [sys.executable, __file__, "--stage", stage]
-    command += ["--corpus", args.corpus, "--run-dir", args.run_dir]
-    done = subprocess.run(
-        list(map(str, command)), stdout=subprocess.PIPE, check=True, text=True
-    )
-    seconds = time.perf_counter() - start
-    return {"seconds": seconds, **json.loads(done.stdout.splitlines()[-1])}
+    flags = ["--corpus", args.corpus, "--run-dir", args.run_dir]
+    found = json_of(__file__, "--stage", stage, *flags)
+    return {"seconds": time.perf_counter() - start, **found}
 
 
 def measure(args, pairs):
@@ -266,24 +261,18 @@ def measure(args, pairs):
 
 def table(results):
     """Write seconds and peak memory by stage in Markdown."""
-    print("| pairs |", " | ".join(STAGES), "|")
-    print("| --- |" + " --- |" * len(STAGES))
+    print_head("pairs", *STAGES)
     for pairs, found in results.items():
         cells = [
             f"{found[stage]['seconds']:.1f} s, {found[stage]['gb']:.2f} GB"
             for stage in STAGES
         ]
-        print(f"| {int(pairs):,} |", " | ".join(cells), "|")
+        print_row(f"{int(pairs):,}", *cells)
 
 
 def picture(results, path):
     """Time and memory against the number of pairs, and what linear means."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), layout="tight")
+    figure, panels = subplots(1, 2, figsize=(10, 4.2))
     pairs = [int(number) for number in results]
     for axes, key, label in zip(
         panels, ("seconds", "gb"), ("seconds", "peak memory, GB"), strict=True
@@ -305,10 +294,7 @@ def picture(results, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--corpus", type=pathlib.Path)
     parser.add_argument("--work", type=pathlib.Path)
     parser.add_argument("--pairs", type=int, nargs="*", default=[])
@@ -318,7 +304,7 @@ def main():
     args = parser.parse_args()
     if args.stage:
         found = IN_PROCESS[args.stage](args)
-        print(json.dumps({"gb": peak_memory(), **found}))
+        print(json.dumps({"gb": memory("VmHWM") / 2**30, **found}))
         return
     if not args.work or (args.pairs and not args.corpus):
         parser.error("--corpus and --work are needed")

@@ -18,7 +18,6 @@ import csv
 import json
 import os
 import pathlib
-import re
 import signal
 import socket
 import subprocess
@@ -28,6 +27,7 @@ import time
 import urllib.request
 
 import numpy as np
+from measuring import json_of, memory, parser_of, print_head, print_row
 
 ROOT = pathlib.Path(__file__).parents[1]
 USERS = pathlib.Path(__file__).with_name("serving_users.py")
@@ -37,10 +37,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 def parse_args(argv=None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add("--run-dir", type=pathlib.Path, help="a trained run")
     add("--sentences", type=pathlib.Path, help="a file, a sentence a line")
@@ -115,8 +112,7 @@ class Server:
 
     def megabytes(self) -> float:
         """Return the resident memory."""
-        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1_024
+        return memory("VmRSS", self.process.pid) / 2**20
 
     def end(self) -> None:
         """Stop it as a supervisor would."""
@@ -147,10 +143,7 @@ def main(argv=None) -> None:
     if args.alone:
         print(json.dumps(alone(*args.alone, args)))
         return
-    from keras_transformer.config import (
-        MAX_SOURCE_LENGTH,
-        Search,
-    )
+    from keras_transformer.config import MAX_SOURCE_LENGTH, Search
     from keras_transformer.run import Run
 
     sentences = str(args.sentences.resolve())
@@ -165,33 +158,27 @@ def main(argv=None) -> None:
         flags = ["--sentences", sentences]
         if args.max_length:
             flags += ["--max-length", str(args.max_length)]
-        done = subprocess.run(
-            [sys.executable, __file__, "--alone"]
-            + [str(args.run_dir), str(version), *flags],
-            check=True,
-            stdout=subprocess.PIPE,
-        )
-        base = json.loads(done.stdout)
+        base = json_of(__file__, "--alone", args.run_dir, version, *flags)
         print(
             f"alone: {base['sentences_per_second']:.0f} sentences/s in one "
             f"call, {base['median_ms']:.0f} ms for one sentence"
         )
         server = Server(exported)
         print(f"ready after {server.seconds_to_ready:.1f} s\n")
-        print(
-            "| clients | sentences/s | of one call | 50 %, ms | 95 % | 99 % | "
-            "failed | memory, MB |\n" + "| --- " * 8 + "|"
+        print_head(
+            *("clients", "sentences/s", "of one call", "50 %, ms", "95 %"),
+            *("99 %", "failed", "memory, MB"),
         )
         load(server, 4, 10, sentences)  # Warm.
         for clients in args.clients:
             row = load(server, clients, args.seconds, sentences)
             rate = float(row["Requests/s"])
-            print(
-                f"| {clients} | {rate:.0f} | "
-                f"{rate / base['sentences_per_second']:.2f} | {row['50%']} | "
-                f"{row['95%']} | {row['99%']} | {row['Failure Count']} | "
-                f"{server.megabytes():.0f} |",
-                flush=True,
+            print_row(
+                clients,
+                f"{rate:.0f}",
+                f"{rate / base['sentences_per_second']:.2f}",
+                *(row[name] for name in ("50%", "95%", "99%", "Failure Count")),
+                f"{server.megabytes():.0f}",
             )
         if args.memory_minutes:
             load(server, 16, 60, sentences)

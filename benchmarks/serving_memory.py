@@ -16,13 +16,20 @@ import argparse
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
 import time
 
 import numpy as np
+from measuring import (
+    forget_peak,
+    json_of,
+    memory,
+    parser_of,
+    print_head,
+    print_row,
+)
 
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))  # For the loader, `served.py`.
@@ -42,10 +49,7 @@ SIZES = {"long": 3_000, "megabyte": 2**20}
 
 def parse_args(argv=None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add("--preset", default="base", help="default: %(default)s")
     add("--vocabulary", type=int, default=VOCABULARY)
@@ -92,20 +96,13 @@ def ask(model: str, signature: str, size: str, rows: int) -> dict:
     served = Served(model)
     served.everywhere(signature, ["bada"])
     line = " ".join(words(SIZES[size] // 4)).encode()[: SIZES[size]]
-    before = status("VmRSS")
-    # Sets VmHWM back to what is resident now.
-    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    before = memory("VmRSS")
+    forget_peak()
     start = time.perf_counter()
     found = served.everywhere(signature, [line] * rows)
     seconds = time.perf_counter() - start
     assert {len(values) for values in found.values()} == {rows}
-    return {"before": before, "peak": status("VmHWM"), "seconds": seconds}
-
-
-def status(name: str) -> int:
-    """Read a size of this process, in bytes."""
-    text = pathlib.Path("/proc/self/status").read_text()
-    return 1024 * int(re.search(rf"{name}:\s+(\d+) kB", text)[1])
+    return {"before": before, "peak": memory("VmHWM"), "seconds": seconds}
 
 
 def main(argv=None) -> None:
@@ -117,25 +114,17 @@ def main(argv=None) -> None:
         folder = args.export or pathlib.Path(folder)
         if not (folder / "1").exists():
             export(args.preset, args.vocabulary, folder)
-        print("| signature | lines | loaded, MB | peak, MB | seconds |")
-        print("| --- | --- | --- | --- | --- |")
+        print_head("signature", "lines", "loaded, MB", "peak, MB", "seconds")
         for signature in args.signatures.split(","):
             for size in SIZES:
-                command = [sys.executable, __file__, f"--rows={args.rows}"]
-                command += ["--ask", str(folder / "1"), signature, size]
-                found = subprocess.run(
-                    command, check=False, stdout=subprocess.PIPE, text=True
-                )
-                if found.returncode:
-                    print(f"| {signature} | {size} | failed | | |", flush=True)
+                asked = ["--ask", folder / "1", signature, size]
+                try:
+                    found = json_of(__file__, f"--rows={args.rows}", *asked)
+                except subprocess.CalledProcessError:
+                    print_row(signature, size, "failed", "", "")
                     continue
-                figures = json.loads(found.stdout.splitlines()[-1])
-                print(
-                    f"| {signature} | {size} | {figures['before'] / 1e6:,.0f} "
-                    f"| {figures['peak'] / 1e6:,.0f} "
-                    f"| {figures['seconds']:.1f} |",
-                    flush=True,
-                )
+                sizes = (f"{found[x] / 1e6:,.0f}" for x in ("before", "peak"))
+                print_row(signature, size, *sizes, f"{found['seconds']:.1f}")
 
 
 if __name__ == "__main__":

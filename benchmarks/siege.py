@@ -29,7 +29,6 @@ import os
 import pathlib
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -38,6 +37,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
+from measuring import json_of, parser_of, print_head, print_row
 from serving import NAME, Server
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -52,10 +52,7 @@ UNREAD_SECONDS = 0.02
 
 def parse_args(argv=None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add("--run-dir", type=pathlib.Path, required=True, help="a trained run")
     add("--sentences", type=pathlib.Path, help="a file, a sentence a line")
@@ -310,26 +307,17 @@ def ask_alone(args: argparse.Namespace, asked: list) -> list:
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(asked, file)
         file.flush()
-        command = [sys.executable, __file__, "--run-dir", str(args.run_dir)]
-        done = subprocess.run(
-            [*command, "--alone", file.name], check=True, stdout=subprocess.PIPE
-        )
-    return json.loads(done.stdout)
-
-
-def percentiles(seconds: list[float]) -> str:
-    """Return a cell for each of three percentiles."""
-    found = np.percentile(seconds, [50, 95, 99]) * 1_000
-    return " | ".join(f"{value:.0f}" for value in found)
+        flags = ["--run-dir", args.run_dir, "--alone", file.name]
+        return json_of(__file__, *flags)
 
 
 async def besiege(siege: Siege, args: argparse.Namespace) -> bool:
     """Print what happens; whether all proper requests were answered rightly."""
     await siege.run(1_000, 0, 0)
-    print(
-        "| round | proper | hostile | minutes | 50 %, ms | 95 % | 99 % | MB |"
+    print_head(
+        *("round", "proper", "hostile", "minutes"),
+        *("50 %, ms", "95 %", "99 %", "MB"),
     )
-    print("| --- " * 8 + "|")
     for name, share, minutes in (
         ("proper alone", 0.0, 0.0),
         ("besieged", args.share, 1.0),
@@ -338,11 +326,14 @@ async def besiege(siege: Siege, args: argparse.Namespace) -> bool:
         before = siege.hostile.total()
         requests = args.requests if name != "besieged" else 0
         took = await siege.run(requests, share, minutes)
-        print(
-            f"| {name} | {len(siege.seconds):,} | "
-            f"{siege.hostile.total() - before:,} | {took:.1f} | "
-            f"{percentiles(siege.seconds)} | {siege.server.megabytes():.0f} |",
-            flush=True,
+        percentiles = np.percentile(siege.seconds, [50, 95, 99]) * 1_000
+        print_row(
+            name,
+            f"{len(siege.seconds):,}",
+            f"{siege.hostile.total() - before:,}",
+            f"{took:.1f}",
+            *(f"{milliseconds:.0f}" for milliseconds in percentiles),
+            f"{siege.server.megabytes():.0f}",
         )
     before = dict(siege.failures)
     siege.failures.clear()

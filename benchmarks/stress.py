@@ -65,12 +65,12 @@ class Bench:
         self.seconds = time.monotonic() - begun
         self.expected = result(folder / "whole")
 
-    def train(self, run_dir, end=None, *flags):
+    def train(self, run_dir, end=None, log=None):
         """Train one session; `end` is a signal, as in `train_sessions`."""
         return in_a_process(
-            run_dir.with_suffix(".log"),
+            log or run_dir.with_suffix(".log"),
             lambda: train_sessions.session(
-                str(run_dir), self.replicas, [*self.flags, *flags], end
+                str(run_dir), self.replicas, self.flags, end
             ),
         )
 
@@ -149,22 +149,12 @@ def full_disk(folder, count, seed):
         with small_disk(disk, size) as grow:
             run_dir = disk / "run"
             log = folder / f"full-{number}.log"
-            code = in_a_process(
-                log,
-                lambda run_dir=run_dir: train_sessions.session(
-                    str(run_dir), bench.replicas, bench.flags, None
-                ),
-            )
+            code = bench.train(run_dir, log=log)
             said = sentence(log)
             left = [p.name for p in checkpoints.list_checkpoints(run_dir)]
             good = [p.name for p, _ in whole_checkpoints(run_dir, left)]
             grow()
-            again = in_a_process(
-                folder / f"again-{number}.log",
-                lambda run_dir=run_dir: train_sessions.session(
-                    str(run_dir), bench.replicas, bench.flags, None
-                ),
-            )
+            again = bench.train(run_dir, log=folder / f"again-{number}.log")
             other = "no result" if again else bench.differs(run_dir)
             is_told = code == 0 or (code == 1 and said is not None)
             bench.report(

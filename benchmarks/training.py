@@ -11,14 +11,14 @@ medians over the rounds.
 
 import argparse
 import dataclasses
-import os
 import pathlib
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+
+from measuring import QUIET, parser_of, timed
 
 ROOT = pathlib.Path(__file__).parents[1]
 ONMT = ROOT / ".peers/onmt/bin/python"
@@ -216,26 +216,11 @@ def report(**values):
 
 def run(command):
     """Run a process; return its report and its peak memory."""
-    process = subprocess.Popen(
-        [str(part) for part in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-        },
-    )
-    output = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        sys.exit(f"{command} failed: {output}")
-    found = dict(re.findall(r"(\w+)=([\d.-]+)", output))
-    if speed := re.search(r"(\d+) target tokens/s", output):
+    done = timed(command, cwd=ROOT, env={**QUIET, "PYTHONPATH": str(ROOT)})
+    found = dict(re.findall(r"(\w+)=([\d.-]+)", done.output))
+    if speed := re.search(r"(\d+) target tokens/s", done.output):
         found["tokens_per_second"] = speed[1]
-    found["peak_gb"] = usage.ru_maxrss / 2**20
+    found["peak_gb"] = done.megabytes / 1024
     return {name: float(value) for name, value in found.items()}
 
 
@@ -274,10 +259,7 @@ PARTS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--corpus", type=pathlib.Path)
     parser.add_argument("--bench", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=3)

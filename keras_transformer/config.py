@@ -1,4 +1,4 @@
-"""Every setting, the presets (table 3) and the ids.
+"""Every setting of a model, its training and its search; and the ids.
 
 It needs neither Keras nor TensorFlow: both wings depend on it, and reading a
 configuration is instant.
@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from keras_transformer.settings import (
-    JobError as JobError,
-)
+from keras_transformer.settings import JobError as JobError
 from keras_transformer.settings import (
     SettingError,
     setting,
@@ -19,9 +17,7 @@ from keras_transformer.settings import (
     settle,
     settled,
 )
-from keras_transformer.settings import (
-    UserError as UserError,
-)
+from keras_transformer.settings import UserError as UserError
 
 # Four ids, four roles.
 PAD_ID = 0

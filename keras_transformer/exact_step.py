@@ -384,15 +384,9 @@ def _step_function(
 ) -> Callable:
     """Make the function that Keras calls for `steps_per_execution` steps.
 
-    Args:
-        model: The model.
-        strategy: Its strategy.
-        step: Function from a replica's batch to logs.
-        alike: Whether all replicas have the same logs.
-
-    Returns:
-        A function that takes an iterator, TensorFlow's or Python's, and
-        returns the logs of the last step.
+    It takes an iterator, TensorFlow's or Python's, and returns the logs of the
+    last step. `step` makes logs from a replica's batch; if all replicas make
+    the same, they are `alike`.
     """
     import tensorflow as tf
 

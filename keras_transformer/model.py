@@ -86,7 +86,7 @@ class Transformer(ExactModel):
         self.model_config = config
         self.vocab_size = config.vocab_size
         self._has_seen_a_batch = False
-        self._add_layers(self.model_config)
+        self._add_layers(config)
         self.build()
 
     def _add_layers(self, config):
@@ -169,12 +169,8 @@ class Transformer(ExactModel):
     ) -> Any:
         """Fit as `keras.Model` does, after a look at the first batch.
 
-        Args:
-            x: As in `keras.Model.fit`. The first batch of a `tf.data.Dataset`
-                is read once more, unless `kt.batches` has made it.
-            y: As in `keras.Model.fit`.
-            *args: As in `keras.Model.fit`.
-            **kwargs: As in `keras.Model.fit`.
+        The first batch of a `tf.data.Dataset` is read once more, unless
+        `kt.batches` has made it. All arguments are those of `keras.Model.fit`.
 
         Raises:
             ValueError: If ids lie outside the vocabulary, or targets are not
@@ -235,9 +231,8 @@ class Transformer(ExactModel):
         """
         source_mask = self._source_mask(source)
         x = self._embed_source(source, training)
-        return self.encoder(
-            x, attention_mask=source_mask, training=training
-        ), source_mask
+        memory = self.encoder(x, attention_mask=source_mask, training=training)
+        return memory, source_mask
 
     def decode(
         self,
@@ -387,14 +382,13 @@ class Transformer(ExactModel):
             `(B, H, 0, U)`.
         """
         config = self.model_config
+
+        def no_slots(width):
+            shape = (batch, config.num_heads, 0, width)
+            return ops.zeros(shape, dtype=self.compute_dtype)
+
         return [
-            tuple(
-                ops.zeros(
-                    (batch, config.num_heads, 0, width),
-                    dtype=self.compute_dtype,
-                )
-                for width in (config.key_dim, config.value_dim)
-            )
+            (no_slots(config.key_dim), no_slots(config.value_dim))
             for _ in range(config.layers_of("decoder"))
         ]
 
@@ -499,13 +493,8 @@ class Transformer(ExactModel):
         logits. For a SavedModel from text to text see
         `keras_transformer.exporting`.
 
-        Args:
-            filepath: The folder to write.
-            format: As in `keras.Model.export`.
-            verbose: As in `keras.Model.export`.
-            input_signature: As in `keras.Model.export`; by default a pair of
-                int32 `(B, S)` and `(B, T)`.
-            **kwargs: As in `keras.Model.export`.
+        All arguments are those of `keras.Model.export`; by default
+        `input_signature` is a pair of int32 `(B, S)` and `(B, T)`.
         """
         if input_signature is None:
             source, target_in = (
@@ -535,15 +524,10 @@ def _config_of(vocab_size, key_dim, value_dim, settings):
         for field in dataclasses.fields(ModelConfig)
         if field.name in settings
     }
-    widths = {"key_dim": key_dim, "value_dim": value_dim}
-    # The defaults of these two belong to the default width.
     whole = ModelConfig(vocab_size=vocab_size, **given)
-    return dataclasses.replace(
-        whole,
-        **{
-            name: head_width(name, whole.d_model, whole.num_heads)
-            if width is None
-            else width
-            for name, width in widths.items()
-        },
-    )
+    # The defaults of these two belong to the default width.
+    widths = {"key_dim": key_dim, "value_dim": value_dim}
+    for name, width in widths.items():
+        if width is None:
+            widths[name] = head_width(name, whole.d_model, whole.num_heads)
+    return dataclasses.replace(whole, **widths)

@@ -23,28 +23,28 @@ def pair_of_ids(inputs: Any) -> tuple[Tensor, Tensor]:
     Raises:
         ValueError: If they are anything but two integer tensors of two axes.
     """
-    if isinstance(inputs, list | tuple) and len(inputs) == 2:
-        kinds = [
-            (len(ids.shape), keras.backend.standardize_dtype(ids.dtype))
-            for ids in inputs
-            if hasattr(ids, "shape")
-        ]
-        if len(kinds) == 2 and all(
-            rank == 2 and "int" in dtype for rank, dtype in kinds
-        ):
-            return tuple(inputs)
-    received = keras.tree.map_structure(
-        lambda ids: (
-            f"{keras.backend.standardize_dtype(ids.dtype)}{tuple(ids.shape)}"
-            if hasattr(ids, "shape")
-            else type(ids).__name__
-        ),
-        inputs,
-    )
+    is_pair = isinstance(inputs, list | tuple) and len(inputs) == 2
+    if is_pair and all(map(_are_ids, inputs)):
+        return tuple(inputs)
     raise ValueError(
         "`inputs` must be a pair `(source, target_in)` of integer tensors "
-        f"`(B, S)` and `(B, T)`. Received: {received}"
+        "`(B, S)` and `(B, T)`. Received: "
+        f"{keras.tree.map_structure(_kind_of, inputs)}"
     )
+
+
+def _are_ids(ids: Any) -> bool:
+    return (
+        hasattr(ids, "shape")
+        and len(ids.shape) == 2
+        and "int" in keras.backend.standardize_dtype(ids.dtype)
+    )
+
+
+def _kind_of(ids: Any) -> str:
+    if not hasattr(ids, "shape"):
+        return type(ids).__name__
+    return f"{keras.backend.standardize_dtype(ids.dtype)}{tuple(ids.shape)}"
 
 
 def check_first_batch(
@@ -52,22 +52,9 @@ def check_first_batch(
 ) -> None:
     """Check the inputs of `fit`, or the first batch of its dataset.
 
-    Data that a look would use up, such as a generator's first batch, passes
-    unchecked, and so does a dataset of `kt.batches`.
-
-    Args:
-        x: As for `keras.Model.fit`.
-        y: Likewise.
-        vocab_size: Ids lie below it.
-        y_is_ids: Whether the loss takes ids.
-        stacklevel: The warning's.
-
-    Raises:
-        ValueError: If ids are ragged, or lie outside the vocabulary, or the
-            loss needs ids and gets something else.
-
-    Warns:
-        UserWarning: If targets are not shifted as teacher forcing needs them.
+    It raises and warns as `Transformer.fit` says. Data that a look would use
+    up, such as a generator's first batch, passes unchecked, and so does a
+    dataset of `kt.batches`.
     """
     if hasattr(x, "element_spec") and hasattr(x, "take"):
         if getattr(x, "has_begin_tokens", False):

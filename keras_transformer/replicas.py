@@ -38,14 +38,10 @@ class _SeedsOfReplica(keras.random.SeedGenerator):
 
 
 def sum_over_replicas(values: Any) -> Any:
-    """Sum tensors over all replicas.
+    """Sum a tensor, or each tensor of a nest, over all replicas.
 
-    Args:
-        values: A tensor or a nest of tensors of this replica.
-
-    Returns:
-        The same nest of sums; the values themselves if there is one replica,
-        or in the scope of a strategy but outside its replicas.
+    With a single replica, and outside the replicas of a strategy, the sums are
+    the values themselves.
     """
     context = _replica_context()
     if context is None:

@@ -42,14 +42,9 @@ class SettingError(UserError, ValueError):
     """Refuses the value of one setting.
 
     Args:
-        setting: Its name.
+        setting: Its name. Like the two others, it is also an attribute.
         expected: Completes "Expected it to be …".
         received: The value.
-
-    Attributes:
-        setting: As given, like the two others.
-        expected: As given.
-        received: As given.
     """
 
     def __init__(self, setting: str, expected: str, received: Any) -> None:
@@ -286,33 +281,18 @@ def with_settings(
         is_class = isinstance(target, type)
         function: Any = target.__init__ if is_class else target  # type: ignore
         signature = inspect.signature(function)
-        kept = [
-            parameter
-            for name, parameter in signature.parameters.items()
-            if name != "settings"
-        ]
-        own = {parameter.name for parameter in kept}
-        added = [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=field.type,
-            )
-            for field in fields
-            if field.name not in own
-        ]
-        last = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
-        function.__signature__ = signature.replace(
-            parameters=[*kept, *added, *([last] if is_class else [])]
-        )
+        own = dict(signature.parameters)
+        del own["settings"]
+        left = [field for field in fields if field.name not in own]
+        parameters = [*own.values(), *map(_parameter_of, left)]
+        if is_class:
+            rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
+            parameters.append(rest)
+        function.__signature__ = signature.replace(parameters=parameters)
         if target.__doc__:  # Not under python -OO.
-            lines = [
-                _line_of(field) for field in fields if field.name not in own
-            ]
             target.__doc__ = re.sub(
                 r"^ +\*\*settings: .*\n(?: {12,}.*\n)*",
-                lambda _: "".join(lines),
+                lambda _: "".join(map(_line_of, left)),
                 target.__doc__,
                 flags=re.MULTILINE,
             )
@@ -321,16 +301,23 @@ def with_settings(
     return decorate
 
 
+def _parameter_of(field: dataclasses.Field) -> inspect.Parameter:
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=field.default,
+        annotation=field.type,
+    )
+
+
 def _line_of(field: dataclasses.Field) -> str:
     """Describe a setting as a docstring does, indented."""
     about = setting_of(field).described()
-    text = f"{field.name}: {about[0].upper()}{about[1:]}; default: "
-    return (
-        textwrap.fill(
-            f"{text}{field.default!r}.",
-            width=79,
-            initial_indent=" " * 8,
-            subsequent_indent=" " * 12,
-        )
-        + "\n"
+    text = f"{field.name}: {about[0].upper()}{about[1:]}"
+    line = textwrap.fill(
+        f"{text}; default: {field.default!r}.",
+        width=79,
+        initial_indent=" " * 8,
+        subsequent_indent=" " * 12,
     )
+    return f"{line}\n"

@@ -15,7 +15,6 @@ as a tree without constituents, and the number of these is reported.
 
 import collections
 import dataclasses
-from collections.abc import Iterable
 
 import trees
 from nltk.tree import Tree
@@ -86,11 +85,6 @@ def compare(gold: Tree, line: str) -> Counts:
         exact=int(wanted == found and not malformed),
         malformed=malformed,
     )
-
-
-def compare_all(pairs: Iterable[tuple[Tree, str]]) -> Counts:
-    """Count the constituents of many sentences."""
-    return sum((compare(*pair) for pair in pairs), Counts())
 
 
 def constituents(tree: Tree) -> collections.Counter:

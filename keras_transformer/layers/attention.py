@@ -116,10 +116,8 @@ class MultiHeadAttention(keras.layers.Layer):
         d_model = query_shape[-1]
         key_shape = key_shape or value_shape or query_shape
         value_shape = value_shape or key_shape
-        keys, values = (
-            self.num_heads * self.key_dim,
-            self.num_heads * self.value_dim,
-        )
+        keys = self.num_heads * self.key_dim
+        values = self.num_heads * self.value_dim
         self.query_kernel = self._kernel("query", d_model, keys)
         self.key_kernel = self._kernel("key", key_shape[-1], keys)
         self.value_kernel = self._kernel("value", value_shape[-1], values)
@@ -172,27 +170,6 @@ class MultiHeadAttention(keras.layers.Layer):
         if not return_attention_scores:
             return output
         return output, self.weights_of_sequence(weights, query, use_causal_mask)
-
-    def call_with_weights(
-        self, query: Tensor, key: Tensor, attention_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Call the layer without Keras's masks, and return the weights too.
-
-        Args:
-            query: Float tensor `(B, T, D)`.
-            key: Float tensor `(B, S, D)`, also the source of the values.
-            attention_mask: Boolean tensor broadcastable to `(B, H, T, S)`.
-
-        Returns:
-            The output `(B, T, D)` and the weights `(B, H, T, S)`.
-        """
-        if not self.built:
-            self.build(query.shape, key.shape)
-        keys, values = self.keys_values(key)
-        output, weights = self.attend_sequence(
-            query, keys, values, (attention_mask,)
-        )
-        return output, self.weights_of_sequence(weights, query)
 
     def keys_values(
         self,

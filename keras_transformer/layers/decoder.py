@@ -87,17 +87,9 @@ class DecoderLayer(keras.layers.Layer):
         self.self_attention.build(inputs_shape)
         self.cross_attention.build(inputs_shape, memory_shape or inputs_shape)
         self.feed_forward.build(inputs_shape)
-        self.dropouts, self.norms = zip(
-            *(
-                residual_parts(self, name)
-                for name in (
-                    "self_attention",
-                    "cross_attention",
-                    "feed_forward",
-                )
-            ),
-            strict=True,
-        )
+        names = ("self_attention", "cross_attention", "feed_forward")
+        parts = [residual_parts(self, name) for name in names]
+        self.dropouts, self.norms = zip(*parts, strict=True)
         for norm in self.norms:
             norm.build(inputs_shape)
 
@@ -129,31 +121,32 @@ class DecoderLayer(keras.layers.Layer):
         memory: Tensor,
         self_mask: Tensor | None = None,
         memory_mask: Tensor | None = None,
-        training: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Call the layer without Keras's masks; return all weights too.
 
         Masks are of rank 4, `(B, H, T, T)` and `(B, H, T, S)`, or `None`.
         """
-        x, own, cross = self._run(
-            inputs, memory, (self_mask,), memory_mask, training
-        )
+        x, own, cross = self._run(inputs, memory, (self_mask,), memory_mask)
         return x, self.self_attention.weights_of_sequence(own, inputs), cross
 
     def _run(
-        self, inputs, memory, self_masks, memory_mask, training, causal=False
+        self,
+        inputs,
+        memory,
+        self_masks,
+        memory_mask,
+        training=False,
+        causal=False,
     ):
         """Return output and weights; self-attention's as `attend_sequence`."""
         x = norm_before(self, self.norms[0], inputs)
-        keys_values = self.self_attention.keys_values(x)
         update, own = self.self_attention.attend_sequence(
-            x, *keys_values, self_masks, causal
+            x, *self.self_attention.keys_values(x), self_masks, causal
         )
         sums = self._residual(0, inputs, update, training)
         x = norm_before(self, self.norms[1], sums)
-        keys_values = self.cross_attention.keys_values(memory)
         update, cross = self.cross_attention.attend(
-            x, *keys_values, memory_mask
+            x, *self.cross_attention.keys_values(memory), memory_mask
         )
         sums = self._residual(1, sums, update, training)
         x = norm_before(self, self.norms[2], sums)

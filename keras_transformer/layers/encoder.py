@@ -12,11 +12,7 @@ from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.normalization import LayerNormalization
-from keras_transformer.masks import (
-    all_of,
-    mask_of_heads,
-    mask_of_keys,
-)
+from keras_transformer.masks import all_of, mask_of_heads, mask_of_keys
 from keras_transformer.replicas import Dropout
 from keras_transformer.settings import take, with_settings
 
@@ -91,21 +87,17 @@ class EncoderLayer(keras.layers.Layer):
         return self._run(inputs, attention_mask, training)[0]
 
     def call_with_weights(
-        self,
-        inputs: Tensor,
-        attention_mask: Tensor | None = None,
-        training: bool = False,
+        self, inputs: Tensor, attention_mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Call without Keras's masks; return weights `(B, H, S, S)` too."""
-        output, weights = self._run(inputs, attention_mask, training)
+        output, weights = self._run(inputs, attention_mask)
         return output, self.attention.weights_of_sequence(weights, inputs)
 
-    def _run(self, inputs, attention_mask, training):
+    def _run(self, inputs, attention_mask, training=False):
         """Return the output, and the weights as `attend_sequence` does."""
         x = norm_before(self, self.attention_norm, inputs)
-        keys, values = self.attention.keys_values(x)
         update, weights = self.attention.attend_sequence(
-            x, keys, values, (attention_mask,)
+            x, *self.attention.keys_values(x), (attention_mask,)
         )
         update = self.attention_dropout(update, training=training)
         sums = norm_after(self, self.attention_norm, inputs + update)
@@ -212,13 +204,11 @@ def attention_layer(
     owner: keras.layers.Layer, name: str, restriction: int | None = None
 ) -> MultiHeadAttention:
     """Make a `MultiHeadAttention` of the sizes and dtype of `owner`."""
-    sizes = {
-        size: owner.settings[size]
-        for size in ("num_heads", "key_dim", "value_dim")
-    }
     return MultiHeadAttention(
-        **sizes,
-        restriction=restriction,
+        owner.settings["num_heads"],
+        owner.settings["key_dim"],
+        owner.settings["value_dim"],
+        restriction,
         use_bias=owner.settings["attention_bias"],
         dtype=owner.dtype_policy,
         name=name,

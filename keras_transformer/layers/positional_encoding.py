@@ -35,10 +35,8 @@ def positional_encoding(
         ValueError: If `d_model` is odd or below 2.
     """
     _check_pairs(d_model)
-    rates = 10_000.0 ** (-np.arange(0, d_model, 2) / d_model)  # float64
-    # bfloat16 cannot hold positions above 256, so never the compute dtype.
-    positions = ops.cast(ops.arange(length) + start, "float32")
-    angles = positions[:, None] * rates.astype("float32")  # (length, D / 2)
+    rates = 10_000.0 ** (-np.arange(0, d_model, 2) / d_model)
+    angles = _angles(length, start, rates)
     pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(pairs, (-1, d_model))
 
@@ -46,29 +44,24 @@ def positional_encoding(
 def tensor2tensor_encoding(
     length: int | Tensor, d_model: int, start: int | Tensor = 0
 ) -> Tensor:
-    """Compute sinusoids as tensor2tensor does, always in float32.
+    """Do what `positional_encoding` does, as tensor2tensor does it.
 
     Sines fill the first half and cosines the second. The wavelengths are those
     that the paper gives in words, from 2π to 10,000 · 2π inclusive; those of
     its formula, `positional_encoding`, end earlier.
-
-    Args:
-        length: Number of positions, an integer or a scalar tensor.
-        d_model: Width, even.
-        start: First position, an integer or a scalar tensor.
-
-    Returns:
-        Float32 tensor `(length, d_model)`.
-
-    Raises:
-        ValueError: If `d_model` is odd or below 2.
     """
     _check_pairs(d_model)
     last = max(d_model // 2 - 1, 1)
-    rates = 10_000.0 ** (-np.arange(d_model // 2) / last)  # float64
-    positions = ops.cast(ops.arange(length) + start, "float32")
-    angles = positions[:, None] * rates.astype("float32")  # (length, D / 2)
+    rates = 10_000.0 ** (-np.arange(d_model // 2) / last)
+    angles = _angles(length, start, rates)
     return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
+
+
+def _angles(length, start, rates):
+    """Multiply positions by float64 rates `(D / 2,)`: to `(length, D / 2)`."""
+    # bfloat16 cannot hold positions above 256, so never the compute dtype.
+    positions = ops.cast(ops.arange(length) + start, "float32")
+    return positions[:, None] * rates.astype("float32")
 
 
 # Kinds of positions that are computed rather than learned.
@@ -135,14 +128,12 @@ class PositionalEncoding(keras.layers.Layer):
         length = ops.shape(inputs)[1]
         start = start + self.first_position
         if self.positions == "learned":
-            rows = ops.minimum(
-                ops.arange(length) + start, self.max_positions - 1
-            )
+            rows = ops.arange(length) + start
+            rows = ops.minimum(rows, self.max_positions - 1)
             encoding = ops.take(self.table, rows, axis=0)
         else:
-            encoding = SINUSOIDS[self.positions](
-                length, inputs.shape[-1], start
-            )
+            sinusoids = SINUSOIDS[self.positions]
+            encoding = sinusoids(length, inputs.shape[-1], start)
         return inputs + ops.cast(encoding, self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

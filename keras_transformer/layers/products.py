@@ -18,7 +18,11 @@ from keras_transformer.keras_internals import Tensor
 
 
 class Products(Protocol):
-    """A replacement for the products with a model's weights."""
+    """Stands in for the functions below.
+
+    Each method does what the function of its name does, or returns None to
+    leave it to that function.
+    """
 
     def product(
         self,
@@ -28,18 +32,13 @@ class Products(Protocol):
         activation: str | None,
         transposed: bool,
     ) -> Tensor | None:
-        """Multiply as `product` does, or return None to leave it to `product`.
-
-        If `transposed`, the kernel is an embedding matrix `(E, D)`.
-        """
+        """If `transposed`, the kernel is an embedding matrix `(E, D)`."""
 
     def table_product(
         self, table: keras.Variable, words: Tensor | None
-    ) -> Callable[[Tensor], Tensor] | None:
-        """Do what `table_product` does, or return None to leave it to that."""
+    ) -> Callable[[Tensor], Tensor] | None: ...
 
-    def lookup(self, table: keras.Variable, ids: Tensor) -> Tensor | None:
-        """Pick rows as `lookup` does, or return None to leave it to that."""
+    def lookup(self, table: keras.Variable, ids: Tensor) -> Tensor | None: ...
 
 
 _standing_in: contextvars.ContextVar[Products | None] = contextvars.ContextVar(

@@ -57,8 +57,7 @@ def restricted_attention(
     if None not in (queries, keys) and queries != keys:
         raise ValueError(
             "Restricted attention is self-attention: it needs as many keys as "
-            "queries. Received: "
-            f"{queries} queries and {keys} keys"
+            f"queries. Received: {queries} queries and {keys} keys"
         )
     blocks = _Blocks.of(ops.shape(query)[-2], restriction, causal)
     masks = [
@@ -152,15 +151,8 @@ class _Blocks(NamedTuple):
         """Add blocks of zeros: to `(B, H, behind + N + ahead, P, K)`."""
         batch, heads, _, width = ops.shape(x)
         missing = self.number * self.size - self.length
-        x = ops.pad(
-            x,
-            (
-                (0, 0),
-                (0, 0),
-                (behind * self.size, missing + ahead * self.size),
-                (0, 0),
-            ),
-        )
+        added = (behind * self.size, missing + ahead * self.size)
+        x = ops.pad(x, ((0, 0), (0, 0), added, (0, 0)))
         count = behind + self.number + ahead
         return ops.reshape(x, (batch, heads, count, self.size, width))
 

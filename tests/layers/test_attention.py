@@ -154,7 +154,9 @@ def test_memory_may_be_wider_than_the_query():
 
 
 def test_asking_for_weights_changes_neither_output_nor_mask(attention):
-    output, weights = attention.call_with_weights(QUERY, MEMORY, MASK)
+    output, weights = attention(
+        QUERY, MEMORY, attention_mask=MASK, return_attention_scores=True
+    )
 
     np.testing.assert_array_equal(
         output, attention(QUERY, MEMORY, attention_mask=MASK)
@@ -167,7 +169,9 @@ def test_asking_for_weights_changes_neither_output_nor_mask(attention):
 
 def test_weights_can_be_asked_for_before_the_first_call():
     layer = MultiHeadAttention(num_heads=3, key_dim=5, value_dim=7)
-    _, weights = layer.call_with_weights(QUERY, MEMORY, MASK)
+    _, weights = layer(
+        QUERY, MEMORY, attention_mask=MASK, return_attention_scores=True
+    )
     assert weights.shape == (2, 3, 4, 6)
 
 

@@ -163,7 +163,7 @@ def test_a_symbolic_attention_knows_both_of_its_outputs():
 def test_weights_of_symbolic_tensors_are_refused_by_the_method():
     layer = MultiHeadAttention(3, 5, 7)
     with pytest.raises(ValueError, match="has to call the layer itself"):
-        layer.call_with_weights(keras.Input((6, 10)), keras.Input((4, 10)))
+        layer.keys_values(keras.Input((4, 10)))
 
 
 @pytest.mark.parametrize(
