@@ -73,7 +73,9 @@ class LibreTranslateApi:
             texts = [
                 scalar_text(t) for t in (q if isinstance(q, list) else [q])
             ]
-            if fields["source"] == fields["target"]:
+            source = fields["source"]
+            source = card.source_lang if source == "auto" else source
+            if source == fields["target"]:
                 found = [[text] for text in texts]
             else:
                 work = (

@@ -198,10 +198,10 @@ def test_codes_in_capitals_are_known_and_a_language_is_its_own(
     body = {**ASKED, "source": "DE", "target": "En"}
     expected = {"translatedText": translations("Hund")[0]}
     assert client.post("/translate", json=body).json() == expected
-    body = {**ASKED, "source": "en", "target": "en"}
-    assert client.post("/translate", json=body).json() == {
-        "translatedText": "Hund"
-    }
+    for source, target in (("en", "en"), ("auto", "de")):
+        body = {**ASKED, "source": source, "target": target}
+        answer = client.post("/translate", json=body).json()
+        assert answer["translatedText"] == "Hund"
 
 
 @pytest.mark.parametrize(
