@@ -13,14 +13,7 @@ from keras_transformer.machine.distribution import NAME
 
 
 def needs(module: str, extra: str) -> Any:
-    """Import a package that an extra installs.
-
-    Args:
-        module: Dotted name of a module.
-        extra: Name of the extra of this package that installs it.
-
-    Returns:
-        The module.
+    """Import a module by its dotted name, which an extra of ours installs.
 
     Raises:
         UserError: If it cannot be imported; it names the command to install it.
@@ -35,11 +28,7 @@ def needs(module: str, extra: str) -> Any:
 
 
 def install_command(extra: str) -> str:
-    """Name the command that installs an extra, for an error.
-
-    Args:
-        extra: Name of an extra of this package.
-    """
+    """Name the command that installs an extra, for an error."""
     try:
         ours = metadata.distribution(NAME)
     except metadata.PackageNotFoundError:
