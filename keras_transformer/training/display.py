@@ -1,9 +1,11 @@
 """Shows the progress of a training, on a terminal or in a log."""
 
+import contextlib
 import logging
 import math
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -36,21 +38,21 @@ class TrainingDisplay(keras.callbacks.Callback):
         history: History,
         steps: int,
         minutes: float | None,
-        seconds: float = 60.0,
     ) -> None:
         super().__init__()
         self.now = now
         self.history = history
         self.steps = steps
         self.minutes = minutes
-        self.seconds = seconds
+        self.seconds = 60.0  # Between two lines.
+        console = rich.console.Console(stderr=True)
         self.bar = rich.progress.Progress(
             rich.progress.BarColumn(),
             rich.progress.TextColumn("{task.description}"),
-            console=rich.console.Console(stderr=True),
+            console=console,
             transient=True,
             redirect_stdout=False,
-            disable=not rich.console.Console(stderr=True).is_terminal,
+            disable=not console.is_terminal,
         )
         self.task = self.bar.add_task("first step", total=1.0)
 
@@ -144,6 +146,25 @@ def log_count(what: str, seconds: float = 30.0) -> Callable[[int], None]:
             last = time.monotonic()
 
     return count
+
+
+@contextlib.contextmanager
+def heartbeat(what: str, seconds: float = 5.0) -> Iterator[None]:
+    """Log `what` and its duration every `seconds`, until the block ends."""
+    start = time.monotonic()
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(seconds):
+            logger.info("%s: %.0f s so far.", what, time.monotonic() - start)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _clock(seconds: float) -> str:
