@@ -171,7 +171,7 @@ def make_plan(
         run: The configuration.
         corpus: The result of `head`.
         tokenizer: Its vocabulary.
-        folder: A folder for records.
+        folder: The place for its records.
 
     Returns:
         The plan, and whether the head is the whole corpus.
@@ -212,10 +212,6 @@ def count(
         rows, source_length, target_length = shape
         return -(-rows // replicas), source_length, target_length
 
-    def of_part(shape: tuple[int, int, int]) -> tuple[int, int, int]:
-        rows, source_length, target_length = of_replica(shape)
-        return -(-rows // accumulate), source_length, target_length
-
     def memory(shape: tuple[int, int, int]) -> estimates.Memory:
         return estimates.memory(
             run.model,
@@ -232,6 +228,10 @@ def count(
         for batch in plan.epoch(0)
     ]
     largest = max(plan.shapes(), key=lambda shape: memory(shape).total)
+    micro_batches = {
+        (-(-rows // accumulate), source_length, target_length)
+        for rows, source_length, target_length in map(of_replica, plan.shapes())
+    }
     source_tokens, target_tokens = plan.corpus.num_tokens
     return Costs(
         source_tokens / len(plan),
@@ -239,7 +239,7 @@ def count(
         statistics.fmean(flops),
         of_replica(largest),
         memory(largest),
-        len({of_part(shape) for shape in plan.shapes()}),
+        len(micro_batches),
     )
 
 

@@ -23,18 +23,8 @@ from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
-from keras_transformer.runs import (
-    averaging,
-    checkpoints,
-    history,
-    layout,
-    lock,
-)
-from keras_transformer.runs.checkpoints import (
-    Progress,
-    list_checkpoints,
-    step_of,
-)
+from keras_transformer.runs import averaging, checkpoints, history, layout, lock
+from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.training import callbacks, ending, workers
@@ -185,30 +175,29 @@ def _train(
     run = choose_lengths(run, begun_config(run_dir), compiles(session.xla))
     if _is_slim(run, run_dir):
         return None
-    prepared = prepare(run, run_dir, corpus, tokenizer)
-    run, tokenizer = prepared.run, prepared.tokenizer
+    run, tokenizer, plan, validation, sample = prepare(
+        run, run_dir, corpus, tokenizer
+    )
     workers.meet(strategy)  # The others now read the files.
     restored = restore_model(run, run_dir, session, strategy)
-    training = Training(
-        run, run_dir, session, tokenizer, prepared.plan, *restored
-    )
+    training = Training(run, run_dir, session, tokenizer, plan, *restored)
     finished = training.is_finished()
     _describe(training, finished)
     model = training.model
     validator = Validator(
         local_copy(run) if workers.are_several(strategy) else model,
         tokenizer,
-        prepared.validation,
-        prepared.sample,
-        run.training.max_length,
-        run.search.max_extra_length,
+        validation,
+        sample,
+        run,
     )
     if not finished:
         stopped = _fit(training, validator)
         if stopped:
             logger.info("Stopped; the same command goes on from here.")
             return stopped
-        ended = step_of(list_checkpoints(run_dir)[-1])
+        newest = checkpoints.list_checkpoints(run_dir)[-1]
+        ended = checkpoints.step_of(newest)
         if ended < run.training.steps:
             warn_of_warm_up(run.training, ended)
     last = model.get_weights()
