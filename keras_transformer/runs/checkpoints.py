@@ -116,12 +116,9 @@ def save_checkpoint(
 def save_best(
     run_dir: str | os.PathLike, model: keras.Model, progress: Progress
 ) -> None:
-    """Write a model's weights beside the checkpoints, which do not count them.
+    """Write validated weights beside the checkpoints, which do not count them.
 
-    Args:
-        run_dir: The run directory.
-        model: The model, with the weights that were validated.
-        progress: When that was.
+    `progress` says when they were validated.
     """
     path = pathlib.Path(run_dir) / CHECKPOINTS / f"best-{progress.step:09d}"
     _write(path, model, progress, {}, is_passing=False)

@@ -232,10 +232,6 @@ class RunConfig:
     ) -> "RunConfig":
         """Note the text's fingerprints, or check them if they are noted.
 
-        Args:
-            found: Fingerprints as in `fingerprints`.
-            run_dir: The run directory, to name in the error.
-
         Raises:
             UserError: If the text has changed.
         """

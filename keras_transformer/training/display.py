@@ -16,7 +16,7 @@ import rich.progress
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
-from keras_transformer.training.callbacks import StepWindow
+from keras_transformer.training.callbacks import Logs, StepWindow
 
 logger = logging.getLogger("keras_transformer")
 FIGURES = ("tokens", "batch_loss", "perplexity", "gradient_norm")
@@ -56,7 +56,7 @@ class TrainingDisplay(keras.callbacks.Callback):
         )
         self.task = self.bar.add_task("first step", total=1.0)
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: Logs = None) -> None:
         self.begin = self.last = self.now()
         self.window = StepWindow(FIGURES)
         self.bar.start()
@@ -73,7 +73,7 @@ class TrainingDisplay(keras.callbacks.Callback):
         if now.seconds - self.last.seconds >= self.seconds or first:
             self.report(now)
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: Logs = None) -> None:
         if self.window:
             self.report(self.now())
         self.bar.stop()
@@ -194,14 +194,10 @@ class Compilations(keras.callbacks.Callback):
         self.step = step
         self.seen: dict[tuple[int, int, int], float] = {}
 
-    def on_train_batch_begin(
-        self, batch: int, logs: dict[str, Any] | None = None
-    ) -> None:
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
         self.started = time.monotonic()
 
-    def on_train_batch_end(
-        self, batch: int, logs: dict[str, Any] | None = None
-    ) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         shape = self.plan.shape(self.step)
         self.step += 1
         if shape in self.seen:

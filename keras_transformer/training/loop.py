@@ -173,7 +173,13 @@ def _train(
 ) -> signal.Signals | None:
     """Train on this machine, or as the chief of several."""
     run = choose_lengths(run, begun_config(run_dir), compiles(session.xla))
-    if _is_slim(run, run_dir):
+    if averaging.is_slim(run_dir):
+        run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)  # May raise.
+        logger.info(
+            "%s is finished. Its checkpoints are gone, so it cannot go on; "
+            "`init_from` starts another run from its weights.",
+            run_dir,
+        )
         return None
     run, tokenizer, plan, validation, sample = prepare(
         run, run_dir, corpus, tokenizer
@@ -184,13 +190,8 @@ def _train(
     finished = training.is_finished()
     _describe(training, finished)
     model = training.model
-    validator = Validator(
-        local_copy(run) if workers.are_several(strategy) else model,
-        tokenizer,
-        validation,
-        sample,
-        run,
-    )
+    measured = local_copy(run) if workers.are_several(strategy) else model
+    validator = Validator(measured, tokenizer, validation, sample, run)
     if not finished:
         stopped = _fit(training, validator)
         if stopped:
@@ -240,19 +241,6 @@ def _way_on(training: Training) -> str:
     reason = training.patience.reason(training.start.step)
     more = "more `steps` or `minutes` and " if training.is_at_limit else ""
     return f"{reason}; {more}a larger `patience`"
-
-
-def _is_slim(run: RunConfig, run_dir: pathlib.Path) -> bool:
-    """Return whether a finished run has no checkpoints, and log it if so."""
-    if not averaging.is_slim(run_dir):
-        return False
-    run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)  # May raise.
-    logger.info(
-        "%s is finished. Its checkpoints are gone, so it cannot go on; "
-        "`init_from` starts another run from its weights.",
-        run_dir,
-    )
-    return True
 
 
 def _train_beside_chief(

@@ -34,11 +34,6 @@ def choose_lengths(
     XLA compiles every shape of a batch, so it gets fewer of them. Batches must
     not change in the middle of a run: once it has begun, it keeps its growth in
     every session.
-
-    Args:
-        run: The configuration asked for.
-        begun: The configuration of the run, if it has begun.
-        xla: Whether XLA compiles in this session.
     """
     if run.training.length_growth is not None:
         return run

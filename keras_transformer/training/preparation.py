@@ -142,13 +142,7 @@ def prepare_tokenizer(
     corpus: Corpus,
     given: Tokenizer | None = None,
 ) -> tuple[RunConfig, Tokenizer]:
-    """Train the vocabulary, take one over, or load the run's own.
-
-    Args:
-        run: The configuration asked for.
-        run_dir: The run directory.
-        corpus: The corpus to learn a vocabulary from.
-        given: A vocabulary made elsewhere.
+    """Train the vocabulary, take over the one given, or load the run's own.
 
     Returns:
         The run, with the vocabulary's real size, and the tokenizer.

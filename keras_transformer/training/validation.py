@@ -24,7 +24,7 @@ from keras_transformer.model import Transformer
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training.callbacks import StopTraining
+from keras_transformer.training.callbacks import Logs, StopTraining
 from keras_transformer.training.patience import Patience
 from keras_transformer.translation import evaluation
 from keras_transformer.translation.text_batches import numbered
@@ -207,20 +207,17 @@ class Validation(keras.callbacks.Callback):
     def was_left_undone(self, last: Mapping[str, float]) -> bool:
         """Return whether a kill came between a checkpoint and its validation.
 
-        Args:
-            last: The last row of the history.
+        `last` is the last row of the history.
         """
         step = self.now().step
         is_done = last.get("step") == step and "validation_bleu" in last
         return bool(step) and step % self.steps == 0 and not is_done
 
-    def on_train_batch_end(
-        self, batch: int, logs: dict[str, Any] | None = None
-    ) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         if self.now().step % self.steps == 0 and not self.stop.signal:
             self.validate()
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: Logs = None) -> None:
         if self.now().step % self.steps and not self.stop.signal:
             self.validate()
 
