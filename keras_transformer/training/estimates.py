@@ -196,25 +196,23 @@ def memory(
     residual = d_model * (1 + 4 + width)
     feed_forward = residual + model.ffn_dim * width
 
-    def attention(
-        queries: int, memory: int, pairs: int, copies: int = 1
-    ) -> int:
+    def attention(queries: int, memory: int, pairs: int) -> int:
         # Keys count twice: split into heads, and transposed for the scores.
-        kept = queries * (keys + values) + memory * copies * (2 * keys + values)
+        kept = queries * (keys + values) + memory * (2 * keys + values)
         # The weights are float32, and cast if the values are half.
         weights = pairs * model.num_heads * (4 + (width if half else 0))
         return width * kept + weights + queries * residual
 
     # With a restriction, three blocks look at each position, or two.
-    restricted = model.restriction is not None
+    looks = (1, 1) if model.restriction is None else (3, 2)
     lengths = (source_length, target_length)
     encoder_pairs, decoder_pairs = self_attention_pairs(model, *lengths)
     encoder_layer = (
-        attention(source, source, rows * encoder_pairs, 3 if restricted else 1)
+        attention(source, looks[0] * source, rows * encoder_pairs)
         + source * feed_forward
     )
     decoder_layer = (
-        attention(target, target, rows * decoder_pairs, 2 if restricted else 1)
+        attention(target, looks[1] * target, rows * decoder_pairs)
         + attention(target, source, target * source_length)
         + target * feed_forward
     )

@@ -58,15 +58,8 @@ logger = logging.getLogger("keras_transformer")
 class Training:
     """A training that was prepared and restored, for its parts to read.
 
-    Attributes:
-        run: The configuration.
-        run_dir: The run directory.
-        session: How this session trains.
-        tokenizer: The vocabulary.
-        plan: The training batches.
-        model: The model, compiled, at `start`.
-        average: Its moving average, if the recipe has one.
-        start: The progress at the start of this session.
+    The model is compiled. It, and its moving average if the recipe has one,
+    are at `start`, where this session begins.
     """
 
     run: RunConfig
