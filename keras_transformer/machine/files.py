@@ -115,10 +115,6 @@ def remove(path: pathlib.Path) -> None:
 def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
     """Return `output/version`, where TensorFlow Serving looks for a version.
 
-    Args:
-        output: Folder of all versions; need not exist.
-        version: Number of the version, at least 1.
-
     Raises:
         UserError: If the version is below 1 or exists already, or `output` is
             not a folder.

@@ -143,9 +143,7 @@ def averaged_checkpoints(
 ) -> list[pathlib.Path]:
     """List the folders of the checkpoints to average, oldest first.
 
-    Args:
-        run_dir: The run directory.
-        average: The number of newest ones; None for the recipe's number.
+    They are the newest ones, as many as `average` or else the recipe says.
 
     Raises:
         UserError: As in `load_model`.

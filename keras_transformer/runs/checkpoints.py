@@ -160,10 +160,7 @@ def restore_checkpoint(
 ) -> Progress:
     """Set model, optimizer and seeds to the newest undamaged checkpoint.
 
-    Args:
-        run_dir: The run directory.
-        model: A compiled model with a built optimizer.
-        average: The variables of a `MovingAverage`, if there is one.
+    The arguments are those of `save_checkpoint`; the optimizer is built.
 
     Returns:
         The checkpoint's progress; all zeros where there is no checkpoint.
@@ -189,13 +186,7 @@ def restore_checkpoint(
 
 
 def read_moving_average(path: str | os.PathLike) -> list[np.ndarray]:
-    """Read the moving average in a checkpoint.
-
-    Args:
-        path: The checkpoint's folder.
-
-    Returns:
-        An array for each of the model's trainable variables, in their order.
+    """Read the moving average of every trainable variable from a checkpoint.
 
     Raises:
         UserError: If the checkpoint holds no moving average.
@@ -274,10 +265,7 @@ def newest_undamaged(
 ) -> list[tuple[pathlib.Path, dict[str, Any]]]:
     """Find the newest checkpoints whose files are as they were written.
 
-    Args:
-        run_dir: The run directory.
-        count: How many at most.
-        needed: A file that each of them has.
+    There are at most `count`, and each has the file `needed`.
 
     Returns:
         Pairs of a checkpoint's path and its `state.json`, oldest first.

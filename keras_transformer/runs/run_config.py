@@ -175,14 +175,9 @@ class RunConfig:
         The corpus may lie elsewhere, but its text must agree. The search
         affects a training only by where validations cut.
 
-        Args:
-            saved: The configuration of the run directory.
-            changeable: Fields of the recipe that may differ.
-            run_dir: The run directory, to name in the error.
-
         Returns:
-            The saved configuration with this one's changeable fields and
-            search.
+            The configuration saved in the run directory, with this one's search
+            and changeable fields of the recipe.
 
         Raises:
             UserError: If any other field differs; it names the field.

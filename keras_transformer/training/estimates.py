@@ -86,16 +86,9 @@ def step_flops(
 ) -> int:
     """Count the FLOPs of a training step on ids `(B, S)` and `(B, T)`.
 
-    Args:
-        model: The model's sizes.
-        batch: B, rows, including those of padding.
-        source_length: S, including padding.
-        target_length: T, including padding.
-
-    Returns:
-        The FLOPs of forward and backward pass in the conventions of this
-        module. The rule of thumb, 6 FLOPs for each parameter and target token,
-        comes within 1 % of it for `base` at S = T = 32.
+    It takes a forward and a backward pass, in the conventions of this module.
+    The rule of thumb, 6 FLOPs for each parameter and target token, comes within
+    1 % of it for `base` at S = T = 32.
     """
     return 3 * forward_flops(model, batch, source_length, target_length)
 
@@ -105,11 +98,8 @@ def self_attention_pairs(
 ) -> tuple[int, int]:
     """Count the pairs of query and key that a row's self-attention weighs.
 
-    Args:
-        model: The model's sizes. With a restriction, a block of positions
-            looks at three blocks in the encoder and at two in the decoder.
-        source_length: S, including padding.
-        target_length: T, including padding.
+    With a restriction, a block of positions looks at three blocks in the
+    encoder and at two in the decoder.
 
     Returns:
         The pairs of an encoder layer and of a decoder layer.
@@ -171,17 +161,12 @@ def memory(
 ) -> Memory:
     """Estimate the peak memory of a training step on one replica.
 
+    `batch` counts the replica's rows, which `accumulate` micro-batches share.
+    `precision` is a Keras dtype policy; `ema` says whether a moving average of
+    the weights is kept.
+
     The memory of the runtime and its allocator comes on top. On the CPU, in
     float32, the estimate came within a seventh of what processes took.
-
-    Args:
-        model: The model's sizes.
-        batch: B, the replica's rows.
-        source_length: S, including padding.
-        target_length: T, including padding.
-        precision: Keras dtype policy.
-        accumulate: Micro-batches of the rows.
-        ema: Whether a moving average of the weights is kept.
     """
     half = precision != "float32"
     width = 2 if half else 4  # Bytes of a number the layers pass on.

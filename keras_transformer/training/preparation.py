@@ -57,11 +57,7 @@ def prepare(
 ]:
     """Write the files that a training needs; a wrong request leaves none.
 
-    Args:
-        run: The configuration asked for.
-        run_dir: The run directory.
-        corpus: The corpus that `run` names.
-        tokenizer: A vocabulary made elsewhere.
+    The arguments are those of `loop.train`, with the tokenizer read.
 
     Returns:
         The run, completed from the text, its vocabulary, and the others as in
