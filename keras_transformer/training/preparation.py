@@ -329,7 +329,7 @@ class Remembered:
         self._read = dict(self.notes)
 
     def fingerprint(self, corpus: Corpus, split: str, known: str | None) -> str:
-        """Fingerprint a split, without reading files that are `known`."""
+        """Fingerprint a split; read it unless it is `known` and unchanged."""
         name = f"text {split}"
         stamp = corpus.fingerprint_stamp(split)
         if known is not None and self.notes.get(name) == [stamp, known]:
