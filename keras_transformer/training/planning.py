@@ -37,9 +37,10 @@ def choose_lengths(
     """
     if run.training.length_growth is not None:
         return run
-    growth = XLA_LENGTH_GROWTH if xla else LENGTH_GROWTH
     if begun:
         growth = begun.training.length_growth
+    else:
+        growth = XLA_LENGTH_GROWTH if xla else LENGTH_GROWTH
     recipe = dataclasses.replace(run.training, length_growth=growth)
     return dataclasses.replace(run, training=recipe)
 
