@@ -46,7 +46,7 @@ from keras_transformer.commands import (
 )
 from keras_transformer.commands.command_line import Parser
 from keras_transformer.config import UserError
-from keras_transformer.machine import distribution
+from keras_transformer.machine import extras
 from keras_transformer.settings import nearest
 
 # Verb: its flags, its function, a line for --help.
@@ -162,7 +162,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; return an exit code."""
 
     def command() -> None:
-        distribution.check_alone()
+        extras.check_alone()
         args = parse_args(argv)
         if args.average is not None and args.average < 1:
             raise UserError(

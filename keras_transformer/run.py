@@ -447,10 +447,10 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Show the run in a notebook: a few lines, and its curve."""
-        from keras_transformer.runs import notebook
+        from keras_transformer.runs import history
         from keras_transformer.training.estimates import parameters
 
-        return notebook.as_html(self.path, parameters(self.config.model))
+        return history.as_html(self.path, parameters(self.config.model))
 
 
 @with_settings(SETTINGS.values())

@@ -71,9 +71,6 @@ class Batching:
 def read_batching(path: str | os.PathLike) -> dict[str, int]:
     """Read the text form that TensorFlow Serving reads.
 
-    Args:
-        path: The file.
-
     Returns:
         The parameters that are fields of `Batching`. The others concern only
         TensorFlow Serving.

@@ -112,7 +112,8 @@ def log_devices() -> None:
     logger.info("No GPU: computing on %d CPU cores.", cores())
     # Empty or -1 means that the user does not want it.
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
-    if has_nvidia_driver() and not hidden:
+    has_driver = any(path.exists() for path in DRIVER) or shutil.which(PROGRAM)
+    if has_driver and not hidden:
         logger.warning(
             "This machine has an NVIDIA card, but TensorFlow sees none: "
             "install CUDA with %s, and see that nvidia-smi lists the card (in "
@@ -145,11 +146,6 @@ def warn_of_slow(precision: str) -> None:
         precision,
         ", ".join(sorted(MULTIPLIES[precision])),
     )
-
-
-def has_nvidia_driver() -> bool:
-    """Return whether the driver of an NVIDIA card is installed."""
-    return any(path.exists() for path in DRIVER) or bool(shutil.which(PROGRAM))
 
 
 def _schedulable_cores() -> int:

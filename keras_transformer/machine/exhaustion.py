@@ -4,15 +4,12 @@ This module does not load TensorFlow; it knows its errors by their code.
 """
 
 import contextlib
-import errno
 import os
 from collections.abc import Iterator
 
 from keras_transformer.config import JobError
+from keras_transformer.machine import files
 
-_FULL = {
-    os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-}
 _RESOURCE_EXHAUSTED = 8  # TensorFlow's code.
 _NO_MEMORY = ("out of memory", "out_of_memory", "alloc_failed")  # CUDA's words.
 
@@ -25,7 +22,8 @@ def full_disk(error: Exception) -> str | None:
     if not isinstance(error, OSError) and _code(error) is None:
         return None
     text = f"{getattr(error, 'strerror', None) or ''} {error}"
-    return next((reason for reason in _FULL if reason in text), None)
+    reasons = map(os.strerror, files.FULL)
+    return next((reason for reason in reasons if reason in text), None)
 
 
 @contextlib.contextmanager
@@ -50,7 +48,7 @@ def explained(
                 f"{f'{name}: ' if name else ''}{reason}; free space or choose "
                 "a place that can be written, then run the same command again."
             ) from error
-        if isinstance(error, MemoryError) or _is_exhausted(error):
+        if _is_memory_full(error):
             raise JobError(f"Out of memory{_where(error)}; {less}.") from error
         raise
 
@@ -60,12 +58,14 @@ def _code(error: Exception) -> int | None:
     return getattr(error, "error_code", None)
 
 
-def _is_exhausted(error: Exception) -> bool:
-    code = _code(error)
+def _is_memory_full(error: Exception) -> bool:
+    if _code(error) is None:
+        return isinstance(error, MemoryError)
     # If a driver finds no memory, TensorFlow calls it an internal error.
     text = str(error).lower()
-    said = code is not None and any(words in text for words in _NO_MEMORY)
-    return said or code == _RESOURCE_EXHAUSTED
+    return _code(error) == _RESOURCE_EXHAUSTED or any(
+        words in text for words in _NO_MEMORY
+    )
 
 
 def _where(error: Exception) -> str:

@@ -1,26 +1,44 @@
-"""Imports packages that an extra such as `[demo]` installs.
+"""This package in pip: what its extras install, and what may overwrite it.
 
-Training, translating, evaluating and exporting need none of them.
+Training, translating, evaluating and exporting need no extra.
 """
 
 import importlib
+import pathlib
 import shlex
 from importlib import metadata
 from typing import Any
 
 from keras_transformer.config import UserError
-from keras_transformer.machine.distribution import NAME
+
+NAME = "keras-transformer-mt"
+PACKAGE = "keras_transformer"
+# Another project, which brings a package of the same name.
+OTHERS = "keras-transformer"
+
+
+def check_alone() -> None:
+    """Refuse to work if another project writes to this package's folder.
+
+    Raises:
+        UserError: If that project is installed.
+    """
+    try:
+        others = metadata.distribution(OTHERS)
+    except metadata.PackageNotFoundError:
+        return
+    own = pathlib.PurePosixPath(PACKAGE, "__init__.py")
+    if own in (others.files or ()):
+        raise UserError(
+            f"Expected {NAME} to have the package {PACKAGE} to itself, found "
+            f"another project's {OTHERS} {others.version}, which overwrites "
+            f"it; run pip uninstall --yes {OTHERS}, then install {NAME} again "
+            "with --force-reinstall --no-deps."
+        )
 
 
 def needs(module: str, extra: str) -> Any:
-    """Import a package that an extra installs.
-
-    Args:
-        module: Dotted name of a module.
-        extra: Name of the extra of this package that installs it.
-
-    Returns:
-        The module.
+    """Import a module by its dotted name, which an extra of ours installs.
 
     Raises:
         UserError: If it cannot be imported; it names the command to install it.
@@ -35,11 +53,7 @@ def needs(module: str, extra: str) -> Any:
 
 
 def install_command(extra: str) -> str:
-    """Name the command that installs an extra, for an error.
-
-    Args:
-        extra: Name of an extra of this package.
-    """
+    """Name the command that installs an extra, for an error."""
     try:
         ours = metadata.distribution(NAME)
     except metadata.PackageNotFoundError:

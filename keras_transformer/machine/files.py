@@ -33,8 +33,8 @@ ZIP_DAMAGES = (
     zipfile.BadZipFile,
     zlib.error,
 )
-# Errors of writing into a file, which do not name the file.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Errors of a full disk or quota. Those of writing do not name the file.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Errors of flushing a folder if the file system can only flush files.
 _UNFLUSHED = (errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -60,7 +60,7 @@ def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         give_name(partial, path)
     except BaseException as error:
         if isinstance(error, OSError):
-            is_full = error.errno in _FULL and error.filename is None
+            is_full = error.errno in FULL and error.filename is None
             if is_full or error.filename == str(partial):
                 error.filename = str(path)  # The name that the caller gave.
         _erase(partial)
@@ -114,10 +114,6 @@ def remove(path: pathlib.Path) -> None:
 
 def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
     """Return `output/version`, where TensorFlow Serving looks for a version.
-
-    Args:
-        output: Folder of all versions; need not exist.
-        version: Number of the version, at least 1.
 
     Raises:
         UserError: If the version is below 1 or exists already, or `output` is

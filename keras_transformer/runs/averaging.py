@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import keras
 import numpy as np
@@ -72,12 +72,9 @@ def load_average(
     """Load the average of checkpoints, even if validation preferred others.
 
     Args:
-        run_dir: The run directory.
-        average: As in `load_model`.
+        run_dir: As in `load_model`, like the next one.
+        average: The number of checkpoints.
         purpose: What happens to the weights, as the log begins its line.
-
-    Returns:
-        As `load_model`.
     """
     recipe = RunConfig.load(run_dir).training
     paths = averaged_checkpoints(run_dir, average)
@@ -116,12 +113,7 @@ def checkpoint_names(
 ) -> list[str]:
     """Name the checkpoints that `load_model` takes its weights from.
 
-    Args:
-        run_dir: The run directory.
-        average: As in `load_model`.
-
-    Returns:
-        Their names, oldest first; none if only the final weights are left.
+    Oldest first; none if only the final weights are left.
 
     Raises:
         UserError: As in `load_model`.
@@ -149,14 +141,9 @@ def average_of(count: int) -> str:
 def averaged_checkpoints(
     run_dir: str | os.PathLike, average: int | None = None
 ) -> list[pathlib.Path]:
-    """List the checkpoints to average.
+    """List the folders of the checkpoints to average, oldest first.
 
-    Args:
-        run_dir: The run directory.
-        average: The number of newest ones; None for the recipe's number.
-
-    Returns:
-        Their folders, oldest first, at least one.
+    They are the newest ones, as many as `average` or else the recipe says.
 
     Raises:
         UserError: As in `load_model`.
@@ -180,29 +167,16 @@ def averaged_checkpoints(
     return [path for path, _ in newest_undamaged(run_dir, average)]
 
 
-def average_weights(
-    model: keras.Model, paths: Iterable[str | os.PathLike]
-) -> None:
-    """Set a model's weights to the mean of some checkpoints (section 6.1).
-
-    Args:
-        model: A built model of the checkpoints' shape.
-        paths: Checkpoint folders, at least one.
-    """
-    sums: list[np.ndarray] = []
-    count = 0
+def average_weights(model: keras.Model, paths: Sequence[pathlib.Path]) -> None:
+    """Set a model's weights to the mean of checkpoints (section 6.1)."""
+    sums = [np.zeros(weight.shape, "float64") for weight in model.weights]
     for path in paths:
-        model.load_weights(pathlib.Path(path) / WEIGHTS_FILE)
-        weights = [weight.astype("float64") for weight in model.get_weights()]
-        sums = (
-            [a + b for a, b in zip(sums, weights, strict=True)]
-            if sums
-            else weights
-        )
-        count += 1
+        model.load_weights(path / WEIGHTS_FILE)
+        for total, weight in zip(sums, model.get_weights(), strict=True):
+            total += weight
     model.set_weights(
         [
-            (total / count).astype(weight.dtype)
+            (total / len(paths)).astype(weight.dtype)
             for total, weight in zip(sums, model.weights, strict=True)
         ]
     )

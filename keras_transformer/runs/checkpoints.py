@@ -23,7 +23,7 @@ import os
 import pathlib
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -58,14 +58,7 @@ class Progress:
 
 
 def list_checkpoints(run_dir: str | os.PathLike) -> list[pathlib.Path]:
-    """List the run's checkpoints, oldest first.
-
-    Args:
-        run_dir: The run directory.
-
-    Returns:
-        Paths of their folders; may be empty.
-    """
+    """List the folders of the run's checkpoints, oldest first."""
     return _list(run_dir, "step")
 
 
@@ -105,22 +98,10 @@ def save_checkpoint(
     Returns:
         The path of the new checkpoint's folder.
     """
-    folder = pathlib.Path(run_dir) / CHECKPOINTS
-    folder.mkdir(parents=True, exist_ok=True)
     # A restart from an older one may reach this step again, and replace it.
-    path = folder / f"step-{progress.step:09d}"
-    with files.whole(path) as partial:
-        partial.mkdir()
-        variables = _training_variables(model, average)
-        _check_space([*model.weights, *variables.values()], partial)
-        with _without_optimizer(model):
-            model.save_weights(partial / WEIGHTS_FILE)
-        arrays = {
-            name: keras.ops.convert_to_numpy(variable)
-            for name, variable in variables.items()
-        }
-        np.savez(partial / _TRAINING_FILE, **arrays)
-        _write_state(partial, progress, is_passing)
+    path = pathlib.Path(run_dir) / CHECKPOINTS / f"step-{progress.step:09d}"
+    variables = _training_variables(model, average)
+    _write(path, model, progress, variables, is_passing)
     for old in list_checkpoints(run_dir):
         if old != path and _is_passing(old):
             files.remove(old)
@@ -135,37 +116,41 @@ def save_checkpoint(
 def save_best(
     run_dir: str | os.PathLike, model: keras.Model, progress: Progress
 ) -> None:
-    """Write a model's weights beside the checkpoints, which do not count them.
+    """Write validated weights beside the checkpoints, which do not count them.
 
-    Args:
-        run_dir: The run directory.
-        model: The model, with the weights that were validated.
-        progress: When that was.
+    `progress` says when they were validated.
     """
-    folder = pathlib.Path(run_dir) / CHECKPOINTS
-    folder.mkdir(parents=True, exist_ok=True)
-    with files.whole(folder / f"best-{progress.step:09d}") as partial:
+    path = pathlib.Path(run_dir) / CHECKPOINTS / f"best-{progress.step:09d}"
+    _write(path, model, progress, {}, is_passing=False)
+
+
+def _write(
+    path: pathlib.Path,
+    model: keras.Model,
+    progress: Progress,
+    variables: Mapping[str, keras.Variable],
+    is_passing: bool,
+) -> None:
+    """Write weights, `training.npz` of any variables, and `state.json`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with files.whole(path) as partial:
         partial.mkdir()
-        _check_space(model.weights, partial)
+        _check_space([*model.weights, *variables.values()], partial)
         with _without_optimizer(model):
             model.save_weights(partial / WEIGHTS_FILE)
-        _write_state(partial, progress, is_passing=False)
-
-
-def _write_state(
-    folder: pathlib.Path, progress: Progress, is_passing: bool
-) -> None:
-    """Write `state.json`, with the checksums of what the folder holds."""
-    state = {
-        **dataclasses.asdict(progress),
-        "is_passing": is_passing,
-        "files": {
-            name: files.checksum(folder / name)
-            for name in (WEIGHTS_FILE, _TRAINING_FILE)
-            if (folder / name).exists()
-        },
-    }
-    (folder / _STATE_FILE).write_text(files.to_json(state))
+        if variables:
+            arrays = {
+                name: keras.ops.convert_to_numpy(variable)
+                for name, variable in variables.items()
+            }
+            np.savez(partial / _TRAINING_FILE, **arrays)
+        written = sorted(partial.iterdir())
+        state = {
+            **dataclasses.asdict(progress),
+            "is_passing": is_passing,
+            "files": {file.name: files.checksum(file) for file in written},
+        }
+        (partial / _STATE_FILE).write_text(files.to_json(state))
 
 
 def restore_checkpoint(
@@ -175,10 +160,7 @@ def restore_checkpoint(
 ) -> Progress:
     """Set model, optimizer and seeds to the newest undamaged checkpoint.
 
-    Args:
-        run_dir: The run directory.
-        model: A compiled model with a built optimizer.
-        average: The variables of a `MovingAverage`, if there is one.
+    The arguments are those of `save_checkpoint`; the optimizer is built.
 
     Returns:
         The checkpoint's progress; all zeros where there is no checkpoint.
@@ -200,18 +182,11 @@ def restore_checkpoint(
     with np.load(path / _TRAINING_FILE) as arrays:
         for name, variable in _training_variables(model, average).items():
             variable.assign(arrays[name])
-    fields = {field.name for field in dataclasses.fields(Progress)}
-    return Progress(**{name: state[name] for name in fields})
+    return Progress(state["step"], state["seconds"])
 
 
 def read_moving_average(path: str | os.PathLike) -> list[np.ndarray]:
-    """Read the moving average in a checkpoint.
-
-    Args:
-        path: The checkpoint's folder.
-
-    Returns:
-        An array for each of the model's trainable variables, in their order.
+    """Read the moving average of every trainable variable from a checkpoint.
 
     Raises:
         UserError: If the checkpoint holds no moving average.
@@ -247,17 +222,18 @@ def _training_variables(
     model: keras.Model, average: Sequence[keras.Variable]
 ) -> dict[str, keras.Variable]:
     """Collect optimizer variables, dropout seeds and averages, by place."""
+    generators = keras_internals.seed_generators(model)
+    kinds = {
+        "optimizer": model.optimizer.variables,
+        "seed": [generator.state for generator in generators],
+        "ema": average,
+    }
     # Keras's own paths depend on the number of models in the process.
-    optimizer = {
-        f"optimizer/{i}": variable
-        for i, variable in enumerate(model.optimizer.variables)
+    return {
+        f"{kind}/{i}": variable
+        for kind, variables in kinds.items()
+        for i, variable in enumerate(variables)
     }
-    seeds = {
-        f"seed/{i}": generator.state
-        for i, generator in enumerate(keras_internals.seed_generators(model))
-    }
-    averages = {f"ema/{i}": variable for i, variable in enumerate(average)}
-    return {**optimizer, **seeds, **averages}
 
 
 def _check_space(
@@ -289,10 +265,7 @@ def newest_undamaged(
 ) -> list[tuple[pathlib.Path, dict[str, Any]]]:
     """Find the newest checkpoints whose files are as they were written.
 
-    Args:
-        run_dir: The run directory.
-        count: How many at most.
-        needed: A file that each of them has.
+    There are at most `count`, and each has the file `needed`.
 
     Returns:
         Pairs of a checkpoint's path and its `state.json`, oldest first.
@@ -305,19 +278,15 @@ def newest_undamaged(
         state, damage = _read_state(path)
         if damage:  # Another training may have changed it: read again.
             state, damage = _read_state(path)
-        if damage and not path.exists():
-            continue
-        if not damage and needed not in state["files"]:
-            continue
-        if damage:
+        if damage and path.exists():
             logger.warning(
                 "Skipping the damaged checkpoint %s (%s); the one before it "
                 "is used, so results may differ from before.",
                 path,
                 damage,
             )
-            continue
-        found.append((path, state))
+        if not damage and needed in state["files"]:
+            found.append((path, state))
         if len(found) == count:
             break
     if not found:

@@ -1,7 +1,10 @@
-"""The learning curve: `logs/history.csv`, TensorBoard's logs, a picture."""
+"""The learning curve: `logs/history.csv`, TensorBoard's logs, pictures."""
 
+import base64
+import contextlib
 import csv
 import functools
+import html
 import io
 import logging
 import os
@@ -15,6 +18,8 @@ from keras_transformer.machine import extras, files
 from keras_transformer.runs import lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.layout import CURVE_FILE, HISTORY_FILE, LOGS
+from keras_transformer.runs.result import final_result
+from keras_transformer.runs.run_config import RunConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -91,13 +96,8 @@ class History:
 def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:
     """Read the rows of `logs/history.csv`, without their empty fields.
 
-    Args:
-        run_dir: The run directory.
-
-    Returns:
-        The rows, oldest first; an empty list if there is no history. A last
-        row that a full disk cut short is skipped. So is a damaged row, and the
-        log says so.
+    They come oldest first; there are none without a history. A last row that a
+    full disk cut short is skipped. So is a damaged row, and the log says so.
 
     Raises:
         UserError: If its first line does not name the columns.
@@ -135,12 +135,6 @@ def plot(run_dir: str | os.PathLike) -> "Figure":
 
     It avoids pyplot, which would change a notebook's settings.
 
-    Args:
-        run_dir: A run directory.
-
-    Returns:
-        The figure, which a notebook shows.
-
     Raises:
         UserError: If matplotlib is missing.
     """
@@ -172,14 +166,58 @@ def draw(run_dir: str | os.PathLike) -> pathlib.Path:
     """Write `plot` as `curve.png` into the run directory; return its path."""
     path = pathlib.Path(run_dir) / CURVE_FILE
     figure = plot(run_dir)
-    canvas = extras.needs("matplotlib.backends.backend_agg", "plot")
-    canvas.FigureCanvasAgg(figure)
     with files.whole(path) as partial:
         figure.savefig(partial, dpi=120, format="png")
     return path
 
 
-def _as_png(figure: "Figure") -> bytes:
+def as_html(run_dir: pathlib.Path, parameters: int) -> str:
+    """Show a run in a notebook: a few lines and, with matplotlib, its curve."""
+    history = read_history(run_dir)
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+        f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+        for name, value in _summary(run_dir, parameters, history).items()
+    )
+    curve = ""
+    if history:
+        with contextlib.suppress(UserError):  # There may be no matplotlib.
+            picture = base64.b64encode(_as_png(plot(run_dir), dpi=72)).decode()
+            curve = (
+                "<img alt='learning curve' "
+                f"src='data:image/png;base64,{picture}'>"
+            )
+    return f"<table>{rows}</table>{curve}"
+
+
+def _summary(
+    run_dir: pathlib.Path, parameters: int, history: list[dict[str, float]]
+) -> dict[str, str]:
+    run = RunConfig.load(run_dir)
+    summary = {
+        "run": str(run_dir),
+        "preset": f"{run.preset}, {parameters:,} parameters",
+        "corpus": f"{run.corpus}, {run.source_lang} to {run.target_lang}",
+        "vocabulary": f"{run.model.vocab_size:,} pieces",
+    }
+    if history:
+        step, minutes = int(history[-1]["step"]), history[-1]["minutes"]
+        summary["trained"] = (
+            f"{step:,} of {run.training.steps:,} updates in {minutes:.1f} "
+            "minutes"
+        )
+    if validated := [row for row in history if "validation_bleu" in row]:
+        last = validated[-1]
+        summary["validation"] = (
+            f"loss {last['validation_loss']:.3f}, BLEU "
+            f"{last['validation_bleu']:.1f} (greedy, a sample)"
+        )
+    if result := final_result(run_dir):
+        summary["weights"] = result.sentence()
+    return summary
+
+
+def _as_png(figure: "Figure", dpi: float | None = None) -> bytes:
     picture = io.BytesIO()
-    figure.savefig(picture, format="png")
+    figure.savefig(picture, format="png", dpi=dpi)
     return picture.getvalue()

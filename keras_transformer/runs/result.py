@@ -75,9 +75,6 @@ class Result:
 def final_result(run_dir: str | os.PathLike) -> Result | None:
     """Read `result.json`, if it describes the end of the run's training.
 
-    Args:
-        run_dir: The run directory.
-
     Returns:
         The result; None if the training has not ended or has continued since,
         or if its weights are missing or have changed.
@@ -90,12 +87,9 @@ def final_result(run_dir: str | os.PathLike) -> Result | None:
     if not (run_dir / FINAL_FILE).exists():
         return None
     try:
-        text = (run_dir / RESULT_FILE).read_text("utf-8")
-        fields = files.from_json(text)
+        fields = files.from_json((run_dir / RESULT_FILE).read_text("utf-8"))
+        fields["checkpoints"] = tuple(fields["checkpoints"])
         result = Result(**fields)
-        result = dataclasses.replace(
-            result, checkpoints=tuple(result.checkpoints)
-        )
         result.sentence()
     except FileNotFoundError:
         return None

@@ -23,6 +23,8 @@ from keras_transformer.runs.layout import CONFIG_FILE, has_begun
 from keras_transformer.settings import meant
 
 Part = TypeVar("Part", ModelConfig, TrainingConfig, Search)
+# Errors of reading a configuration that is not as it was written.
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, UserError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,28 +175,16 @@ class RunConfig:
         The corpus may lie elsewhere, but its text must agree. The search
         affects a training only by where validations cut.
 
-        Args:
-            saved: The configuration of the run directory.
-            changeable: Fields of the recipe that may differ.
-            run_dir: The run directory, to name in the error.
-
         Returns:
-            The saved configuration with this one's changeable fields and
-            search.
+            The configuration saved in the run directory, with this one's search
+            and changeable fields of the recipe.
 
         Raises:
             UserError: If any other field differs; it names the field.
         """
         found = {"vocab_size", "fingerprints", "initial", "vocabulary"}
-        free = {
-            "corpus",
-            "symbols",
-            "is_imported",
-            *found,
-            *changeable,
-            *RUN_SEARCH,
-        }
-        new, old = (_flat(run) for run in (self, saved))
+        free = {"corpus", "symbols", "is_imported", *found, *changeable}
+        new, old = _flat(self), _flat(saved)
         # The preset first: it explains all others.
         for name in sorted(new, key=lambda name: (name != "preset", name)):
             if name not in free and new[name] != old[name]:
@@ -237,10 +227,6 @@ class RunConfig:
     ) -> "RunConfig":
         """Note the text's fingerprints, or check them if they are noted.
 
-        Args:
-            found: Fingerprints as in `fingerprints`.
-            run_dir: The run directory, to name in the error.
-
         Raises:
             UserError: If the text has changed.
         """
@@ -274,23 +260,17 @@ class RunConfig:
         path = pathlib.Path(run_dir) / CONFIG_FILE
         try:
             fields = files.from_json(path.read_text(encoding="utf-8"))
-            return cls(
-                **{
-                    **fields,
-                    "model": _with_all_fields(ModelConfig, fields["model"]),
-                    "training": _with_all_fields(
-                        TrainingConfig, fields["training"]
-                    ),
-                    "search": _with_all_fields(Search, fields["search"]),
-                    "symbols": _tuple_of(fields.get("symbols")),
-                }
+            fields["model"] = _with_all_fields(ModelConfig, fields["model"])
+            fields["training"] = _with_all_fields(
+                TrainingConfig, fields["training"]
             )
+            fields["search"] = _with_all_fields(Search, fields["search"])
+            if fields.get("symbols") is not None:
+                fields["symbols"] = tuple(fields["symbols"])
+            return cls(**fields)
         except (FileNotFoundError, NotADirectoryError):
             raise _not_a_run(path.parent) from None
-        except (
-            *(ValueError, TypeError, KeyError, AttributeError),
-            UserError,
-        ) as error:
+        except _UNREADABLE as error:
             if (path.parent / "model.bin").exists():
                 raise UserError(
                     f"Expected a run directory, received {path.parent}, an "
@@ -356,21 +336,16 @@ def _add_head_widths(settings: dict[str, Any], preset: ModelConfig) -> None:
     d_model = settings.get("d_model", preset.d_model)
     num_heads = settings.get("num_heads", preset.num_heads)
     for name in ("key_dim", "value_dim"):
-        if name in settings:
-            continue
-        settings[name] = config.head_width(name, d_model, num_heads)
-
-
-def _tuple_of(values: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Turn a list of JSON's into a tuple."""
-    return None if values is None else tuple(values)
+        if name not in settings:
+            settings[name] = config.head_width(name, d_model, num_heads)
 
 
 def _flat(run: RunConfig) -> dict[str, Any]:
     """Flatten all fields but the search into one dictionary."""
     fields = dataclasses.asdict(run)
-    parts = [fields.pop(part) for part in ("search", "model", "training")]
-    return {**fields, **parts[1], **parts[2]}
+    del fields["search"]
+    model, training = fields.pop("model"), fields.pop("training")
+    return {**fields, **model, **training}
 
 
 def _with_all_fields(kind: type[Part], values: Mapping[str, Any]) -> Part:
@@ -379,12 +354,11 @@ def _with_all_fields(kind: type[Part], values: Mapping[str, Any]) -> Part:
     A field that is None by default may be missing: the run began before there
     was such a setting, so without it.
     """
-    needed = {
+    missing = {
         field.name
         for field in dataclasses.fields(kind)
-        if field.default is not None
+        if field.default is not None and field.name not in values
     }
-    missing = needed - set(values)
     if missing:
         raise ValueError(f"it lacks {', '.join(sorted(missing))}")
     return kind(**values)

@@ -8,7 +8,7 @@ import threading
 import time
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import keras
 import numpy as np
@@ -23,6 +23,7 @@ from keras_transformer.runs.layout import LOGS
 
 logger = logging.getLogger("keras_transformer")
 SHOWN_PAIRS = 3
+Logs: TypeAlias = dict[str, Any] | None
 
 
 class StepCallbacks(keras.callbacks.CallbackList):
@@ -64,9 +65,7 @@ class StepCallbacks(keras.callbacks.CallbackList):
         self.vote = vote
         self.wanted = wanted
 
-    def on_train_batch_end(
-        self, batch: int, logs: dict[str, Any] | None = None
-    ) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         if self.vote is None:
             return self._call(batch, logs)
         # Workers vote on the callbacks' wishes after the next step.
@@ -77,7 +76,7 @@ class StepCallbacks(keras.callbacks.CallbackList):
             agreed,
         )
 
-    def _call(self, batch: int, logs: dict[str, Any] | None) -> None:
+    def _call(self, batch: int, logs: Logs) -> None:
         for callback in self.own:
             callback.on_train_batch_end(batch, logs)
         if self.theirs:
@@ -114,12 +113,10 @@ class Stopwatch(keras.callbacks.Callback):
         """Return the progress at the end of the last update."""
         return self.progress
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: Logs = None) -> None:
         self.began = time.monotonic()
 
-    def on_train_batch_end(
-        self, batch: int, logs: dict[str, Any] | None = None
-    ) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         seconds = time.monotonic() - self.began
         self.progress = Progress(
             self.progress.step + 1, self.start.seconds + seconds
@@ -158,7 +155,7 @@ class StopTraining(keras.callbacks.Callback):
         self.wanted = False
         self.handlers: dict[signal.Signals, Any] = {}
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: Logs = None) -> None:
         if threading.current_thread() is not threading.main_thread():
             return  # Python gives signals only to the main thread.
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -172,9 +169,7 @@ class StopTraining(keras.callbacks.Callback):
         second = self.handlers[self.signal] if is_ctrl_c else signal.SIG_DFL
         signal.signal(number, second)
 
-    def on_train_batch_end(
-        self, batch: int, logs: dict[str, Any] | None = None
-    ) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         over = self.minutes and self.now().seconds >= 60 * self.minutes
         if self.signal or over or self.wanted:
             self.model.stop_training = True
@@ -182,7 +177,7 @@ class StopTraining(keras.callbacks.Callback):
             logger.info("Another worker was asked to end: ending with it.")
             self.signal = signal.SIGTERM
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: Logs = None) -> None:
         self.restore_handlers()
 
     def restore_handlers(self) -> None:
@@ -221,9 +216,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
         self.steps = steps
         self.saved = progress()
 
-    def on_train_batch_end(
-        self, batch: int, logs: dict[str, Any] | None = None
-    ) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         now = self.progress()
         if self.steps:
             due = now.step % self.steps == 0
@@ -232,7 +225,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
         if due:
             self.save(now, is_passing=False)
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: Logs = None) -> None:
         now = self.progress()
         if now.step > self.saved.step:
             self.save(now, is_passing=True)

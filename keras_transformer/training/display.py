@@ -1,9 +1,11 @@
 """Shows the progress of a training, on a terminal or in a log."""
 
+import contextlib
 import logging
 import math
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -14,7 +16,7 @@ import rich.progress
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
-from keras_transformer.training.callbacks import StepWindow
+from keras_transformer.training.callbacks import Logs, StepWindow
 
 logger = logging.getLogger("keras_transformer")
 FIGURES = ("tokens", "batch_loss", "perplexity", "gradient_norm")
@@ -36,25 +38,25 @@ class TrainingDisplay(keras.callbacks.Callback):
         history: History,
         steps: int,
         minutes: float | None,
-        seconds: float = 60.0,
     ) -> None:
         super().__init__()
         self.now = now
         self.history = history
         self.steps = steps
         self.minutes = minutes
-        self.seconds = seconds
+        self.seconds = 60.0  # Between two lines.
+        console = rich.console.Console(stderr=True)
         self.bar = rich.progress.Progress(
             rich.progress.BarColumn(),
             rich.progress.TextColumn("{task.description}"),
-            console=rich.console.Console(stderr=True),
+            console=console,
             transient=True,
             redirect_stdout=False,
-            disable=not rich.console.Console(stderr=True).is_terminal,
+            disable=not console.is_terminal,
         )
         self.task = self.bar.add_task("first step", total=1.0)
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: Logs = None) -> None:
         self.begin = self.last = self.now()
         self.window = StepWindow(FIGURES)
         self.bar.start()
@@ -71,7 +73,7 @@ class TrainingDisplay(keras.callbacks.Callback):
         if now.seconds - self.last.seconds >= self.seconds or first:
             self.report(now)
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: Logs = None) -> None:
         if self.window:
             self.report(self.now())
         self.bar.stop()
@@ -146,6 +148,25 @@ def log_count(what: str, seconds: float = 30.0) -> Callable[[int], None]:
     return count
 
 
+@contextlib.contextmanager
+def heartbeat(what: str, seconds: float = 5.0) -> Iterator[None]:
+    """Log `what` and its duration every `seconds`, until the block ends."""
+    start = time.monotonic()
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(seconds):
+            logger.info("%s: %.0f s so far.", what, time.monotonic() - start)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 def _clock(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -173,14 +194,10 @@ class Compilations(keras.callbacks.Callback):
         self.step = step
         self.seen: dict[tuple[int, int, int], float] = {}
 
-    def on_train_batch_begin(
-        self, batch: int, logs: dict[str, Any] | None = None
-    ) -> None:
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
         self.started = time.monotonic()
 
-    def on_train_batch_end(
-        self, batch: int, logs: dict[str, Any] | None = None
-    ) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         shape = self.plan.shape(self.step)
         self.step += 1
         if shape in self.seen:

@@ -107,12 +107,7 @@ def dry_run(
 ) -> Table:
     """Tell what a run would cost, writing nothing to its directory.
 
-    Args:
-        run: The configuration asked for.
-        run_dir: The run directory.
-        session: How it would train.
-        corpus: The corpus that `run` names.
-        tokenizer: A vocabulary made elsewhere, or its file.
+    The arguments are those of `loop.train`.
 
     Raises:
         UserError: If the training could not begin, or needs several machines.
@@ -165,13 +160,7 @@ def make_plan(
     tokenizer: Tokenizer,
     folder: pathlib.Path,
 ) -> tuple[batching.BatchPlan, bool]:
-    """Plan the batches of a corpus with the head's lengths.
-
-    Args:
-        run: The configuration.
-        corpus: The result of `head`.
-        tokenizer: Its vocabulary.
-        folder: A folder for records.
+    """Plan the batches of a corpus from its `head`, with records in a folder.
 
     Returns:
         The plan, and whether the head is the whole corpus.
@@ -212,10 +201,6 @@ def count(
         rows, source_length, target_length = shape
         return -(-rows // replicas), source_length, target_length
 
-    def of_part(shape: tuple[int, int, int]) -> tuple[int, int, int]:
-        rows, source_length, target_length = of_replica(shape)
-        return -(-rows // accumulate), source_length, target_length
-
     def memory(shape: tuple[int, int, int]) -> estimates.Memory:
         return estimates.memory(
             run.model,
@@ -232,6 +217,10 @@ def count(
         for batch in plan.epoch(0)
     ]
     largest = max(plan.shapes(), key=lambda shape: memory(shape).total)
+    micro_batches = {
+        (-(-rows // accumulate), source_length, target_length)
+        for rows, source_length, target_length in map(of_replica, plan.shapes())
+    }
     source_tokens, target_tokens = plan.corpus.num_tokens
     return Costs(
         source_tokens / len(plan),
@@ -239,7 +228,7 @@ def count(
         statistics.fmean(flops),
         of_replica(largest),
         memory(largest),
-        len({of_part(shape) for shape in plan.shapes()}),
+        len(micro_batches),
     )
 
 
@@ -263,14 +252,9 @@ def measure(
     mean_flops: float,
     replicas: int = 1,
 ) -> Measured:
-    """Time training steps of the shape nearest the mean step.
+    """Time training steps of the plan's shape nearest to the mean step.
 
-    Args:
-        model: The model, compiled as it would train.
-        run: The configuration.
-        plan: The plan to take a shape from.
-        mean_flops: FLOPs of the mean step.
-        replicas: Number of replicas; the rows are a multiple of it.
+    Its rows are a multiple of the replicas.
     """
 
     def flops(shape: tuple[int, int, int]) -> int:

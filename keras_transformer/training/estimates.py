@@ -86,16 +86,9 @@ def step_flops(
 ) -> int:
     """Count the FLOPs of a training step on ids `(B, S)` and `(B, T)`.
 
-    Args:
-        model: The model's sizes.
-        batch: B, rows, including those of padding.
-        source_length: S, including padding.
-        target_length: T, including padding.
-
-    Returns:
-        The FLOPs of forward and backward pass in the conventions of this
-        module. The rule of thumb, 6 FLOPs for each parameter and target token,
-        comes within 1 % of it for `base` at S = T = 32.
+    It takes a forward and a backward pass, in the conventions of this module.
+    The rule of thumb, 6 FLOPs for each parameter and target token, comes within
+    1 % of it for `base` at S = T = 32.
     """
     return 3 * forward_flops(model, batch, source_length, target_length)
 
@@ -105,11 +98,8 @@ def self_attention_pairs(
 ) -> tuple[int, int]:
     """Count the pairs of query and key that a row's self-attention weighs.
 
-    Args:
-        model: The model's sizes. With a restriction, a block of positions
-            looks at three blocks in the encoder and at two in the decoder.
-        source_length: S, including padding.
-        target_length: T, including padding.
+    With a restriction, a block of positions looks at three blocks in the
+    encoder and at two in the decoder.
 
     Returns:
         The pairs of an encoder layer and of a decoder layer.
@@ -171,17 +161,12 @@ def memory(
 ) -> Memory:
     """Estimate the peak memory of a training step on one replica.
 
+    `batch` counts the replica's rows, which `accumulate` micro-batches share.
+    `precision` is a Keras dtype policy; `ema` says whether a moving average of
+    the weights is kept.
+
     The memory of the runtime and its allocator comes on top. On the CPU, in
     float32, the estimate came within a seventh of what processes took.
-
-    Args:
-        model: The model's sizes.
-        batch: B, the replica's rows.
-        source_length: S, including padding.
-        target_length: T, including padding.
-        precision: Keras dtype policy.
-        accumulate: Micro-batches of the rows.
-        ema: Whether a moving average of the weights is kept.
     """
     half = precision != "float32"
     width = 2 if half else 4  # Bytes of a number the layers pass on.
@@ -196,25 +181,23 @@ def memory(
     residual = d_model * (1 + 4 + width)
     feed_forward = residual + model.ffn_dim * width
 
-    def attention(
-        queries: int, memory: int, pairs: int, copies: int = 1
-    ) -> int:
+    def attention(queries: int, memory: int, pairs: int) -> int:
         # Keys count twice: split into heads, and transposed for the scores.
-        kept = queries * (keys + values) + memory * copies * (2 * keys + values)
+        kept = queries * (keys + values) + memory * (2 * keys + values)
         # The weights are float32, and cast if the values are half.
         weights = pairs * model.num_heads * (4 + (width if half else 0))
         return width * kept + weights + queries * residual
 
     # With a restriction, three blocks look at each position, or two.
-    restricted = model.restriction is not None
+    looks = (1, 1) if model.restriction is None else (3, 2)
     lengths = (source_length, target_length)
     encoder_pairs, decoder_pairs = self_attention_pairs(model, *lengths)
     encoder_layer = (
-        attention(source, source, rows * encoder_pairs, 3 if restricted else 1)
+        attention(source, looks[0] * source, rows * encoder_pairs)
         + source * feed_forward
     )
     decoder_layer = (
-        attention(target, target, rows * decoder_pairs, 2 if restricted else 1)
+        attention(target, looks[1] * target, rows * decoder_pairs)
         + attention(target, source, target * source_length)
         + target * feed_forward
     )

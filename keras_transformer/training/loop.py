@@ -23,18 +23,8 @@ from keras_transformer.data import batching
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
-from keras_transformer.runs import (
-    averaging,
-    checkpoints,
-    history,
-    layout,
-    lock,
-)
-from keras_transformer.runs.checkpoints import (
-    Progress,
-    list_checkpoints,
-    step_of,
-)
+from keras_transformer.runs import averaging, checkpoints, history, layout, lock
+from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.training import callbacks, ending, workers
@@ -68,15 +58,8 @@ logger = logging.getLogger("keras_transformer")
 class Training:
     """A training that was prepared and restored, for its parts to read.
 
-    Attributes:
-        run: The configuration.
-        run_dir: The run directory.
-        session: How this session trains.
-        tokenizer: The vocabulary.
-        plan: The training batches.
-        model: The model, compiled, at `start`.
-        average: Its moving average, if the recipe has one.
-        start: The progress at the start of this session.
+    The model is compiled. It, and its moving average if the recipe has one,
+    are at `start`, where this session begins.
     """
 
     run: RunConfig
@@ -183,32 +166,32 @@ def _train(
 ) -> signal.Signals | None:
     """Train on this machine, or as the chief of several."""
     run = choose_lengths(run, begun_config(run_dir), compiles(session.xla))
-    if _is_slim(run, run_dir):
+    if averaging.is_slim(run_dir):
+        run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)  # May raise.
+        logger.info(
+            "%s is finished. Its checkpoints are gone, so it cannot go on; "
+            "`init_from` starts another run from its weights.",
+            run_dir,
+        )
         return None
-    prepared = prepare(run, run_dir, corpus, tokenizer)
-    run, tokenizer = prepared.run, prepared.tokenizer
+    run, tokenizer, plan, validation, sample = prepare(
+        run, run_dir, corpus, tokenizer
+    )
     workers.meet(strategy)  # The others now read the files.
     restored = restore_model(run, run_dir, session, strategy)
-    training = Training(
-        run, run_dir, session, tokenizer, prepared.plan, *restored
-    )
+    training = Training(run, run_dir, session, tokenizer, plan, *restored)
     finished = training.is_finished()
     _describe(training, finished)
     model = training.model
-    validator = Validator(
-        local_copy(run) if workers.are_several(strategy) else model,
-        tokenizer,
-        prepared.validation,
-        prepared.sample,
-        run.training.max_length,
-        run.search.max_extra_length,
-    )
+    measured = local_copy(run) if workers.are_several(strategy) else model
+    validator = Validator(measured, tokenizer, validation, sample, run)
     if not finished:
         stopped = _fit(training, validator)
         if stopped:
             logger.info("Stopped; the same command goes on from here.")
             return stopped
-        ended = step_of(list_checkpoints(run_dir)[-1])
+        newest = checkpoints.list_checkpoints(run_dir)[-1]
+        ended = checkpoints.step_of(newest)
         if ended < run.training.steps:
             warn_of_warm_up(run.training, ended)
     last = model.get_weights()
@@ -251,19 +234,6 @@ def _way_on(training: Training) -> str:
     reason = training.patience.reason(training.start.step)
     more = "more `steps` or `minutes` and " if training.is_at_limit else ""
     return f"{reason}; {more}a larger `patience`"
-
-
-def _is_slim(run: RunConfig, run_dir: pathlib.Path) -> bool:
-    """Return whether a finished run has no checkpoints, and log it if so."""
-    if not averaging.is_slim(run_dir):
-        return False
-    run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)  # May raise.
-    logger.info(
-        "%s is finished. Its checkpoints are gone, so it cannot go on; "
-        "`init_from` starts another run from its weights.",
-        run_dir,
-    )
-    return True
 
 
 def _train_beside_chief(

@@ -15,17 +15,15 @@ from keras_transformer.data.bpe_dropout import AnyCorpus, ResegmentedCorpus
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training.request import XLA
 
 logger = logging.getLogger("keras_transformer")
 
 
 def compiles(xla: str) -> bool:
     """Return whether XLA compiles the gradient for a setting of `xla`."""
-    chosen = XLA[xla]
-    if chosen == "auto":
+    if xla == "auto":
         return bool(tf.config.list_logical_devices("GPU"))
-    return bool(chosen)
+    return xla == "on"
 
 
 def choose_lengths(
@@ -36,16 +34,12 @@ def choose_lengths(
     XLA compiles every shape of a batch, so it gets fewer of them. Batches must
     not change in the middle of a run: once it has begun, it keeps its growth in
     every session.
-
-    Args:
-        run: The configuration asked for.
-        begun: The configuration of the run, if it has begun.
-        xla: Whether XLA compiles in this session.
     """
-    growth = run.training.length_growth
-    if growth is None and begun:
+    if run.training.length_growth is not None:
+        return run
+    if begun:
         growth = begun.training.length_growth
-    elif growth is None:
+    else:
         growth = XLA_LENGTH_GROWTH if xla else LENGTH_GROWTH
     recipe = dataclasses.replace(run.training, length_growth=growth)
     return dataclasses.replace(run, training=recipe)
@@ -66,11 +60,6 @@ def plan_batches(
     corpus: TokenisedCorpus, recipe: TrainingConfig, tokenizer: Tokenizer
 ) -> BatchPlan:
     """Plan the training batches of a recipe.
-
-    Args:
-        corpus: The records.
-        recipe: The recipe.
-        tokenizer: Their vocabulary.
 
     Raises:
         UserError: If BPE-dropout is asked for, but the vocabulary is not one

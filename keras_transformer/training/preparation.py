@@ -7,7 +7,6 @@ import os
 import pathlib
 import random
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -19,16 +18,12 @@ from keras_transformer.data.paired_tokenizer import load_tokenizer
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import files
-from keras_transformer.machine.heartbeat import heartbeat
 from keras_transformer.runs import layout
 from keras_transformer.runs.checkpoints import list_checkpoints
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.runs.vocabulary import checksum_of, load_vocabulary
-from keras_transformer.training.building import (
-    check_initial,
-    initial_record,
-)
-from keras_transformer.training.display import log_count
+from keras_transformer.training.building import check_initial, initial_record
+from keras_transformer.training.display import heartbeat, log_count
 from keras_transformer.training.planning import plan_batches
 from keras_transformer.training.validation import validation_batches
 from keras_transformer.translation.evaluation import longest_source
@@ -52,37 +47,21 @@ CHANGEABLE = (
 )
 
 
-class Prepared(NamedTuple):
-    """The prepared parts of a training.
-
-    Attributes:
-        run: The configuration, completed from the text.
-        tokenizer: The vocabulary.
-        plan: The training batches.
-        validation: Finite dataset, as in `validation_batches`.
-        sample: The pairs to watch BLEU on.
-    """
-
-    run: RunConfig
-    tokenizer: Tokenizer
-    plan: batching.BatchPlan
-    validation: tf.data.Dataset
-    sample: list[Pair]
-
-
 def prepare(
     run: RunConfig,
     run_dir: pathlib.Path,
     corpus: Corpus,
     tokenizer: Tokenizer | None,
-) -> Prepared:
+) -> tuple[
+    RunConfig, Tokenizer, batching.BatchPlan, tf.data.Dataset, list[Pair]
+]:
     """Write the files that a training needs; a wrong request leaves none.
 
-    Args:
-        run: The configuration asked for.
-        run_dir: The run directory.
-        corpus: The corpus that `run` names.
-        tokenizer: A vocabulary made elsewhere.
+    The arguments are those of `loop.train`, with the tokenizer read.
+
+    Returns:
+        The run, completed from the text, its vocabulary, and the others as in
+        `prepare_data`.
 
     Raises:
         UserError: If the request does not fit the run directory.
@@ -96,28 +75,15 @@ def prepare(
     before = set(run_dir.iterdir())
     try:
         run, tokenizer = prepare_tokenizer(run, run_dir, corpus, tokenizer)
-        run, *others = prepare_data(run, run_dir, corpus, tokenizer)
+        run, plan, validation, sample = prepare_data(
+            run, run_dir, corpus, tokenizer
+        )
         run.save(run_dir)
     except UserError:
         for path in set(run_dir.iterdir()) - before:
             files.remove(path)
         raise
-    return Prepared(run, tokenizer, *others)
-
-
-def check_run_dir(run_dir: pathlib.Path) -> None:
-    """Refuse a place that is not a run directory and cannot become one."""
-    if not run_dir.is_dir():
-        raise UserError(
-            f"Expected a directory as `run_dir`, received {run_dir}, which is "
-            "a file; choose another name."
-        )
-    has_config = (run_dir / layout.CONFIG_FILE).exists()
-    if not has_config and list_checkpoints(run_dir):
-        raise UserError(
-            f"{run_dir} has checkpoints but no {layout.CONFIG_FILE} that "
-            "describes them; restore the file, or choose another `run_dir`."
-        )
+    return run, tokenizer, plan, validation, sample
 
 
 def check_beginning(
@@ -137,8 +103,17 @@ def check_beginning(
         if is_new:  # Otherwise the fingerprint shows that the text is good.
             with heartbeat(f"Reading the text of {split}"):
                 corpus.pairs(split, flag)
-    if run_dir.exists():
-        check_run_dir(run_dir)
+    if run_dir.exists() and not run_dir.is_dir():
+        raise UserError(
+            f"Expected a directory as `run_dir`, received {run_dir}, which is "
+            "a file; choose another name."
+        )
+    has_config = (run_dir / layout.CONFIG_FILE).exists()
+    if not has_config and list_checkpoints(run_dir):
+        raise UserError(
+            f"{run_dir} has checkpoints but no {layout.CONFIG_FILE} that "
+            "describes them; restore the file, or choose another `run_dir`."
+        )
 
 
 def take_vocabulary(
@@ -163,13 +138,7 @@ def prepare_tokenizer(
     corpus: Corpus,
     given: Tokenizer | None = None,
 ) -> tuple[RunConfig, Tokenizer]:
-    """Train the vocabulary, take one over, or load the run's own.
-
-    Args:
-        run: The configuration asked for.
-        run_dir: The run directory.
-        corpus: The corpus to learn a vocabulary from.
-        given: A vocabulary made elsewhere.
+    """Train the vocabulary, take over the one given, or load the run's own.
 
     Returns:
         The run, with the vocabulary's real size, and the tokenizer.
@@ -233,7 +202,8 @@ def _learn_vocabulary(
     made_of = " ".join([fingerprint, *symbols])
     if path.exists():
         tokenizer = Tokenizer.load(path)
-        if remembered.has_vocabulary(tokenizer, size, made_of):
+        noted = [size, made_of, checksum_of(tokenizer)]
+        if remembered.notes.get("vocabulary") == noted:
             logger.info("Taking the vocabulary that is there already.")
             return tokenizer
     logger.info("Training a vocabulary of %d pieces.", size)
@@ -241,7 +211,7 @@ def _learn_vocabulary(
         tokenizer = Tokenizer.train(
             corpus.sentences(run.train_split), size, path, symbols
         )
-    remembered.note_vocabulary(tokenizer, size, made_of)
+    remembered.notes["vocabulary"] = [size, made_of, checksum_of(tokenizer)]
     remembered.save()
     return tokenizer
 
@@ -291,11 +261,8 @@ def prepare_data(
     """Tokenise the corpus unless that is done, and plan the batches.
 
     Returns:
-        The run with the fingerprints of its text, the training plan, the
-        validation batches, and the pairs to watch BLEU on.
-
-    Raises:
-        UserError: If the text is not the one that the run began with.
+        The run as in `prepare_records`, the training plan, the validation
+        batches, and the pairs to watch BLEU on.
     """
     run, train, validation = prepare_records(run, run_dir, corpus, tokenizer)
     recipe = run.training
@@ -345,10 +312,12 @@ def _describe(run: RunConfig, plan: batching.BatchPlan) -> None:
 
 
 class Remembered:
-    """The notes of a run directory; `save` writes new ones.
+    """The notes of a run directory: what its text and vocabulary were.
 
-    Args:
-        run_dir: The run directory, which exists.
+    Attributes:
+        notes: Under `text SPLIT`, the state of the files and the fingerprint;
+            under `vocabulary`, the size asked for, the fingerprint and symbols
+            it was made of, and its checksum. `save` writes new ones.
     """
 
     def __init__(self, run_dir: pathlib.Path) -> None:
@@ -357,16 +326,10 @@ class Remembered:
             self.notes = dict(json.loads(self.path.read_text()))
         except (OSError, ValueError, TypeError):
             self.notes = {}
-        self._saved = dict(self.notes)
+        self._read = dict(self.notes)
 
     def fingerprint(self, corpus: Corpus, split: str, known: str | None) -> str:
-        """Fingerprint a split without reading unchanged files.
-
-        Args:
-            corpus: The corpus of the split.
-            split: Name of the split.
-            known: The expected fingerprint; None to read the text.
-        """
+        """Fingerprint a split; read it unless it is `known` and unchanged."""
         name = f"text {split}"
         stamp = corpus.fingerprint_stamp(split)
         if known is not None and self.notes.get(name) == [stamp, known]:
@@ -376,29 +339,8 @@ class Remembered:
             self.notes[name] = [stamp, fingerprint]
         return fingerprint
 
-    def has_vocabulary(
-        self, tokenizer: Tokenizer, size: int, made_of: str
-    ) -> bool:
-        """Return whether `note_vocabulary` has noted this vocabulary."""
-        expected = [size, made_of, checksum_of(tokenizer)]
-        return self.notes.get("vocabulary") == expected
-
-    def note_vocabulary(
-        self, tokenizer: Tokenizer, size: int, made_of: str
-    ) -> None:
-        """Note the size and text that a vocabulary was trained for.
-
-        Args:
-            tokenizer: The vocabulary.
-            size: The size asked for.
-            made_of: Fingerprint of the text, and the symbols if there are any.
-        """
-        checksum = checksum_of(tokenizer)
-        self.notes["vocabulary"] = [size, made_of, checksum]
-
     def save(self) -> None:
         """Write the notes, if there are new ones."""
-        if self.notes != self._saved:
+        if self.notes != self._read:
             self.path.parent.mkdir(exist_ok=True)
             files.write_text(self.path, json.dumps(self.notes, indent=2))
-            self._saved = dict(self.notes)

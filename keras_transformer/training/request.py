@@ -10,7 +10,7 @@ import os
 import pathlib
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 from keras_transformer.config import SETTINGS, SettingError, UserError
 from keras_transformer.data.corpora import (
@@ -25,8 +25,6 @@ from keras_transformer.data.mixture import tags_of
 from keras_transformer.data.symbols import read_symbols
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.settings import kind_of, nearest, setting, settle
-
-XLA: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +60,7 @@ class Session:
         "auto",
         "whether the gradient is compiled for every shape of a batch "
         "(auto: on GPUs only)",
-        choices=tuple(XLA),
+        choices=("auto", "on", "off"),
     )
     callbacks: Sequence[Any] = ()
 
@@ -100,17 +98,10 @@ ENOUGH_FOR_BASE = 100_000
 def request(
     corpus: Source | None = None, **settings: Any
 ) -> tuple[RunConfig, Corpus]:
-    """Turn the arguments of `keras_transformer.train` into a configuration.
-
-    Args:
-        corpus: As in `open_corpus`.
-        **settings: As in `configure`.
-
-    Returns:
-        The configuration, and the corpus, opened.
+    """Turn the arguments of `kt.train` into a configuration and its corpus.
 
     Raises:
-        UserError: If it makes no sense.
+        UserError: If they make no sense.
     """
     if corpus is None:
         corpus = open_corpus(None)  # Refused.
@@ -118,7 +109,8 @@ def request(
     if settings.get("preset") is None and settings.get("init_from") is None:
         settings["preset"] = fitting_preset(corpus, **settings)
     run = configure(corpus, **settings)
-    return run, open_text(run, run.corpus if _is_name(corpus) else corpus)
+    is_name = isinstance(corpus, str | os.PathLike)
+    return run, open_text(run, run.corpus if is_name else corpus)
 
 
 class Asked(NamedTuple):
@@ -183,13 +175,7 @@ def fitting_preset(
 ) -> str:
     """Choose the preset if none is named: the run's own, or one by the text.
 
-    Args:
-        corpus: As in `open_corpus`.
-        run_dir: The run directory, new or begun.
-        source_lang: As in `kt.train`.
-        target_lang: As in `kt.train`.
-        train_split: As in `kt.train`.
-        **others: Other arguments, ignored.
+    The arguments are those of `kt.train`; others are ignored.
 
     Raises:
         UserError: If the corpus cannot be opened or lacks the split.
@@ -250,7 +236,7 @@ def configure(
     corpus = one_name(corpus)
     if isinstance(corpus, Corpus):
         of_corpus = corpus.name
-    elif _is_name(corpus):
+    elif isinstance(corpus, str | os.PathLike):
         of_corpus = corpus
     if run_dir is None and (preset or init_from is None):
         run_dir = default_run_dir(preset)
@@ -315,7 +301,3 @@ def recipes() -> dict[str, str]:
         )
         if file.name.endswith(RECIPE_SUFFIX)
     }
-
-
-def _is_name(corpus: Source) -> TypeGuard[str | os.PathLike]:
-    return isinstance(corpus, str | os.PathLike)

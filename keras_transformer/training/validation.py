@@ -23,7 +23,8 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
-from keras_transformer.training.callbacks import StopTraining
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training.callbacks import Logs, StopTraining
 from keras_transformer.training.patience import Patience
 from keras_transformer.translation import evaluation
 from keras_transformer.translation.text_batches import numbered
@@ -61,9 +62,7 @@ class Validator:
         tokenizer: The run's tokenizer.
         batches: Finite dataset, as in `validation_batches`.
         sample: Pairs of source and target text, decoded for BLEU.
-        max_length: Most tokens of a training pair's side; longer sources are
-            cut as `evaluation.longest_source` says.
-        max_extra_length: Most tokens of a translation beyond its source's.
+        run: The configuration, which says where texts are cut.
 
     Attributes:
         latest: The last figures; None before the first, and after a failure.
@@ -75,8 +74,7 @@ class Validator:
         tokenizer: Tokenizer,
         batches: tf.data.Dataset,
         sample: Sequence[tuple[str, str]],
-        max_length: int,
-        max_extra_length: int = Search.max_extra_length,
+        run: RunConfig,
     ) -> None:
         self.model = model
         self.batches = batches
@@ -85,8 +83,10 @@ class Validator:
         # Greedy. `validation_batches` has logged which pairs are cut.
         self.options = Search(
             beam_size=1,
-            max_source_length=evaluation.longest_source(max_length),
-            max_extra_length=max_extra_length,
+            max_source_length=evaluation.longest_source(
+                run.training.max_length
+            ),
+            max_extra_length=run.search.max_extra_length,
         )
         self.latest: Figures | None = None
 
@@ -108,12 +108,12 @@ class Validator:
             if is_unwanted():
                 raise Abandoned
 
+        self.latest = None
         try:
             self.latest = self._measure(what, leave_off)
         except Abandoned:
-            self.latest = None
+            pass
         except Exception as error:  # Any failure, as said above.
-            self.latest = None
             logger.error(
                 "%s  could not be validated, which changes nothing in the "
                 "training: %s: %.300s",
@@ -207,20 +207,17 @@ class Validation(keras.callbacks.Callback):
     def was_left_undone(self, last: Mapping[str, float]) -> bool:
         """Return whether a kill came between a checkpoint and its validation.
 
-        Args:
-            last: The last row of the history.
+        `last` is the last row of the history.
         """
         step = self.now().step
         is_done = last.get("step") == step and "validation_bleu" in last
         return bool(step) and step % self.steps == 0 and not is_done
 
-    def on_train_batch_end(
-        self, batch: int, logs: dict[str, Any] | None = None
-    ) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         if self.now().step % self.steps == 0 and not self.stop.signal:
             self.validate()
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: Logs = None) -> None:
         if self.now().step % self.steps and not self.stop.signal:
             self.validate()
 

@@ -138,15 +138,9 @@ def share_rows(
 ) -> tf.data.Dataset | tf.distribute.DistributedDataset:
     """Share the rows of every batch over all replicas, for `fit`.
 
-    Every worker has the same dataset. Each of n replicas gets every n-th row,
-    or no row if a batch has too few.
-
-    Args:
-        strategy: The strategy.
-        dataset: Batches, as tensors whose first axis is rows.
-
-    Returns:
-        A dataset for `fit` and `evaluate` to use instead of `dataset`.
+    Every worker has the same dataset of batches, tensors whose first axis is
+    rows. Each of n replicas gets every n-th row, or no row if a batch has too
+    few.
     """
     if strategy.num_replicas_in_sync == 1:
         return dataset
@@ -235,11 +229,7 @@ def wait_for_file(path: pathlib.Path, seconds: float = 60.0) -> None:
 
 
 def check_alike(strategy: tf.distribute.Strategy, what: str) -> None:
-    """Check that every worker starts from the same state.
-
-    Args:
-        strategy: The strategy.
-        what: Describes the state of this worker.
+    """Check that every worker starts from the same state, described by `what`.
 
     Raises:
         UserError: On every worker, if they differ.

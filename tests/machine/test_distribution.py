@@ -4,7 +4,7 @@ import pytest
 from project import PROJECT
 
 from keras_transformer.__main__ import main
-from keras_transformer.machine import distribution
+from keras_transformer.machine import extras
 
 
 def install(folder, name, version, *files):
@@ -18,7 +18,7 @@ def install(folder, name, version, *files):
 
 
 def test_the_name_is_the_one_that_pip_is_told():
-    assert distribution.NAME == PROJECT["name"]
+    assert extras.NAME == PROJECT["name"]
 
 
 def test_a_strangers_package_in_the_same_folder_is_one_sentence_with_the_cure(

@@ -18,9 +18,9 @@ from keras_transformer.config import (
 from keras_transformer.data import folders, records
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.machine.heartbeat import heartbeat
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import preparation
+from keras_transformer.training.display import heartbeat
 
 MODEL = ModelConfig(
     vocab_size=293,
