@@ -208,16 +208,10 @@ def prefix_tokens(prefix: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
 def _log_sums(
     logits: tf.Tensor, maxima: tf.Tensor, shape: Sequence[Any] | None
 ) -> tf.Tensor:
-    """Compute the logarithm of the sum of exponentials.
+    """Compute the logarithm of the sum of exponentials, float32 `(B, W, 1)`.
 
-    Args:
-        logits: float32 `(B, W, V)`.
-        maxima: `(B, W, C)`, the largest logit of each chunk.
-        shape: The logits' shape in chunks; None if some of them were ruled out
-            before.
-
-    Returns:
-        float32 `(B, W, 1)`.
+    `maxima` has the largest logit of each chunk, and `shape` is the logits'
+    shape in chunks, or None if some logits were ruled out before.
     """
     if shape is None:
         return tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
@@ -241,17 +235,8 @@ def _forced(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Make the prefix's next token, if any, a beam's only candidate.
 
-    Args:
-        rules: What is allowed.
-        position: The newest token's.
-        prefix: int64 `(B, P)` from `padded_prefix`.
-        log_probs: float32 `(B, W)`, those of the live beams.
-        logits: float32 `(B, W, V)`.
-        sums: Their `_log_sums`.
-        found: What `continuations` returns where there is no prefix.
-
-    Returns:
-        What `continuations` returns with the prefix.
+    `sums` are the `_log_sums`; `found` is what `continuations` would return
+    without a prefix.
     """
     token = prefix_tokens(prefix, position)
     has_prefix = (token != rules.pad_id)[:, None]  # (B, 1)

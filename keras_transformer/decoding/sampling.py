@@ -19,6 +19,7 @@ from keras_transformer.config import Sampling, Search
 from keras_transformer.decoding.beam_search import (
     BeamResult,
     Step,
+    growing_after,
     length_normaliser,
 )
 from keras_transformer.decoding.candidates import (
@@ -102,12 +103,19 @@ def sample(
         log_probs=tf.zeros([batch, n_best]),
         is_open=tf.repeat(limits[:, None] > 0, n_best, axis=1),
     )
-    start = (tf.constant(0), draws, state)
     _, draws, _ = tf.while_loop(
         lambda position, draws, state: tf.reduce_any(draws.is_open),
         lambda *now: _advance(step, rules, drawing, *now),
-        start,
-        shape_invariants=_shape_invariants(*start),
+        (tf.constant(0), draws, state),
+        shape_invariants=(
+            tf.TensorShape([]),
+            _Draws(
+                ids=draws.ids.shape[:2].concatenate([None]),
+                log_probs=draws.log_probs.shape,
+                is_open=draws.is_open.shape,
+            ),
+            growing_after(2, state),
+        ),
     )
     return _result(rules, drawing.limits, draws)
 
@@ -163,26 +171,6 @@ def _uniforms(seeds: tf.Tensor, longest: tf.Tensor, n_best: int) -> tf.Tensor:
     # One row more, because a stack of no rows would not know its shape.
     seeds = tf.pad(seeds, [[0, 1], [0, 0]])
     return tf.map_fn(of_row, seeds, fn_output_signature=signature)[:-1]
-
-
-def _shape_invariants(
-    position: tf.Tensor, draws: _Draws, state: Any
-) -> tuple[tf.TensorShape, _Draws, Any]:
-    """Let ids grow along their last axis, the state along its empty axes."""
-
-    def of_state(tensor: tf.Tensor) -> tf.TensorShape:
-        leading, rest = tensor.shape[:2], tensor.shape[2:]
-        return leading.concatenate([size or None for size in rest])
-
-    return (
-        position.shape,
-        _Draws(
-            ids=draws.ids.shape[:2].concatenate([None]),
-            log_probs=draws.log_probs.shape,
-            is_open=draws.is_open.shape,
-        ),
-        tf.nest.map_structure(of_state, state),
-    )
 
 
 def _advance(
