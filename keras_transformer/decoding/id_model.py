@@ -60,15 +60,6 @@ class IdModel:
         self.frozen = frozen
         self.shortlist = shortlist
 
-    @property
-    def model(self) -> Transformer:
-        """The model.
-
-        Raises:
-            UserError: If there are several.
-        """
-        return self.ensemble.only
-
     def weights_in_use(self) -> contextlib.AbstractContextManager:
         """Let the models compute with the frozen weights, if there are any."""
         return self.frozen.in_use() if self.frozen else contextlib.nullcontext()
