@@ -84,15 +84,11 @@ class Evaluation:
     @property
     def scores(self) -> dict[str, Score]:
         """The scores that were computed, by field name."""
-        names = (
-            "bleu",
-            "chrf",
-            "compound_split_bleu",
-            "lowercase_bleu",
-            "lowercase_tokenised_bleu",
-        )
-        found = {name: getattr(self, name) for name in names}
-        return {name: score for name, score in found.items() if score}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if isinstance(value, Score)
+        }
 
     def report(self) -> dict[str, Any]:
         """Collect all but the translations, ready for JSON."""

@@ -22,7 +22,7 @@ from keras_transformer.decoding.id_model import alone
 from keras_transformer.decoding.search_history import SearchHistory
 from keras_transformer.model import Transformer
 from keras_transformer.translation.text_batches import as_bytes, cut, dense
-from keras_transformer.translation.text_model import TextModel, traced
+from keras_transformer.translation.text_model import IDS, TextModel, traced
 from keras_transformer.viewing.explanation import Explanation
 from keras_transformer.viewing.hypotheses import Alternative, Fate, Node
 
@@ -30,7 +30,6 @@ from keras_transformer.viewing.hypotheses import Alternative, Fate, Node
 _LIKELIEST = 8
 # Target tokens to read at a time; all their attention is in memory at once.
 _READ_AT_ONCE = 1_024
-_IDS = tf.TensorSpec([None, None], tf.int32)
 Ids = tuple[int, ...]
 
 
@@ -139,7 +138,7 @@ class Explainer:
                     alone(source), options, *map(alone, prefix)
                 )
 
-            self._graphs[options, inputs] = traced(search, *[_IDS] * inputs)
+            self._graphs[options, inputs] = traced(search, *[IDS] * inputs)
         return self._graphs[options, inputs]
 
 
@@ -225,11 +224,11 @@ class _Rereader:
 
     def __init__(self, model: Transformer) -> None:
         self._model = model
-        self._encode = traced(model.encode_with_weights, _IDS)
+        self._encode = traced(model.encode_with_weights, IDS)
         width = model.model_config.d_model
         self._decode = traced(
             self._decode_all,
-            _IDS,
+            IDS,
             tf.TensorSpec([1, None, width], model.compute_dtype),
             tf.TensorSpec([1, 1, 1, None], tf.bool),
         )

@@ -21,9 +21,7 @@ from keras_transformer.translation.text_batches import (
     cut,
     dense,
 )
-from keras_transformer.translation.text_model import TextModel, traced
-
-_IDS = tf.TensorSpec([None, None], tf.int32)
+from keras_transformer.translation.text_model import IDS, TextModel, traced
 
 
 class GivenPairs:
@@ -40,7 +38,7 @@ class GivenPairs:
     @functools.cached_property
     def _score_graph(self) -> Callable:
         penalty = tf.TensorSpec([], tf.float32)
-        return traced(self._text_model.score_ids, _IDS, _IDS, penalty)
+        return traced(self._text_model.score_ids, IDS, IDS, penalty)
 
     @functools.cached_property
     def _attention_graph(self) -> Callable:
@@ -59,7 +57,7 @@ class GivenPairs:
             )
 
         with self._text_model.weights_in_use():
-            return traced(of_all_layers, _IDS, _IDS)
+            return traced(of_all_layers, IDS, IDS)
 
     def score(
         self,

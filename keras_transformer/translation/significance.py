@@ -100,15 +100,10 @@ def compare(
 
 def _tested(result: Any) -> Tested:
     """Turn NumPy's numbers into Python's."""
-
-    def number(value: Any) -> float | None:
-        return None if value is None else float(value)
-
+    numbers = (result.mean, result.ci, result.p_value)
     return Tested(
         float(result.score),
-        number(result.mean),
-        number(result.ci),
-        number(result.p_value),
+        *(None if number is None else float(number) for number in numbers),
     )
 
 

@@ -39,12 +39,11 @@ from keras_transformer.translation.text_batches import (
     numbered,
     results,
 )
-from keras_transformer.translation.text_model import TextModel, traced
+from keras_transformer.translation.text_model import IDS, TextModel, traced
 from keras_transformer.viewing.explanation import Explanation
 
 logger = logging.getLogger("keras_transformer")
 
-_IDS = tf.TensorSpec([None, None], tf.int32)
 _SEEDS = tf.TensorSpec([None, 2], tf.int32)
 
 
@@ -74,8 +73,6 @@ class Translator:
     Attributes:
         text_model: The same inside a graph; exports are made of it.
         tokenizer: As the argument, like `search` and `source_lang`.
-        search: The default settings of a search.
-        source_lang: Language code of the texts.
 
     Raises:
         ValueError: If the two differ in vocabulary size.
@@ -547,7 +544,7 @@ class Translator:
 
             self._search_graphs[options, inputs] = traced(
                 search,
-                *(_SEEDS if name == "seeds" else _IDS for name in inputs),
+                *(_SEEDS if name == "seeds" else IDS for name in inputs),
             )
         return self._search_graphs[options, inputs]
 
