@@ -82,13 +82,7 @@ class ModelCard:
 
     @classmethod
     def load(cls, saved_model: str | os.PathLike) -> "ModelCard | None":
-        """Read the card of a SavedModel.
-
-        Args:
-            saved_model: Its folder.
-
-        Returns:
-            The card; None if there is none.
+        """Read the card in the folder of a SavedModel; None if it has none.
 
         Raises:
             UserError: If the card cannot be read.

@@ -25,15 +25,7 @@ Result = TypeVar("Result")
 
 
 def as_bytes(name: str, texts: Sequence[str]) -> list[bytes]:
-    """Encode texts in UTF-8.
-
-    Args:
-        name: Their name in errors.
-        texts: The texts.
-
-    Raises:
-        UserError: As in `checked_texts`.
-    """
+    """Encode texts in UTF-8; `name` stands for them in errors."""
     # UTF-8 cannot encode a lone surrogate.
     return [x.encode("utf-8", "replace") for x in checked_texts(name, texts)]
 
@@ -69,9 +61,7 @@ def cut(
 def numbered(are_cut: Iterable[bool], first: int = 1) -> str:
     """Name the lines that were cut, such as "3, 17" or "1, …, 20 and 7 more".
 
-    Args:
-        are_cut: Whether each line was cut.
-        first: The number of the first line.
+    The number of the first line is `first`.
     """
     lines = [number for number, is_cut in enumerate(are_cut, first) if is_cut]
     more = len(lines) - _MOST_NUMBERS
