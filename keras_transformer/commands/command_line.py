@@ -53,12 +53,9 @@ def run(command: Callable[[], int | None]) -> int:
             code = command()
             sys.stdout.flush()
         return DONE if code is None else code
-    except UserError as error:
+    except (UserError, JobError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return WRONG
-    except JobError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return FAILED
+        return WRONG if isinstance(error, UserError) else FAILED
     except BrokenPipeError:
         # The reader of the pipe has gone, so there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -96,7 +96,7 @@ def train(args: argparse.Namespace) -> None:
 
 def arguments_of(args: argparse.Namespace) -> dict[str, Any]:
     """Collect the arguments of `keras_transformer.train` from the flags."""
-    others = {"verb", "parser", "run_dir", "dry_run", "average"}
+    others = {"verb", "parser", "run_dir", "dry_run"}
     of_session = {field.name for field in SESSION_SETTINGS}
     named = {
         name: value
