@@ -34,10 +34,7 @@ def run(command: Callable[[], int | None]) -> int:
     """Run a command and turn its errors into a sentence and an exit code.
 
     Logs go to standard error. The command prints its results on standard
-    output.
-
-    Args:
-        command: Does the work; returns an exit code, or None for 0.
+    output, and returns an exit code, or None for 0.
 
     Returns:
         0 done, 1 the job failed, 2 wrong arguments or input, 130 interrupted.
@@ -77,9 +74,6 @@ def say_next(*words: object) -> None:
     """Log the command that comes next, if a person reads along.
 
     Nobody does if the results go into a pipe or a file.
-
-    Args:
-        *words: The verb and its arguments.
     """
     if sys.stdout.isatty():
         command = shlex.join(["keras-transformer", *map(str, words)])

@@ -81,14 +81,14 @@ def continuations(
         size, width = tf.shape(logits, tf.int64)[-1], CHUNK
     else:
         width = chunk_width(size, (size * beams / count) ** 0.5)
-    allowed = _allowed(rules, position, ids, logits, width)
+    possible = allowed(rules, position, ids, logits, width)
     # The batch, which may be static, could not be inferred from a dynamic V.
     batch = -1 if logits.shape[0] is None else logits.shape[0]
     shape = [batch, beams, size // width, width]
-    chunks = tf.reshape(allowed, shape)
+    chunks = tf.reshape(possible, shape)
     maxima = tf.reduce_max(chunks, axis=-1)  # (B, W, chunks)
     sums = _log_sums(
-        logits, maxima, shape if allowed is logits else None
+        logits, maxima, shape if possible is logits else None
     )  # (B, W, 1)
 
     # The tokens ruled out are few and mostly in the first chunk. We mask them
@@ -124,24 +124,24 @@ def _number(scores: tf.Tensor) -> tf.Tensor:
     return tf.where(scores > NONE, scores, NONE)
 
 
-def _allowed(
+def allowed(
     rules: Rules,
     position: tf.Tensor,
     ids: tf.Tensor,
     logits: tf.Tensor,
-    width: int,
+    width: int = 0,
 ) -> tf.Tensor:
     """Set to -inf what is ruled out beyond the first `width` tokens.
 
     If nothing is, return the same tensor.
     """
     if banned := [token for token in rules.never if token >= width]:
-        logits = without(logits, banned)
+        logits = _without(logits, banned)
     if rules.search.min_length and rules.eos_id >= width:
         is_early = position + 1 < rules.search.min_length
-        logits = tf.where(is_early, without(logits, [rules.eos_id]), logits)
+        logits = tf.where(is_early, _without(logits, [rules.eos_id]), logits)
     if rules.search.no_repeat_ngram:
-        logits = without_repeats(
+        logits = _without_repeats(
             logits, ids[:, :, 1:], rules.search.no_repeat_ngram
         )
     return logits
@@ -157,7 +157,7 @@ def _ruled_out(rules: Rules, position: tf.Tensor, width: int) -> tf.Tensor:
     return never | (is_eos & (position + 1 < rules.search.min_length))
 
 
-def without(logits: tf.Tensor, banned: Sequence[int]) -> tf.Tensor:
+def _without(logits: tf.Tensor, banned: Sequence[int]) -> tf.Tensor:
     """Set to -inf what is never written."""
     is_banned = tf.reduce_any(
         tf.one_hot(banned, logits.shape[-1], True, False), axis=0
@@ -165,7 +165,7 @@ def without(logits: tf.Tensor, banned: Sequence[int]) -> tf.Tensor:
     return tf.where(is_banned, NONE, logits)
 
 
-def without_repeats(logits: tf.Tensor, ids: tf.Tensor, n: int) -> tf.Tensor:
+def _without_repeats(logits: tf.Tensor, ids: tf.Tensor, n: int) -> tf.Tensor:
     """Set to -inf what would end a row of n tokens already in `ids`."""
     batch, beams, written = tf.unstack(tf.shape(ids))  # (B, W, t)
     rows = tf.maximum(written - n + 1, 0)  # Rows of n tokens; none while t < n.

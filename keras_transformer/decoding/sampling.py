@@ -25,11 +25,10 @@ from keras_transformer.decoding.beam_search import (
 from keras_transformer.decoding.candidates import (
     NONE,
     Rules,
+    allowed,
     padded_prefix,
     prefix_tokens,
     top_k,
-    without,
-    without_repeats,
 )
 
 
@@ -67,21 +66,11 @@ def sample(
     its place, its neighbours or their limits. Sampling works eagerly and in a
     `tf.function`, which needs no new trace for a new batch shape.
 
-    Args:
-        step: As in `beam_search`, with N in place of W.
-        state: Nest of tensors, never reordered. An axis after the first two
-            that starts with the static size 0 may grow.
-        max_lengths: int32 `(B,)`, as in `beam_search`.
-        seeds: int32 `(B, 2)`, a pair for each row.
-        banned_ids: Tokens never drawn.
-        prefix: int32 `(B, P)`, PAD after the last: how each draw begins. It
-            counts in the score and towards the limit.
-        bos_id: The start token, never drawn.
-        eos_id: The end token; drawn where nothing else is allowed.
-        pad_id: Fills the ids, never drawn.
-        **settings: Settings of `Search`, such as `sampling`, whose seed is
-            not used, and `n_best`, the number of independent draws, some of
-            which may be alike.
+    The arguments are those of `beam_search`, with N in place of W, but the
+    state is never reordered, and the end token is drawn where nothing else is
+    allowed. `seeds` has a pair for each row, int32 `(B, 2)`. Of the settings,
+    `sampling` says how to draw (its seed is not used), and `n_best` how many
+    independent draws to make, some of which may be alike.
 
     Returns:
         A `BeamResult`, best first. Where the limit is 0, the first draw is
@@ -187,7 +176,7 @@ def _advance(
     logits, state = step(newest, position, state)
     logits = tf.cast(logits, tf.float32)  # (B, N, V)
     tokens = _draw(
-        _allowed(logits, rules, draws.ids, length),
+        allowed(rules, position, draws.ids, logits),
         drawing.uniforms[:, position],
         drawing.sampling,
         rules.eos_id,
@@ -217,23 +206,6 @@ def _advance(
         ),
         state,
     )
-
-
-def _allowed(
-    logits: tf.Tensor, rules: Rules, ids: tf.Tensor, length: tf.Tensor
-) -> tf.Tensor:
-    """Give -inf to the tokens that may not come next."""
-    never = without(logits, rules.never)
-    logits = tf.cond(
-        length < rules.search.min_length,
-        lambda: without(never, [rules.eos_id]),
-        lambda: never,
-    )
-    if rules.search.no_repeat_ngram:
-        logits = without_repeats(
-            logits, ids[:, :, 1:], rules.search.no_repeat_ngram
-        )
-    return logits
 
 
 def _draw(

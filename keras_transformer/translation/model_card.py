@@ -121,12 +121,9 @@ def make_card(
         run_dirs: The run directory, and those of other runs whose models
             search together with it.
         parameters: Number of weights of all models.
-        average: Newest checkpoints averaged, as in `Translator.from_run`.
+        average: As in `Translator.from_run`.
         how: What the reports of evaluations have to say of their search,
             precision, shortlist and ensemble for their scores to be here.
-
-    Raises:
-        UserError: If there are no weights.
     """
     # This loads Keras, which a server of an export does not need.
     from keras_transformer.runs import averaging

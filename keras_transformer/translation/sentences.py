@@ -94,14 +94,9 @@ def translate(
 ) -> tuple[list[str], list[bool]]:
     """Translate each sentence of every text on its own.
 
-    The space between two sentences stays as it is.
-
-    Args:
-        n_best: `Translator.n_best`, for the sentences.
-        texts: Any texts.
-        language: Their language code.
-        progress: Called with the number of texts done and in all.
-        **others: Further arguments of `n_best`.
+    The space between two sentences stays as it is. `n_best` is that method of a
+    `Translator`, which gets `others` beside the sentences; `progress` is called
+    with the number of texts done and in all.
 
     Returns:
         The translation of each text, and whether a sentence of it was cut
