@@ -5,11 +5,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from keras_transformer.config import (
-    ENSEMBLE_MEANS,
-    SEARCH_PRECISIONS,
-    UserError,
-)
+from keras_transformer.config import SEARCH_PRECISIONS, UserError
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.ensemble import Ensemble
 from keras_transformer.decoding.frozen_weights import FrozenWeights, can_pack
@@ -22,16 +18,12 @@ from keras_transformer.runs.vocabulary import load_vocabulary
 
 def load(
     run_dirs: Sequence[str | os.PathLike],
-    average: int | None = None,
-    mean: str = ENSEMBLE_MEANS[0],
+    average: int | None,
+    mean: str,
 ) -> tuple[Ensemble, Tokenizer]:
-    """Load the models of runs, to search together.
+    """Load the models of one or several runs, to search together.
 
-    Args:
-        run_dirs: The run directories, at least one.
-        average: Newest checkpoints of each run to average, as in
-            `averaging.load_model`.
-        mean: As in `Ensemble`.
+    `average` is that of `averaging.load_model`, `mean` that of `Ensemble`.
 
     Raises:
         UserError: If one is not a run directory with a checkpoint, its

@@ -114,15 +114,10 @@ def read_translations(
     target_lang: str,
     count: int,
 ) -> list[str]:
-    """Read another system's translations of a split.
+    """Read another system's translations of a split of `count` sentences.
 
-    Args:
-        against: A run directory where `evaluate` has translated the split, or
-            a text file with a translation on each line.
-        corpus: Name of the corpus.
-        split: The split.
-        target_lang: Language code of the translations.
-        count: How many sentences the split has.
+    They are those of a run directory where `evaluate` has translated the split,
+    or of a text file with a translation on each line.
 
     Raises:
         UserError: If there are none, or they belong to something else.

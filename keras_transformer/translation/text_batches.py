@@ -134,14 +134,10 @@ def results(
 ) -> Generator[tuple[Item, Result], None, None]:
     """Apply a function to items, several at the same time.
 
-    An item is taken when there is room for it. An error, or closing, drops the
-    waiting items and waits for the running ones: a search cannot be stopped.
-
-    Args:
-        function: The function, called in threads of its own, or in the
-            caller's if `parallel` is 1.
-        items: Its arguments.
-        parallel: Items at the same time, at least 1.
+    The function is called in threads of its own, or in the caller's if
+    `parallel` is 1. An item is taken when there is room for it. An error, or
+    closing, drops the waiting items and waits for the running ones: a search
+    cannot be stopped.
 
     Yields:
         An item and its result, in the order in which they are done.
