@@ -58,8 +58,7 @@ def _without_corpora(words: list[str]) -> list[str]:
 def _read(name: str) -> list[str]:
     """Split a file or a recipe into words."""
     try:
-        text = _text(name)
-        return shlex.split(text, comments=True)
+        return shlex.split(_text(name), comments=True)
     except OSError as error:
         raise UserError(
             f"Expected a file of arguments or a recipe, received @{name} "
