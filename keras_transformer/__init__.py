@@ -16,14 +16,10 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:  # The same names once more, for type checkers.
     from keras_transformer import layers as layers
     from keras_transformer import masks as masks
-    from keras_transformer.backtranslation import (
-        backtranslate as backtranslate,
-    )
+    from keras_transformer.backtranslation import backtranslate as backtranslate
     from keras_transformer.config import JobError as JobError
     from keras_transformer.config import Sampling as Sampling
-    from keras_transformer.config import (
-        Search as Search,
-    )
+    from keras_transformer.config import Search as Search
     from keras_transformer.config import UserError as UserError
     from keras_transformer.data.batching import batch as batch
     from keras_transformer.data.batching import batches as batches

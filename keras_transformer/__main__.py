@@ -164,9 +164,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     def command() -> None:
         extras.check_alone()
         args = parse_args(argv)
-        if args.average is not None and args.average < 1:
+        average = getattr(args, "average", None)  # Not every verb has it.
+        if average is not None and average < 1:
             raise UserError(
-                f"Expected --average of at least 1, received {args.average}."
+                f"Expected --average of at least 1, received {average}."
             )
         with setting_flags.named(args.parser):
             args.verb(args)

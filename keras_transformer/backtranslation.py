@@ -162,9 +162,7 @@ def _open(
 def _with_noise(number: int, text: str) -> str:
     """Drop, blank and move words; a text always keeps one.
 
-    Args:
-        number: The text's place, which fixes the draws.
-        text: The text.
+    The draws depend on the text's number alone.
     """
     random = np.random.default_rng(number)
     words = np.array(text.split(), object)

@@ -22,7 +22,7 @@ from keras_transformer.training.preparation import check_tags
 from keras_transformer.training.request import Asked
 from keras_transformer.translation.display import SentenceDisplay
 from keras_transformer.translation.translated_corpus import TranslatedCorpus
-from keras_transformer.translation.translator import Translator
+from keras_transformer.translation.translator import Hypothesis
 
 
 def distill(
@@ -93,10 +93,8 @@ def distill(
         arguments["symbols"] = asked.run.symbols
     folder = asked.path / DISTILLED
     splits = asked.run.train_split, asked.run.validation_split
-    for split, flag in zip(
-        splits, ("train_split", "validation_split"), strict=True
-    ):
-        asked.corpus.find(split, flag)
+    asked.corpus.find(splits[0], "train_split")
+    asked.corpus.find(splits[1], "validation_split")
     with log_shown(), lock.only_writer(asked.path):
         _translate(
             teacher, asked.corpus, splits, folder, keep_originals, closest
@@ -116,13 +114,7 @@ def _translate(
 ) -> None:
     """Write a corpus of the teacher's translations, unless it is there.
 
-    Args:
-        teacher: The teacher.
-        corpus: The original.
-        splits: The split to translate, and that of validation.
-        folder: The folder to write.
-        keep_originals: As in `distill`.
-        closest: As in `distill`.
+    The first of `splits` is translated, that of validation is copied.
     """
     split, *copied = splits
     made = TranslatedCorpus(
@@ -146,10 +138,8 @@ def _translate(
     for name in {*copied, *({"test"} & {*corpus.splits})}:
         written[name] = list(corpus.pairs(name))
     for name, pairs in written.items():
-        for side, language in enumerate(
-            (corpus.source_lang, corpus.target_lang)
-        ):
-            made.write(f"{name}.{language}", (pair[side] for pair in pairs))
+        made.write(f"{name}.{corpus.source_lang}", (pair[0] for pair in pairs))
+        made.write(f"{name}.{corpus.target_lang}", (pair[1] for pair in pairs))
     made.complete()
 
 
@@ -160,34 +150,25 @@ def _translating(
     translator = teacher.translator()
     longest = teacher.config.training.max_length
 
-    def translate(
-        pairs: Sequence[Pair], progress: SentenceDisplay
-    ) -> list[str]:
-        how = dict(max_source_length=longest, progress=progress)
-        return _translations(translator, pairs, closest, how)
-
-    return translate
-
-
-def _translations(
-    translator: Translator,
-    pairs: Sequence[Pair],
-    closest: bool,
-    how: dict[str, Any],
-) -> list[str]:
-    """Translate the sources of pairs."""
-    sources = [source for source, _ in pairs]
-    if not closest:
-        return translator.translate(sources, split_sentences=False, **how)
-    found = translator.translate(
-        sources, n_best=translator.search.beam_size, **how
-    )
-    # Of equals, the first, which the teacher finds best.
     bleu = sacrebleu.BLEU(effective_order=True)
-    return [
-        max(
+
+    def nearest(hypotheses: Sequence[Hypothesis], original: str) -> str:
+        # Of equals, the first, which the teacher finds best.
+        return max(
             (each.text for each in hypotheses),
             key=lambda text: bleu.sentence_score(text, [original]).score,
         )
-        for hypotheses, (_, original) in zip(found, pairs, strict=True)
-    ]
+
+    def translate(
+        pairs: Sequence[Pair], progress: SentenceDisplay
+    ) -> list[str]:
+        sources, originals = zip(*pairs, strict=True)
+        how: dict[str, Any] = dict(max_source_length=longest, progress=progress)
+        if not closest:
+            return translator.translate(sources, split_sentences=False, **how)
+        found = translator.translate(
+            sources, n_best=translator.search.beam_size, **how
+        )
+        return [*map(nearest, found, originals)]
+
+    return translate

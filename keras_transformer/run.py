@@ -25,13 +25,15 @@ from keras_transformer.config import (
 from keras_transformer.data.corpora import Source, open_corpus
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.machine import exhaustion, files
-from keras_transformer.runs import averaging, layout
-from keras_transformer.runs.history import read_history
+from keras_transformer.machine import devices, exhaustion, files
+from keras_transformer.runs import averaging, history, layout
+from keras_transformer.runs.result import LAST, final_result
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.settings import whole_number, with_settings
+from keras_transformer.training.estimates import parameters
 from keras_transformer.training.request import Asked, open_text
-from keras_transformer.translation import model_card
+from keras_transformer.translation import lexicon, model_card
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
@@ -90,12 +92,10 @@ class Run:
         `pandas.DataFrame(run.history())` makes a table of them, with a row for
         each step that was measured: `step`, `minutes` and the measurements.
         """
-        return read_history(self.path)
+        return history.read_history(self.path)
 
     def plot(self) -> "matplotlib.figure.Figure":
         """Draw loss and validation BLEU over the minutes of training."""
-        from keras_transformer.runs import history
-
         return history.plot(self.path)
 
     def translator(
@@ -152,9 +152,6 @@ class Run:
         Raises:
             UserError: If the run has no corpus, or a number is below 1.
         """
-        from keras_transformer.runs.vocabulary import load_vocabulary
-        from keras_transformer.translation import lexicon
-
         run, tokenizer = self.config, load_vocabulary(self.path)
         text = self._open_corpus(None).pairs(run.train_split, "train_split")
         first = itertools.islice(text, whole_number("pairs", pairs))
@@ -226,10 +223,7 @@ class Run:
             max_extra_length=max_extra_length,
         )
         given = {name: x for name, x in given.items() if x is not None}
-        search = {
-            name: getattr(dataclasses.replace(run.search, **given), name)
-            for name in RUN_SEARCH
-        }
+        search = _of_run(dataclasses.replace(run.search, **given))
         opened = self._open_corpus(corpus)
         pairs = list(opened.pairs(split, "split"))
         from keras_transformer.translation import evaluation, significance
@@ -237,8 +231,20 @@ class Run:
         compared = against and significance.read_translations(
             against, opened.name, split, run.target_lang, len(pairs)
         )
-        names = averaging.checkpoint_names(self.path, average)  # May raise.
-        others = self._ensemble_report(average)
+        report = {
+            "corpus": opened.name,
+            "split": split,
+            "source_lang": run.source_lang,
+            "target_lang": run.target_lang,
+            **search,
+            "precision": precision,
+            "ema": self._ema(average),
+            "checkpoints": averaging.checkpoint_names(self.path, average),
+            **self._ensemble_report(average),
+        }
+        for what, file in (("shortlist", shortlist), ("against", against)):
+            if file:
+                report[what] = os.fspath(file)
         name = f"{split}.ensemble" if self.ensemble else split
         with evaluation.written(
             self.path, name, run.target_lang, json_file
@@ -257,43 +263,22 @@ class Run:
                 parallel=parallel,
                 progress=progress,
             )
-            write(
-                result,
-                {
-                    "corpus": opened.name,
-                    "split": split,
-                    "source_lang": run.source_lang,
-                    "target_lang": run.target_lang,
-                    **search,
-                    "precision": precision,
-                    "ema": self._ema(average),
-                    "checkpoints": names,
-                    **others,
-                    **{
-                        name: os.fspath(file)
-                        for name, file in (
-                            ("shortlist", shortlist),
-                            ("against", against),
-                        )
-                        if file
-                    },
-                },
-            )
+            write(result, report)
         return result
 
     def _open_corpus(self, corpus: Source | None) -> Corpus:
         """Open a corpus, or the run's own."""
         run = self.config
-        if corpus is None and self._corpus:
+        if corpus is not None:
+            return open_corpus(corpus, run.source_lang, run.target_lang)
+        if self._corpus:
             return self._corpus
-        if corpus is None and run.is_imported:
+        if run.is_imported:
             raise UserError(
                 f"{self.path} was imported and has no corpus of its own; give "
                 "one with `corpus`."
             )
-        if corpus is None:
-            return open_text(run, run.corpus)
-        return open_corpus(corpus, run.source_lang, run.target_lang)
+        return open_text(run, run.corpus)
 
     def export(
         self,
@@ -369,14 +354,11 @@ class Run:
         now = self.card()
         path = pathlib.Path(output) / str(newest)
         kept = ModelCard.load(path) if newest else None
-        search = self.config.search
+        search = _of_run(self.config.search)
         if (
             kept is None
             or kept.weights != now.weights
-            or any(
-                kept.search.get(name) != getattr(search, name)
-                for name in RUN_SEARCH
-            )
+            or any(kept.search.get(name) != search[name] for name in search)
         ):
             self.export(output, newest + 1)
         elif kept.scores != now.scores:  # The run was evaluated since.
@@ -402,9 +384,6 @@ class Run:
         Raises:
             UserError: If there are no weights.
         """
-        from keras_transformer.training.estimates import parameters
-
-        search = search or self.config.search
         run_dirs = [self.path, *self.ensemble]
         in_16_bits = quantization == "float16"  # Stored so, nothing else.
         return model_card.make_card(
@@ -412,7 +391,7 @@ class Run:
             sum(parameters(RunConfig.load(path).model) for path in run_dirs),
             average,
             {
-                **{name: getattr(search, name) for name in RUN_SEARCH},
+                **_of_run(search or self.config.search),
                 "precision": "float32" if in_16_bits else quantization,
                 "shortlist": shortlist,
                 **self._ensemble_report(average),
@@ -433,8 +412,6 @@ class Run:
 
     def _ema(self, average: int | None) -> float | None:
         """Return the factor of the moving average in use, or None."""
-        from keras_transformer.runs.result import LAST, final_result
-
         result = final_result(self.path)
         is_last = result is not None and result.better == LAST
         return None if average or is_last else self.config.training.ema
@@ -447,10 +424,12 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Show the run in a notebook: a few lines, and its curve."""
-        from keras_transformer.runs import history
-        from keras_transformer.training.estimates import parameters
-
         return history.as_html(self.path, parameters(self.config.model))
+
+
+def _of_run(search: Search) -> dict[str, Any]:
+    """Return the settings of a search that a run keeps."""
+    return {name: getattr(search, name) for name in RUN_SEARCH}
 
 
 @with_settings(SETTINGS.values())
@@ -536,7 +515,6 @@ def train(
         **settings,
     )
     run, path = asked.run, asked.path
-    from keras_transformer.machine import devices
     from keras_transformer.training import loop
 
     with log_shown(), exhaustion.explained(asked.session.less_memory, path):
@@ -579,7 +557,6 @@ def dry_run(run_dir: str | os.PathLike | None = None, **arguments: Any) -> str:
         UserError: If the training could not begin, or takes several machines.
     """
     asked = Asked.understand(run_dir=run_dir, **arguments)
-    from keras_transformer.machine import devices
     from keras_transformer.training import dry_run as costs
 
     with log_shown(), exhaustion.explained(asked.session.less_memory):

@@ -14,15 +14,10 @@ from keras_transformer.training.request import RECIPE_SUFFIX, recipes
 def with_files(argv: list[str]) -> list[str]:
     """Replace each `@FILE` by the arguments in the file.
 
-    Args:
-        argv: The words of a command line. After `@` comes the path of a file
-            or, if there is no such file, the name of a recipe, with or without
-            its `.args`.
-
-    Returns:
-        The words, with those of the files in place. A `--corpus` among the
-        words stands instead of those in files, and one in a later file instead
-        of those in earlier ones.
+    After `@` comes the path of a file or, if there is no such file, the name of
+    a recipe, with or without its `.args`. A `--corpus` among the other words
+    stands instead of those in files, and one in a later file instead of those
+    in earlier ones.
 
     Raises:
         UserError: If there is neither, or it cannot be read.
@@ -63,8 +58,7 @@ def _without_corpora(words: list[str]) -> list[str]:
 def _read(name: str) -> list[str]:
     """Split a file or a recipe into words."""
     try:
-        text = _text(name)
-        return shlex.split(text, comments=True)
+        return shlex.split(_text(name), comments=True)
     except OSError as error:
         raise UserError(
             f"Expected a file of arguments or a recipe, received @{name} "

@@ -34,10 +34,7 @@ def run(command: Callable[[], int | None]) -> int:
     """Run a command and turn its errors into a sentence and an exit code.
 
     Logs go to standard error. The command prints its results on standard
-    output.
-
-    Args:
-        command: Does the work; returns an exit code, or None for 0.
+    output, and returns an exit code, or None for 0.
 
     Returns:
         0 done, 1 the job failed, 2 wrong arguments or input, 130 interrupted.
@@ -53,12 +50,9 @@ def run(command: Callable[[], int | None]) -> int:
             code = command()
             sys.stdout.flush()
         return DONE if code is None else code
-    except UserError as error:
+    except (UserError, JobError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return WRONG
-    except JobError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return FAILED
+        return WRONG if isinstance(error, UserError) else FAILED
     except BrokenPipeError:
         # The reader of the pipe has gone, so there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -80,9 +74,6 @@ def say_next(*words: object) -> None:
     """Log the command that comes next, if a person reads along.
 
     Nobody does if the results go into a pipe or a file.
-
-    Args:
-        *words: The verb and its arguments.
     """
     if sys.stdout.isatty():
         command = shlex.join(["keras-transformer", *map(str, words)])

@@ -83,13 +83,13 @@ def export(args: argparse.Namespace) -> None:
     """
     check_format(args)
     search = search_flags.search_of_run(args, n_best=4)
-    if args.format != "ctranslate2":
-        files.version_path(args.output, args.version)
-    # This takes seconds, and a misspelt argument need not wait for it.
-    command_line.quiet_tensorflow()
     if args.format == "ctranslate2":
+        command_line.quiet_tensorflow()
         print(_to_ctranslate2(args))
         return
+    # Before TensorFlow, so that a misspelt argument shows at once.
+    files.version_path(args.output, args.version)
+    command_line.quiet_tensorflow()
     from keras_transformer.exporting.serving_kit import ServingKit
 
     kit = ServingKit.plan(args.output, args.name, args.max_batch_size)

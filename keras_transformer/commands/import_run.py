@@ -26,7 +26,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add("--source-lang", help="default: as the files say")
     add("--target-lang", help="default: as the files say")
-    parser.set_defaults(average=None)
 
 
 def import_run(args: argparse.Namespace) -> None:

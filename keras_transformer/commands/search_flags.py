@@ -131,24 +131,16 @@ def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def search_of_run(args: argparse.Namespace, n_best: int = 1) -> Search:
-    """Read the search from the flags and the run `--run-dir`.
-
-    Raises:
-        UserError: If that is not a run, or as in `search_from`.
-    """
+    """Read the search from the flags and the run `--run-dir`."""
     return search_from(args, RunConfig.load(args.run_dir).search, n_best)
 
 
 def search_from(
     args: argparse.Namespace, search: Search, n_best: int = 1
 ) -> Search:
-    """Override `search` by the flags above.
+    """Override the search of a run by the flags above.
 
-    Args:
-        args: The flags.
-        search: The search of a run.
-        n_best: Translations of a text if no flag says; fewer if there are
-            fewer beams.
+    Without a flag, a text has `n_best` translations, or as many as beams.
 
     Raises:
         UserError: If a setting makes no sense, a flag of `--sample` comes
@@ -175,9 +167,5 @@ def search_from(
 
 
 def searches_of(args: argparse.Namespace, run: RunConfig) -> int:
-    """Choose how many searches share the cores, by `--parallel` or the rule.
-
-    Raises:
-        UserError: If `--parallel` is below 1.
-    """
+    """Choose how many searches share the cores, by `--parallel` or the rule."""
     return devices.searches(args.parallel, devices.cores(), run.model.d_model)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 from keras_transformer.commands import command_line, search_flags
-from keras_transformer.config import UserError
+from keras_transformer.config import MAX_SOURCE_LENGTH, UserError
 from keras_transformer.machine import extras
 from keras_transformer.machine.batching_file import BATCHING_FILE, Batching
 from keras_transformer.runs.layout import CONFIG_FILE, EXPORTED
@@ -83,7 +83,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="time for a request; default: %(default)s",
     )
-    parser.set_defaults(average=None)
 
 
 def serve(args: argparse.Namespace) -> None:
@@ -169,7 +168,6 @@ def explainer(run_dir: pathlib.Path) -> Callable[[str, int], str]:
     The function loads the run's model at its first call, and again for another
     version of the export.
     """
-    from keras_transformer.config import MAX_SOURCE_LENGTH
     from keras_transformer.translation.translator import Translator
     from keras_transformer.viewing import page
 

@@ -45,7 +45,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="most training pairs to learn from, the first ones; default: "
         "%(default)s",
     )
-    parser.set_defaults(average=None)  # It needs no weights.
 
 
 def shortlist(args: argparse.Namespace) -> None:

@@ -38,21 +38,16 @@ def given_text(argument: str) -> str:
 def open_input(
     path: pathlib.Path | None,
     stack: contextlib.ExitStack,
-    flag: str = "`input`",
+    flag: str,
 ) -> tuple[BinaryIO, str, int | None]:
-    """Open the text to translate.
-
-    Args:
-        path: A file, or None for standard input.
-        stack: Closes the file.
-        flag: Its name in errors.
+    """Open the text to translate: a file, or standard input for None.
 
     Returns:
         The open file, its name for errors, and the number of its lines if it
         can be read twice.
 
     Raises:
-        UserError: If the file cannot be read or is not UTF-8.
+        UserError: If the file cannot be read or is not UTF-8; it names `flag`.
     """
     if path is None:
         if sys.stdin.isatty():
@@ -74,14 +69,7 @@ def open_pairs(
     other_flag: str,
     stack: contextlib.ExitStack,
 ) -> tuple[Iterator[tuple[str, str]], int | None]:
-    """Open two texts that belong together line by line.
-
-    Args:
-        one: A file, or None for standard input.
-        one_flag: Its name in errors.
-        other: Another file.
-        other_flag: Its name in errors.
-        stack: Closes the files.
+    """Open two texts that belong together line by line, as `open_input` does.
 
     Returns:
         The pairs of lines and, if it can be known, their number.

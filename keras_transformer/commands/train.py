@@ -23,14 +23,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--preset",
         help=f"{', '.join(PRESETS)}; default: by the number of pairs",
     )
-    _add_corpus_flags(parser)
-    setting_flags.add(parser, SETTINGS.values(), default="")
-    setting_flags.add(parser, SESSION_SETTINGS)
-    add("--dry-run", action="store_true", help="print the costs, train nothing")
-
-
-def _add_corpus_flags(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
     add(
         "--corpus",
         required=True,
@@ -63,6 +55,9 @@ def _add_corpus_flags(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="start with the weights and the vocabulary of another run",
     )
+    setting_flags.add(parser, SETTINGS.values(), default="")
+    setting_flags.add(parser, SESSION_SETTINGS)
+    add("--dry-run", action="store_true", help="print the costs, train nothing")
 
 
 def train(args: argparse.Namespace) -> None:
@@ -96,7 +91,7 @@ def train(args: argparse.Namespace) -> None:
 
 def arguments_of(args: argparse.Namespace) -> dict[str, Any]:
     """Collect the arguments of `keras_transformer.train` from the flags."""
-    others = {"verb", "parser", "run_dir", "dry_run", "average"}
+    others = {"verb", "parser", "run_dir", "dry_run"}
     of_session = {field.name for field in SESSION_SETTINGS}
     named = {
         name: value

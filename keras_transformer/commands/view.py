@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import dataclasses
 import logging
 import os
 import pathlib
@@ -67,9 +66,7 @@ def view(args: argparse.Namespace) -> None:
 
         translator = Translator.from_run(args.run_dir, args.average)
         explanations = [
-            translator.explain(
-                text, prefix=args.prefix, **dataclasses.asdict(search)
-            )
+            translator.explain(text, prefix=args.prefix, **vars(search))
             for text in args.text
         ]
         title, *others = args.text

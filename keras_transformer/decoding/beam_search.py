@@ -149,8 +149,7 @@ def beam_search(
         SettingError: If a setting makes no sense.
     """
     rules = Rules(Search(**settings), tuple(banned_ids), bos_id, eos_id, pad_id)
-    result, _ = _search(step, state, rules, max_lengths, prefix, shared)
-    return result
+    return _search(step, state, rules, max_lengths, prefix, shared)[0]
 
 
 def beam_search_with_history(
@@ -165,20 +164,8 @@ def beam_search_with_history(
 ) -> tuple[BeamResult, SearchHistory]:
     """Search as `beam_search` does, and record what it weighed on the way.
 
-    Args:
-        step: As in `beam_search`, like all other arguments.
-        state: Nest of tensors `(B, W, ...)`.
-        max_lengths: int32 `(B,)`.
-        prefix: int32 `(B, P)`.
-        shared: What `step` keeps for a sentence.
-        banned_ids: Tokens never produced.
-        **settings: Settings of `Search`.
-
     Returns:
         The result of `beam_search`, bit for bit, and the history of its steps.
-
-    Raises:
-        SettingError: As in `beam_search`.
     """
     rules = Rules(Search(**settings), tuple(banned_ids))
     return _search(
@@ -208,10 +195,12 @@ def _search(
         else ()
     )
     sentences = Sentences(tf.range(tf.size(limits, tf.int64)), limits, prefix)
-    beams = run_to_end(
-        *(step, rules, sentences, first_beams(rules, limits, history)),
-        *(state, shared),
-    )
+    beams = _first_beams(rules, limits, history)
+    if shared is None:
+        start = (tf.constant(0), beams, state, ())
+        beams = _run(step, rules, sentences, start)[1]
+    else:
+        beams = _run_in_blocks(step, rules, sentences, beams, state, shared)
     # (B, N, L), without BOS.
     ids = tf.cast(beams.finished_ids[:, :, 1:], tf.int32)
     lengths = tf.reduce_sum(tf.cast(ids != rules.pad_id, tf.int32), axis=-1)
@@ -224,33 +213,6 @@ _FEWEST_STEPS = 4
 _QUARTER = 4
 
 
-def run_to_end(
-    step: Step,
-    rules: Rules,
-    sentences: Sentences,
-    beams: Beams,
-    state: Any,
-    shared: Shared | None,
-) -> Beams:
-    """Search until all sentences are finished.
-
-    Args:
-        step: As in `beam_search`, like `state` and `shared`.
-        rules: What a hypothesis may look like.
-        sentences: The sentences of the whole batch.
-        beams: What `first_beams` returns.
-        state: The state of the beams.
-        shared: The state of the sentences.
-
-    Returns:
-        The finished hypotheses of all sentences.
-    """
-    if shared is None:
-        start = (tf.constant(0), beams, state, ())
-        return _run(step, rules, sentences, start)[1]
-    return _run_in_blocks(step, rules, sentences, beams, state, shared)
-
-
 def _run_in_blocks(
     step: Step,
     rules: Rules,
@@ -259,7 +221,7 @@ def _run_in_blocks(
     state: Any,
     shared: Shared,
 ) -> Beams:
-    """Search to the end; return the finished hypotheses of all sentences."""
+    """Search until all sentences are finished; return the hypotheses of all."""
 
     def run_block(
         position: tf.Tensor,
@@ -285,7 +247,7 @@ def _run_in_blocks(
     start = (tf.constant(0), beams, sentences, beams, state, shared.state)
     _, done, *_ = tf.while_loop(
         lambda position, done, sentences, beams, *_: tf.reduce_any(
-            is_open(beams)
+            _is_open(beams)
         ),
         run_block,
         start,
@@ -299,7 +261,7 @@ def _keep_open(
 ) -> tuple[Sentences, Beams, Any, Any]:
     """Drop the sentences that are finished."""
     everything = (sentences, beams, state, memory)
-    stay = is_open(beams)
+    stay = _is_open(beams)
     rows = tf.where(stay)[:, 0]
     kept = tf.cond(
         tf.reduce_all(stay),
@@ -318,7 +280,7 @@ def _record(
 ) -> Beams:
     """Write the results of `sentences` into those of all."""
     missing = 1 + position - tf.shape(done.finished_ids)[2]
-    ids = padded(done.finished_ids, missing, rules.pad_id)
+    ids = _padded(done.finished_ids, missing, rules.pad_id)
     rows = sentences.rows[:, None]
     if done.history and beams.history:
         done = done._replace(
@@ -343,7 +305,7 @@ def _run(
     end = None if steps is None else start[0] + steps
 
     def goes_on(position: tf.Tensor, beams: Beams, *_: Any) -> tf.Tensor:
-        any_open = tf.reduce_any(is_open(beams))
+        any_open = tf.reduce_any(_is_open(beams))
         return any_open if end is None else any_open & (position < end)
 
     def advance(
@@ -354,8 +316,8 @@ def _run(
             logits, state = step(newest, position, state)
         else:
             logits, state, memory = step(newest, position, state, memory)
-        beams, parents = branch(rules, sentences, position, beams, logits)
-        state = tf.nest.map_structure(lambda t: take(t, parents), state)
+        beams, parents = _branch(rules, sentences, position, beams, logits)
+        state = tf.nest.map_structure(lambda t: _take(t, parents), state)
         return position + 1, beams, state, memory
 
     return tf.while_loop(
@@ -363,16 +325,18 @@ def _run(
     )
 
 
+def growing_after(axes: int, nest: Any) -> Any:
+    """Return shapes in which the empty axes after the first `axes` may grow."""
+    return tf.nest.map_structure(
+        lambda tensor: tensor.shape[:axes].concatenate(
+            [size or None for size in tensor.shape[axes:]]
+        ),
+        nest,
+    )
+
+
 def _shape_invariants(start: Any, any_batch: bool = False) -> Any:
     """Let ids grow along their last axis, a state along its empty axes."""
-
-    def growing_after(axes: int, nest: Any) -> Any:
-        return tf.nest.map_structure(
-            lambda tensor: tensor.shape[:axes].concatenate(
-                [size or None for size in tensor.shape[axes:]]
-            ),
-            nest,
-        )
 
     def without_batch(shape: tf.TensorShape) -> tf.TensorShape:
         return tf.TensorShape([None, *shape[1:]]) if shape.rank else shape
@@ -418,10 +382,8 @@ def length_normaliser(length: tf.Tensor, length_penalty: float) -> tf.Tensor:
     return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** length_penalty
 
 
-def first_beams(
-    rules: Rules,
-    limits: tf.Tensor,
-    history: SearchHistory | tuple[()] = (),
+def _first_beams(
+    rules: Rules, limits: tf.Tensor, history: SearchHistory | tuple[()]
 ) -> Beams:
     """Begin with one live beam, or with an empty finished one at limit 0."""
     may_write = limits[:, None] > 0  # (B, 1)
@@ -439,12 +401,12 @@ def first_beams(
     )
 
 
-def is_open(beams: Beams) -> tf.Tensor:
+def _is_open(beams: Beams) -> tf.Tensor:
     """Return whether a sentence still has a live beam, bool `(B,)`."""
     return beams.live_log_probs[:, 0] > NONE
 
 
-def branch(
+def _branch(
     rules: Rules,
     sentences: Sentences,
     position: tf.Tensor,
@@ -466,7 +428,7 @@ def branch(
         logits,
     )
     ids = tf.concat(
-        [take(beams.live_ids, parents), tokens[:, :, None]], axis=-1
+        [_take(beams.live_ids, parents), tokens[:, :, None]], axis=-1
     )  # (B, C, 1 + t)
     at_limit = length >= sentences.limits[:, None]  # (B, 1)
     ended = (tokens == rules.eos_id) | at_limit  # (B, C)
@@ -476,10 +438,10 @@ def branch(
     normaliser = length_normaliser(length, rules.search.length_penalty)
     scores = tf.where(ended, log_probs / normaliser, NONE)
     scores = tf.concat([beams.finished_scores, scores], axis=1)
-    finished_ids = padded(beams.finished_ids, 1, rules.pad_id)
+    finished_ids = _padded(beams.finished_ids, 1, rules.pad_id)
     finished_ids = tf.concat([finished_ids, ids], axis=1)
     finished_scores, best = tf.math.top_k(scores, rules.search.n_best)
-    finished_ids = take(finished_ids, best)
+    finished_ids = _take(finished_ids, best)
 
     # The others live on.
     live, best = tf.math.top_k(
@@ -492,7 +454,7 @@ def branch(
             history, log_probs, parents, tokens, ended, survivors
         )
     beams = Beams(
-        live_ids=take(ids, best),
+        live_ids=_take(ids, best),
         live_log_probs=_unless_done(
             rules, sentences.limits, live, finished_scores
         ),
@@ -500,17 +462,17 @@ def branch(
         finished_scores=finished_scores,
         history=history,
     )
-    return beams, take(parents, best)
+    return beams, _take(parents, best)
 
 
-def padded(ids: tf.Tensor, more: int | tf.Tensor, pad_id: int) -> tf.Tensor:
+def _padded(ids: tf.Tensor, more: int | tf.Tensor, pad_id: int) -> tf.Tensor:
     """Pad `(B, N, t)` to `(B, N, t + more)`; GPUs have no int64 `tf.pad`."""
     batch, hypotheses, _ = tf.unstack(tf.shape(ids))
     pad = tf.fill([batch, hypotheses, more], tf.constant(pad_id, tf.int64))
     return tf.concat([ids, pad], axis=2)
 
 
-def take(tensor: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+def _take(tensor: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
     """Pick `places` `(B, C)` along the second axis of `(B, W, ...)`."""
     return tf.gather(tensor, places, axis=1, batch_dims=1)
 

@@ -81,14 +81,14 @@ def continuations(
         size, width = tf.shape(logits, tf.int64)[-1], CHUNK
     else:
         width = chunk_width(size, (size * beams / count) ** 0.5)
-    allowed = _allowed(rules, position, ids, logits, width)
+    possible = allowed(rules, position, ids, logits, width)
     # The batch, which may be static, could not be inferred from a dynamic V.
     batch = -1 if logits.shape[0] is None else logits.shape[0]
     shape = [batch, beams, size // width, width]
-    chunks = tf.reshape(allowed, shape)
+    chunks = tf.reshape(possible, shape)
     maxima = tf.reduce_max(chunks, axis=-1)  # (B, W, chunks)
     sums = _log_sums(
-        logits, maxima, shape if allowed is logits else None
+        logits, maxima, shape if possible is logits else None
     )  # (B, W, 1)
 
     # The tokens ruled out are few and mostly in the first chunk. We mask them
@@ -124,24 +124,24 @@ def _number(scores: tf.Tensor) -> tf.Tensor:
     return tf.where(scores > NONE, scores, NONE)
 
 
-def _allowed(
+def allowed(
     rules: Rules,
     position: tf.Tensor,
     ids: tf.Tensor,
     logits: tf.Tensor,
-    width: int,
+    width: int = 0,
 ) -> tf.Tensor:
     """Set to -inf what is ruled out beyond the first `width` tokens.
 
     If nothing is, return the same tensor.
     """
     if banned := [token for token in rules.never if token >= width]:
-        logits = without(logits, banned)
+        logits = _without(logits, banned)
     if rules.search.min_length and rules.eos_id >= width:
         is_early = position + 1 < rules.search.min_length
-        logits = tf.where(is_early, without(logits, [rules.eos_id]), logits)
+        logits = tf.where(is_early, _without(logits, [rules.eos_id]), logits)
     if rules.search.no_repeat_ngram:
-        logits = without_repeats(
+        logits = _without_repeats(
             logits, ids[:, :, 1:], rules.search.no_repeat_ngram
         )
     return logits
@@ -157,7 +157,7 @@ def _ruled_out(rules: Rules, position: tf.Tensor, width: int) -> tf.Tensor:
     return never | (is_eos & (position + 1 < rules.search.min_length))
 
 
-def without(logits: tf.Tensor, banned: Sequence[int]) -> tf.Tensor:
+def _without(logits: tf.Tensor, banned: Sequence[int]) -> tf.Tensor:
     """Set to -inf what is never written."""
     is_banned = tf.reduce_any(
         tf.one_hot(banned, logits.shape[-1], True, False), axis=0
@@ -165,7 +165,7 @@ def without(logits: tf.Tensor, banned: Sequence[int]) -> tf.Tensor:
     return tf.where(is_banned, NONE, logits)
 
 
-def without_repeats(logits: tf.Tensor, ids: tf.Tensor, n: int) -> tf.Tensor:
+def _without_repeats(logits: tf.Tensor, ids: tf.Tensor, n: int) -> tf.Tensor:
     """Set to -inf what would end a row of n tokens already in `ids`."""
     batch, beams, written = tf.unstack(tf.shape(ids))  # (B, W, t)
     rows = tf.maximum(written - n + 1, 0)  # Rows of n tokens; none while t < n.
@@ -208,16 +208,10 @@ def prefix_tokens(prefix: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
 def _log_sums(
     logits: tf.Tensor, maxima: tf.Tensor, shape: Sequence[Any] | None
 ) -> tf.Tensor:
-    """Compute the logarithm of the sum of exponentials.
+    """Compute the logarithm of the sum of exponentials, float32 `(B, W, 1)`.
 
-    Args:
-        logits: float32 `(B, W, V)`.
-        maxima: `(B, W, C)`, the largest logit of each chunk.
-        shape: The logits' shape in chunks; None if some of them were ruled out
-            before.
-
-    Returns:
-        float32 `(B, W, 1)`.
+    `maxima` has the largest logit of each chunk, and `shape` is the logits'
+    shape in chunks, or None if some logits were ruled out before.
     """
     if shape is None:
         return tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
@@ -241,17 +235,8 @@ def _forced(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Make the prefix's next token, if any, a beam's only candidate.
 
-    Args:
-        rules: What is allowed.
-        position: The newest token's.
-        prefix: int64 `(B, P)` from `padded_prefix`.
-        log_probs: float32 `(B, W)`, those of the live beams.
-        logits: float32 `(B, W, V)`.
-        sums: Their `_log_sums`.
-        found: What `continuations` returns where there is no prefix.
-
-    Returns:
-        What `continuations` returns with the prefix.
+    `sums` are the `_log_sums`; `found` is what `continuations` would return
+    without a prefix.
     """
     token = prefix_tokens(prefix, position)
     has_prefix = (token != rules.pad_id)[:, None]  # (B, 1)

@@ -89,13 +89,7 @@ class Ensemble:
     def steps(
         self, source: tf.Tensor, beam_size: int, words: Words | None = None
     ) -> "CachedSteps | _StepsTogether":
-        """Encode sources, and prepare the steps of a search.
-
-        Args:
-            source: int32 `(B, S)`, EOS last.
-            beam_size: W.
-            words: The only pieces to write.
-        """
+        """Encode sources, and prepare the steps, as `CachedSteps` says."""
         steps = [
             CachedSteps(model, source, beam_size, words)
             for model in self.models

@@ -121,15 +121,21 @@ class FrozenWeights:
         if activation == "relu":
             fused.append("Relu")
             activation = None
-        columns = kernel.shape[0 if transposed else 1]
-        result = _packed_product(
-            rows,
-            tf.cast(tf.convert_to_tensor(kernel), rows.dtype),
-            tf.zeros([columns], rows.dtype)
-            if bias is None
-            else tf.cast(tf.convert_to_tensor(bias), rows.dtype),
-            fused,
-            transposed,
+        if bias is None:
+            added = tf.zeros([kernel.shape[0 if transposed else 1]], rows.dtype)
+        else:
+            added = tf.cast(tf.convert_to_tensor(bias), rows.dtype)
+        result = _operator(
+            _PACKED,
+            [rows, tf.cast(tf.convert_to_tensor(kernel), rows.dtype), added],
+            rows.dtype,
+            T=rows.dtype,
+            transpose_b=transposed,
+            num_args=1,
+            fused_ops=fused,
+            is_filter_const=True,
+            # The label under which its kernels are registered.
+            _kernel="MklNameChangeOp",
         )
         return keras.activations.get(activation)(result)
 
@@ -180,69 +186,29 @@ class _Int8Matrix:
         )
 
     def product(self, rows: tf.Tensor, transposed: bool) -> tf.Tensor:
-        """Multiply float32 rows `(N, D)`, each rounded to 8 bits with a scale.
-
-        The integers are added up exactly.
-        """
-        rounded, scales = _in_int8(rows)
-        result = _int8_product(
-            *(rounded, self._values.value(), self._ranges.value(), transposed)
+        """Multiply float32 rows `(N, D)`."""
+        return _int8_product(
+            rows, self._values.value(), self._ranges.value(), transposed
         )
-        return result * scales
 
     def product_with_some(
         self, words: tf.Tensor
     ) -> Callable[[tf.Tensor], tf.Tensor]:
         """Make the product with a few rows `(K,)` of an embedding matrix."""
-        values = tf.gather(self._values.value(), words)
-        ranges = tf.gather(self._ranges.value(), words)
-
-        def multiply(rows: tf.Tensor) -> tf.Tensor:
-            rounded, scales = _in_int8(rows)
+        return functools.partial(
+            _int8_product,
+            kernel=tf.gather(self._values.value(), words),
+            ranges=tf.gather(self._ranges.value(), words),
+            transposed=True,
             # Packed at every call, because each search has its own words.
-            result = _int8_product(
-                rounded, values, ranges, transposed=True, stays=False
-            )
-            return result * scales
-
-        return multiply
+            stays=False,
+        )
 
     def lookup(self, ids: tf.Tensor) -> tf.Tensor:
         """Pick rows, float32 `(..., D)`."""
         rows = tf.cast(tf.gather(self._values.value(), ids), tf.float32)
         scales = tf.gather(self._ranges.value(), ids) * (1 / _EIGHT_BITS)
         return rows * scales[..., None]
-
-
-def _packed_product(
-    rows: tf.Tensor,
-    kernel: tf.Tensor,
-    bias: tf.Tensor,
-    fused: list[str],
-    transposed: bool,
-) -> tf.Tensor:
-    """Multiply by a kernel as it was at the first call."""
-    return _operator(
-        _PACKED,
-        [rows, kernel, bias],
-        rows.dtype,
-        T=rows.dtype,
-        transpose_b=transposed,
-        num_args=1,
-        fused_ops=fused,
-        is_filter_const=True,
-        # The label under which its kernels are registered.
-        _kernel="MklNameChangeOp",
-    )
-
-
-def _in_int8(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Round rows `(N, D)` to 8 bits, with a scale `(N, 1)` for each."""
-    # A row of zeros has the scale 0. It rounds to something undefined, which
-    # is then multiplied by 0.
-    sizes = tf.reduce_max(tf.abs(rows), axis=-1, keepdims=True)
-    scales = sizes * (1 / _EIGHT_BITS)
-    return tf.cast(tf.round(rows / scales), tf.int8), scales
 
 
 def _int8_product(
@@ -252,22 +218,28 @@ def _int8_product(
     transposed: bool,
     stays: bool = True,
 ) -> tf.Tensor:
-    """Multiply int8 `(N, D)` by int8 weights; return float32, in their scales.
+    """Multiply float32 rows `(N, D)` by int8 weights; return float32.
 
-    If the kernel `stays`, later calls multiply by that of the first call.
+    Each row is rounded to 8 bits with a scale, and the integers are added up
+    exactly. If the kernel `stays`, later calls multiply by that of the first.
     """
+    # A row of zeros has the scale 0. It rounds to something undefined, which
+    # is then multiplied by 0.
+    sizes = tf.reduce_max(tf.abs(rows), axis=-1, keepdims=True)
+    scales = sizes * (1 / _EIGHT_BITS)
+    rounded = tf.cast(tf.round(rows / scales), tf.int8)
     # Hardly any other operator takes qint8, not even a loop.
-    rows, kernel = (tf.bitcast(x, tf.qint8) for x in (rows, kernel))
+    rounded, kernel = (tf.bitcast(x, tf.qint8) for x in (rounded, kernel))
     largest = tf.constant(float(_EIGHT_BITS))
     # The scales of the rows are multiplied in later: here they would be part
     # of the operator's program, compiled anew for each scale. The operator
     # takes a least and a largest number and uses the one farther from 0; we
     # pass the same number twice.
     inputs = [
-        *(rows, kernel, tf.zeros_like(ranges)),
+        *(rounded, kernel, tf.zeros_like(ranges)),
         *(largest, largest, ranges, ranges),
     ]
-    return _operator(
+    product = _operator(
         _INT8,
         inputs,
         tf.float32,
@@ -286,6 +258,7 @@ def _int8_product(
         input_quant_mode="SCALED",
         fused_ops=["BiasAdd", "Dequantize"],
     )
+    return product * scales
 
 
 def _operator(

@@ -7,16 +7,12 @@ Axes: B batch, S source length, T target length, P prefix length.
 """
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.config import (
-    BOS_ID,
-    PAD_ID,
-    UNK_ID,
-    Search,
-)
+from keras_transformer.config import BOS_ID, PAD_ID, UNK_ID, Search
 from keras_transformer.decoding.beam_search import (
     BeamResult,
     beam_search,
@@ -64,15 +60,6 @@ class IdModel:
         self.frozen = frozen
         self.shortlist = shortlist
 
-    @property
-    def model(self) -> Transformer:
-        """The model.
-
-        Raises:
-            UserError: If there are several.
-        """
-        return self.ensemble.only
-
     def weights_in_use(self) -> contextlib.AbstractContextManager:
         """Let the models compute with the frozen weights, if there are any."""
         return self.frozen.in_use() if self.frozen else contextlib.nullcontext()
@@ -109,28 +96,50 @@ class IdModel:
             lambda: self._beam_search_ids(source, options, prefix),
         )
 
+    def search_ids_with_history(
+        self,
+        source: tf.Tensor,
+        options: Search,
+        prefix: tf.Tensor | None = None,
+    ) -> tuple[BeamResult, SearchHistory]:
+        """Search as `search_ids` does, and record what the search weighed."""
+        words, (result, history) = self._found_by(
+            beam_search_with_history, source, options, prefix
+        )
+        if words is None:
+            return result, history
+        tokens = tf.gather(words.ids, history.tokens)
+        return (
+            words.of_whole_vocabulary(result),
+            history._replace(tokens=tokens),
+        )
+
     def _beam_search_ids(
         self, source: tf.Tensor, options: Search, prefix: tf.Tensor | None
     ) -> BeamResult:
+        words, result = self._found_by(beam_search, source, options, prefix)
+        return words.of_whole_vocabulary(result) if words else result
+
+    def _found_by(
+        self,
+        search: Callable[..., Any],
+        source: tf.Tensor,
+        options: Search,
+        prefix: tf.Tensor | None,
+    ) -> tuple[Words | None, Any]:
+        """Search among the words of the shortlist, if there is one."""
+        words = None
         with self.weights_in_use():
-            words, prefix = self._words(source, prefix)
+            if self.shortlist is not None:
+                words = self.shortlist.words(source, prefix)
+                prefix = None if prefix is None else words.places(prefix)
             steps = self.ensemble.steps(source, options.beam_size, words)
-            result = beam_search(
+            return words, search(
                 steps.step,
                 steps.state,
                 shared=steps.shared,
                 **self._rules(source, options, prefix),
             )
-        return words.of_whole_vocabulary(result) if words else result
-
-    def _words(
-        self, source: tf.Tensor, prefix: tf.Tensor | None
-    ) -> tuple[Words | None, tf.Tensor | None]:
-        """Return the shortlist for a search, and the prefix in its ids."""
-        if self.shortlist is None:
-            return None, prefix
-        words = self.shortlist.words(source, prefix)
-        return words, None if prefix is None else words.places(prefix)
 
     def _sample_ids(
         self,
@@ -148,35 +157,8 @@ class IdModel:
                 **self._rules(source, options, prefix),
             )
 
-    def search_ids_with_history(
-        self,
-        source: tf.Tensor,
-        options: Search,
-        prefix: tf.Tensor | None = None,
-    ) -> tuple[BeamResult, SearchHistory]:
-        """Search as `search_ids` does, and record what the search weighed."""
-        with self.weights_in_use():
-            words, prefix = self._words(source, prefix)
-            steps = self.ensemble.steps(source, options.beam_size, words)
-            result, history = beam_search_with_history(
-                steps.step,
-                steps.state,
-                shared=steps.shared,
-                **self._rules(source, options, prefix),
-            )
-        if words is None:
-            return result, history
-        tokens = tf.gather(words.ids, history.tokens)
-        return (
-            words.of_whole_vocabulary(result),
-            history._replace(tokens=tokens),
-        )
-
     def _rules(
-        self,
-        source: tf.Tensor,
-        options: Search,
-        prefix: tf.Tensor | None,
+        self, source: tf.Tensor, options: Search, prefix: tf.Tensor | None
     ) -> dict[str, Any]:
         """Collect the rules that a search and a draw share."""
         lengths = _token_counts(source)

@@ -19,16 +19,16 @@ from keras_transformer.config import Sampling, Search
 from keras_transformer.decoding.beam_search import (
     BeamResult,
     Step,
+    growing_after,
     length_normaliser,
 )
 from keras_transformer.decoding.candidates import (
     NONE,
     Rules,
+    allowed,
     padded_prefix,
     prefix_tokens,
     top_k,
-    without,
-    without_repeats,
 )
 
 
@@ -66,21 +66,11 @@ def sample(
     its place, its neighbours or their limits. Sampling works eagerly and in a
     `tf.function`, which needs no new trace for a new batch shape.
 
-    Args:
-        step: As in `beam_search`, with N in place of W.
-        state: Nest of tensors, never reordered. An axis after the first two
-            that starts with the static size 0 may grow.
-        max_lengths: int32 `(B,)`, as in `beam_search`.
-        seeds: int32 `(B, 2)`, a pair for each row.
-        banned_ids: Tokens never drawn.
-        prefix: int32 `(B, P)`, PAD after the last: how each draw begins. It
-            counts in the score and towards the limit.
-        bos_id: The start token, never drawn.
-        eos_id: The end token; drawn where nothing else is allowed.
-        pad_id: Fills the ids, never drawn.
-        **settings: Settings of `Search`, such as `sampling`, whose seed is
-            not used, and `n_best`, the number of independent draws, some of
-            which may be alike.
+    The arguments are those of `beam_search`, with N in place of W, but the
+    state is never reordered, and the end token is drawn where nothing else is
+    allowed. `seeds` has a pair for each row, int32 `(B, 2)`. Of the settings,
+    `sampling` says how to draw (its seed is not used), and `n_best` how many
+    independent draws to make, some of which may be alike.
 
     Returns:
         A `BeamResult`, best first. Where the limit is 0, the first draw is
@@ -102,12 +92,19 @@ def sample(
         log_probs=tf.zeros([batch, n_best]),
         is_open=tf.repeat(limits[:, None] > 0, n_best, axis=1),
     )
-    start = (tf.constant(0), draws, state)
     _, draws, _ = tf.while_loop(
         lambda position, draws, state: tf.reduce_any(draws.is_open),
         lambda *now: _advance(step, rules, drawing, *now),
-        start,
-        shape_invariants=_shape_invariants(*start),
+        (tf.constant(0), draws, state),
+        shape_invariants=(
+            tf.TensorShape([]),
+            _Draws(
+                ids=draws.ids.shape[:2].concatenate([None]),
+                log_probs=draws.log_probs.shape,
+                is_open=draws.is_open.shape,
+            ),
+            growing_after(2, state),
+        ),
     )
     return _result(rules, drawing.limits, draws)
 
@@ -165,26 +162,6 @@ def _uniforms(seeds: tf.Tensor, longest: tf.Tensor, n_best: int) -> tf.Tensor:
     return tf.map_fn(of_row, seeds, fn_output_signature=signature)[:-1]
 
 
-def _shape_invariants(
-    position: tf.Tensor, draws: _Draws, state: Any
-) -> tuple[tf.TensorShape, _Draws, Any]:
-    """Let ids grow along their last axis, the state along its empty axes."""
-
-    def of_state(tensor: tf.Tensor) -> tf.TensorShape:
-        leading, rest = tensor.shape[:2], tensor.shape[2:]
-        return leading.concatenate([size or None for size in rest])
-
-    return (
-        position.shape,
-        _Draws(
-            ids=draws.ids.shape[:2].concatenate([None]),
-            log_probs=draws.log_probs.shape,
-            is_open=draws.is_open.shape,
-        ),
-        tf.nest.map_structure(of_state, state),
-    )
-
-
 def _advance(
     step: Step,
     rules: Rules,
@@ -199,7 +176,7 @@ def _advance(
     logits, state = step(newest, position, state)
     logits = tf.cast(logits, tf.float32)  # (B, N, V)
     tokens = _draw(
-        _allowed(logits, rules, draws.ids, length),
+        allowed(rules, position, draws.ids, logits),
         drawing.uniforms[:, position],
         drawing.sampling,
         rules.eos_id,
@@ -229,23 +206,6 @@ def _advance(
         ),
         state,
     )
-
-
-def _allowed(
-    logits: tf.Tensor, rules: Rules, ids: tf.Tensor, length: tf.Tensor
-) -> tf.Tensor:
-    """Give -inf to the tokens that may not come next."""
-    never = without(logits, rules.never)
-    logits = tf.cond(
-        length < rules.search.min_length,
-        lambda: without(never, [rules.eos_id]),
-        lambda: never,
-    )
-    if rules.search.no_repeat_ngram:
-        logits = without_repeats(
-            logits, ids[:, :, 1:], rules.search.no_repeat_ngram
-        )
-    return logits
 
 
 def _draw(

@@ -62,17 +62,9 @@ def attention_weights(
 def mean_attention(
     model: Transformer, source: tf.Tensor, target: tf.Tensor
 ) -> tf.Tensor:
-    """Average `attention_weights` over layers and heads.
+    """Average `attention_weights` over layers and heads, float32 `(B, T, S)`.
 
     It adds them up layer by layer, so it never holds more than one layer's.
-
-    Args:
-        model: The model.
-        source: int32 `(B, S)`, EOS last.
-        target: int32 `(B, T)`, without BOS.
-
-    Returns:
-        float32 `(B, T, S)`, 0 where either side is padding.
     """
     total = tf.constant(0.0)
     for weights in model.cross_attention(source, _target_in(target)):

@@ -84,15 +84,11 @@ class Evaluation:
     @property
     def scores(self) -> dict[str, Score]:
         """The scores that were computed, by field name."""
-        names = (
-            "bleu",
-            "chrf",
-            "compound_split_bleu",
-            "lowercase_bleu",
-            "lowercase_tokenised_bleu",
-        )
-        found = {name: getattr(self, name) for name in names}
-        return {name: score for name, score in found.items() if score}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if isinstance(value, Score)
+        }
 
     def report(self) -> dict[str, Any]:
         """Collect all but the translations, ready for JSON."""
@@ -119,10 +115,8 @@ def longest_source(max_length: int) -> int:
     """Return the tokens after which a validation or test source is cut.
 
     It is the default limit of a translation, unless the run was trained on
-    longer texts: a model is judged on lengths that it has seen.
-
-    Args:
-        max_length: Most tokens of a training pair's side.
+    longer texts, of up to `max_length` tokens: a model is judged on lengths
+    that it has seen.
     """
     return max(max_length, MAX_SOURCE_LENGTH)
 
@@ -176,18 +170,14 @@ def evaluate(
     )
     seconds = time.perf_counter() - start
     tokens = translator.tokenizer.target.tokenize(translations)
+    texts = (translations, *streams)
+    is_german = target_lang == "de"
     return Evaluation(
-        bleu=bleu(translations, *streams),
-        chrf=chrf(translations, *streams),
-        compound_split_bleu=compound_split_bleu(translations, *streams)
-        if target_lang == "de"
-        else None,
-        lowercase_bleu=lowercase_bleu(translations, *streams)
-        if lowercase
-        else None,
-        lowercase_tokenised_bleu=lowercase_tokenised_bleu(
-            target_lang, translations, *streams
-        )
+        bleu=bleu(*texts),
+        chrf=chrf(*texts),
+        compound_split_bleu=compound_split_bleu(*texts) if is_german else None,
+        lowercase_bleu=lowercase_bleu(*texts) if lowercase else None,
+        lowercase_tokenised_bleu=lowercase_tokenised_bleu(target_lang, *texts)
         if lowercase
         else None,
         translations=tuple(translations),
@@ -214,16 +204,10 @@ def compound_split_bleu(
 ) -> Score:
     """Compute the BLEU of the paper's tables, as `get_ende_bleu.sh` does.
 
-    Both sides are tokenised as Moses does for German, and compounds are split.
-    Tokens are counted as they are and without smoothing, as in Moses'
-    `multi-bleu.perl`.
-
-    Args:
-        translations: German texts, not tokenised.
-        *references: A reference for each, not tokenised; once or more.
-
-    Returns:
-        The score; its signature also names the preparation.
+    Both sides, German texts that are not tokenised yet, are tokenised as Moses
+    does, and compounds are split. Tokens are counted as they are and without
+    smoothing, as in Moses' `multi-bleu.perl`. The signature of the score also
+    names this preparation.
     """
     return _prepared_score(
         "BLEU, tokenised, compounds split, as in the paper",
@@ -249,15 +233,7 @@ def lowercase_tokenised_bleu(
 
     Both sides are lower-cased, normalised in their punctuation and tokenised,
     in this order and as Moses does (`.lc.norm.tok` in Multi30k). Tokens are
-    counted as in its `multi-bleu.perl`.
-
-    Args:
-        target_lang: Language code.
-        translations: Texts, not tokenised.
-        *references: A reference for each, not tokenised; once or more.
-
-    Returns:
-        The score; its signature also names the preparation.
+    counted, and the preparation is named, as in `compound_split_bleu`.
     """
     return _prepared_score(
         "BLEU, lower-cased, tokenised",
@@ -342,11 +318,8 @@ def written(
 ) -> Iterator[Callable[[Evaluation, Mapping[str, Any]], None]]:
     """Open the files of an evaluation before its work, whole or not at all.
 
-    Args:
-        run_dir: Gets `evaluation/SPLIT.LANG.txt` and `evaluation/SPLIT.json`.
-        split: The split.
-        target_lang: Language code of the translations.
-        json_file: Gets the figures too.
+    They are `evaluation/SPLIT.LANG.txt` and `evaluation/SPLIT.json` of the run
+    directory, and `json_file`, which gets the figures too.
 
     Yields:
         A function that writes an evaluation, with further fields first in the

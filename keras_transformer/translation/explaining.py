@@ -1,24 +1,36 @@
-"""Explains a translation by its attention and the search that found it."""
+"""Explains a translation by its attention and the search that found it.
+
+A teacher-forced pass rereads the hypotheses of the search for their attention.
+The row before a token is what the search saw when it wrote that token, since no
+position looks ahead; in 16 bits the two differ by their rounding.
+
+Axes: S source length, T target length, L layers, H heads, R rows, K likeliest
+next tokens, D model width.
+"""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import EOS_ID, PAD_ID, Search
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, Search
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.id_model import alone
 from keras_transformer.decoding.search_history import SearchHistory
-from keras_transformer.translation.scoring import Ids, Rereader
+from keras_transformer.model import Transformer
 from keras_transformer.translation.text_batches import as_bytes, cut, dense
-from keras_transformer.translation.text_model import TextModel, traced
+from keras_transformer.translation.text_model import IDS, TextModel, traced
 from keras_transformer.viewing.explanation import Explanation
 from keras_transformer.viewing.hypotheses import Alternative, Fate, Node
 
-_IDS = tf.TensorSpec([None, None], tf.int32)
+# Next tokens returned for every row, K.
+_LIKELIEST = 8
+# Target tokens to read at a time; all their attention is in memory at once.
+_READ_AT_ONCE = 1_024
+Ids = tuple[int, ...]
 
 
 class _Returned(NamedTuple):
@@ -49,11 +61,6 @@ class Explainer:
     ) -> Explanation:
         """Translate a text, and return the search and the attention behind it.
 
-        Args:
-            text: A source text.
-            options: The search, without sampling.
-            prefix: The beginning of the translation.
-
         Raises:
             ValueError: If `text` or `prefix` is not a `str`, or `options` say
                 to sample.
@@ -70,7 +77,7 @@ class Explainer:
                 "`sampling` has no beam to explain; leave it out. Received: "
                 f"sampling={options.sampling}"
             )
-        _ = self._text_model.model  # Raises if there are several.
+        _ = self._text_model.ensemble.only  # Raises if there are several.
         tokenizer = self._text_model.tokenizer
         ids, truncated = cut(
             tokenizer.tokenize(as_bytes("text", [text])),
@@ -78,13 +85,9 @@ class Explainer:
         )
         inputs = [dense(ids)]
         if prefix:
-            longest = options.max_length
+            encoded = as_bytes("prefix", [prefix])
             inputs.append(
-                dense(
-                    self._text_model.prefix_ids(
-                        as_bytes("prefix", [prefix]), longest
-                    )
-                )
+                dense(self._text_model.prefix_ids(encoded, options.max_length))
             )
         result, history = self._graph(options, len(inputs))(*inputs)
         found = _returned(result)
@@ -120,24 +123,22 @@ class Explainer:
         )
 
     @functools.cached_property
-    def _rereader(self) -> Rereader:
+    def _rereader(self) -> "_Rereader":
         with self._text_model.weights_in_use():
-            return Rereader(self._text_model.model)
+            return _Rereader(self._text_model.ensemble.only)
 
     def _graph(self, options: Search, inputs: int) -> Callable:
         """Trace a graph, as for a translation: the same result bit for bit."""
         if (options, inputs) not in self._graphs:
 
             def search(
-                source: tf.Tensor, prefix: tf.Tensor | None = None
+                source: tf.Tensor, *prefix: tf.Tensor
             ) -> tuple[BeamResult, SearchHistory]:
                 return self._text_model.search_ids_with_history(
-                    alone(source),
-                    options,
-                    None if prefix is None else alone(prefix),
+                    alone(source), options, *map(alone, prefix)
                 )
 
-            self._graphs[options, inputs] = traced(search, *[_IDS] * inputs)
+            self._graphs[options, inputs] = traced(search, *[IDS] * inputs)
         return self._graphs[options, inputs]
 
 
@@ -177,8 +178,9 @@ def _tree(
             token = int(tokens[t, k])
             ids = (*before, token)
             score = float(log_probs[t, k]) / normaliser
-            fate, returned = Fate.PRUNED, _Returned(-1, score)
+            fate, returned, ends_with = Fate.PRUNED, _Returned(-1, score), ""
             if ended[t, k]:
+                ends_with = "end token" if token == EOS_ID else "limit"
                 fate = Fate.RETURNED if ids in found else Fate.DISPLACED
                 returned = found.get(ids, returned)
                 tree.leaves[ids] = len(tree.nodes)
@@ -193,7 +195,7 @@ def _tree(
                     log_prob=float(log_probs[t, k]),
                     score=returned.score,
                     fate=fate,
-                    ends_with=_end(token) if ended[t, k] else "",
+                    ends_with=ends_with,
                     rank=returned.rank,
                     row=row,
                 )
@@ -207,5 +209,110 @@ def _tree(
     return tree
 
 
-def _end(token: int) -> str:
-    return "end token" if token == EOS_ID else "limit"
+class _Reread(NamedTuple):
+    """The attention and the next tokens of each row."""
+
+    encoder: np.ndarray  # float32 (L, H, S, S)
+    decoder: np.ndarray  # float32 (L, H, R, T), 0 beyond the tokens written
+    cross: np.ndarray  # float32 (L, H, R, S)
+    next_ids: np.ndarray  # int32 (R, K), the likeliest first
+    next_log_probs: np.ndarray  # float32 (R, K)
+
+
+class _Rereader:
+    """Rereads a source and beginnings of its translations."""
+
+    def __init__(self, model: Transformer) -> None:
+        self._model = model
+        self._encode = traced(model.encode_with_weights, IDS)
+        width = model.model_config.d_model
+        self._decode = traced(
+            self._decode_all,
+            IDS,
+            tf.TensorSpec([1, None, width], model.compute_dtype),
+            tf.TensorSpec([1, 1, 1, None], tf.bool),
+        )
+
+    def read(self, source: tf.Tensor, written: list[Ids]) -> _Reread:
+        """Reread the tokens written before each of the R rows.
+
+        Args:
+            source: int32 `(1, S)`.
+            written: The ids of each row, () for the start.
+        """
+        memory, source_mask, of_layers = self._encode(source)
+        encoder = _stacked(of_layers)
+        longest = 1 + max(len(ids) for ids in written)
+        layers = self._model.model_config.layers_of("decoder")
+        sizes = (layers, encoder.shape[2], len(written))
+        likeliest = (len(written), min(_LIKELIEST, self._model.vocab_size))
+        found = _Reread(
+            encoder=encoder[:, 0],
+            decoder=np.zeros([*sizes, longest], np.float32),
+            cross=np.zeros([*sizes, source.shape[1]], np.float32),
+            next_ids=np.zeros(likeliest, np.int32),
+            next_log_probs=np.zeros(likeliest, np.float32),
+        )
+        for batch, (rows, b, t) in _passes(written, _READ_AT_ONCE // longest):
+            target_in = tf.ragged.constant(batch, tf.int32).to_tensor(PAD_ID)
+            log_probs, ids, decoder, cross = self._decode(
+                target_in, memory, source_mask
+            )
+            found.next_log_probs[rows] = log_probs.numpy()[b, t]
+            found.next_ids[rows] = ids.numpy()[b, t]
+            # The axes of two lists come first: (rows, L, H, .).
+            of_rows = _stacked(decoder)[:, b, :, t]
+            length = target_in.shape[1]
+            found.decoder[:, :, rows, :length] = of_rows.transpose(1, 2, 0, 3)
+            of_rows = _stacked(cross)[:, b, :, t]
+            found.cross[:, :, rows] = of_rows.transpose(1, 2, 0, 3)
+        return found
+
+    def _decode_all(
+        self, target_in: tf.Tensor, memory: tf.Tensor, source_mask: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor], list[tf.Tensor]]:
+        """Find the likeliest next tokens `(B, T, K)`, and the attention."""
+        batch = tf.shape(target_in)[0]
+        logits, decoder, cross = self._model.decode_with_weights(
+            target_in,
+            tf.repeat(memory, batch, axis=0),
+            tf.repeat(source_mask, batch, axis=0),
+        )
+        log_probs, ids = tf.math.top_k(
+            tf.nn.log_softmax(logits), min(_LIKELIEST, self._model.vocab_size)
+        )
+        return log_probs, ids, decoder, cross
+
+
+def _passes(
+    read: list[Ids], at_once: int
+) -> Iterator[tuple[list[Ids], np.ndarray]]:
+    """Choose few targets to read, with a place in them for every row.
+
+    Yields:
+        A batch of decoder inputs, and an array `(3, rows)`: the rows, and for
+        each its row and position in the batch.
+    """
+    row_of = {ids: row for row, ids in enumerate(read)}
+    # A pass over a beginning that none continued covers all that led there.
+    went_on = {ids[:-1] for ids in read if ids}
+    last = sorted((ids for ids in read if ids not in went_on), key=len)
+    filled: set[int] = set()
+    for first in range(0, len(last), max(1, at_once)):
+        batch = last[first : first + max(1, at_once)]
+        places = {
+            row_of[ids[:t]]: (b, t)
+            for b, ids in enumerate(batch)
+            for t in range(len(ids) + 1)
+        }
+        places = {row: at for row, at in places.items() if row not in filled}
+        filled |= places.keys()
+        yield (
+            [(BOS_ID, *ids) for ids in batch],
+            np.array([(row, *at) for row, at in places.items()]).T,
+        )
+
+
+def _stacked(layers: list) -> np.ndarray:
+    """Stack layers to `(L, B, H, T, .)`, float32."""
+    return np.stack([np.asarray(tf.cast(w, tf.float32)) for w in layers])

@@ -12,10 +12,10 @@ piece:
 The line of the empty piece comes first. Its candidates belong to every source.
 """
 
-import logging
+import itertools
 import os
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -25,8 +25,6 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.shortlist import SPECIAL, Shortlist
 from keras_transformer.machine import files
 from keras_transformer.settings import whole_number
-
-logger = logging.getLogger("keras_transformer")
 
 _ITERATIONS = 5
 # Pairs of sentences whose pieces are paired at the same time.
@@ -93,7 +91,9 @@ def learn(
 def _paired(pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer) -> _Pairs:
     """Pair the pieces of all sentences."""
     keys, targets, before = [], [], 0
-    for texts, translations in _chunks(pairs):
+    rest = iter(pairs)
+    while chunk := list(itertools.islice(rest, _CHUNK)):
+        texts, translations = zip(*chunk, strict=True)
         ids = tokenizer.tokenize(texts)[:, :-1].to_list()
         target_ids = tokenizer.target.tokenize(translations)[:, :-1].to_list()
         for source, target in zip(ids, target_ids, strict=True):
@@ -120,22 +120,6 @@ def _paired(pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer) -> _Pairs:
     )
 
 
-def _chunks(
-    pairs: Iterable[tuple[str, str]],
-) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield `_CHUNK` pairs at a time, sources and targets apart."""
-    sources: list[str] = []
-    targets: list[str] = []
-    for source, target in pairs:
-        sources.append(source)
-        targets.append(target)
-        if len(sources) == _CHUNK:
-            yield sources, targets
-            sources, targets = [], []
-    if sources:
-        yield sources, targets
-
-
 def _probabilities(paired: _Pairs, size: int) -> np.ndarray:
     """Estimate p(target piece | source piece) of each kind of pair."""
     probabilities = np.ones(len(paired.sources))
@@ -153,13 +137,7 @@ def _probabilities(paired: _Pairs, size: int) -> np.ndarray:
 def write(
     path: str | os.PathLike, candidates: np.ndarray, tokenizer: Tokenizer
 ) -> None:
-    """Write the file.
-
-    Args:
-        path: Its path.
-        candidates: The result of `learn`.
-        tokenizer: The tokenizer that it was learnt with.
-    """
+    """Write the candidates that `learn` has found with this tokenizer."""
     names = tokenizer.pieces(range(tokenizer.vocab_size))
     # The format cannot hold a piece whose name has a space.
     ids = {
@@ -176,11 +154,7 @@ def write(
 
 
 def read(path: str | os.PathLike, tokenizer: Tokenizer) -> Shortlist:
-    """Read the file.
-
-    Args:
-        path: The file.
-        tokenizer: The tokenizer of the model that will use it.
+    """Read the file for a model with this tokenizer.
 
     Raises:
         UserError: If it is not such a file, or has another vocabulary.

@@ -1,11 +1,15 @@
-"""Loads the models of one or several runs, with their one vocabulary."""
+"""Loads the models of one or several runs, and freezes their weights."""
 
 import os
 from collections.abc import Sequence
 
-from keras_transformer.config import ENSEMBLE_MEANS, UserError
+import tensorflow as tf
+
+from keras_transformer.config import SEARCH_PRECISIONS, UserError
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.ensemble import Ensemble
+from keras_transformer.decoding.frozen_weights import FrozenWeights, can_pack
+from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging
 from keras_transformer.runs.layout import TOKENIZER_FILE
@@ -14,16 +18,12 @@ from keras_transformer.runs.vocabulary import load_vocabulary
 
 def load(
     run_dirs: Sequence[str | os.PathLike],
-    average: int | None = None,
-    mean: str = ENSEMBLE_MEANS[0],
+    average: int | None,
+    mean: str,
 ) -> tuple[Ensemble, Tokenizer]:
-    """Load the models of runs, to search together.
+    """Load the models of one or several runs, to search together.
 
-    Args:
-        run_dirs: The run directories, at least one.
-        average: Newest checkpoints of each run to average, as in
-            `averaging.load_model`.
-        mean: As in `Ensemble`.
+    `average` is that of `averaging.load_model`, `mean` that of `Ensemble`.
 
     Raises:
         UserError: If one is not a run directory with a checkpoint, its
@@ -56,3 +56,54 @@ def _load(
             f"{tokenizer.vocab_size}; restore the file of this run."
         )
     return model, tokenizer
+
+
+def check_precision(precision: str) -> None:
+    """Raise `UserError` unless a search can compute in this precision."""
+    if precision not in SEARCH_PRECISIONS:
+        raise UserError(
+            f"Expected a precision of {', '.join(SEARCH_PRECISIONS[:-1])} or "
+            f"{SEARCH_PRECISIONS[-1]}, received {precision!r}."
+        )
+
+
+def freeze(
+    models: Ensemble, precision: str, portable: bool
+) -> tuple[Ensemble, FrozenWeights | None]:
+    """Prepare models and weights that no longer change, as `Translator` says.
+
+    Returns:
+        The models that compute in `precision`, and their packed weights where
+        this TensorFlow has the operators.
+
+    Raises:
+        UserError: As in `Translator.freeze`.
+    """
+    check_precision(precision)
+    on_gpu = bool(tf.config.list_physical_devices("GPU"))
+    packs = can_pack() and not on_gpu and not portable
+    if precision == "int8" and not packs:
+        raise UserError(
+            "Expected a TensorFlow for x86-64 processors without a GPU, since "
+            "int8 needs its operators, found another or `portable`; choose "
+            "float32 or bfloat16."
+        )
+    devices.warn_of_slow(precision)
+    if precision == "bfloat16":
+        copies = [_in_bfloat16(model) for model in models.models]
+        models = Ensemble(copies, models.mean)
+    if not packs:
+        return models, None
+    return models, FrozenWeights(
+        models,
+        int8=precision == "int8",
+        seven_bits=not devices.multiplies("int8"),
+    )
+
+
+def _in_bfloat16(model: Transformer) -> Transformer:
+    """Copy a model to one that computes in bfloat16."""
+    settings = {**model.get_config(), "dtype": "bfloat16"}
+    copy = Transformer.from_config(settings)
+    copy.set_weights(model.get_weights())
+    return copy

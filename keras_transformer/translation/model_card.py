@@ -82,13 +82,7 @@ class ModelCard:
 
     @classmethod
     def load(cls, saved_model: str | os.PathLike) -> "ModelCard | None":
-        """Read the card of a SavedModel.
-
-        Args:
-            saved_model: Its folder.
-
-        Returns:
-            The card; None if there is none.
+        """Read the card in the folder of a SavedModel; None if it has none.
 
         Raises:
             UserError: If the card cannot be read.
@@ -127,12 +121,9 @@ def make_card(
         run_dirs: The run directory, and those of other runs whose models
             search together with it.
         parameters: Number of weights of all models.
-        average: Newest checkpoints averaged, as in `Translator.from_run`.
+        average: As in `Translator.from_run`.
         how: What the reports of evaluations have to say of their search,
             precision, shortlist and ensemble for their scores to be here.
-
-    Raises:
-        UserError: If there are no weights.
     """
     # This loads Keras, which a server of an export does not need.
     from keras_transformer.runs import averaging

@@ -36,14 +36,9 @@ class Span(NamedTuple):
 
 
 def spans_of(text: str, language: str) -> list[Span]:
-    """Find the sentences of a text; no sentence crosses a line's end.
+    """Find the sentences of a text in order, with only space between them.
 
-    Args:
-        text: Any text.
-        language: Its language code.
-
-    Returns:
-        The sentences in order, with nothing but space between them.
+    No sentence crosses a line's end.
 
     Raises:
         UserError: If sentencex is missing.
@@ -69,13 +64,7 @@ def iterate_spans(text: str, language: str) -> Iterator[Span]:
 
 
 def together(text: str, spans: Sequence[Span], parts: Sequence[str]) -> str:
-    """Put the translations of a text's spans in their places.
-
-    Args:
-        text: The text.
-        spans: Its sentences in order.
-        parts: A translation of each.
-    """
+    """Put the translations of a text's spans in their places."""
     return "".join(pieces(text, spans, parts))
 
 
@@ -105,14 +94,9 @@ def translate(
 ) -> tuple[list[str], list[bool]]:
     """Translate each sentence of every text on its own.
 
-    The space between two sentences stays as it is.
-
-    Args:
-        n_best: `Translator.n_best`, for the sentences.
-        texts: Any texts.
-        language: Their language code.
-        progress: Called with the number of texts done and in all.
-        **others: Further arguments of `n_best`.
+    The space between two sentences stays as it is. `n_best` is that method of a
+    `Translator`, which gets `others` beside the sentences; `progress` is called
+    with the number of texts done and in all.
 
     Returns:
         The translation of each text, and whether a sentence of it was cut
@@ -122,8 +106,7 @@ def translate(
         UserError: If sentencex is missing.
     """
     texts = [text.strip() for text in texts]
-    spans = [spans_of(text, language) for text in texts]
-    of_texts = list(zip(texts, spans, strict=True))
+    of_texts = [(text, spans_of(text, language)) for text in texts]
 
     def tell(done: int, total: int) -> None:
         if progress:
@@ -134,15 +117,13 @@ def translate(
         progress=tell,
         **others,
     )
-    best = iter(hypotheses[0].text for hypotheses in found)
-    whole = [
-        together(text, spans, list(itertools.islice(best, len(spans))))
-        for text, spans in of_texts
-    ]
-    cuts = iter(truncated)
-    are_cut = [
-        any(list(itertools.islice(cuts, len(spans)))) for _, spans in of_texts
-    ]
+    whole, are_cut = [], []
+    best = zip(found, truncated, strict=True)
+    for text, spans in of_texts:
+        of_text = list(itertools.islice(best, len(spans)))
+        parts = [hypotheses[0].text for hypotheses, _ in of_text]
+        whole.append(together(text, spans, parts))
+        are_cut.append(any(is_cut for _, is_cut in of_text))
     return whole, are_cut
 
 
@@ -150,10 +131,7 @@ def check_alone(**others: bool) -> None:
     """Refuse arguments that make no sense with `split_sentences`.
 
     Args:
-        **others: Whether each argument is given.
-
-    Raises:
-        UserError: If one of them is given.
+        **others: Whether each of them is given.
     """
     for name, is_given in others.items():
         if is_given:
@@ -164,11 +142,7 @@ def check_alone(**others: bool) -> None:
 
 
 def warn_of_several(texts: Sequence[str]) -> bool:
-    """Log the first text that looks like several sentences.
-
-    Returns:
-        Whether there is one.
-    """
+    """Log a text that looks like several sentences; return whether one does."""
     several = next((text for text in texts if _TWO.search(text)), None)
     if several is not None:
         logger.warning(
@@ -200,8 +174,7 @@ def _in_line(text: str, language: str) -> list[tuple[int, int]]:
 def without_repeats(hypotheses: Iterable[Scored]) -> list[Scored]:
     """Drop repeated texts: other pieces may spell the same text.
 
-    Args:
-        hypotheses: Texts with their scores, best first.
+    The best-scored one stays, since `hypotheses` come best first.
     """
     different: dict[str, Scored] = {}
     for hypothesis in hypotheses:

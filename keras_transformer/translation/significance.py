@@ -100,15 +100,10 @@ def compare(
 
 def _tested(result: Any) -> Tested:
     """Turn NumPy's numbers into Python's."""
-
-    def number(value: Any) -> float | None:
-        return None if value is None else float(value)
-
+    numbers = (result.mean, result.ci, result.p_value)
     return Tested(
         float(result.score),
-        number(result.mean),
-        number(result.ci),
-        number(result.p_value),
+        *(None if number is None else float(number) for number in numbers),
     )
 
 
@@ -119,15 +114,10 @@ def read_translations(
     target_lang: str,
     count: int,
 ) -> list[str]:
-    """Read another system's translations of a split.
+    """Read another system's translations of a split of `count` sentences.
 
-    Args:
-        against: A run directory where `evaluate` has translated the split, or
-            a text file with a translation on each line.
-        corpus: Name of the corpus.
-        split: The split.
-        target_lang: Language code of the translations.
-        count: How many sentences the split has.
+    They are those of a run directory where `evaluate` has translated the split,
+    or of a text file with a translation on each line.
 
     Raises:
         UserError: If there are none, or they belong to something else.

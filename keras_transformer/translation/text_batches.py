@@ -25,15 +25,7 @@ Result = TypeVar("Result")
 
 
 def as_bytes(name: str, texts: Sequence[str]) -> list[bytes]:
-    """Encode texts in UTF-8.
-
-    Args:
-        name: Their name in errors.
-        texts: The texts.
-
-    Raises:
-        UserError: As in `checked_texts`.
-    """
+    """Encode texts in UTF-8; `name` stands for them in errors."""
     # UTF-8 cannot encode a lone surrogate.
     return [x.encode("utf-8", "replace") for x in checked_texts(name, texts)]
 
@@ -69,9 +61,7 @@ def cut(
 def numbered(are_cut: Iterable[bool], first: int = 1) -> str:
     """Name the lines that were cut, such as "3, 17" or "1, …, 20 and 7 more".
 
-    Args:
-        are_cut: Whether each line was cut.
-        first: The number of the first line.
+    The number of the first line is `first`.
     """
     lines = [number for number, is_cut in enumerate(are_cut, first) if is_cut]
     more = len(lines) - _MOST_NUMBERS
@@ -144,14 +134,10 @@ def results(
 ) -> Generator[tuple[Item, Result], None, None]:
     """Apply a function to items, several at the same time.
 
-    An item is taken when there is room for it. An error, or closing, drops the
-    waiting items and waits for the running ones: a search cannot be stopped.
-
-    Args:
-        function: The function, called in threads of its own, or in the
-            caller's if `parallel` is 1.
-        items: Its arguments.
-        parallel: Items at the same time, at least 1.
+    The function is called in threads of its own, or in the caller's if
+    `parallel` is 1. An item is taken when there is room for it. An error, or
+    closing, drops the waiting items and waits for the running ones: a search
+    cannot be stopped.
 
     Yields:
         An item and its result, in the order in which they are done.

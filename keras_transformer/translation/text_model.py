@@ -11,11 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer.config import (
-    PAD_ID,
-    Search,
-    SettingError,
-)
+from keras_transformer.config import PAD_ID, Search, SettingError
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.ensemble import Ensemble
 from keras_transformer.decoding.frozen_weights import FrozenWeights
@@ -25,6 +21,7 @@ from keras_transformer.model import Transformer
 from keras_transformer.translation.alignment import mean_attention
 from keras_transformer.translation.text_batches import cut
 
+IDS = tf.TensorSpec([None, None], tf.int32)
 _MAX_SEED = 2**31 - 1
 
 
@@ -45,14 +42,10 @@ class AttentionResult(NamedTuple):
 
 
 def traced(function: Callable, *inputs: tf.TensorSpec) -> Callable:
-    """Trace the graph of a function now.
+    """Trace the graph of a function of tensors now.
 
     TensorFlow warns when several `tf.function`s in a row trace at their first
     call.
-
-    Args:
-        function: Takes and returns tensors.
-        *inputs: The tensors that it takes.
     """
     return tf.function(
         function, input_signature=inputs, autograph=False
@@ -107,27 +100,17 @@ class TextModel(IdModel):
     ) -> TextResult:
         """Translate texts, string `(B,)`.
 
-        Args:
-            text: string `(B,)`.
-            options: How to search.
-            prefix: string `(B,)`, how each translation begins; cut where the
-                translation must end.
-
-        Returns:
-            The hypotheses of each text.
+        A prefix, string `(B,)`, is how each translation begins; it is cut where
+        the translation must end.
         """
         source, truncated = cut(
             self.tokenizer.tokenize(text), options.max_source_length
         )
+        if prefix is not None:
+            ids = self.prefix_ids(prefix, longest_target(options))
+            prefix = ids.to_tensor(PAD_ID)
         result = self.search_ids(
-            source.to_tensor(PAD_ID),
-            options,
-            prefix=None
-            if prefix is None
-            else self.prefix_ids(prefix, longest_target(options)).to_tensor(
-                PAD_ID
-            ),
-            seeds=self.seeds(text, options),
+            source.to_tensor(PAD_ID), options, prefix, self.seeds(text, options)
         )
         return TextResult(
             self.tokenizer.detokenize(result.ids), result.scores, truncated

@@ -13,7 +13,6 @@ import tensorflow as tf
 from keras_transformer.config import (
     ENSEMBLE_MEANS,
     MAX_SOURCE_LENGTH,
-    SEARCH_PRECISIONS,
     Search,
     SettingError,
     UserError,
@@ -21,7 +20,7 @@ from keras_transformer.config import (
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.ensemble import Ensemble
-from keras_transformer.decoding.frozen_weights import FrozenWeights, can_pack
+from keras_transformer.decoding.frozen_weights import FrozenWeights
 from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
@@ -40,12 +39,11 @@ from keras_transformer.translation.text_batches import (
     numbered,
     results,
 )
-from keras_transformer.translation.text_model import TextModel, traced
+from keras_transformer.translation.text_model import IDS, TextModel, traced
 from keras_transformer.viewing.explanation import Explanation
 
 logger = logging.getLogger("keras_transformer")
 
-_IDS = tf.TensorSpec([None, None], tf.int32)
 _SEEDS = tf.TensorSpec([None, 2], tf.int32)
 
 
@@ -74,7 +72,7 @@ class Translator:
 
     Attributes:
         text_model: The same inside a graph; exports are made of it.
-        search: As the argument, like `source_lang`.
+        tokenizer: As the argument, like `search` and `source_lang`.
 
     Raises:
         ValueError: If the two differ in vocabulary size.
@@ -90,6 +88,7 @@ class Translator:
         shortlist: Shortlist | None = None,
     ) -> None:
         self.text_model = TextModel(model, tokenizer, frozen, shortlist)
+        self.tokenizer = tokenizer
         self.search = search or Search()
         self.source_lang = source_lang
         self._is_warned = False  # About texts of several sentences.
@@ -107,12 +106,7 @@ class Translator:
         Raises:
             UserError: If there are several.
         """
-        return self.text_model.model
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer."""
-        return self.text_model.tokenizer
+        return self.text_model.ensemble.only
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -147,16 +141,18 @@ class Translator:
         Raises:
             UserError: As from `loading.load`, `freeze` and `lexicon.read`.
         """
-        _check_precision(precision)
+        loading.check_precision(precision)
         devices.let_memory_grow()  # A training may run on the same GPU.
         models, tokenizer = loading.load(
             [run_dir, *ensemble], average, ensemble_mean
         )
         run = RunConfig.load(run_dir)
-        found = cls(models, tokenizer, run.search, run.source_lang)
+        words = None
         if shortlist is not None:
-            found.text_model.shortlist = lexicon.read(shortlist, tokenizer)
-        return found.freeze(precision)
+            words = lexicon.read(shortlist, tokenizer)
+        return cls(
+            models, tokenizer, run.search, run.source_lang, shortlist=words
+        ).freeze(precision)
 
     def freeze(
         self, precision: str = "float32", portable: bool = False
@@ -182,28 +178,9 @@ class Translator:
             UserError: If `precision` is none of these, or int8 is not
                 available.
         """
-        _check_precision(precision)
-        on_gpu = bool(tf.config.list_physical_devices("GPU"))
-        packs = can_pack() and not on_gpu and not portable
-        if precision == "int8" and not packs:
-            raise UserError(
-                "Expected a TensorFlow for x86-64 processors without a GPU, "
-                "since int8 needs its operators, found another or `portable`; "
-                "choose float32 or bfloat16."
-            )
-        devices.warn_of_slow(precision)
-        models = self.text_model.ensemble
-        if precision == "bfloat16":
-            models = Ensemble(
-                [_in_bfloat16(model) for model in models.models], models.mean
-            )
-        frozen = None
-        if packs:
-            frozen = FrozenWeights(
-                models,
-                int8=precision == "int8",
-                seven_bits=not devices.multiplies("int8"),
-            )
+        models, frozen = loading.freeze(
+            self.text_model.ensemble, precision, portable
+        )
         return Translator(
             *(models, self.tokenizer, self.search, self.source_lang),
             frozen=frozen,
@@ -481,12 +458,7 @@ class Translator:
         """
         if length_penalty is None:
             length_penalty = self.search.length_penalty
-        return self._pairs.score(
-            sources,
-            targets,
-            length_penalty=length_penalty,
-            batch_tokens=batch_tokens,
-        )
+        return self._pairs.score(sources, targets, length_penalty, batch_tokens)
 
     def attention(
         self,
@@ -511,10 +483,7 @@ class Translator:
             ValueError: If there are not as many targets as sources.
         """
         return self._pairs.attention(
-            sources,
-            targets,
-            max_source_length=max_source_length,
-            batch_tokens=batch_tokens,
+            sources, targets, max_source_length, batch_tokens
         )
 
     def align(
@@ -544,10 +513,7 @@ class Translator:
             ValueError: If there are not as many targets as sources.
         """
         return self._pairs.align(
-            sources,
-            targets,
-            max_source_length=max_source_length,
-            batch_tokens=batch_tokens,
+            sources, targets, max_source_length, batch_tokens
         )
 
     def _searches(self, asked: int | None, texts: int) -> int:
@@ -578,26 +544,9 @@ class Translator:
 
             self._search_graphs[options, inputs] = traced(
                 search,
-                *(_SEEDS if name == "seeds" else _IDS for name in inputs),
+                *(_SEEDS if name == "seeds" else IDS for name in inputs),
             )
         return self._search_graphs[options, inputs]
-
-
-def _in_bfloat16(model: Transformer) -> Transformer:
-    """Copy a model to one that computes in bfloat16."""
-    settings = {**model.get_config(), "dtype": "bfloat16"}
-    copy = Transformer.from_config(settings)
-    copy.set_weights(model.get_weights())
-    return copy
-
-
-def _check_precision(precision: str) -> None:
-    """Raise `UserError` unless a search can compute in this precision."""
-    if precision not in SEARCH_PRECISIONS:
-        raise UserError(
-            f"Expected a precision of {', '.join(SEARCH_PRECISIONS[:-1])} or "
-            f"{SEARCH_PRECISIONS[-1]}, received {precision!r}."
-        )
 
 
 def _hypotheses(texts: np.ndarray, scores: np.ndarray) -> list[Hypothesis]:

@@ -18,7 +18,7 @@ from keras_transformer.__main__ import main
 from keras_transformer.config import Search, UserError
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.run import Run
-from keras_transformer.translation import translator
+from keras_transformer.translation import loading
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
@@ -308,7 +308,7 @@ def test_a_tensorflow_without_them_says_so_before_anything_is_served(
 def test_where_there_are_no_such_operators_the_portable_form_is_written(
     small_translator, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(translator, "can_pack", lambda: False)
+    monkeypatch.setattr(loading, "can_pack", lambda: False)
     path = serving.export(small_translator, tmp_path, options=GREEDY)
     assert not [name for name in operators(path) if name.startswith("_")]
     with pytest.raises(UserError, match="int8 needs its operators"):
