@@ -1,6 +1,6 @@
 # make env          the environment, in .venv, with the command keras-transformer
-# make demo         train, evaluate and export on the built-in corpus; ask the
-#                   export
+# make demo         train, evaluate and export on the built-in corpus; query
+#                   the export
 # make test         every test; make fast leaves out the slow ones
 # make browser      Debian's chromium, which tests of the viewer and of the
 #                   server's page need

@@ -1,7 +1,6 @@
 """Every setting of a model, its training and its search; and the ids.
 
-It needs neither Keras nor TensorFlow: both wings depend on it, and reading a
-configuration is instant.
+It imports neither Keras nor TensorFlow, so reading a configuration is instant.
 """
 
 import dataclasses
@@ -56,14 +55,14 @@ class ModelConfig:
     )
     encoder_layers: int | None = setting(
         None,
-        "layers of the encoder, if it has another number than the decoder",
+        "layers of the encoder, if not `num_layers`",
         within=_SIZE,
         metavar="N",
     )
     decoder_layers: int | None = setting(
         None,
-        "layers of the decoder; each costs time for every token written, a "
-        "layer of the encoder once for a text",
+        "layers of the decoder, if not `num_layers`; a decoder layer runs "
+        "once for every token written, an encoder layer once for a text",
         within=_SIZE,
         metavar="N",
     )
@@ -78,14 +77,16 @@ class ModelConfig:
     )
     key_dim: int = setting(
         64,
-        "width of a head's queries and keys; d_model / h if you change one",
+        "width of a head's queries and keys; if you change `d_model` or "
+        "`num_heads`, it becomes d_model / h",
         symbol="d_k",
         within=_SIZE,
         of_layers=True,
     )
     value_dim: int = setting(
         64,
-        "width of a head's values; d_model / h if you change one",
+        "width of a head's values; if you change `d_model` or `num_heads`, "
+        "it becomes d_model / h",
         symbol="d_v",
         within=_SIZE,
         of_layers=True,
@@ -115,7 +116,7 @@ class ModelConfig:
     )
     restriction: int | None = setting(
         None,
-        "each position attends to those of its own sequence that are "
+        "let each position attend only to positions of its own sequence "
         "less than R away, in the decoder to the last R (section 4); to all "
         "if not given",
         symbol="r",
@@ -153,9 +154,9 @@ class ModelConfig:
     )
     norm_first: bool = setting(
         False,
-        "norm the input of each sub-layer and the output of each stack, not "
-        "the sum after each sub-layer (pre-norm): a small model then learns "
-        "from the first hundred updates on",
+        "normalise the input of each sub-layer and the output of each "
+        "stack instead of the sum after each sub-layer (pre-norm); a small "
+        "model then learns from the first hundred updates on",
         of_layers=True,
     )
     first_position: int = setting(
@@ -200,7 +201,7 @@ STACK_SETTINGS = [
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-    """Section 5 as numbers."""
+    """The settings of a training (section 5)."""
 
     steps: int = setting(100_000, "optimizer updates in all", within=_SIZE)
     batch_tokens: int = setting(
@@ -211,8 +212,8 @@ class TrainingConfig:
     )
     max_length: int = setting(
         256,
-        "most tokens of a side of a training pair, including the end token; "
-        "longer pairs are dropped",
+        "most tokens on either side of a training pair, including the end "
+        "token; longer pairs are dropped",
         within=_SIZE,
     )
     warmup_steps: int = setting(
@@ -229,8 +230,8 @@ class TrainingConfig:
     )
     bpe_dropout: float = setting(
         0.0,
-        "probability of leaving out a merge when training text is cut "
-        "into pieces (Provilkov et al., 2020), 0.1 in their paper",
+        "probability of skipping a merge when training text is split into "
+        "pieces (BPE-dropout, Provilkov et al., 2020, who use 0.1)",
         within=_SHARE,
     )
     average: int = setting(
@@ -238,8 +239,8 @@ class TrainingConfig:
     )
     checkpoint_minutes: float = setting(
         10.0,
-        "minutes between checkpoints; stopping and resuming then changes "
-        "which weights are averaged",
+        "minutes between checkpoints; since they follow the clock, stopping "
+        "and resuming changes which weights are averaged",
         within="(0, inf)",
     )
     checkpoint_steps: int | None = setting(
@@ -259,14 +260,14 @@ class TrainingConfig:
     )
     target_bleu: float | None = setting(
         None,
-        "BLEU of the validation sample at which the training ends "
-        "early; inf for never",
+        "BLEU on the validation sample at which the training ends early; "
+        "inf to switch this off",
         within="[0, inf]",
     )
     patience: int | None = setting(
         None,
-        "validations in a row without a better value after which the "
-        "training ends early, with the best weights kept; off if not given",
+        "end the training after N validations in a row without improvement, "
+        "and keep the best weights; off if not given",
         within=_SIZE,
         metavar="N",
     )
@@ -291,9 +292,9 @@ class TrainingConfig:
     )
     length_growth: float | None = setting(
         None,
-        "ratio of neighbours among the lengths that batches are padded to; "
-        "if not given 1.06, or 1.15 if a run begins with XLA, which compiles "
-        "every shape",
+        "ratio between successive lengths that batches are padded to; if "
+        "not given, 1.06, or 1.15 if a run begins with XLA, which compiles "
+        "each shape anew",
         within="(1, 2]",
     )
 
@@ -321,7 +322,7 @@ class Sampling:
 
     temperature: float = setting(
         1.0,
-        "divides the logits: less than 1 is more careful",
+        "divides the logits; below 1, likely tokens become likelier",
         within="(0, inf)",
     )
     top_k: int = setting(
@@ -332,7 +333,7 @@ class Sampling:
     )
     top_p: float = setting(
         1.0,
-        "draw among the fewest tokens whose probability reaches P",
+        "draw among the fewest tokens that together reach probability P",
         metavar="P",
         within="(0, 1]",
     )
@@ -349,9 +350,9 @@ class Sampling:
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """The settings of a search (section 6.1): one type from flag to graph.
+    """The settings of a search (section 6.1), from the flags to the graph.
 
-    A run keeps one, and later verbs follow it unless you say otherwise.
+    A run stores one, and later commands use it unless you override it.
     """
 
     beam_size: int = setting(
@@ -359,21 +360,21 @@ class Search:
     )
     length_penalty: float = setting(
         0.6,
-        "exponent of ((5 + length) / 6)^alpha, by which a log-probability "
-        "is divided",
+        "exponent alpha in score = log-probability / ((5 + length) / "
+        "6)^alpha; a larger one favours longer translations",
         symbol="α",
         within="[0, inf)",
     )
     n_best: int = setting(
         1,
-        "translations of a text, best first: at most `beam_size`, or as "
-        "many draws",
+        "translations to return for each text, best first; at most "
+        "`beam_size`, unless sampling: then the number of draws",
         within=_SIZE,
     )
     min_length: int = setting(
         0,
-        "fewest tokens of a translation, including the end token, as far as "
-        "the longest length allows",
+        "fewest tokens in a translation, including the end token, unless "
+        "the limit on its length is lower",
         within="[0, inf)",
     )
     max_length: int | None = setting(
@@ -384,7 +385,7 @@ class Search:
     )
     max_extra_length: int = setting(
         50,
-        "most tokens of a translation beyond its source's",
+        "how many tokens longer than its source a translation may be",
         within="[0, 1000000)",
     )
     max_source_length: int | None = setting(
@@ -396,7 +397,8 @@ class Search:
     no_unknown: bool = setting(False, "never write the unknown piece")
     no_repeat_ngram: int = setting(
         0,
-        "let no row of N tokens occur twice in a translation; 0 for no rule",
+        "never write the same N tokens in a row twice in a translation; 0 "
+        "allows repeats",
         metavar="N",
         within="[0, inf)",
     )

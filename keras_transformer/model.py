@@ -136,7 +136,7 @@ class Transformer(ExactModel):
 
     @classmethod
     def from_preset(cls, preset: str, **overrides: Any) -> "Transformer":
-        """Build a preset of table 3, or one of its neighbours.
+        """Build a model from a preset: a row of table 3, or one beyond it.
 
         Args:
             preset: One of `keras_transformer.PRESETS`.
@@ -340,7 +340,7 @@ class Transformer(ExactModel):
     ) -> Iterator[Tensor]:
         """Yield the attention to the source, a decoder layer at a time.
 
-        Callers that need only a sum hold one at a time.
+        A caller that needs only a sum keeps one layer's weights in memory.
 
         Args:
             source: Integer tensor `(B, S)`.
@@ -419,7 +419,7 @@ class Transformer(ExactModel):
             own: Boolean tensor `(B, W, t)`, `True` for the slots that hold a
                 beam's tokens, including those of this position. In a
                 restricted model only those of the last r positions. By default
-                every beam continues itself.
+                each beam sees its own slot of every position.
             write: As in `DecoderLayer.step`; by default the W new slots come
                 after the old ones, and a restricted model keeps those of its
                 last r positions.

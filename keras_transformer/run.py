@@ -107,8 +107,8 @@ class Run:
         """Load the weights to translate with.
 
         Args:
-            average: Newest checkpoints to average; None for the weights that
-                validation found better at the end of the training.
+            average: How many of the newest checkpoints to average; None for
+                the weights that validated best at the end of the training.
             precision: Type to multiply in, `"float32"`, `"bfloat16"` or
                 `"int8"`, as in `Translator.freeze`. The translator does not
                 see later training of its model.
@@ -178,8 +178,8 @@ class Run:
     ) -> "Evaluation":
         """Translate a split and score it.
 
-        No source is left out. One of more than 256 tokens, or more than any
-        training pair may have, is cut there, and the log names it.
+        No source is left out. One longer than 256 tokens, or than the run's
+        `max_length` if that is more, is cut there, and the log names it.
 
         The translations go to `evaluation/SPLIT.LANG.txt` of the run directory
         and all figures to `evaluation/SPLIT.json`. They replace those of an
@@ -373,7 +373,8 @@ class Run:
     ) -> ModelCard:
         """Make the card that an export carries.
 
-        It has the scores of evaluations that computed as the export does.
+        It has the scores of those evaluations that used the same weights and
+        settings as the export.
 
         Args:
             average: As in `translator`.
@@ -455,8 +456,9 @@ def train(
 ) -> Run:
     """Train a whole run in this process, or resume it.
 
-    The same call again resumes at the last checkpoint and ends with the same
-    weights as one that nothing interrupted; on a finished run it does nothing.
+    Make the same call again to resume from the last checkpoint: the training
+    ends with the weights of an uninterrupted one. On a finished run it does
+    nothing.
     Settings that you leave out, or give as None, come from the preset. The
     call sets the seeds of Python, NumPy and TensorFlow, so a process trains one
     run at a time.
@@ -480,7 +482,9 @@ def train(
         init_from: Directory of another run; this one starts with its weights
             and vocabulary.
         minutes: Minutes of training in all; None for no limit.
-        strategy: `auto`, `none`, `mirrored` or `multiworker`.
+        strategy: `none` for one device, `mirrored` for all GPUs of this
+            machine, `multiworker` for all workers in `TF_CONFIG`; `auto`
+            chooses.
         accumulate: Micro-batches in a batch, at least 1.
         xla: `auto`, `on` or `off`.
         callbacks: Keras callbacks; a training is one epoch.

@@ -64,7 +64,7 @@ class Setting:
     """The details of a setting, besides its name, type and default.
 
     Attributes:
-        help: A noun phrase without a full stop, for the flag's help and a line
+        help: A phrase without a full stop, for the flag's help and a line
             of a docstring.
         within: The interval of allowed numbers, such as `"[0, 1)"`.
         choices: All allowed values, where they are few.

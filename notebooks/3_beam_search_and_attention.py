@@ -24,7 +24,7 @@
 # 10. Figures 3 to 5 of the paper
 # 11. What a picture does not say
 #
-# Every claim is an `assert`: a notebook that runs to its end has kept its word.
+# An `assert` checks every claim: if the notebook runs to its end, all hold.
 # All of it takes about a minute on two CPU cores.
 #
 # There are three exercises. Try each in a cell of your own before you unfold
@@ -186,8 +186,8 @@ assert np.isclose(np.exp(best[1]), 0.45 * 0.9)
 assert second[0] == greedy
 
 # %% [markdown]
-# A wider beam is never a promise: it, too, may drop the beginning of the best
-# sentence. Only a beam as wide as there are beginnings is sure.
+# A wider beam guarantees nothing: it, too, may drop the beginning of the best
+# sentence. Only a beam that holds all beginnings is certain to find it.
 #
 # **Exercise 1.** Make a table like `NEXT` with which a beam of two misses the
 # likeliest sentence, and a beam of three finds it. You may add a word to
@@ -359,8 +359,8 @@ print(f"the beam's score is higher for {better:.1%}, lower for {worse:.1%}")
 assert better > 2 * worse
 
 # %% [markdown]
-# Where the beam's lead is largest, greedy has often run into a repetition: one
-# piece comes over and over, and greedy cannot go back.
+# Where the beam's lead is largest, greedy has often got stuck: it repeats one
+# piece over and over, and cannot go back.
 
 
 # %%
@@ -403,8 +403,8 @@ assert explained.translations[0] == translator.translate([text])[0]
 explained
 
 # %% [markdown]
-# The page is made of lists and arrays. Here is the tree as a picture, for a
-# text or a slide:
+# Parts of the viewer can be drawn alone. Here is the tree, for a paper or a
+# slide:
 
 # %%
 display(SVG(explained.tree_svg()))
@@ -456,7 +456,7 @@ plt.show()
 
 # %% [markdown]
 # The heads do not all do the same. The entropy of a row says how widely a head
-# looks: 0 bits for one piece alone, log2(S) for all S pieces alike.
+# looks: 0 bits at a single piece, log2(S) bits at all S pieces equally.
 
 # %%
 weights = attention.cross
@@ -468,13 +468,13 @@ assert np.all(entropies < np.log2(weights.shape[-1]))
 # %% [markdown]
 # **Exercise 3.** A head gives four pieces the weights ½, ¼, ⅛ and ⅛. Work out
 # the entropy of this row. How high could it be with four pieces? Then turn the
-# entropies above into numbers that are easier to read: at how many pieces,
-# looked at alike, does each head look?
+# entropies above into numbers that are easier to read: if a head looked at
+# several pieces equally, how many would give its entropy?
 #
 # <details><summary>Solution</summary>
 #
 # ½ · 1 + ¼ · 2 + ⅛ · 3 + ⅛ · 3 = 1.75 bits, of log2(4) = 2 at most. An entropy
-# of b bits is that of 2^b pieces looked at alike, here of 2^1.75 = 3.4. So the
+# of b bits is that of 2^b equally weighted pieces, here of 2^1.75 = 3.4. So the
 # numbers are `2**entropies`.
 #
 # </details>
@@ -490,9 +490,9 @@ print("all holds")
 # %% [markdown]
 # ## 9. Which word belongs to which
 #
-# Take the mean of all heads and add it up over the pieces of two words. For
-# each target word, this gives the source word that it looked at most: a word
-# alignment, for free.
+# Average the attention over all layers and heads, then add it up over the
+# pieces of a source word and a target word. For each target word, this gives
+# the source word that it looked at most: a word alignment, for free.
 
 # %%
 (pairs,) = translator.align([text], explained.translations[:1])
@@ -502,8 +502,8 @@ for source_word, target_word in pairs:
     print(f"{target_words[target_word]:28} {source_words[source_word]}")
 
 # %% [markdown]
-# It need not be right. The heads of a model look wherever it helps to predict,
-# and that may be another word than a dictionary has. Over all test phrases the
+# It need not be right. Heads look wherever it helps the prediction, which may
+# not be the word that a dictionary gives. Over all test phrases the
 # words below are found much more often than by chance, but not always.
 
 # %%

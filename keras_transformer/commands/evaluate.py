@@ -41,8 +41,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=pathlib.Path,
         metavar="OTHER",
         help="compare with OTHER by sacreBLEU's paired bootstrap and "
-        "approximate randomization; a run directory (a folder) where evaluate "
-        "has translated the same split, or a text file of translations, one a "
+        "approximate randomization; OTHER is a run directory in which evaluate "
+        "has translated the same split, or a text file with one translation a "
         "line",
     )
     add("--json", type=pathlib.Path, help="write the results here too")

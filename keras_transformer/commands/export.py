@@ -34,8 +34,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=_FORMATS,
         default=_FORMATS[0],
-        help="ctranslate2 needs that package, goes to OUTPUT itself and is "
-        "told how to search when it translates; default: %(default)s",
+        help="ctranslate2 needs the package of that name, writes to OUTPUT "
+        "itself, and takes its search settings when it translates; default: "
+        "%(default)s",
     )
     add(
         "--quantize",

@@ -32,10 +32,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def score(args: argparse.Namespace) -> None:
     """Score given translations: print a number for each line of --target.
 
-    It is the length-normalised log-probability in nats. The source is never
-    cut, and the tokenizer splits the target into pieces. A search may have
-    written the same text in other pieces; `translate --n-best` then prints
-    another score.
+    The number is the length-normalised log-probability in nats. The source is
+    never cut. The tokenizer splits the target into pieces; if a search wrote
+    the same text in other pieces, `translate --n-best` prints another score.
     """
     penalty = search_flags.search_of_run(args).length_penalty
     with contextlib.ExitStack() as stack:

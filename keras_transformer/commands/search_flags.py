@@ -37,8 +37,8 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--average",
         type=int,
-        help="newest checkpoints to average; default: the weights that "
-        "validation found best at the end of the training",
+        help="number of newest checkpoints to average; default: the weights "
+        "that validated best at the end of the training",
     )
 
 
@@ -86,8 +86,8 @@ def add_speed_flags(parser: argparse.ArgumentParser) -> None:
         choices=SEARCH_PRECISIONS,
         default=SEARCH_PRECISIONS[0],
         help="type to multiply in; bfloat16 and int8 round, and are faster "
-        "where the processor multiplies them (AMX, AVX512-BF16; AMX, VNNI); "
-        "default: %(default)s",
+        "on processors that support them (bfloat16: AMX or AVX512-BF16; "
+        "int8: AMX or VNNI); default: %(default)s",
     )
     add_shortlist_flag(parser)
     parser.add_argument(
@@ -106,8 +106,8 @@ def add_shortlist_flag(parser: argparse.ArgumentParser) -> None:
         "--shortlist",
         type=pathlib.Path,
         metavar="FILE",
-        help="score only the target pieces that FILE, made by the verb "
-        "shortlist, names for the source; faster, and nearly the same",
+        help="score only the target pieces that FILE, written by the verb "
+        "shortlist, lists for the source; faster, with nearly the same results",
     )
 
 

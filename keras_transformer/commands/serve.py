@@ -26,13 +26,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=pathlib.Path,
         metavar="EXPORTED",
-        help="folder of all versions, the OUTPUT of export, or a run directory",
+        help="the OUTPUT of export, with all its versions, or a run directory",
     )
     add(
         "--run-dir",
         type=pathlib.Path,
-        help="serve this run instead; it is exported to RUN_DIR/exported "
-        "first, unless it is there already",
+        help="serve this run instead; it is first exported to "
+        "RUN_DIR/exported, unless that is up to date",
     )
     search_flags.add_ensemble_flags(parser)
     add("--host", default="127.0.0.1", help="default: %(default)s")

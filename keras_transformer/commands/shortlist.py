@@ -27,7 +27,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=200,
         metavar="N",
-        help="most frequent target pieces to add to every source; default: "
+        help="add the N most frequent target pieces to every source; default: "
         "%(default)s",
     )
     add(
@@ -35,14 +35,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=50,
         metavar="N",
-        help="most candidates of a source piece; default: %(default)s",
+        help="keep at most N candidates for each source piece; default: "
+        "%(default)s",
     )
     add(
         "--pairs",
         type=int,
         default=50_000,
         metavar="N",
-        help="most training pairs to learn from, the first ones; default: "
+        help="learn from at most the first N training pairs; default: "
         "%(default)s",
     )
 

@@ -66,12 +66,12 @@ def train(args: argparse.Namespace) -> None:
     Example:
         keras-transformer train --preset demo --corpus demo --run-dir runs/demo
 
-    The same command again resumes at the last checkpoint. Ctrl-C and SIGTERM
-    end the training with a checkpoint, with exit codes 130 and 0: a finished
-    run has a final.weights.h5. Settings that you do not give come from the
-    preset. @FILE stands for the arguments in a file, and names such as
-    @wmt14-en-de-base for the recipes of this package. --dry-run tells what the
-    training would cost.
+    Run the same command again to resume from the last checkpoint. Ctrl-C and
+    SIGTERM save a checkpoint and stop, with exit codes 130 and 0; only a
+    finished run has a final.weights.h5. Settings that you leave out come from
+    the preset. @FILE inserts the arguments in a file, and a name such as
+    @wmt14-en-de-base those of a recipe of this package. --dry-run prints what
+    the training would cost.
     """
     arguments = arguments_of(args)
     chosen = setting_flags.given(args, SESSION_SETTINGS)

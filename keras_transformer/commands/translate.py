@@ -43,7 +43,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="lines of text; default: standard input",
     )
-    add("--input", type=pathlib.Path, metavar="FILE", help="the same")
+    add("--input", type=pathlib.Path, metavar="FILE", help="same as FILE")
     add("--output", type=pathlib.Path, help="default: standard output")
     search_flags.add_search_flags(parser)
     search_flags.add_sampling_flags(parser)
@@ -76,15 +76,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def translate(args: argparse.Namespace) -> None:
     """Translate UTF-8 text line by line, including empty lines.
 
-    It answers after every 10,000 lines and at the end of the input.
+    Output is written after every 10,000 lines and at the end of the input.
 
     With --n-best above 1 each translation has its own line, best first:
 
         LINE<TAB>SCORE<TAB>TRANSLATION
 
     LINE counts from 1; SCORE is the length-normalised log-probability in
-    nats. Only the best of equal texts stays, except with --sample, so there
-    may be fewer; an empty line has one.
+    nats. Repeated texts are dropped, except with --sample, so a line may have
+    fewer than --n-best; an empty line has one.
 
     --alignment adds pairs such as 0-0 1-2, in the order of the target, counted
     from 0: the source word that a target word attends to most, and that target

@@ -48,7 +48,8 @@ class Session:
     )
     strategy: str = setting(
         "auto",
-        "place of the replicas",
+        "where replicas run (none: one device, mirrored: all GPUs of this "
+        "machine, multiworker: all workers in TF_CONFIG)",
         choices=("auto", "none", "mirrored", "multiworker"),
     )
     accumulate: int = setting(
@@ -58,8 +59,8 @@ class Session:
     )
     xla: str = setting(
         "auto",
-        "whether the gradient is compiled for every shape of a batch "
-        "(auto: on GPUs only)",
+        "whether XLA compiles the gradient, once for each batch shape (auto: "
+        "on GPUs only)",
         choices=("auto", "on", "off"),
     )
     callbacks: Sequence[Any] = ()

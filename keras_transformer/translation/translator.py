@@ -71,11 +71,11 @@ class Translator:
             all. Sampling ignores it.
 
     Attributes:
-        text_model: The same inside a graph; exports are made of it.
-        tokenizer: As the argument, like `search` and `source_lang`.
+        text_model: The same translation inside a graph, as exports hold it.
+        tokenizer: The argument; so are `search` and `source_lang`.
 
     Raises:
-        ValueError: If the two differ in vocabulary size.
+        ValueError: If model and tokenizer differ in vocabulary size.
     """
 
     def __init__(
@@ -157,13 +157,13 @@ class Translator:
     def freeze(
         self, precision: str = "float32", portable: bool = False
     ) -> "Translator":
-        """Make a faster translator with the weights of this moment.
+        """Make a faster translator from the current weights.
 
         Later training of the model does not change it. In float32 its logits
         differ from the model's by 1e-5 at most. In bfloat16 weights and
         activations are rounded to 16 bits; statistics of layer norms, every
-        softmax and all scores stay float32. In int8 each column of a matrix
-        has a scale, and so has each row that it multiplies; only the products
+        softmax and all scores stay float32. In int8 each column of a weight
+        matrix has a scale, and so has each row of activations; only products
         with weights are rounded.
 
         Args:
@@ -171,7 +171,7 @@ class Translator:
                 processors that multiply it (AMX, AVX512-BF16); `"int8"`, for
                 those with VNNI.
             portable: Whether to use only operators that every TensorFlow has.
-                This is so anyway where there is a GPU or TensorFlow lacks the
+                It always does so if there is a GPU, or if TensorFlow lacks the
                 other operators, which are for x86-64 processors.
 
         Raises:
@@ -249,26 +249,26 @@ class Translator:
         Args:
             texts: Source texts.
             n_best: Hypotheses per text; by default one, as plain `str`.
-            prefixes: As in `n_best`, like `batch_tokens` and `progress`.
+            prefixes: As in the method `n_best`.
             split_sentences: Whether to translate each sentence of a text on
                 its own, for a model that has learnt from single sentences;
                 the whitespace between them stays. By default texts stay
                 whole, and the log says once if a text looks like several
                 sentences.
-            batch_tokens: Budget of a batch.
+            batch_tokens: Budget of a batch, as in the method `n_best`.
             parallel: Batches searched at the same time, as in `n_best`.
             progress: Called with the number of texts done and that of all.
-            **options: The other fields of `Search`, such as
-                `beam_size=4`; the rest is as in `search`.
+            **options: Other fields of `Search`, such as `beam_size=4`; those
+                left out are taken from the attribute `search`.
 
         Returns:
             One translation for each text, in order; with `n_best` a list of
             hypotheses, best first, which is shorter where fewer exist.
 
         Raises:
-            ValueError: If an option is out of range, or `n_best` raises one.
-            UserError: If `split_sentences` meets `n_best` or `prefixes`, or
-                sentencex is missing.
+            ValueError: If an option is out of range, or as in `n_best`.
+            UserError: If `split_sentences` is combined with `n_best` or
+                `prefixes`, or sentencex is missing.
         """
         search = self.options(n_best=1 if n_best is None else n_best, **options)
         texts = [text.decode() for text in as_bytes("texts", texts)]
@@ -315,10 +315,10 @@ class Translator:
         Args:
             texts: Source texts.
             options: How to search.
-            prefixes: How each translation begins, "" to leave it open. The
-                whitespace at its ends is dropped, and the search may go on
-                inside its last word. It counts in the score and towards the
-                limit, where it is cut too.
+            prefixes: The beginning of each translation, "" for none. Whitespace
+                around it is dropped, and the search may extend its last word.
+                A prefix counts in the score and towards the length limit, and
+                is cut if it is longer than that.
             batch_tokens: Budget of a batch: its texts times the tokens of its
                 longest possible translation.
             parallel: Batches searched at the same time, each with memory of
