@@ -50,7 +50,9 @@ def finish(
     """
     lock.check(run_dir)
     result = final_result(run_dir)
-    if result is None or result.averages != _averages(run, run_dir):
+    if result is None or result.averages != _averages(
+        run, averaging.averaged_checkpoints(run_dir)
+    ):
         _compare(run, run_dir, validator, last, patience)
         try:
             logger.info("Wrote %s.", history.draw(run_dir))
@@ -64,11 +66,11 @@ def finish(
     )
 
 
-def _averages(run: RunConfig, run_dir: pathlib.Path) -> str:
+def _averages(run: RunConfig, averaged: list[pathlib.Path]) -> str:
     """Name the average that the recipe asks for."""
     if run.training.ema:
         return "moving average of the weights"
-    return averaging.average_of(len(averaging.averaged_checkpoints(run_dir)))
+    return averaging.average_of(len(averaged))
 
 
 def _compare(
@@ -83,9 +85,10 @@ def _compare(
     If that fails, write the average, as in the paper.
     """
     step = step_of(list_checkpoints(run_dir)[-1])
-    names = [path.name for path in averaging.averaged_checkpoints(run_dir)]
+    paths = averaging.averaged_checkpoints(run_dir)
+    names = [path.name for path in paths]
     averaged = averaging.load_average(run_dir, purpose="Validating")
-    averages = _averages(run, run_dir)
+    averages = _averages(run, paths)
     called = {LAST: "last weights", AVERAGE: averages, BEST: "best weights"}
     weights = {LAST: last, AVERAGE: averaged.get_weights()}
     made_of = {LAST: names[-1:], AVERAGE: names}
