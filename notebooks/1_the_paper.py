@@ -19,7 +19,7 @@
 # 7. Label smoothing (5.4)
 # 8. Counting the parameters of table 3
 #
-# Every claim is an `assert`: a notebook that runs to its end has kept its word.
+# Every claim is an `assert`: if the notebook runs to its end, all of them hold.
 # It trains four small models on the way, and takes about a minute on two CPU
 # cores.
 #
@@ -101,11 +101,11 @@ plt.rcParams.update({"figure.dpi": 80, "figure.constrained_layout.use": True})
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}(Q K^T / \sqrt{d_k})\, V$$
 #
-# A *query* asks and the *keys* answer. The result is a mean of the *values*, in
-# which those whose keys answer best weigh most. Take one query and two keys of
-# width $d_k = 4$. The query's product with the first key is $2 \ln 3$, with the
-# second 0. Divided by $\sqrt 4$ that is $\ln 3$ and 0, so the softmax gives
-# odds of 3 to 1.
+# A *query* asks and the *keys* answer. The result is a weighted mean of the
+# *values*: the better a key answers the query, the more its value weighs. Take
+# one query and two keys of width $d_k = 4$. The query's dot product with the
+# first key is $2 \ln 3$, with the second 0. Divided by $\sqrt 4$, these become
+# $\ln 3$ and 0, so the softmax weighs the two values 3 to 1.
 
 # %%
 query = np.array([[2 * np.log(3), 0, 0, 0]], "float32")  # one query
@@ -134,9 +134,10 @@ assert np.allclose(weights_of_layer[0, 0], weights)
 assert np.allclose(context_of_layer[0, 0], context)
 
 # %% [markdown]
-# Why divide by $\sqrt{d_k}$? A product of two random vectors is a sum of $d_k$
-# random numbers, so its spread grows as $\sqrt{d_k}$. With large scores a
-# softmax gives nearly all weight to one key, and then it has little gradient.
+# Why divide by $\sqrt{d_k}$? The dot product of two random vectors is a sum of
+# $d_k$ random numbers, so its spread grows as $\sqrt{d_k}$. With large scores
+# the softmax gives nearly all weight to one key, and then it passes on hardly
+# any gradient.
 
 # %%
 for d_k in (4, 64, 1024):
@@ -238,8 +239,8 @@ assert np.allclose(by_hand, output[0], atol=1e-5)
 
 # %% [markdown]
 # With more heads, each is narrower: $d_k = d_v = d_{model} / h$. So eight heads
-# of 64 have as many numbers as one of 512. Row A of table 3 compares them: 24.9
-# BLEU with one head, 25.8 with eight, 25.4 with thirty-two.
+# of width 64 have as many parameters as one of width 512. Row A of table 3
+# compares them: 24.9 BLEU with one head, 25.8 with eight, 25.4 with thirty-two.
 
 # %%
 for h in (1, 4, 8, 16, 32):
@@ -286,12 +287,12 @@ fig.colorbar(picture)
 plt.show()
 
 # %% [markdown]
-# Words and waves are added, so they must be of similar size. But the table of
-# the embedding also scores the vocabulary at the other end of the model, so its
-# rows start with a length of about 1. A column of the picture has
-# $\sqrt{d_{model} / 2}$: the waves would drown the words. That is why section
-# 3.4 multiplies the rows by $\sqrt{d_{model}}$ before the sum, which many
-# reimplementations forget.
+# Word vectors and position vectors are added, so they must be of similar
+# length. But the embedding table also scores the vocabulary at the other end of
+# the model, so its rows start with a length of about 1. A position vector, a
+# column of the picture, has the length $\sqrt{d_{model} / 2}$: the positions
+# would drown the words. That is why section 3.4 multiplies the rows by
+# $\sqrt{d_{model}}$ before the sum, a step that many reimplementations forget.
 
 # %%
 embedding = kt.layers.TiedEmbedding(vocab_size=600, d_model=512)
@@ -379,10 +380,10 @@ plt.show()
 # **Why ours interleave.** The formula puts sine and cosine of a wave side by
 # side, and so does this package. The code that the authors published, and
 # several libraries after it, put all sines first and all cosines behind: the
-# same numbers in another order of columns. To a model that is trained from
-# scratch this makes no difference. Give the rows of its first matrix the same
-# order, and it computes the same. But weights that were trained with one layout
-# do not fit the other.
+# same numbers with the columns in another order. For a model that is trained
+# from scratch this makes no difference: reorder the rows of its first matrix in
+# the same way, and it computes the same. But weights that were trained with one
+# layout do not fit the other.
 
 # %%
 columns = np.concatenate([np.arange(0, 64, 2), np.arange(1, 64, 2)])
@@ -395,13 +396,14 @@ assert not np.allclose(halves @ kernel, encoding @ kernel, atol=1.0)
 # %% [markdown]
 # ## 4. Masks (section 3.2.3)
 #
-# Two things must stay hidden. Sentences of a batch are filled up to one length
-# with *padding*, id 0, and nobody may attend to that. And the decoder learns to
-# predict the next token while the whole target lies before it, so position $i$
-# may see positions up to $i$, but not the answer. A mask is boolean, `True`
-# means "may attend", and the target's mask is both conditions at once. (Look
-# this up in whatever library you use: in the masks of PyTorch's
-# `nn.MultiheadAttention`, `True` means "may not".)
+# Two things must stay hidden. The sentences of a batch are filled up to one
+# length with *padding*, id 0, and no position may attend to that. And the
+# decoder, which learns to predict the next token, gets the whole target as its
+# input. So position $i$ may see the positions up to $i$, but not those after
+# it, which hold the answers. A mask is boolean, `True` means "may attend", and
+# the target's mask combines both conditions. (Look this up in whatever library
+# you use: in the masks of PyTorch's `nn.MultiheadAttention`, `True` means "may
+# not".)
 
 # %%
 target_in = np.array([[2, 14, 15, 16, 0, 0]])  # 2 begins, 0 is padding
@@ -420,9 +422,9 @@ assert np.array_equal(both, padding & causal)
 assert np.array_equal(causal[0, 0], np.tril(np.ones((6, 6), bool)))
 
 # %% [markdown]
-# You can test what masks promise on any model, even one that has learnt
-# nothing. Another last token changes the last prediction and no earlier one.
-# More padding behind the source changes nothing.
+# You can test what the masks promise on any model, even one that has learnt
+# nothing. Change the last target token: the last prediction changes, and no
+# earlier one. Put more padding behind the source: nothing changes.
 
 # %%
 model = kt.Transformer(
@@ -507,9 +509,9 @@ print("target_out", target_out[0])
 assert np.array_equal(target_in[:, 1:], target_out[:, :-1])
 
 # %% [markdown]
-# The model without the mask differs from that of the package in one line: its
-# decoder hides padding, and nothing else. With the right mask in that line, and
-# the same weights, it computes what the package's does.
+# Our model without the mask differs from the package's in one line: its decoder
+# hides padding and nothing else. Put the right mask into that line, and with
+# the same weights it computes exactly what the package's model does.
 
 
 # %%
@@ -683,11 +685,12 @@ assert np.allclose(output.mean(axis=-1), 0, atol=1e-5)
 assert np.allclose(output.std(axis=-1), 1, atol=1e-3)
 
 # %% [markdown]
-# In a new model that last norm gives every output mean 0 and deviation 1; its
-# gain and bias, which are learnt, may move both. It has a price. On the way
-# back each norm shrinks the gradient a little, so in the deep stack of a new
-# model the last layers of the decoder get a much larger gradient than the first
-# ([Xiong et al., 2020](https://arxiv.org/abs/2002.04745)).
+# The norm at the end gives every output of a new model mean 0 and standard
+# deviation 1 (its gain and bias, which are learnt, may change both). This has a
+# price. In the backward pass, each norm shrinks the gradient a little, so in
+# the deep stack of a new model the last layers of the decoder get a much larger
+# gradient than the first ([Xiong et al.,
+# 2020](https://arxiv.org/abs/2002.04745)).
 
 # %%
 keras.utils.set_random_seed(1)
@@ -823,8 +826,8 @@ print(f"wanted {wanted}, loss {by_hand:.4f}")
 assert np.isclose(kt.SmoothedCrossEntropy(0.1)(target, logits), by_hand)
 
 # %% [markdown]
-# So the best possible loss is not 0, and a model that is surer than that is
-# punished. The paper says that this hurts perplexity and helps BLEU.
+# So the best possible loss is not 0, and a model that is surer than these
+# targets is punished. The paper says that this hurts perplexity and helps BLEU.
 
 # %%
 p = np.linspace(0.02, 0.9999, 2_000)
@@ -841,8 +844,8 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# Padding is no token: it counts neither in the sum nor in the number that the
-# sum is divided by.
+# Padding does not count: it adds nothing to the sum of the losses, nor to the
+# number of tokens that the sum is divided by.
 
 # %%
 loss = kt.SmoothedCrossEntropy(0.1)
@@ -857,8 +860,8 @@ assert np.isclose(loss(padded_target, padded_logits), loss(target, logits))
 # Count the base model by hand. One matrix of 37,000 by 512 embeds source and
 # target and scores the vocabulary (section 3.4). An attention has four matrices
 # without bias, a feed-forward network two with bias, a norm a gain and a bias.
-# An encoder layer has one attention and two norms; a decoder layer has two and
-# three.
+# An encoder layer has one attention, one feed-forward network and two norms. A
+# decoder layer has two attentions, one feed-forward network and three norms.
 
 # %%
 embedding = 37_000 * 512
@@ -906,8 +909,8 @@ for name, paper in of_the_paper.items():
     assert 0.93 < ours / paper < 1.01
 
 # %% [markdown]
-# They are near and not equal. They cannot be equal: the paper does not say how
-# large its vocabulary is, only "about 37,000".
+# The figures are close but not equal. They cannot be equal: the paper does not
+# say how large its vocabulary is, only "about 37,000".
 #
 # That is the whole model. The next notebook shows how text becomes batches,
 # batches a trained model, and a model translations: [From text to

@@ -6,7 +6,7 @@
 # Not run in Colab itself yet.
 #
 # This notebook follows sentences on their way from text to a translation and
-# its score. Things go wrong on that way that go wrong in every such project,
+# its score. Some things go wrong on the way, as they do in every such project,
 # and we look at each of them. You need to know Python and a little Keras.
 #
 # 1. Text
@@ -20,7 +20,7 @@
 # 9. The average of the last checkpoints
 # 10. The score
 #
-# Every claim is an `assert`: a notebook that runs to its end has kept its word.
+# Every claim is an `assert`: if the notebook runs to its end, all of them hold.
 # All of it takes about a minute on two CPU cores.
 #
 # There are three exercises. Try each in a cell of your own before you unfold
@@ -188,9 +188,9 @@ for (source_ids, _), target_out in looked_at:
     assert rows * source_length <= 2_048 and rows * target_length <= 2_048
 
 # %% [markdown]
-# Below, white is padding. On the left is a batch as it is. On the right are as
-# many sentences in the order of the file, as a batch would be that ignores
-# length.
+# Below, white is padding. On the left is one of these batches. On the right are
+# as many sentences in the order of the file: what a batch would look like if it
+# ignored length.
 
 # %%
 (source_ids, target_in), target_out = looked_at[0]
@@ -260,10 +260,11 @@ print("all holds")
 # ## 4. Teacher forcing
 #
 # The decoder writes one piece after another, each in view of those before it.
-# To learn that, it does not have to write: the right translation is there. It
-# reads that translation shifted by one place (`target_in`, which starts with
-# the begin piece), and at each place has to name the next piece (`target_out`).
-# The teacher forces it back onto the right path after every step.
+# To learn this it need not write anything, since the right translation is
+# known. It reads that translation shifted by one place (`target_in`, which
+# starts with the begin piece), and at each place has to name the next piece
+# (`target_out`). After every step, the teacher forces it back onto the right
+# path.
 
 # %%
 row = 0
@@ -277,10 +278,10 @@ assert read[0] == "<s>" and to_write[-1] == "</s>"
 assert read[1:] == to_write[:-1]
 
 # %% [markdown]
-# All places are learnt at once, so something must keep each from reading its
-# own answer: the mask of section 3.2.3. In the picture, each row is a place
-# with its answer in the margin, and dark is what it may read. It may read its
-# answer only one row further down.
+# All places are learnt at once, so something must keep each of them from
+# reading its own answer: the mask of section 3.2.3. In the picture, each row is
+# a place. Its answer stands in the margin, and what it may read is dark. Each
+# answer may be read only from the next row on.
 
 # %%
 mask = keras.ops.convert_to_numpy(kt.masks.target_mask(target_in))
@@ -547,13 +548,13 @@ in_run = probabilities[begin : begin + count]
 assert np.median(in_run[:, piece_id]) > 2 * np.median(in_run[:, EOS_ID])
 
 # %% [markdown]
-# It need not be sure to go on for ever: it writes the likeliest piece, and that
-# is never the end.
+# The model need not be sure of a piece to go on for ever: greedy search takes
+# the likeliest one, and that is never the end.
 #
-# Now look at its attention to the source, the mean over layers and heads, from
-# a few places before the run on. While the model repeats itself, its attention
-# stands still. New to a step are only its position and the piece written just
-# before, and that piece is always the same.
+# Now look at its attention to the source, the mean over layers and heads,
+# starting a few places before the run. While the model repeats itself, its
+# attention stands still. All that changes from step to step is the position:
+# the piece written just before is always the same.
 
 # %%
 attention = translator.attention([sources[worst]], [translations[worst]])[0]
@@ -641,9 +642,9 @@ assert barred and not {target for _, target in barred} & set(tried)
 # checkpoints, validation, a learning curve, an average of weights at the end.
 # It keeps it all in a *run directory*. The command line calls it too.
 #
-# Its log shows all of that, with times, which differ with every machine.
-# `quiet` lets through only what happens at interruptions; leave it out to see
-# the log.
+# `kt.train` logs all of that with times, which differ with every machine.
+# `quiet` lets through only what the log says about interruptions; leave it out
+# to see everything.
 
 # %%
 quiet = logging.StreamHandler(sys.stdout)
@@ -669,9 +670,9 @@ whole = kt.train("runs/whole", steps=50, **settings)
 # %% [markdown]
 # ### Cut off
 #
-# Training takes hours, and something always comes between: a notebook's stop
-# button, a machine that is needed elsewhere. Here a callback presses the
-# button, Ctrl-C, after update 25 of 50.
+# Training takes hours, and something always gets in the way: a notebook's stop
+# button, or somebody who needs the machine. Here a callback presses the button,
+# Ctrl-C, after update 25 of 50.
 
 # %%
 press_stop = keras.callbacks.LambdaCallback(
@@ -700,7 +701,7 @@ broken = kt.train("runs/broken", steps=50, **settings)
 
 # %% [markdown]
 # It ends with the same weights as the run that nothing interrupted, bit for bit
-# on a CPU. (A GPU adds up in an order of its own.)
+# on a CPU. (A GPU may add numbers in another order, which rounds differently.)
 
 # %%
 weights, resumed = (
@@ -748,10 +749,10 @@ assert bleus[half_way] < 30 < bleus[-1]
 # %% [markdown]
 # ## 9. The average of the last checkpoints
 #
-# While the learning rate is high, the weights jump about a good place and never
-# settle in it. Their mean over some checkpoints is nearer to it (section 6.1).
-# We had a checkpoint written every 10 updates; these are averages over more and
-# more of them.
+# While the learning rate is high, the weights jump around a good point and
+# never settle there. Their mean over some checkpoints is nearer to it (section
+# 6.1). We had a checkpoint written every 10 updates. Here are averages over the
+# last 1, 3, 5, 10 and 30 of them.
 
 # %%
 counts = (1, 3, 5, 10, 30)

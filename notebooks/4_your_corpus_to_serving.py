@@ -24,7 +24,7 @@
 # In Colab, choose a GPU first (menu Runtime, *Change runtime type*). Everything
 # works without one, and this small corpus needs none.
 #
-# Every claim is an `assert`: a notebook that runs to its end has kept its word.
+# Every claim is an `assert`: if the notebook runs to its end, all of them hold.
 #
 # There are three exercises. Try each in a cell of your own before you unfold
 # its solution. The folded cell below checks it.
@@ -108,9 +108,9 @@ plt.rcParams.update({"figure.dpi": 80, "figure.constrained_layout.use": True})
 # %% [markdown]
 # ## 1. What stays, and what goes
 #
-# Colab takes its machine back after some hours, or sooner, with all that lies
-# on it. What should stay goes to Google Drive; elsewhere a folder stands for
-# it. Everything else is written anew whenever this notebook runs.
+# Colab takes its machine back after some hours, or sooner, with everything on
+# it. So what must stay goes to Google Drive; outside Colab, a local folder
+# takes its place. Everything else is written anew whenever this notebook runs.
 
 # %%
 if "google.colab" in sys.modules:
@@ -155,8 +155,8 @@ for path in sorted(pathlib.Path("my-text").iterdir()):
 # %% [markdown]
 # The worst mistake in such a folder is a line that is missing on one side:
 # every pair after it is wrong, and a model would learn from them all the same.
-# So it is an error. Like every mistake of a user, it gets one sentence that
-# says what to do.
+# So the package refuses the folder, and says in one sentence what to do, as it
+# does for every mistake of a user.
 
 # %%
 shutil.copytree("my-text", "one-line-short")
@@ -184,13 +184,14 @@ assert "19999" in told.replace(",", "") and "20000" in told.replace(",", "")
 # %% [markdown]
 # ## 3. Which precision
 #
-# Matrix products in 16 bits are faster on GPUs made for them. What needs the
-# digits (weights, softmax, norms, the loss) stays in 32. Which 16 bits to take
-# depends on the GPU: from Ampere on (A100, L4: compute capability 8) bfloat16,
-# which has the range of float32; on the older T4 (7.5) float16, for whose small
-# range Keras scales the loss. A CPU stays with 32. Nobody has measured the gain
-# for this package yet; the next section measures your training. A run keeps its
-# precision to the end, whatever machine it continues on.
+# Matrix products in 16 bits are faster on GPUs made for them. What needs more
+# digits (weights, softmax, norms, the loss) stays in 32 bits. Which 16-bit type
+# to take depends on the GPU. From Ampere on (A100, L4: compute capability 8),
+# take bfloat16, which has the range of float32. On the older T4 (7.5), take
+# float16; its range is small, so Keras scales the loss. On a CPU, this notebook
+# stays with float32. Nobody has measured the gain on a GPU yet; the next
+# section times a few steps of your own training. A run keeps its precision to
+# the end, whatever machine it continues on.
 
 
 # %%
@@ -218,10 +219,10 @@ assert precision_for((8, 9)) == "mixed_bfloat16"  # An L4.
 # %% [markdown]
 # ## 4. First ask what it costs
 #
-# The settings below are those of a small model. For a real corpus of some ten
-# thousand pairs, take `**kt.recipe("small-corpus")` instead and 45 minutes. For
-# millions of pairs, take `preset="base"`, the paper's, and leave the rest to
-# it.
+# The settings below are those of a small model. For a real corpus of tens of
+# thousands of pairs, take `**kt.recipe("small-corpus")` instead and 45 minutes.
+# For millions of pairs, take `preset="base"`, the paper's, and set nothing
+# else.
 
 # %%
 settings = dict(
@@ -372,9 +373,9 @@ logging.getLogger("tensorflow").setLevel(logging.ERROR)
 run = kt.train(run_dir, corpus="another-machine/my-text", **settings)
 
 # %% [markdown]
-# It resumed after the last checkpoint, and came to its end. The learning curve
-# is one, before and after, and so is the order of the data. On a CPU the
-# weights are those of a training that nothing stopped; notebook 2 compares
+# The run resumed from its last checkpoint and trained to the end. The learning
+# curve goes on where it stopped, and so does the order of the data. On a CPU
+# the weights are those of a training that nothing stopped; notebook 2 compares
 # them.
 
 # %%
@@ -398,8 +399,8 @@ assert curve[-1]["validation_bleu"] > curve[0]["validation_bleu"]
 
 # %% [markdown]
 # Another text in the same run is refused, and so are other settings, because
-# what is in one run directory belongs together. Here a text lacks its last
-# pair.
+# what is in one run directory belongs together. Below, we first leave out the
+# last pair of the text, and then ask for another width.
 
 # %%
 shutil.copytree("another-machine/my-text", "another-text")
@@ -595,9 +596,10 @@ print(json.dumps(request, ensure_ascii=False, indent=2))
 
 # %% [markdown]
 # **Exercise 3.** A client wants several translations of each text. A request
-# may name another signature in a field `signature_name`, so change the request.
-# A run searches with a beam of four and returns four. Predict the shapes of
-# what `n_best` returns for three texts, then call it.
+# may name another signature in a field `signature_name`: change the request so
+# that it asks for `n_best`. The run searches with a beam of four, and the
+# signature returns all four. Predict the shapes of its outputs for three texts,
+# then call it.
 #
 # <details><summary>Solution</summary>
 #

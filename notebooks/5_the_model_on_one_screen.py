@@ -19,7 +19,7 @@
 # 7. What that saves, counted and measured
 # 8. Exercises
 #
-# Every claim is an `assert`: a notebook that runs to its end has kept its word.
+# Every claim is an `assert`: if the notebook runs to its end, all of them hold.
 # All of it takes about a minute on two CPU cores.
 
 # %% [markdown]
@@ -224,8 +224,8 @@ assert difference < 1e-4
 # %% [markdown]
 # ## 4. Three lines that people get wrong
 #
-# Most models that "do not learn" make one of these mistakes. Each still runs,
-# and none of them raises an error.
+# Many models that "do not learn" make one of these mistakes. Each still runs,
+# and raises no error.
 
 
 # %%
@@ -268,9 +268,10 @@ for name, off in (
     assert off > 0.01
 
 # %% [markdown]
-# A missing warm-up is the fourth. A post-norm model whose rate does not rise
-# slowly (equation 3) may never leave the plateau where it writes the same words
-# for every source: [the first notebook](1_the_paper.ipynb) shows it.
+# A missing warm-up is the fourth mistake. A post-norm model whose rate does not
+# rise slowly (equation 3) may never leave a plateau where it writes the same
+# words for every source. [The first notebook](1_the_paper.ipynb) compares the
+# losses with and without a warm-up.
 #
 # ## 5. A translation, the slow way
 #
@@ -414,9 +415,9 @@ def keep(w, memory, source, ids):
 
 # %% [markdown]
 # A formula is easily wrong, so we count as well. NumPy has nearly all the
-# functions that we need of `keras.ops`, so let it stand in, with a `matmul`
-# that counts. For arrays as small as these, TensorFlow takes longer to be
-# called than to multiply.
+# functions of `keras.ops` that we need, so let it stand in, with a `matmul`
+# that counts. We time NumPy too: for arrays as small as these, calling
+# TensorFlow takes longer than the multiplications.
 
 
 # %%
@@ -506,16 +507,17 @@ plt.show()
 # %% [markdown]
 # Computed again, the work grows about as T²; with what is kept, as T. So twice
 # the length nearly doubles the saving. The seconds on the right are this
-# machine's and differ from run to run. They fall by less than the count,
-# because a step for one position still has to fetch every weight from memory,
-# and uses it only once. That is why servers translate many sentences in one
-# batch: a weight that is fetched once then serves all of them. What is kept
-# takes memory too (exercise 3).
+# machine's and differ from run to run. Keeping saves less time than
+# multiplications, because a step for one position still has to fetch every
+# weight from memory, and uses it only once. That is why servers translate many
+# sentences in one batch: a weight that is fetched once then serves all of them.
+# What is kept takes memory too (exercise 3).
 #
 # ## 8. Exercises
 #
-# **1.** Restricted self-attention (section 4) lets position i see position j
-# only where |i − j| < r. Change `earlier` for the decoder so that r = 4.
+# **1.** Restricted self-attention (section 4), as this package reads it, lets
+# position i see position j only where |i − j| < r. Change `earlier` for the
+# decoder so that r = 4.
 #
 # <details><summary>Solution</summary>
 #

@@ -47,7 +47,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="ORIGIN",
         help="another site whose pages may ask, such as "
-        "https://example.org; may be given several times",
+        "https://example.org, or '*' for any; may be given several times",
     )
     add(
         "--allow-host",

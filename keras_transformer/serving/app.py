@@ -46,7 +46,7 @@ def build(
     Args:
         service: Answers the requests.
         origins: Other sites whose pages may ask, such as
-            `https://example.org`.
+            `https://example.org`, or "*" for any.
         hosts: Names of this server, "*" for any.
     """
     metrics = Metrics(service)
@@ -105,7 +105,7 @@ class _SameSite:
         is_link = (
             headers.get("sec-fetch-mode") == "navigate" and scope["path"] == "/"
         )
-        if is_foreign and not is_link:
+        if is_foreign and not is_link and "*" not in self.origins:
             if headers.get("origin") not in self.origins:
                 refusal = RefusalError(
                     403,

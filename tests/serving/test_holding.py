@@ -257,6 +257,11 @@ def test_a_page_of_another_site_makes_the_model_do_nothing(model):
         ):
             found = httpx.get(server.url + path, headers=headers)
             assert found.status_code == status, (path, headers)
+    with running(StillVersions(model), origins=["*"]) as server:
+        headers = {**cross, "Origin": "https://other.org"}
+        found = httpx.get(f"{server.url}/languages", headers=headers)
+        assert found.status_code == 200
+        assert found.headers["access-control-allow-origin"] == "*"
 
 
 def test_half_a_request_whose_sender_has_finished_is_refused(held):
