@@ -14,7 +14,7 @@ THREADS = 8
 # malloc's arenas fill, and by 50 in the next 1,400. The caches of one batch are
 # a megabyte: lost in each of the 300 calls that follow here, they stand out.
 WARMUP_CALLS = 40  # By each thread.
-SECONDS = 5
+SECONDS = 10
 MAX_GROWTH_MIB = 150
 
 
