@@ -29,13 +29,11 @@ def kinds(notebook):
     ]
 
 
-def assert_runs(name, monkeypatch):
+def assert_runs(name):
     """Run a notebook as `make notebooks` does, offline.
 
-    It has more time, since a machine that tests may be slow or busy, and one
-    thread, since tests run on every core at once.
+    It has more time: a machine that tests may be slow or busy.
     """
-    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "1")
     source = make.FOLDER / f"{name}.py"
     notebook = make.read(source)
     make.execute(notebook, limit=10 * make.LIMIT)

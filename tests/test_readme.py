@@ -33,8 +33,6 @@ def environment(folder):
         "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "TF_CPP_MIN_LOG_LEVEL": "3",
-        # Tests run on every core at once; more threads would only collide.
-        "TF_NUM_INTRAOP_THREADS": "1",
     }
 
 

@@ -5,5 +5,5 @@ from notebook_runs import assert_runs
 
 
 @pytest.mark.slow
-def test_every_cell_runs_and_gives_what_the_stored_one_shows(monkeypatch):
-    assert_runs("3_beam_search_and_attention", monkeypatch)
+def test_every_cell_runs_and_gives_what_the_stored_one_shows():
+    assert_runs("3_beam_search_and_attention")

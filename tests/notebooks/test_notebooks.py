@@ -35,7 +35,7 @@ def test_a_notebook_is_what_its_source_gives(source):
 @each
 def test_a_test_runs_it_and_the_index_names_it(source):
     test = pathlib.Path(__file__).with_name(f"test_{source.name}")
-    assert f'assert_runs("{source.stem}", monkeypatch)' in test.read_text()
+    assert f'assert_runs("{source.stem}")' in test.read_text()
     index = (make.FOLDER / "README.md").read_text()
     assert f"]({source.stem}.ipynb)" in index
 
