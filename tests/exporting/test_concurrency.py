@@ -11,9 +11,9 @@ from sample_runs import WORDS
 
 THREADS = 8
 # Measured with 16 threads: resident memory grows by 500 MiB in the first 600
-# calls, while malloc's arenas fill, and by 50 in the next 1,400; with 8 by 14 in
-# the 200 calls that follow here. The caches of one batch are a megabyte: lost in
-# each of these calls, they stand out.
+# calls, while malloc's arenas fill, and by 50 in the next 1,400. With 8 threads
+# it grows by 14 in the 200 calls that follow here. The caches of one batch are
+# a megabyte: lost in each of these calls, they stand out.
 WARMUP_CALLS = 40  # By each thread.
 SECONDS = 10
 MAX_GROWTH_MIB = 100
