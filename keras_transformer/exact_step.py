@@ -145,6 +145,9 @@ class ExactModel(keras.Model):
         super()._maybe_symbolic_build(data_batch=data_batch)
 
     def make_train_function(self, force: bool = False) -> Any:
+        if not self.optimizer.built:
+            # Variables made in the first step would have it traced twice.
+            self.optimizer.build(self.trainable_variables)
         strategy = _strategy_of(self)
         if strategy is None:
             return super().make_train_function(force)

@@ -81,6 +81,20 @@ def test_single_batches_train_test_and_predict():
     assert again["loss"] < loss
 
 
+def test_fit_traces_its_step_once(monkeypatch):
+    traced, step = [], Transformer.train_step
+
+    def train_step(*args):
+        traced.append(args)
+        return step(*args)
+
+    monkeypatch.setattr(Transformer, "train_step", train_step)
+    model = make_model(num_layers=1)
+    model.compile("adam", SmoothedCrossEntropy(0.1))
+    model.fit(INPUTS, TARGET, epochs=2, verbose=0)
+    assert len(traced) == 1
+
+
 def test_a_functional_model_holds_a_transformer():
     model = make_model(num_layers=1)
     inputs = [keras.Input((None,), dtype="int32") for _ in INPUTS]
