@@ -11,6 +11,9 @@ operator lays the weights out at every call, several times as slowly as
 `MatMul`. So float32 is packed only where the number of rows is known while
 tracing, as it is in the search of a single sentence.
 
+The operator in bfloat16 ends the process on a processor without AVX-512, where
+we leave bfloat16 to `MatMul`.
+
 In 8 bits every matrix column has a scale, and so has every row it multiplies.
 
 Axes: N rows, D width, E columns, V vocabulary, K words of it.
@@ -28,10 +31,12 @@ from tensorflow.python.framework import kernels
 
 from keras_transformer.decoding.ensemble import Ensemble
 from keras_transformer.layers import TiedEmbedding, products
+from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
 
 _PACKED = "_MklNativeFusedMatMul"
 _INT8 = "_QuantizedMatMul"
+_AVX512, _VNNI = "AVX-512", "VNNI"
 # The largest numbers of 8 and 7 bits. Processors without VNNI add products in
 # pairs, in 16 bits, which only those of 7 bits fit.
 _EIGHT_BITS, _SEVEN_BITS = 127, 63
@@ -64,27 +69,31 @@ class FrozenWeights:
 
     Args:
         model: The model, in float32 or bfloat16.
-        int8: Whether to round matrices to 8 bits; the model must be float32.
-        seven_bits: Whether to round them to 7 bits instead.
+        int8: Whether to round matrices to 8 bits, or to 7 on a processor
+            without VNNI; the model must be float32.
 
     Attributes:
         fits_one_size: Whether products are packed only where the number of
             their rows is known while tracing.
         operators: Names of its operators that not every TensorFlow has.
+        instructions: What they need of a processor, of
+            `devices.INSTRUCTIONS`. Others end the process or miscalculate.
     """
 
     def __init__(
-        self,
-        model: Transformer | Ensemble,
-        int8: bool = False,
-        seven_bits: bool = False,
+        self, model: Transformer | Ensemble, int8: bool = False
     ) -> None:
+        in_bfloat16 = model.compute_dtype == "bfloat16"
+        wanted = [_VNNI] if int8 else [_AVX512] if in_bfloat16 else []
+        self.instructions = tuple(filter(devices.has, wanted))
+        self.fits_one_size = not wanted
+        self.operators: tuple[str, ...] = (_INT8 if int8 else _PACKED,)
+        if in_bfloat16 and not self.instructions:
+            self.operators = ()
         self._int8: dict[int, _Int8Matrix] = {}
-        self.fits_one_size = not int8 and model.compute_dtype == "float32"
-        self.operators = (_INT8 if int8 else _PACKED,)
         if not int8:
             return
-        largest = _SEVEN_BITS if seven_bits else _EIGHT_BITS
+        largest = _EIGHT_BITS if self.instructions else _SEVEN_BITS
         tables = {
             id(layer.table)
             for layer in model.layers
@@ -115,6 +124,8 @@ class FrozenWeights:
             if bias is not None:
                 result += tf.convert_to_tensor(bias)
             return keras.activations.get(activation)(result)
+        if not self.operators:
+            return None
         if rows.dtype == tf.float32 and rows.shape[0] is None:
             return None
         fused = ["BiasAdd"]

@@ -84,7 +84,8 @@ def export(
             does not know the languages.
         portable: Whether the graph has only operators that every TensorFlow
             has, as `Translator.freeze` says; otherwise, on a processor, it may
-            need those of TensorFlow for x86-64, which the card names.
+            need those of TensorFlow for x86-64, and in bfloat16 and int8
+            instructions of this processor. The card names both.
 
     Returns:
         The path of the SavedModel, `output/version`.
@@ -151,6 +152,7 @@ def export(
                     search=dataclasses.asdict(options),
                     quantization=quantization,
                     operators=translator.operators,
+                    instructions=translator.instructions,
                 ).save(partial)
             kit.write_configs(path.parent)
     except (OSError, tf.errors.OpError) as error:

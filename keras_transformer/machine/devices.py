@@ -37,6 +37,11 @@ MULTIPLIES = {
     "bfloat16": {"amx_bf16", "avx512_bf16"},
     "int8": {"amx_int8", "avx512_vnni", "avx_vnni"},
 }
+# What an operator may need, by its usual name: all features of one of the sets.
+INSTRUCTIONS = {
+    "AVX-512": [{"avx512f", "avx512bw", "avx512dq", "avx512vl"}],
+    "VNNI": [{feature} for feature in MULTIPLIES["int8"]],
+}
 # A container's processor time and its period, in microseconds (cgroup v2).
 QUOTA = pathlib.Path("/sys/fs/cgroup/cpu.max")
 # The variable that tells TensorFlow how many threads an operator may have.
@@ -128,10 +133,15 @@ def multiplies(precision: str) -> bool:
     Every processor multiplies float32. One that does not list its features
     counts as multiplying all.
     """
-    if precision not in MULTIPLIES or not PROCESSORS.exists():
+    listed = _features()
+    if precision not in MULTIPLIES or not listed:
         return True
-    flags = re.findall(r"^flags\s*:(.*)", PROCESSORS.read_text(), re.MULTILINE)
-    return not flags or bool(MULTIPLIES[precision] & {*flags[0].split()})
+    return bool(MULTIPLIES[precision] & listed)
+
+
+def has(instructions: str) -> bool:
+    """Return whether the processor is known to have such `INSTRUCTIONS`."""
+    return any(needed <= _features() for needed in INSTRUCTIONS[instructions])
 
 
 def warn_of_slow(precision: str) -> None:
@@ -146,6 +156,14 @@ def warn_of_slow(precision: str) -> None:
         precision,
         ", ".join(sorted(MULTIPLIES[precision])),
     )
+
+
+def _features() -> set[str]:
+    """Return the features that the processor lists; none except on Linux."""
+    if not PROCESSORS.exists():
+        return set()
+    flags = re.findall(r"^flags\s*:(.*)", PROCESSORS.read_text(), re.MULTILINE)
+    return {*flags[0].split()} if flags else set()
 
 
 def _schedulable_cores() -> int:

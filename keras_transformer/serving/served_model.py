@@ -9,6 +9,7 @@ import tensorflow_text  # noqa: F401  The graph needs its operators.
 
 from keras_transformer.config import UserError
 from keras_transformer.decoding.frozen_weights import missing_operators
+from keras_transformer.machine import devices
 from keras_transformer.translation.model_card import ModelCard
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -40,13 +41,8 @@ class ServedModel:
     def __init__(self, path: pathlib.Path, threads: int = 0) -> None:
         self.version = int(path.name)
         self.card = ModelCard.load(path)
-        needed = self.card.operators if self.card else ()
-        if missing := missing_operators(needed):
-            raise UserError(
-                f"Expected a TensorFlow with {' and '.join(missing)} for "
-                f"{path}, received one without; export the model again with "
-                "--portable."
-            )
+        if self.card:
+            _check_machine(path, self.card)
         config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads)
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         try:
@@ -107,6 +103,23 @@ class ServedModel:
     def close(self) -> None:
         """Free its memory once nobody calls it any more."""
         self._session.close()
+
+
+def _check_machine(path: pathlib.Path, card: ModelCard) -> None:
+    """Raise `UserError` if the model cannot be trusted to run here."""
+    if missing := missing_operators(card.operators):
+        raise UserError(
+            f"Expected a TensorFlow with {' and '.join(missing)} for {path}, "
+            "received one without; export the model again with --portable."
+        )
+    lacking = [name for name in card.instructions if not devices.has(name)]
+    if lacking:
+        # Operators in bfloat16 end the process; sums of int8 overflow.
+        raise UserError(
+            f"Expected a processor with {' and '.join(lacking)} for {path}, "
+            f"whose products in {card.quantization} need it, received one "
+            "without; export the model again on a processor like this one."
+        )
 
 
 def joined(rows: Sequence[Outputs]) -> Outputs:

@@ -94,11 +94,7 @@ def freeze(
         models = Ensemble(copies, models.mean)
     if not packs:
         return models, None
-    return models, FrozenWeights(
-        models,
-        int8=precision == "int8",
-        seven_bits=not devices.multiplies("int8"),
-    )
+    return models, FrozenWeights(models, int8=precision == "int8")
 
 
 def _in_bfloat16(model: Transformer) -> Transformer:

@@ -54,6 +54,8 @@ class ModelCard:
         shortlist: Whether its searches score the words of a shortlist alone.
         operators: Names of the operators that it needs and some TensorFlows
             lack.
+        instructions: Names of the instructions that it needs and some
+            processors lack.
         subject: The subject of the built-in corpus, in words; empty for other
             corpora, whose texts may be private.
         examples: A few texts of the same corpus to try the model with.
@@ -71,6 +73,7 @@ class ModelCard:
     quantization: str = "float32"
     shortlist: bool = False
     operators: tuple[str, ...] = ()
+    instructions: tuple[str, ...] = ()
     subject: str = ""
     examples: tuple[str, ...] = ()
     package_version: str = __version__
@@ -98,6 +101,7 @@ class ModelCard:
                 scores=tuple(card.scores),
                 examples=tuple(card.examples),
                 operators=tuple(card.operators),
+                instructions=tuple(card.instructions),
             )
         except FileNotFoundError:
             return None

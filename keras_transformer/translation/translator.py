@@ -114,6 +114,12 @@ class Translator:
         frozen = self.text_model.frozen
         return frozen.operators if frozen else ()
 
+    @property
+    def instructions(self) -> tuple[str, ...]:
+        """Names of the instructions in use that not every processor has."""
+        frozen = self.text_model.frozen
+        return frozen.instructions if frozen else ()
+
     @classmethod
     def from_run(
         cls,

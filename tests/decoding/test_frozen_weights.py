@@ -13,9 +13,15 @@ from keras_transformer.decoding import frozen_weights
 from keras_transformer.decoding.frozen_weights import FrozenWeights
 from keras_transformer.decoding.id_model import IdModel
 from keras_transformer.layers import products
+from keras_transformer.machine import devices
 
 PACKED = "_MklNativeFusedMatMul"
 INT8 = "_QuantizedMatMul"
+# What is tried: a processor without the instructions, and this one with them.
+NEW = {
+    name: [False, True] if devices.has(name) else [False]
+    for name in devices.INSTRUCTIONS
+}
 
 
 def graph_of(function, frozen, *shapes, dtype=tf.float32):
@@ -97,8 +103,12 @@ def test_float32_is_not_packed_where_the_number_of_rows_may_change():
     assert "MatMul" in operators(graph) and PACKED not in operators(graph)
 
 
+@pytest.mark.parametrize("is_new", NEW["AVX-512"])
 @pytest.mark.parametrize("count", [1, 7, 89])
-def test_bfloat16_is_packed_for_any_number_of_rows(count):
+def test_bfloat16_is_packed_for_any_number_of_rows_where_it_can_be(
+    monkeypatch, count, is_new
+):
+    monkeypatch.setattr(devices, "has", lambda instructions: is_new)
     model = random_model(dtype="bfloat16")
     kernel, bias = wide(model)
     graph = graph_of(
@@ -112,7 +122,7 @@ def test_bfloat16_is_packed_for_any_number_of_rows(count):
     graph(tf.constant(draw(3, 10), tf.bfloat16))  # Packs for other rows.
     found = graph(tf.constant(rows)).numpy()
 
-    assert PACKED in operators(graph)
+    assert (PACKED in operators(graph)) == is_new
     kernel, bias = (
         np.asarray(keras.ops.cast(x, "float32")) for x in (kernel, bias)
     )
@@ -127,14 +137,18 @@ def rounded(matrix, axis, largest):
     return np.round(matrix / units), units
 
 
-@pytest.mark.parametrize("largest", [127, 63])
+@pytest.mark.parametrize("is_new", NEW["VNNI"])
 @pytest.mark.parametrize("count", [1, 7, 89])
-def test_an_int8_product_adds_up_the_rounded_numbers(count, largest):
+def test_an_int8_product_adds_up_the_rounded_numbers(
+    monkeypatch, count, is_new
+):
+    monkeypatch.setattr(devices, "has", lambda instructions: is_new)
+    largest = 127 if is_new else 63
     model = random_model()
     kernel, bias = wide(model)
     graph = graph_of(
         lambda rows: products.product(rows, kernel, bias, "relu"),
-        FrozenWeights(model, int8=True, seven_bits=largest == 63),
+        FrozenWeights(model, int8=True),
         [None, 10],
     )
     rows = draw(count, 10)
@@ -165,7 +179,8 @@ def test_an_int8_embedding_looks_up_and_predicts_with_the_same_numbers():
     rows = draw(4, 10)
     looked_up, logits = graph(tf.constant(rows))
 
-    of_table, units = rounded(table.numpy(), 1, 127)
+    largest = 127 if devices.has("VNNI") else 63
+    of_table, units = rounded(table.numpy(), 1, largest)
     np.testing.assert_allclose(
         looked_up, (of_table * units)[[[5, 0, 22], [1, 2, 3]]], rtol=1e-6
     )

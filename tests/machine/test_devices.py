@@ -216,6 +216,27 @@ def test_after_the_first_operator_threads_stay_as_they_are(
 
 
 @pytest.mark.parametrize(
+    "flags, found",
+    [
+        ("flags : avx512f avx512bw avx512dq avx512vl", ["AVX-512"]),
+        ("flags : avx512f avx512_vnni avx512bw avx512dq", ["VNNI"]),
+        ("flags : avx2 avx_vnni", ["VNNI"]),
+        ("flags : avx2 avx512f", []),
+        ("Features : asimd", []),
+        (None, []),
+    ],
+)
+def test_instructions_are_there_if_all_of_their_features_are(
+    tmp_path, monkeypatch, flags, found
+):
+    path = tmp_path / "cpuinfo"
+    if flags:
+        path.write_text(f"processor : 0\n{flags}\n")
+    monkeypatch.setattr(devices, "PROCESSORS", path)
+    assert list(filter(devices.has, devices.INSTRUCTIONS)) == found
+
+
+@pytest.mark.parametrize(
     "flags, gpus, slow",
     [
         ("flags\t\t: fpu avx512f avx512_bf16\n", (), ["int8"]),
