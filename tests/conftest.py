@@ -14,6 +14,15 @@ import pytest
 gc.set_threshold(100_000, 50, 100)
 
 
+def pytest_sessionstart(session):
+    # Where a worker of pytest-xdist has every core, more threads would only
+    # wait for each other. What it starts still has several.
+    if hasattr(session.config, "workerinput"):
+        import tensorflow as tf
+
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+
+
 def pytest_configure(config):
     # The package itself warns of nothing; what other libraries say to each
     # other is theirs.
