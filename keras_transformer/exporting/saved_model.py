@@ -49,6 +49,8 @@ from keras_transformer.machine import exhaustion, files
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
+logger = logging.getLogger("keras_transformer")
+
 
 def export(
     translator: Translator,
@@ -160,6 +162,11 @@ def export(
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
         raise unwritable(path, error) from error
+    if translator.instructions:
+        logger.info(
+            "Serve it on a processor with %s, like this one.",
+            " and ".join(translator.instructions),
+        )
     return path
 
 
