@@ -4,32 +4,22 @@ Whole trainings by the command line are in training/test_exact_step.py.
 """
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import fit_replicas
 import numpy as np
 import pytest
 from free_ports import free_ports
+from programs import Program
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = pathlib.Path(__file__).with_name("fit_replicas.py")
 TRAINED = ["with callbacks", "clipped, three steps a call", "by names"]
 COMPARED = [*TRAINED, "on batches of texts"]
 
 
 def start(strategies, output, tf_config=None):
-    environment = {"PYTHONPATH": ".", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    if tf_config:
-        environment["TF_CONFIG"] = json.dumps(tf_config)
-    return subprocess.Popen(
-        [sys.executable, PROGRAM, strategies, output],
-        cwd=PROGRAM.parents[1],
-        env={**os.environ, **environment},
-    )
+    environment = {"TF_CONFIG": json.dumps(tf_config)} if tf_config else {}
+    return Program("tests/fit_replicas.py", strategies, output, **environment)
 
 
 def load(folder):

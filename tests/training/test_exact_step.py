@@ -1,10 +1,6 @@
 """Training on several replicas; whole runs by workers are in test_workers."""
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -12,25 +8,18 @@ import pytest
 import sample_runs
 import tensorflow as tf
 from free_ports import free_ports
+from programs import Program
 from train_replicas import BY_WORKERS, KERAS_SHARES, WAYS
 
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.metrics import TokenAccuracy
 from keras_transformer.model import Transformer
 
-SCRIPT = pathlib.Path(__file__).parents[1] / "train_replicas.py"
-
 
 def start(strategy, output, tf_config=None):
     output.mkdir()
-    environment = {"PYTHONPATH": ".", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    if tf_config:
-        environment["TF_CONFIG"] = json.dumps(tf_config)
-    return subprocess.Popen(
-        [sys.executable, SCRIPT, strategy, output],
-        cwd=SCRIPT.parents[1],
-        env={**os.environ, **environment},
-    )
+    environment = {"TF_CONFIG": json.dumps(tf_config)} if tf_config else {}
+    return Program("tests/train_replicas.py", strategy, output, **environment)
 
 
 def load(output):

@@ -2,13 +2,9 @@
 
 import contextlib
 import json
-import os
-import pathlib
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 
 import h5py
@@ -16,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from free_ports import free_ports
+from programs import Program
 from sample_runs import digit_arguments, write_digits
 
 from keras_transformer.__main__ import main
@@ -27,7 +24,6 @@ from keras_transformer.training import cluster, workers
 from keras_transformer.training.cluster import Cluster
 from keras_transformer.training.request import Session
 
-ROOT = pathlib.Path(__file__).parents[2]
 HERE = ["h1:1", "h2:2", "h3:3"]
 
 
@@ -170,23 +166,14 @@ class Pair:
         self.reports = [run_dir.with_suffix(f".writes{i}") for i in range(2)]
         self.processes = []
         for i in range(2):
-            environment = {
-                **os.environ,
-                "TF_CPP_MIN_LOG_LEVEL": "3",
-                "TF_CONFIG": tf_config(self.addresses, i),
-            }
-            with open(self.logs[i], "w") as log:
-                process = subprocess.Popen(
-                    [
-                        *(sys.executable, "tests/watch_writes.py"),
-                        *(str(run_dir), str(self.reports[i])),
-                        *arguments(corpus, run_dir, steps),
-                        *("--strategy", "multiworker", *more[i].split()),
-                    ],
-                    cwd=ROOT,
-                    env=environment,
-                    stderr=log,
-                )
+            self.logs[i].touch()
+            process = Program(
+                *("tests/watch_writes.py", run_dir, self.reports[i]),
+                *arguments(corpus, run_dir, steps),
+                *("--strategy", "multiworker", *more[i].split()),
+                log=self.logs[i],
+                TF_CONFIG=tf_config(self.addresses, i),
+            )
             self.processes.append(process)
 
     def wait_for(self, text):
@@ -228,10 +215,7 @@ def finished(corpus, tmp_path_factory):
 def alone(corpus, tmp_path_factory):
     """The same run by one process."""
     run_dir = tmp_path_factory.mktemp("alone") / "run"
-    process = subprocess.run(
-        [sys.executable, "train.py", *arguments(corpus, run_dir, 60)], cwd=ROOT
-    )
-    assert process.returncode == 0
+    assert Program("train.py", *arguments(corpus, run_dir, 60)).wait() == 0
     return run_dir
 
 
@@ -359,18 +343,12 @@ def test_two_workers_run_out_of_patience_together(corpus, tmp_path):
 def test_a_cluster_of_one_worker_ends_when_it_is_told_to(corpus, tmp_path):
     run_dir, log = tmp_path / "run", tmp_path / "log"
     (port,) = free_ports(1)
-    environment = {
-        **os.environ,
-        "TF_CONFIG": tf_config([f"127.0.0.1:{port}"], 0),
-    }
-
-    with open(log, "w") as file:
-        process = subprocess.Popen(
-            [sys.executable, "train.py", *arguments(corpus, run_dir, 100_000)],
-            cwd=ROOT,
-            env=environment,
-            stderr=file,
-        )
+    log.touch()
+    process = Program(
+        *("train.py", *arguments(corpus, run_dir, 100_000)),
+        log=log,
+        TF_CONFIG=tf_config([f"127.0.0.1:{port}"], 0),
+    )
     try:
         while "First step" not in log.read_text():
             assert process.poll() is None, log.read_text()

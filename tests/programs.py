@@ -1,0 +1,66 @@
+"""Runs programs that need TensorFlow without importing it again for each.
+
+Python's "forkserver" imports the package once, and forks for every program.
+"""
+
+import multiprocessing
+import os
+import pathlib
+import runpy
+import sys
+
+ROOT = pathlib.Path(__file__).parents[1]
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["keras_transformer.training.loop"])
+
+
+class Program:
+    """A program in a process of its own, used like `subprocess.Popen`.
+
+    Args:
+        script: Path below the project's folder, where the program runs.
+        *arguments: What is in `sys.argv` after it.
+        log: A file for what it writes to stderr.
+        **environment: More variables than this process has.
+    """
+
+    def __init__(self, script, *arguments, log=None, **environment):
+        arguments = [str(argument) for argument in arguments]
+        self._process = FORKS.Process(
+            target=_run,
+            args=(script, arguments, log, {**os.environ, **environment}),
+            # It ends if the tests do.
+            daemon=True,
+        )
+        self._process.start()
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    def poll(self):
+        return self._process.exitcode
+
+    def wait(self, timeout=None):
+        self._process.join(timeout)
+        if self.poll() is None:
+            raise TimeoutError(f"still running after {timeout} s")
+        return self.poll()
+
+    def kill(self):
+        self._process.kill()
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+
+def _run(script, arguments, log, environment):
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(ROOT)
+    if log:
+        os.dup2(os.open(log, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), 2)
+    path = ROOT / script
+    sys.path[:0] = [str(path.parent), str(ROOT)]
+    sys.argv = [script, *arguments]
+    runpy.run_path(str(path), run_name="__main__")
