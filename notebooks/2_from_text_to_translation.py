@@ -632,8 +632,8 @@ assert barred and not {target for _, target in barred} & set(tried)
 
 # %% [markdown]
 # More training helps without such a price: a model that has learnt to read the
-# source loops less often. So we train again, for longer, and count once more in
-# section 9.
+# source knows what comes next. So we train again, for longer, and count once
+# more in section 9.
 
 # %% [markdown]
 # ## 8. A whole training
@@ -794,14 +794,16 @@ for a, b in zip(taken, mean_of_5, strict=True):
     np.testing.assert_array_equal(a, b)
 
 # %% [markdown]
-# And the loops of section 7? In the same sentences, again translated greedily,
-# there are fewer. A training this short does not cure all of them.
+# And the loops of section 7? How many there are early in a training depends on
+# its last bits, and so on the processor. Now, in the same sentences, again
+# translated greedily, they are fewer than one in ten. A training this short
+# does not cure all of them.
 
 # %%
 looping_now = sum(longest_run(text)[0] >= 5 for text in written_by_5)
 print(f"translations that loop: {looping} of 500 then, {looping_now} now")
 
-assert 0 < looping_now < looping
+assert 0 < looping_now < len(sources) / 10
 
 # %% [markdown]
 # ## 10. The score
