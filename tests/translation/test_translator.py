@@ -406,7 +406,7 @@ def test_a_batch_has_sources_of_similar_length_within_the_budget(
     texts = [" ".join([word] * (length - 1)) for length in lengths]
 
     # No output is longer than 13, so rows cost 17, 13, 13, …
-    translator.translate(texts, max_length=13, batch_tokens=40)
+    translator.translate(texts, max_length=13, batch_tokens=40, parallel=1)
 
     assert shapes == [(2, 17), (3, 11), (3, 3)]
 
