@@ -794,10 +794,10 @@ for a, b in zip(taken, mean_of_5, strict=True):
     np.testing.assert_array_equal(a, b)
 
 # %% [markdown]
-# And the loops of section 7? How many there are early in a training depends on
-# its last bits, and so on the processor. Now, in the same sentences, again
-# translated greedily, they are fewer than one in ten. A training this short
-# does not cure all of them.
+# And the loops of section 7? Early in a training, their number depends on
+# rounding, and so on the processor. Now fewer than one translation in ten
+# loops, in the same sentences and again with greedy search. A training this
+# short does not cure them all.
 
 # %%
 looping_now = sum(longest_run(text)[0] >= 5 for text in written_by_5)

@@ -15,8 +15,8 @@ gc.set_threshold(100_000, 50, 100)
 
 
 def pytest_sessionstart(session):
-    # Where a worker of pytest-xdist has every core, more threads would only
-    # wait for each other. What it starts still has several.
+    # Workers of pytest-xdist fill all cores: with more threads each, they would
+    # only wait for each other. Programs that they start still have several.
     if hasattr(session.config, "workerinput"):
         import tensorflow as tf
 
