@@ -95,7 +95,7 @@ def quiet_tensorflow() -> None:
     finally:
         os.dup2(standard_error, 2)
         os.close(standard_error)
-    # It would report the temporary name of an export.
+    # What it logs from Python is not for the user either.
     logging.getLogger("tensorflow").setLevel(logging.WARNING)
     from keras_transformer.machine import devices
 

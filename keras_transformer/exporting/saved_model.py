@@ -142,7 +142,7 @@ def export(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # TensorFlow Serving looks only at names that are numbers.
-        with files.whole(path) as partial, _absl_silent():
+        with files.whole(path) as partial, _tensorflow_silent():
             tf.saved_model.save(module, str(partial), traced)
             kit.write_warmup(
                 partial,
@@ -171,18 +171,22 @@ def export(
 
 
 @contextlib.contextmanager
-def _absl_silent() -> Iterator[None]:
-    """Drop absl's notices, and the handler that it gives the root logger.
+def _tensorflow_silent() -> Iterator[None]:
+    """Drop TensorFlow's notices, and the handler that the root logger gets.
 
-    TensorFlow has it name all weights of each signature, some hundred.
+    They name all weights of each signature, some hundred, and the folder of a
+    moment in which the export is written.
     """
-    absl, handlers = logging.getLogger("absl"), logging.root.handlers[:]
-    level = absl.level
-    absl.setLevel(logging.WARNING)
+    loggers = [logging.getLogger(name) for name in ("absl", "tensorflow")]
+    levels = [each.level for each in loggers]
+    handlers = logging.root.handlers[:]
+    for each in loggers:
+        each.setLevel(logging.WARNING)
     try:
         yield
     finally:
-        absl.setLevel(level)
+        for each, level in zip(loggers, levels, strict=True):
+            each.setLevel(level)
         logging.root.handlers[:] = handlers
 
 

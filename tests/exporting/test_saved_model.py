@@ -286,6 +286,17 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(
 
 
 @pytest.mark.slow
+def test_an_export_from_python_names_no_folder_that_is_gone(
+    small_translator, tmp_path, caplog
+):
+    caplog.set_level(logging.INFO, "tensorflow")
+    greedy = config.Search(beam_size=1, n_best=1)
+    serving.export(small_translator, tmp_path, options=greedy)
+    assert "partial" not in caplog.text
+    assert logging.getLogger("tensorflow").level == logging.INFO
+
+
+@pytest.mark.slow
 def test_the_command_prints_the_path_and_nothing_else(
     small_run, tmp_path, capfd, caplog
 ):
