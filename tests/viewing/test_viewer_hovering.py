@@ -13,6 +13,14 @@ FOCUS = """() => {
 }"""
 
 
+@pytest.fixture
+def page(opened, explanation):
+    """The page in a window that shows all of it: no view waits for its turn."""
+    return opened(
+        explanation.to_html(), viewport={"width": 1280, "height": 4000}
+    )
+
+
 def strip(page, number):
     return page.locator(".strip").nth(number).locator(".token")
 
@@ -78,7 +86,6 @@ def test_a_source_piece_is_marked_wherever_it_is_pointed_at(
     assert hovered(page, "Translation") == [piece]
     assert hovered(page, "Step by step") == [piece]
     assert hovered(page, "One head") == [piece]
-    page.locator(".grid.has-column").wait_for()  # It may be out of sight yet.
     assert band(page, "column") == [3, 7]
     # A figure's word has a colour of its own then.
     word = page.locator(".figures text.hovered").first
@@ -87,6 +94,21 @@ def test_a_source_piece_is_marked_wherever_it_is_pointed_at(
     page.mouse.move(0, 0)
     plain = page.locator(".figures text[data-key=s3]").first.evaluate(fill)
     assert marked != plain
+
+
+def test_the_grid_marks_what_has_the_focus_when_it_comes_into_sight(
+    opened, explanation
+):
+    page = opened(explanation.to_html())
+    page.get_by_role("button", name="Download figure 5").focus()
+    weighed = page.locator(".beam tbody button").first
+    weighed.evaluate("button => button.focus({ preventScroll: true })")
+    expect(page.locator(".beam tbody tr").first).to_have_class("hovered")
+    assert page.locator(".grid").bounding_box()["y"] < -500
+    assert band(page, "row") is None
+    page.locator(".grid").scroll_into_view_if_needed()
+    page.locator(".grid.has-row").wait_for()
+    assert band(page, "row") == [0, 5]
 
 
 def test_a_word_is_marked_by_any_of_its_pieces(page):
