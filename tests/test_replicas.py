@@ -3,12 +3,10 @@
 Whole trainings by the command line are in training/test_exact_step.py.
 """
 
-import json
-
 import fit_replicas
 import numpy as np
 import pytest
-from free_ports import free_ports
+from local_workers import free_addresses, tf_config
 from programs import Program
 
 pytestmark = pytest.mark.slow
@@ -17,8 +15,7 @@ TRAINED = ["with callbacks", "clipped, three steps a call", "by names"]
 COMPARED = [*TRAINED, "on batches of texts"]
 
 
-def start(strategies, output, tf_config=None):
-    environment = {"TF_CONFIG": json.dumps(tf_config)} if tf_config else {}
+def start(strategies, output, **environment):
     return Program("tests/fit_replicas.py", strategies, output, **environment)
 
 
@@ -27,16 +24,9 @@ def load(folder):
 
 
 def start_workers(count, folder):
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
+    addresses = free_addresses(count)
     return [
-        start(
-            "worker",
-            folder / str(i),
-            {
-                "cluster": {"worker": addresses},
-                "task": {"type": "worker", "index": i},
-            },
-        )
+        start("worker", folder / str(i), TF_CONFIG=tf_config(addresses, i))
         for i in range(count)
     ]
 

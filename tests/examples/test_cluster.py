@@ -6,7 +6,6 @@ Slurm is not here: `fake_srun.py` stands for it, and a shell script for
 
 import contextlib
 import importlib.util
-import json
 import os
 import pathlib
 import re
@@ -18,7 +17,7 @@ import time
 
 import pytest
 import tensorflow as tf
-from free_ports import free_ports
+from local_workers import free_addresses, tf_config
 from sample_runs import write_digits
 
 HERE = pathlib.Path(__file__).parent
@@ -67,7 +66,8 @@ def test_tf_config_is_what_tensorflow_makes_of_slurms_variables(
 def ports_in_a_row(count):
     """The first of some free ports: the tasks of a node take the next ones."""
     while True:
-        (first,) = free_ports(1)
+        (address,) = free_addresses(1)
+        first = int(address.split(":")[1])
         with contextlib.suppress(OSError, OverflowError):
             for port in range(first, first + count):
                 socket.create_server(("127.0.0.1", port)).close()
@@ -121,19 +121,14 @@ class Job:
 
     def start(self, index):
         """A worker by hand."""
-        tf_config = {
-            "cluster": {
-                "worker": [f"127.0.0.1:{self.port + i}" for i in range(3)]
-            },
-            "task": {"type": "worker", "index": index},
-        }
+        addresses = [f"127.0.0.1:{self.port + i}" for i in range(3)]
         with open(self.folder / f"{index}.log", "a") as log:
             return self._popen(
                 [
                     *(self.folder / "bin" / "keras-transformer", "train"),
                     *("--run-dir", self.run_dir, *self.train),
                 ],
-                TF_CONFIG=json.dumps(tf_config),
+                TF_CONFIG=tf_config(addresses, index),
                 stderr=log,
             )
 

@@ -1,13 +1,11 @@
 """Training on several replicas; whole runs by workers are in test_workers."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
 import sample_runs
 import tensorflow as tf
-from free_ports import free_ports
+from local_workers import free_addresses, tf_config
 from programs import Program
 from train_replicas import BY_WORKERS, KERAS_SHARES, WAYS
 
@@ -16,9 +14,8 @@ from keras_transformer.metrics import TokenAccuracy
 from keras_transformer.model import Transformer
 
 
-def start(strategy, output, tf_config=None):
+def start(strategy, output, **environment):
     output.mkdir()
-    environment = {"TF_CONFIG": json.dumps(tf_config)} if tf_config else {}
     return Program("tests/train_replicas.py", strategy, output, **environment)
 
 
@@ -46,16 +43,9 @@ def two(tmp_path_factory):
 def pair(tmp_path_factory):
     """The same by two worker processes: what each of them holds."""
     folder = tmp_path_factory.mktemp("replicas")
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    addresses = free_addresses(2)
     processes = [
-        start(
-            "multiworker",
-            folder / str(i),
-            {
-                "cluster": {"worker": addresses},
-                "task": {"type": "worker", "index": i},
-            },
-        )
+        start("multiworker", folder / str(i), TF_CONFIG=tf_config(addresses, i))
         for i in range(2)
     ]
     assert [process.wait() for process in processes] == [0, 0]

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from sample_runs import write_digits
-from train_sessions import TOY
+from train_session import TOY
 
 from keras_transformer import presets
 from keras_transformer.__main__ import main

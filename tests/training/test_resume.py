@@ -1,38 +1,35 @@
 """A run that is killed, wherever, ends as one that never was."""
 
 import json
-import os
-import pathlib
 import random
 import re
 import signal
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+from programs import Program
 from sample_runs import write_digits
 
 from keras_transformer.runs import averaging, checkpoints, history
 from keras_transformer.runs.result import final_result
 
-ROOT = pathlib.Path(__file__).parents[2]
-SCRIPT = pathlib.Path(__file__).parents[1] / "train_sessions.py"
-
+# The number of replicas, and arguments of `train`.
 WAYS = {
-    "one replica": {"replicas": 1, "argv": []},
-    "two replicas": {
-        "replicas": 2,
-        "argv": ["--strategy", "mirrored", "--accumulate", "2"]
-        + ["--ema", "0.9", "--bpe-dropout", "0.3"],
-    },
+    "one replica": (1,),
+    "two replicas": (
+        *(2, "--strategy", "mirrored", "--accumulate", "2"),
+        *("--ema", "0.9", "--bpe-dropout", "0.3"),
+    ),
 }
 
 
 def kill(after="", event=0, delay=0.0):
     number = signal.SIGKILL
-    return {"signal": number, "after": after, "event": event, "delay": delay}
+    return {"number": number, "after": after, "event": event, "delay": delay}
 
 
 def kill_somewhere(seed):
@@ -43,7 +40,7 @@ def kill_somewhere(seed):
 
 # A resumed session reads the history (0) and rewrites it (1 write, 2 flush,
 # 3 rename, 4 flush the folder); then comes the line after its first step.
-TERMINATE = {"signal": signal.SIGTERM, "after": "history.csv", "event": 5}
+TERMINATE = {**kill("history.csv", 5), "number": signal.SIGTERM}
 
 # A checkpoint takes eleven operations (0 make its folder, 1 write the
 # optimizer, 2 and 3 read for the checksums, 4 write the state, 5 to 8 flush the
@@ -71,45 +68,58 @@ ENDS = {
 }
 
 
+@dataclass
+class Session:
+    """How a session ended, and what it left: files, and its log."""
+
+    code: int
+    files: list[str]
+    log: str
+
+
+@dataclass
+class Run:
+    run_dir: Path
+    sessions: list[Session]
+
+
+def train(corpus, run_dir, way, ends):
+    """Train in sessions that end so, and in a last one that nothing ends."""
+    replicas, *more = WAYS[way]
+    sessions = []
+    for i, end in enumerate([*ends, None]):
+        log = run_dir.with_suffix(f".log{i}")
+        program = Program(
+            *("tests/train_session.py", replicas, json.dumps(end), run_dir),
+            *("--corpus", corpus, *more),
+            log=log,
+        )
+        code = program.wait()
+        files = [str(x.relative_to(run_dir)) for x in run_dir.rglob("*")]
+        sessions.append(Session(code, files, log.read_text()))
+    return Run(run_dir, sessions)
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Directories of a whole and of an interrupted run, for each way."""
+    """A whole and an interrupted run, for each way."""
     folder = tmp_path_factory.mktemp("sessions")
     corpus = write_digits(tmp_path_factory.mktemp("digits"), train=53, val=7)
-    programs, directories = [], {}
-    for way, how in WAYS.items():
-        pair = [folder / f"{way} {end}" for end in ("whole", "killed")]
-        plan = [
-            {
-                **how,
-                "argv": ["--corpus", str(corpus), *how["argv"]],
-                "run_dir": str(run_dir),
-                "ends": ends,
-            }
-            for run_dir, ends in zip(pair, ([], ENDS[way]), strict=True)
+
+    def pair(way):
+        return [
+            train(corpus, folder / f"{way} {name}", way, ends)
+            for name, ends in (("whole", []), ("killed", ENDS[way]))
         ]
-        path = folder / f"{way}.plan"
-        path.write_text(json.dumps(plan))
-        # Both ways at the same time.
-        programs.append(
-            subprocess.Popen(
-                [sys.executable, SCRIPT, path],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-            )
-        )
-        directories[way] = pair
-    for program in programs:
-        assert program.wait() == 0
-    return directories
+
+    # Both ways at the same time.
+    with ThreadPoolExecutor(len(WAYS)) as pool:
+        return dict(zip(WAYS, pool.map(pair, WAYS), strict=True))
 
 
-def sessions(run_dir):
-    return json.loads(run_dir.with_suffix(".json").read_text())
-
-
-def arrays(run_dir):
+def arrays(run):
     """All that the newest checkpoint and the averaged weights hold."""
+    run_dir = run.run_dir
     newest = checkpoints.list_checkpoints(run_dir)[-1]
     assert newest.name == "step-000000029"
     with np.load(newest / "training.npz") as file:
@@ -126,9 +136,9 @@ def arrays(run_dir):
     return found
 
 
-def validation(run_dir):
+def validation(run):
     """The figures of the one validation in the history."""
-    rows = history.read_history(run_dir)
+    rows = history.read_history(run.run_dir)
     (row,) = (row for row in rows if "validation_loss" in row)
     return {n: x for n, x in row.items() if n.startswith("validation")}
 
@@ -149,18 +159,20 @@ def test_a_run_killed_again_and_again_ends_the_same_bit_for_bit(runs, way):
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_every_session_ended_as_it_should(runs, way):
-    whole, killed = map(sessions, runs[way])
+    whole, killed = (
+        [session.code for session in run.sessions] for run in runs[way]
+    )
     expected = [
-        0 if end["signal"] == signal.SIGTERM else -end["signal"]
+        0 if end["number"] == signal.SIGTERM else -end["number"]
         for end in ENDS[way]
     ]
-    assert [session["code"] for session in whole] == [0]
-    assert [session["code"] for session in killed] == [*expected, 0]
+    assert whole == [0]
+    assert killed == [*expected, 0]
 
 
 @pytest.mark.slow
 def test_a_run_with_a_moving_average_ends_with_that(runs):
-    run_dir = runs["two replicas"][0]
+    run_dir = runs["two replicas"][0].run_dir
     newest = checkpoints.list_checkpoints(run_dir)[-1]
     with np.load(newest / "training.npz") as file:
         expected = [
@@ -185,27 +197,27 @@ def test_a_run_with_a_moving_average_ends_with_that(runs):
 
 @pytest.mark.slow
 def test_what_a_killed_session_leaves_is_removed_by_the_next(runs):
-    *killed, last = sessions(runs["one replica"][1])
+    *killed, last = runs["one replica"][1].sessions
     left = [
-        {f"/{x}" for x in session["files"] if ".partial-" in x}
+        {f"/{x}" for x in session.files if ".partial-" in x}
         for session in killed
     ]
     names = set().union(*left)
     for end in ("/sentences.txt", "-step-000000003", "-old-step-000000003"):
         assert any(name.endswith(end) for name in names), end
-    assert {"records/train.unfinished/source.ids"} <= set(killed[1]["files"])
-    assert not any(".partial-" in file for file in last["files"])
-    assert not any(".unfinished" in file for file in last["files"])
+    assert {"records/train.unfinished/source.ids"} <= set(killed[1].files)
+    assert not any(".partial-" in file for file in last.files)
+    assert not any(".unfinished" in file for file in last.files)
 
 
 @pytest.mark.slow
 def test_a_termination_on_two_replicas_writes_a_checkpoint_first(runs):
-    run_dir = runs["two replicas"][1]
-    log = run_dir.with_suffix(".log").read_text()
-    session = sessions(run_dir)[ENDS["two replicas"].index(TERMINATE)]
-    names = [re.findall(r"/step-(\d+)$", x) for x in session["files"]]
+    session = runs["two replicas"][1].sessions[
+        ENDS["two replicas"].index(TERMINATE)
+    ]
+    names = [re.findall(r"/step-(\d+)$", x) for x in session.files]
     steps = sorted(int(name[0]) for name in names if name)
     # The session before was killed in its second checkpoint, and this one
     # told to end after its first step: it ends with the next.
     assert steps == [3, 5]
-    assert "Stopped; the same command goes on from here." in log
+    assert "Stopped; the same command goes on from here." in session.log

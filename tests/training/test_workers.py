@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
-from free_ports import free_ports
+from local_workers import free_addresses, tf_config
 from programs import Program
 from sample_runs import digit_arguments, write_digits
 
@@ -25,15 +25,6 @@ from keras_transformer.training.cluster import Cluster
 from keras_transformer.training.request import Session
 
 HERE = ["h1:1", "h2:2", "h3:3"]
-
-
-def tf_config(addresses, index, job="worker"):
-    return json.dumps(
-        {
-            "cluster": {"worker": addresses},
-            "task": {"type": job, "index": index},
-        }
-    )
 
 
 def test_a_cluster_counts_the_chief_first():
@@ -125,7 +116,7 @@ def listen(address):
 
 def test_workers_that_do_not_answer_are_named_until_they_do(monkeypatch):
     monkeypatch.setattr(cluster, "PATIENCE", 0.0)
-    mine, there, late = (f"127.0.0.1:{port}" for port in free_ports(3))
+    mine, there, late = free_addresses(3)
     words = []
     with contextlib.ExitStack() as servers:
         servers.enter_context(listen(there))
@@ -161,7 +152,7 @@ class Pair:
 
     def __init__(self, run_dir, corpus, steps=60, more=("", "")):
         run_dir.parent.mkdir(exist_ok=True)
-        self.addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+        self.addresses = free_addresses(2)
         self.logs = [run_dir.with_suffix(f".log{i}") for i in range(2)]
         self.reports = [run_dir.with_suffix(f".writes{i}") for i in range(2)]
         self.processes = []
@@ -342,12 +333,11 @@ def test_two_workers_run_out_of_patience_together(corpus, tmp_path):
 @pytest.mark.slow
 def test_a_cluster_of_one_worker_ends_when_it_is_told_to(corpus, tmp_path):
     run_dir, log = tmp_path / "run", tmp_path / "log"
-    (port,) = free_ports(1)
     log.touch()
     process = Program(
         *("train.py", *arguments(corpus, run_dir, 100_000)),
         log=log,
-        TF_CONFIG=tf_config([f"127.0.0.1:{port}"], 0),
+        TF_CONFIG=tf_config(free_addresses(1), 0),
     )
     try:
         while "First step" not in log.read_text():

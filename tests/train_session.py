@@ -1,31 +1,24 @@
-"""Train toy runs in sessions, all but the last of which a signal ends.
+"""Train a toy run in a session that a signal may end.
 
 A program of its own, since logical devices must be set before TensorFlow
-starts and a session shall die as processes do. It imports TensorFlow once and
-forks for every session: python tests/train_sessions.py PLAN.json
+starts and a session shall die as processes do:
+train_session.py REPLICAS END RUN_DIR ARGUMENTS...
 
-PLAN.json is a list of runs: {"run_dir": R, "replicas": 2, "argv": [...],
-"ends": [...]}. Each end sends a signal to a session of its own:
+END is JSON: `null`, or an object with
 
-    signal    its number
+    number    the number of the signal
     after     text in a path of the run directory: operations on files count
               from the first whose path holds it
     event     operations to count before the signal
     delay     seconds to wait then, to meet what is no operation on files
-
-After the last end comes a session without one. R.json gets the sessions'
-outcomes, R.log their logs.
 """
 
 import json
 import os
-import pathlib
 import sys
 import threading
 import time
-import traceback
 
-import keras_transformer.training.loop  # noqa: F401  Once for all.
 from keras_transformer import config, presets
 from keras_transformer.__main__ import main as command_line
 
@@ -54,7 +47,7 @@ TOY = presets.Preset(
 )
 
 
-def end_early(run_dir, number, after="", event=0, delay=0.0):
+def end_early(run_dir, number, after, event, delay):
     """Let a signal come at some operation on the run directory's files."""
     operations = None
 
@@ -78,49 +71,20 @@ def end_early(run_dir, number, after="", event=0, delay=0.0):
     sys.addaudithook(notice)
 
 
-def session(run_dir, replicas, argv, end):
-    """Train in this process, which has not started TensorFlow yet."""
+def main(replicas, end, run_dir, *argv):
     import tensorflow as tf
 
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0],
-        [tf.config.LogicalDeviceConfiguration()] * replicas,
+        [tf.config.LogicalDeviceConfiguration()] * int(replicas),
     )
     presets.PRESETS = {**presets.PRESETS, "toy": TOY}
-    if end:
-        end_early(run_dir, end.pop("signal"), **end)
+    if how := json.loads(end):
+        end_early(run_dir, **how)
     return command_line(
         ["train", "--preset", "toy", "--run-dir", run_dir, *argv]
     )
 
 
-def fork(log, *args):
-    """Run a session in a process of its own; return how it ended."""
-    process = os.fork()
-    if not process:
-        code = 1
-        try:
-            os.dup2(os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND), 2)
-            code = session(*args)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(process, 0)
-    return os.waitstatus_to_exitcode(status)
-
-
-def main(plan):
-    for run in json.loads(pathlib.Path(plan).read_text()):
-        run_dir = pathlib.Path(run["run_dir"])
-        sessions = []
-        for end in [*run["ends"], None]:
-            log = run_dir.with_suffix(".log")
-            code = fork(log, str(run_dir), run["replicas"], run["argv"], end)
-            kept = [str(p.relative_to(run_dir)) for p in run_dir.rglob("*")]
-            sessions.append({"code": code, "files": kept})
-        run_dir.with_suffix(".json").write_text(json.dumps(sessions))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,26 @@
+"""Worker processes on this machine: their addresses, and `TF_CONFIG`."""
+
+import json
+import socket
+
+
+def tf_config(addresses, index, job="worker"):
+    """`TF_CONFIG` for one of the workers at these addresses."""
+    return json.dumps(
+        {
+            "cluster": {"worker": addresses},
+            "task": {"type": job, "index": index},
+        }
+    )
+
+
+def free_addresses(count):
+    """That many addresses of this machine at which nobody listens."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
