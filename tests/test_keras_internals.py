@@ -117,6 +117,24 @@ def test_momentums_and_velocities_are_the_moments_of_their_variable():
         np.testing.assert_allclose(square.numpy(), 0.5 * gradient**2)
 
 
+def test_what_updates_share_is_made_once_of_the_learning_rate():
+    made, given = [], []
+
+    class Descent(keras_internals.SharedByUpdates, keras.optimizers.SGD):
+        def shared_by_updates(self, learning_rate):
+            made.append(float(learning_rate))
+            return "shared"
+
+        def update_step(self, gradient, variable, learning_rate):
+            given.append((learning_rate, variable.shape[0]))
+
+    variables = [keras.Variable(np.zeros(n)) for n in (2, 3)]
+    gradients = [tf.zeros(2), tf.zeros(3)]
+    Descent(0.25).apply(gradients, variables)
+    assert made == [0.25]
+    assert given == [("shared", 2), ("shared", 3)]
+
+
 def test_keras_mask_is_what_an_embedding_attaches():
     embedding = keras.layers.Embedding(23, 5, mask_zero=True)
     mask = keras_internals.implicit_mask(embedding(SOURCE))

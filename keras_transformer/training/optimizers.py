@@ -9,7 +9,7 @@ from keras_transformer import keras_internals
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Adam(keras.optimizers.Adam):
+class Adam(keras_internals.SharedByUpdates, keras.optimizers.Adam):
     """Keras's Adam, with TensorFlow's fused kernel for the update.
 
     Keras makes an update of a dozen operations, each a pass over weights and
@@ -38,22 +38,36 @@ class Adam(keras.optimizers.Adam):
         if self.amsgrad:
             raise ValueError("`amsgrad` has no fused kernel. Received: True")
 
+    def shared_by_updates(self, learning_rate: Any) -> dict[str, tf.Tensor]:
+        """Compute the kernel's arguments that are alike for all variables."""
+        step = tf.cast(self.iterations + 1, keras.config.floatx())
+        beta_1 = tf.constant(self.beta_1, step.dtype)
+        beta_2 = tf.constant(self.beta_2, step.dtype)
+        return {
+            "beta1_power": tf.pow(beta_1, step),
+            "beta2_power": tf.pow(beta_2, step),
+            "lr": tf.cast(learning_rate, step.dtype),
+            "beta1": beta_1,
+            "beta2": beta_2,
+            "epsilon": tf.constant(self.epsilon, step.dtype),
+        }
+
     def update_step(
-        self, gradient: tf.Tensor, variable: Any, learning_rate: tf.Tensor
+        self,
+        gradient: tf.Tensor,
+        variable: Any,
+        learning_rate: dict[str, tf.Tensor],
     ) -> None:
         mean, square = keras_internals.adam_slots(self, variable)
-        step = tf.cast(self.iterations + 1, variable.dtype)
         tf.raw_ops.ResourceApplyAdam(
             var=_handle(variable),
             m=_handle(mean),
             v=_handle(square),
-            beta1_power=tf.pow(tf.cast(self.beta_1, variable.dtype), step),
-            beta2_power=tf.pow(tf.cast(self.beta_2, variable.dtype), step),
-            lr=tf.cast(learning_rate, variable.dtype),
-            beta1=self.beta_1,
-            beta2=self.beta_2,
-            epsilon=self.epsilon,
             grad=tf.convert_to_tensor(tf.cast(gradient, variable.dtype)),
+            **{
+                name: tf.cast(number, variable.dtype)
+                for name, number in learning_rate.items()
+            },
         )
 
 

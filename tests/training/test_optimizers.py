@@ -1,3 +1,5 @@
+from collections import Counter
+
 import keras
 import numpy as np
 import pytest
@@ -72,3 +74,23 @@ def test_it_can_be_saved_and_loaded_by_name():
 def test_amsgrad_is_refused():
     with pytest.raises(ValueError, match="amsgrad"):
         Adam(amsgrad=True)
+
+
+def test_a_further_variable_adds_its_kernel_and_its_gradient_to_a_step():
+    def operations(count):
+        optimizer = Adam(keras.optimizers.schedules.ExponentialDecay(1, 2, 0.7))
+        variables = [
+            keras.Variable(np.ones(3), dtype="float32") for _ in range(count)
+        ]
+        optimizer.build(variables)
+
+        @tf.function
+        def step(gradients):
+            optimizer.apply(gradients, variables)
+
+        graph = step.get_concrete_function([tf.ones(3)] * count).graph
+        return Counter(operation.type for operation in graph.get_operations())
+
+    # TensorFlow copies each gradient; placeholders are variables and gradients.
+    one = Counter(Placeholder=4, Identity=1, ResourceApplyAdam=1)
+    assert operations(3) - operations(2) == one
