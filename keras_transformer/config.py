@@ -421,8 +421,12 @@ class Search:
                 self.max_length,
             )
 
+    def kept_by_run(self) -> dict[str, Any]:
+        """Return the settings that a training takes and a run keeps."""
+        return {name: getattr(self, name) for name in RUN_SEARCH}
 
-# The search settings that a training takes and a run keeps.
+
+# Names of what `Search.kept_by_run` returns.
 RUN_SEARCH = ("beam_size", "length_penalty", "max_extra_length")
 # All settings that may override a preset's, by name.
 SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.config import (
     ENSEMBLE_MEANS,
-    RUN_SEARCH,
     SETTINGS,
     Search,
     SettingError,
@@ -223,7 +222,7 @@ class Run:
             max_extra_length=max_extra_length,
         )
         given = {name: x for name, x in given.items() if x is not None}
-        search = _of_run(dataclasses.replace(run.search, **given))
+        search = dataclasses.replace(run.search, **given).kept_by_run()
         opened = self._open_corpus(corpus)
         pairs = list(opened.pairs(split, "split"))
         from keras_transformer.translation import evaluation, significance
@@ -345,16 +344,11 @@ class Run:
         Raises:
             UserError: As in `export`.
         """
-        versions = [
-            int(path.name)
-            for path in pathlib.Path(output).glob("*")
-            if path.name.isdecimal() and path.name.isascii()
-        ]
-        newest = max(versions, default=0)
+        newest = max(files.versions(output), default=0)
         now = self.card()
         path = pathlib.Path(output) / str(newest)
         kept = ModelCard.load(path) if newest else None
-        search = _of_run(self.config.search)
+        search = self.config.search.kept_by_run()
         if (
             kept is None
             or kept.weights != now.weights
@@ -392,7 +386,7 @@ class Run:
             sum(parameters(RunConfig.load(path).model) for path in run_dirs),
             average,
             {
-                **_of_run(search or self.config.search),
+                **(search or self.config.search).kept_by_run(),
                 "precision": "float32" if in_16_bits else quantization,
                 "shortlist": shortlist,
                 **self._ensemble_report(average),
@@ -426,11 +420,6 @@ class Run:
     def _repr_html_(self) -> str:
         """Show the run in a notebook: a few lines, and its curve."""
         return history.as_html(self.path, parameters(self.config.model))
-
-
-def _of_run(search: Search) -> dict[str, Any]:
-    """Return the settings of a search that a run keeps."""
-    return {name: getattr(search, name) for name in RUN_SEARCH}
 
 
 @with_settings(SETTINGS.values())

@@ -8,7 +8,7 @@ import threading
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import server
 from keras_transformer.serving.batcher import Batcher
-from keras_transformer.serving.requests import Limits
+from keras_transformer.serving.limits import Limits
 from keras_transformer.serving.service import Service
 from keras_transformer.serving.versions import Versions
 

@@ -4,7 +4,6 @@ import argparse
 import pathlib
 
 from keras_transformer.commands import command_line, search_flags
-from keras_transformer.config import RUN_SEARCH
 from keras_transformer.data import lines
 from keras_transformer.machine import devices
 from keras_transformer.runs.run_config import RunConfig
@@ -63,7 +62,7 @@ def backtranslate(args: argparse.Namespace) -> None:
     devices.share_cores(searches)
     from keras_transformer import backtranslation
 
-    options = {name: getattr(search, name) for name in RUN_SEARCH}
+    options = search.kept_by_run()
     if search.sampling:
         options["sampling"] = search.sampling
     backtranslation.backtranslate(

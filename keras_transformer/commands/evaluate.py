@@ -5,7 +5,6 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from keras_transformer.commands import command_line, search_flags
-from keras_transformer.config import RUN_SEARCH
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.corpus import TFDS_PREFIX
 from keras_transformer.data.mixture import parts_of
@@ -66,7 +65,7 @@ def evaluate(args: argparse.Namespace) -> None:
             args.split,
             args.corpus,
             average=args.average,
-            **{name: getattr(search, name) for name in RUN_SEARCH},
+            **search.kept_by_run(),
             lowercase=args.lowercase,
             against=args.against,
             json_file=args.json,

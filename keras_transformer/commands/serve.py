@@ -16,6 +16,7 @@ from keras_transformer.machine import extras
 from keras_transformer.machine.batching_file import BATCHING_FILE, Batching
 from keras_transformer.runs.layout import CONFIG_FILE, EXPORTED
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.serving.limits import Limits
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -67,19 +68,19 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add(
         "--max-texts",
         type=int,
-        default=2_048,
+        default=Limits.max_texts,
         help="most texts or sentences in a request; default: %(default)s",
     )
     add(
         "--max-body-bytes",
         type=int,
-        default=1 << 20,
+        default=Limits.max_body_bytes,
         help="most bytes in a request; default: %(default)s",
     )
     add(
         "--timeout",
         type=float,
-        default=120.0,
+        default=Limits.seconds,
         metavar="SECONDS",
         help="time for a request; default: %(default)s",
     )
@@ -135,7 +136,6 @@ def serve(args: argparse.Namespace) -> None:
     # TensorFlow Serving's session loader warns that it is outdated.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     from keras_transformer.serving import server
-    from keras_transformer.serving.requests import Limits
 
     limits = Limits(args.max_texts, args.max_body_bytes, args.timeout)
     listening = server.bind(args.host, args.port)

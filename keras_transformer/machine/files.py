@@ -138,6 +138,15 @@ def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
     return path
 
 
+def versions(output: str | os.PathLike) -> dict[int, pathlib.Path]:
+    """Find what is in a folder by version, which is its name."""
+    return {
+        int(path.name): path
+        for path in pathlib.Path(output).glob("*")
+        if path.name.isdecimal() and path.name.isascii()
+    }
+
+
 def remove_leftovers(*folders: str | os.PathLike) -> None:
     """Remove files that a killed process had begun to write or remove.
 

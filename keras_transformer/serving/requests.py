@@ -1,10 +1,8 @@
-"""Shared by all interfaces: limits, bodies, refusals."""
+"""Shared by all interfaces: bodies and refusals."""
 
 import asyncio
-import dataclasses
 import io
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
@@ -14,38 +12,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from keras_transformer.config import UserError
+from keras_transformer.serving.limits import Limits
 
 GONE = 499
 _NOT_UTF_8 = "Expected a form in UTF-8, received other bytes; convert the text."
-
-
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """Limits of a request, and of all requests together.
-
-    Attributes:
-        max_texts: Texts of a request; a document counts its sentences.
-        max_body_bytes: Bytes of a body.
-        seconds: Time from the last byte of a request until the answer.
-        body_seconds: Time that a client has to send a body.
-        max_bytes_held: Bytes of all bodies that have not arrived in full.
-        max_connections: Connected clients.
-    """
-
-    max_texts: int = 2_048
-    max_body_bytes: int = 1 << 20
-    seconds: float = 120.0
-    body_seconds: float = 30.0
-    max_bytes_held: int = 64 << 20
-    max_connections: int = 1_000
-
-    def __post_init__(self) -> None:
-        for name, value in dataclasses.asdict(self).items():
-            if not 0 < value < math.inf:
-                raise UserError(
-                    f"Expected a limit {name} above 0, received {value}."
-                )
 
 
 class RefusalError(HTTPException):

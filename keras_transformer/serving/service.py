@@ -8,10 +8,10 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from keras_transformer.serving.batcher import Batcher
+from keras_transformer.serving.limits import Limits
 from keras_transformer.serving.requests import (
     Bodies,
     GoneError,
-    Limits,
     RefusalError,
 )
 from keras_transformer.serving.served_model import Outputs, Row, ServedModel

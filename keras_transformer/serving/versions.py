@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_transformer.config import UserError
+from keras_transformer.machine import files
 from keras_transformer.serving.served_model import (
     DEFAULT_SIGNATURE,
     ServedModel,
@@ -33,11 +34,11 @@ logger = logging.getLogger("keras_transformer")
 
 
 def find_versions(folder: pathlib.Path) -> dict[int, pathlib.Path]:
-    """Find the SavedModels in a folder by version, their folder's name."""
+    """Find the SavedModels in a folder by version."""
     return {
-        int(path.parent.name): path.parent
-        for path in folder.glob("*/saved_model.pb")
-        if path.parent.name.isdecimal() and path.parent.name.isascii()
+        version: path
+        for version, path in files.versions(folder).items()
+        if (path / "saved_model.pb").exists()
     }
 
 

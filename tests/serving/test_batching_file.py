@@ -5,7 +5,7 @@ import pytest
 from keras_transformer.config import UserError
 from keras_transformer.exporting.serving_kit import ServingKit
 from keras_transformer.machine.batching_file import Batching
-from keras_transformer.serving.requests import Limits
+from keras_transformer.serving.limits import Limits
 
 
 def test_the_file_of_an_export_says_what_the_server_does_without_one(tmp_path):

@@ -18,7 +18,7 @@ from keras_transformer.config import UserError
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import connections
 from keras_transformer.serving import server as server_module
-from keras_transformer.serving.requests import Limits
+from keras_transformer.serving.limits import Limits
 from keras_transformer.serving.server import bind, names_of
 
 PREDICT = "/v1/models/small:predict"

@@ -8,7 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from serving_thread import running
 from word_by_word import SIGNATURE, Versions
 
-from keras_transformer.serving.requests import Limits
+from keras_transformer.serving.limits import Limits
 
 QUESTION = "**/api/translate"
 MARKUP = (

@@ -6,7 +6,7 @@ from serving_thread import running
 from still_model import StillModel, StillVersions
 from word_by_word import Versions, translation
 
-from keras_transformer.serving.requests import Limits
+from keras_transformer.serving.limits import Limits
 
 QUESTION = "**/api/translate"
 
