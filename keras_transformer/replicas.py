@@ -16,24 +16,25 @@ class Dropout(keras.layers.Dropout):
     """Keras's dropout, with different units dropped on every replica."""
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
-        if not training or not self.rate:
-            return inputs
-        seeds = _SeedsOfReplica(self.seed_generator)
+        context = _replica_context()
+        if context is None or not training or not self.rate:
+            return super().call(inputs, training)
+        seeds = _SeedsOfReplica(self.seed_generator, context)
         return keras.random.dropout(inputs, self.rate, self.noise_shape, seeds)
 
 
 class _SeedsOfReplica(keras.random.SeedGenerator):
     """The seeds of a generator whose state is the same on every replica."""
 
-    def __init__(self, generator: keras.random.SeedGenerator) -> None:
-        self.generator = generator  # And no state of its own.
+    def __init__(
+        self, generator: keras.random.SeedGenerator, context: Any
+    ) -> None:
+        # And no state of its own.
+        self.generator, self.context = generator, context
 
     def next(self, ordered: bool = True) -> Tensor:
         seed = self.generator.next(ordered)
-        context = _replica_context()
-        if context is None:
-            return seed
-        replica = ops.cast(context.replica_id_in_sync_group, seed.dtype)
+        replica = ops.cast(self.context.replica_id_in_sync_group, seed.dtype)
         return seed + ops.stack([replica, ops.zeros_like(replica)])
 
 
