@@ -12,7 +12,7 @@ on Linux. Every line says what was done and what became of it; the exit code is
 import argparse
 import collections
 import contextlib
-import os
+import json
 import pathlib
 import random
 import re
@@ -25,29 +25,12 @@ import time
 
 import h5py
 import numpy as np
-import train_sessions
+from programs import Program
 from sample_runs import write_digits
 
-from keras_transformer.__main__ import main as command_line
 from keras_transformer.runs import checkpoints
 
 TWO = ["--strategy", "mirrored", "--accumulate", "2", "--ema", "0.9"]
-
-
-def in_a_process(log, work):
-    """Run `work` in a child that has imported all; returns its exit code."""
-    child = os.fork()
-    if not child:
-        code = 70
-        try:
-            out = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-            os.dup2(out, 1)
-            os.dup2(out, 2)
-            code = work()
-        finally:
-            sys.stdout.flush()
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 class Bench:
@@ -66,13 +49,12 @@ class Bench:
         self.expected = result(folder / "whole")
 
     def train(self, run_dir, end=None, log=None):
-        """Train one session; `end` is a signal, as in `train_sessions`."""
-        return in_a_process(
-            log or run_dir.with_suffix(".log"),
-            lambda: train_sessions.session(
-                str(run_dir), self.replicas, self.flags, end
-            ),
-        )
+        """Train one session; `end` is as in `tests/train_session.py`."""
+        return Program(
+            *("tests/train_session.py", self.replicas, json.dumps(end)),
+            *(run_dir, *self.flags),
+            log=log or run_dir.with_suffix(".log"),
+        ).wait()
 
     def differs(self, run_dir):
         """Describe how a finished run differs from the undisturbed one."""
@@ -113,7 +95,7 @@ def kills(folder, count, seed):
         run_dir = folder / f"killed-{number}"
         # From its first file on: what comes before is Python's start.
         delay = draw.uniform(0, bench.seconds)
-        end = {"signal": signal.SIGKILL, "delay": delay}
+        end = {"number": signal.SIGKILL, "delay": delay}
         code = bench.train(run_dir, end)
         left = [p.name for p in checkpoints.list_checkpoints(run_dir)]
         again = bench.train(run_dir)
@@ -209,7 +191,7 @@ def damage(folder, count, seed):
     bench = Bench(folder, 1, [])
     halfway = folder / "halfway"
     # Ends after a checkpoint in the midst.
-    end = {"signal": signal.SIGTERM, "after": "step-000000015", "delay": 0.05}
+    end = {"number": signal.SIGTERM, "after": "step-000000015", "delay": 0.05}
     assert bench.train(halfway, end) == 0
     sources = folder / "sources.txt"
     sources.write_text("one two\nthree four five\n")
@@ -263,11 +245,11 @@ def translation(folder, run_dir, sources):
     """Run `translate`; return its exit code and the text."""
     output = folder / "translated.txt"
     output.unlink(missing_ok=True)
-    argv = ["translate", "--run-dir", str(run_dir), "--input", str(sources)]
-    code = in_a_process(
-        run_dir.with_suffix(".log"),
-        lambda: command_line([*argv, "--output", str(output)]),
-    )
+    code = Program(
+        *("keras_transformer/__main__.py", "translate", "--run-dir", run_dir),
+        *("--input", sources, "--output", output),
+        log=run_dir.with_suffix(".log"),
+    ).wait()
     return code, output.read_text() if output.exists() else None
 
 

@@ -47,7 +47,7 @@ TOY = presets.Preset(
 )
 
 
-def end_early(run_dir, number, after, event, delay):
+def end_early(run_dir, number, after="", event=0, delay=0.0):
     """Let a signal come at some operation on the run directory's files."""
     operations = None
 
