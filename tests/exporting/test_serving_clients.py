@@ -4,6 +4,7 @@ The clients run as processes against what stands in for TensorFlow Serving: the
 embedded server for its REST interface, `prediction_server.py` for gRPC.
 """
 
+import os
 import pathlib
 import re
 import shutil
@@ -35,13 +36,14 @@ def ports(exported, server):
             exported,
             "small",
         ],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
         text=True,
     )
     with process:
         grpc_port = process.stdout.readline().strip()
+        assert grpc_port, "the stand-in has not started"
         yield {"grpc_client.py": grpc_port, "rest_client.py": server.port}
         process.stdin.close()
 

@@ -16,7 +16,8 @@ from keras_transformer.serving.documents import (
     Documents,
     halves,
 )
-from keras_transformer.serving.limits import Limits, RefusalError
+from keras_transformer.serving.limits import Limits
+from keras_transformer.serving.requests import RefusalError
 from keras_transformer.serving.service import Service
 from keras_transformer.translation.sentences import Span
 
