@@ -47,7 +47,7 @@ def parse_args(argv=None) -> argparse.Namespace:
         "--memory-minutes",
         type=int,
         default=0,
-        help="of 16 clients, at the end",
+        help="of 16 clients, at the end; 2 or more",
     )
     add("--max-length", type=int, help="most tokens of a translation")
     add("--alone", nargs=2, help=argparse.SUPPRESS)  # In a process of its own.
