@@ -114,7 +114,7 @@ class PairedTokenizer(Tokenizer):
                 f"Received: {len(model)} bytes of something else"
             ) from None
         self.vocab_size = len(self._names)
-        self.processor = self._make_processor()
+        self.load_operator()
         self._has_tags = rules.get("has_tags", True)
         ids = np.arange(self.vocab_size, dtype="int64")
         ids[rules.get("lacking", {}).get(side, [])] = UNK_ID

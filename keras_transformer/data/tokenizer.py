@@ -103,7 +103,7 @@ class Tokenizer(tf.Module):
         self.vocab_size: int = pieces.GetPieceSize()
         self._pieces = pieces
         self.model = model
-        self.processor = self._make_processor()
+        self.load_operator()
 
     def __repr__(self) -> str:
         return (
@@ -117,23 +117,28 @@ class Tokenizer(tf.Module):
         """The tokenizer of target texts; one vocabulary serves both sides."""
         return self
 
+    def load_operator(self) -> None:
+        """Load the vocabulary into TensorFlow; do it again after a seed is set.
+
+        A seed clears TensorFlow's eager kernels, and the vocabulary of a
+        tensorflow-text operator lives in one (tensorflow/text #570). The next
+        text would load it too, but TensorFlow would warn of that.
+        """
+        self.processor = self._make_processor()
+
     def _make_processor(self) -> tensorflow_text.SentencepieceTokenizer:
         return tensorflow_text.SentencepieceTokenizer(
             model=self.model, out_type=tf.int32, add_bos=False, add_eos=True
         )
 
     def _run(self, method: str, values: tf.Tensor) -> tf.Tensor:
-        """Call the operator, which `tf.random.set_seed` may have unloaded.
-
-        Setting a seed clears TensorFlow's eager kernels, and the vocabulary
-        of a tensorflow-text operator lives in one (tensorflow/text #570).
-        """
+        """Call the operator, which `tf.random.set_seed` may have unloaded."""
         if _has_own_operators.get():
             return getattr(self._make_processor(), method)(values)
         try:
             return getattr(self.processor, method)(values)
         except tf.errors.NotFoundError:
-            self.processor = self._make_processor()
+            self.load_operator()
             return getattr(self.processor, method)(values)
 
     @classmethod

@@ -179,6 +179,8 @@ def _train(
     )
     workers.meet(strategy)  # The others now read the files.
     restored = restore_model(run, run_dir, session, strategy)
+    for side in {tokenizer, tokenizer.target}:
+        side.load_operator()  # The seed is set now.
     training = Training(run, run_dir, session, tokenizer, plan, *restored)
     finished = training.is_finished()
     _describe(training, finished)

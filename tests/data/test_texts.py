@@ -88,6 +88,15 @@ def test_a_dataset_of_texts_outlives_a_new_seed(tokenizer):
         np.testing.assert_array_equal(one, other)
 
 
+def test_a_seed_unloads_a_vocabulary_and_the_operator_loads_it(tokenizer):
+    tf.random.set_seed(7)
+    with pytest.raises(tf.errors.NotFoundError):
+        tokenizer.processor.tokenize("one")
+    tokenizer.load_operator()
+    expected = tokenizer.tokenize(["one"]).numpy()[0]
+    np.testing.assert_array_equal(tokenizer.processor.tokenize("one"), expected)
+
+
 def test_the_directory_of_a_run_has_its_tokenizer(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "tokenizer.model")
     assert kt.Tokenizer.load(tmp_path).model == tokenizer.model
