@@ -125,8 +125,8 @@ def test_what_updates_share_is_made_once_of_the_learning_rate():
             made.append(float(learning_rate))
             return "shared"
 
-        def update_step(self, gradient, variable, learning_rate):
-            given.append((learning_rate, variable.shape[0]))
+        def update_step(self, gradient, variable, shared):
+            given.append((shared, variable.shape[0]))
 
     variables = [keras.Variable(np.zeros(n)) for n in (2, 3)]
     gradients = [tf.zeros(2), tf.zeros(3)]

@@ -53,10 +53,7 @@ class Adam(keras_internals.SharedByUpdates, keras.optimizers.Adam):
         }
 
     def update_step(
-        self,
-        gradient: tf.Tensor,
-        variable: Any,
-        learning_rate: dict[str, tf.Tensor],
+        self, gradient: tf.Tensor, variable: Any, shared: dict[str, tf.Tensor]
     ) -> None:
         mean, square = keras_internals.adam_slots(self, variable)
         tf.raw_ops.ResourceApplyAdam(
@@ -66,7 +63,7 @@ class Adam(keras_internals.SharedByUpdates, keras.optimizers.Adam):
             grad=tf.convert_to_tensor(tf.cast(gradient, variable.dtype)),
             **{
                 name: tf.cast(number, variable.dtype)
-                for name, number in learning_rate.items()
+                for name, number in shared.items()
             },
         )
 
