@@ -149,7 +149,7 @@ def main(name, output):
         if ways[way].dropout:
             results["dropped"] = dropped(strategy, model)
         np.savez(pathlib.Path(output, f"{way}.npz"), **results)
-    workers.meet(strategy)
+    workers.end_together(strategy)
 
 
 if __name__ == "__main__":

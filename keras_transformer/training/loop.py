@@ -152,7 +152,7 @@ def train(
                 )
         else:
             stopped = _train_beside_chief(run, run_dir, session, strategy)
-        workers.meet(strategy)  # Else the first to end would seem lost.
+        workers.end_together(strategy)
     return stopped
 
 

@@ -189,6 +189,17 @@ def meet(strategy: tf.distribute.Strategy) -> None:
             strategy.reduce(tf.distribute.ReduceOp.SUM, zero, axis=None)
 
 
+def end_together(strategy: tf.distribute.Strategy) -> None:
+    """Wait until every worker has reached this call, and may end its process.
+
+    A worker that ends as soon as all have met would seem lost to one that has
+    not heard of it yet. So all meet again, and that may fail.
+    """
+    meet(strategy)
+    with contextlib.suppress(*_LOST):
+        meet(strategy)
+
+
 def vote_of(strategy: tf.distribute.Strategy) -> Callable[[bool], bool] | None:
     """Make a function that returns whether any worker calls it with True.
 

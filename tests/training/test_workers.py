@@ -140,6 +140,25 @@ def test_a_file_of_the_chief_that_never_comes_is_one_sentence(tmp_path):
         workers.wait_for_file(tmp_path / "config.json", seconds=0.1)
 
 
+def test_who_has_not_heard_of_the_last_meeting_still_ends_well(monkeypatch):
+    gone = tf.errors.UnavailableError(None, None, "Socket closed")
+    met = []
+
+    def meet(strategy):
+        met.append(strategy)
+        if len(met) == failing:
+            raise gone
+
+    monkeypatch.setattr(workers, "meet", meet)
+    failing = 2  # The others have ended since.
+    workers.end_together("strategy")
+    assert met == ["strategy"] * 2
+    met.clear()
+    failing = 1  # Not all have come to their end.
+    with pytest.raises(tf.errors.UnavailableError):
+        workers.end_together("strategy")
+
+
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """A folder of digits in English and German words."""
