@@ -426,7 +426,7 @@ class Search:
         return {name: getattr(self, name) for name in RUN_SEARCH}
 
 
-# Names of what `Search.kept_by_run` returns.
+# The names of the settings that `Search.kept_by_run` returns.
 RUN_SEARCH = ("beam_size", "length_penalty", "max_extra_length")
 # All settings that may override a preset's, by name.
 SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(

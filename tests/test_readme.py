@@ -49,7 +49,7 @@ def test_the_python_examples_run_word_by_word(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    # So TensorFlow says that a seed has unloaded a vocabulary.
+    # TensorFlow says this of a vocabulary that a seed has unloaded.
     assert "NOT_FOUND" not in done.stderr
     for name in ("first", "parts"):
         assert (tmp_path / "exported" / name / "1" / "saved_model.pb").exists()

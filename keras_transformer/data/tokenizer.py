@@ -118,11 +118,11 @@ class Tokenizer(tf.Module):
         return self
 
     def load_operator(self) -> None:
-        """Load the vocabulary into TensorFlow; do it again after a seed is set.
+        """Load the vocabulary into TensorFlow; call it again after a new seed.
 
-        A seed clears TensorFlow's eager kernels, and the vocabulary of a
-        tensorflow-text operator lives in one (tensorflow/text #570). The next
-        text would load it too, but TensorFlow would warn of that.
+        Setting a seed clears TensorFlow's eager kernels, and the vocabulary
+        of a tensorflow-text operator lives in one (tensorflow/text #570). The
+        next text would load it too, but with a warning from TensorFlow.
         """
         self.processor = self._make_processor()
 

@@ -192,8 +192,8 @@ def meet(strategy: tf.distribute.Strategy) -> None:
 def end_together(strategy: tf.distribute.Strategy) -> None:
     """Wait until every worker has reached this call, and may end its process.
 
-    A worker that ends as soon as all have met would seem lost to one that has
-    not heard of it yet. So all meet again, and that may fail.
+    If one ended as soon as all have met, another that has not heard of it yet
+    would report it as lost. So all meet a second time, which may fail.
     """
     meet(strategy)
     with contextlib.suppress(*_LOST):
