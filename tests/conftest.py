@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items):
 def small_model():
     """A model of two layers, primes for sizes, sinusoids. Not to be changed."""
     # Tests of configuration, text and imports need no Keras.
-    from small import make_model
+    from small_models import make_model
 
     return make_model()
 
@@ -54,7 +54,7 @@ def small_model():
 @pytest.fixture(scope="session")
 def learned_model():
     """The same with learned positions. Not to be changed."""
-    from small import make_model
+    from small_models import make_model
 
     return make_model(positions="learned")
 
@@ -108,7 +108,7 @@ def exported(small_translator, tmp_path_factory):
 @pytest.fixture(scope="session")
 def served(exported):
     """That SavedModel in the loader of TensorFlow Serving."""
-    from served import Served
+    from session_loader import Served
 
     return Served(exported)
 
@@ -116,7 +116,7 @@ def served(exported):
 @pytest.fixture(scope="session")
 def server(exported, small_run):
     """The embedded server of that SavedModel, in a thread of its own."""
-    from serving_thread import running
+    from running_server import running
 
     from keras_transformer.commands.serve import explainer
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import sample_runs
 import tensorflow as tf
+from forked_programs import Program
 from local_workers import free_addresses, tf_config
-from programs import Program
 from train_replicas import BY_WORKERS, KERAS_SHARES, WAYS
 
 from keras_transformer.losses import SmoothedCrossEntropy
@@ -16,7 +16,9 @@ from keras_transformer.model import Transformer
 
 def start(strategy, output, **environment):
     output.mkdir()
-    return Program("tests/train_replicas.py", strategy, output, **environment)
+    return Program(
+        "tests/support/train_replicas.py", strategy, output, **environment
+    )
 
 
 def load(output):

@@ -11,7 +11,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from programs import Program
+from forked_programs import Program
 from sample_runs import write_digits
 
 from keras_transformer.runs import averaging, checkpoints, history
@@ -90,7 +90,12 @@ def train(corpus, run_dir, way, ends):
     for i, end in enumerate([*ends, None]):
         log = run_dir.with_suffix(f".log{i}")
         program = Program(
-            *("tests/train_session.py", replicas, json.dumps(end), run_dir),
+            *(
+                "tests/support/train_session.py",
+                replicas,
+                json.dumps(end),
+                run_dir,
+            ),
             *("--corpus", corpus, *more),
             log=log,
         )

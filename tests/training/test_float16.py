@@ -1,7 +1,6 @@
 """Training in float16 skips an update that overflows, and goes on."""
 
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -10,11 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import train_scaled
+from project_table import ROOT
 
 from keras_transformer.runs import checkpoints
 from keras_transformer.schedules import TransformerSchedule
-
-SCRIPT = pathlib.Path(train_scaled.__file__)
 
 
 @pytest.fixture(scope="module", params=["plain", "accumulated", "replicas"])
@@ -27,9 +25,9 @@ def steps(request, tmp_path_factory):
     # The gradient of the first replica, which has no tokens, is finite.
     output = tmp_path_factory.mktemp("scaled") / "steps.npz"
     subprocess.run(
-        [sys.executable, SCRIPT, output],
+        [sys.executable, train_scaled.__file__, output],
         check=True,
-        env={**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     return dict(np.load(output))
 

@@ -1,9 +1,9 @@
 """Train a toy model in several ways on some replicas; save each one's weights.
 
 A program of its own, because logical devices and workers must be set before
-TensorFlow starts: python tests/train_replicas.py STRATEGY OUTPUT. STRATEGY is
-none, mirrored (two logical devices) or multiworker, with TF_CONFIG set; OUTPUT
-is a folder that gets WAY.npz for each of `WAYS`.
+TensorFlow starts: python tests/support/train_replicas.py STRATEGY OUTPUT.
+STRATEGY is none, mirrored (two logical devices) or multiworker, with TF_CONFIG
+set; OUTPUT is a folder that gets WAY.npz for each of `WAYS`.
 """
 
 import pathlib
