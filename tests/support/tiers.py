@@ -77,7 +77,7 @@ class Tiers:
             wall, cpu = time.monotonic() - wall, cpu_seconds() - cpu
             # What runs in programs is only seen by the clock, and the clock
             # sees other work on the machine too.
-            taken = max(cpu, wall / 2) / self.slowness
+            taken = max(cpu, wall / 4) / self.slowness
             item.user_properties.append(("seconds", taken))
 
     def pytest_runtest_logreport(self, report):
