@@ -119,7 +119,8 @@ class ExactModel(keras.Model):
         # Keras must turn names into objects inside the scope.
         with self.distribute_strategy.scope():
             if self.is_bare:
-                # For `evaluate`: a step has no logits, but its own figures.
+                # For `evaluate`: training steps skip the logits and report
+                # metrics of their own.
                 kwargs["metrics"] = [TokenAccuracy(), Perplexity()]
             if self.is_exact:
                 # Keras's own switch is off under a strategy, whose collectives
@@ -432,7 +433,8 @@ def _step_function(
         logs = None
         for _ in range(model.steps_per_execution):
             try:
-                # Not in one graph, where the data's end would be an update.
+                # Run steps separately: in a single graph, reaching the end of
+                # the data would still apply an update.
                 logs = one_step(next(iterator))
             except StopIteration:
                 if logs is None:

@@ -75,7 +75,7 @@ def mask_of_queries(mask: Tensor | None) -> Tensor | None:
 
 
 def mask_of_heads(mask: Tensor | None) -> Tensor | None:
-    """Give a mask `(B, T, S)` the axis H; any other rank may lack it."""
+    """Insert the heads axis into a rank-3 mask; return others unchanged."""
     if mask is None or len(mask.shape) != 3:
         return mask
     return mask[:, None]

@@ -52,7 +52,7 @@ class Transformer(ExactModel):
         key_dim: Width of a head's queries and keys, d_k; by default
             `d_model / num_heads`, which must then be whole.
         value_dim: Width of a head's values, d_v; the default is the same.
-        **settings: One for each.
+        **settings: Fields of `ModelConfig`.
         **kwargs: Passed to `keras.Model`, such as `name` and `dtype`.
 
     Call arguments:

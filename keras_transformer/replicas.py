@@ -1,4 +1,4 @@
-"""The seeds of each replica of a TensorFlow strategy, and sums over all.
+"""Per-replica dropout seeds, and all-reduce sums.
 
 On one device, and on other backends, nothing here has an effect. TensorFlow is
 imported inside functions, and only if it is Keras's backend.

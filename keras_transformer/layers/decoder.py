@@ -41,7 +41,7 @@ class DecoderLayer(keras.layers.Layer):
     """Self-attention, attention to the memory, feed-forward, each post-normed.
 
     Args:
-        **settings: One for each.
+        **settings: Fields of `ModelConfig` that apply to a layer.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -214,12 +214,12 @@ class DecoderLayer(keras.layers.Layer):
 @keras.saving.register_keras_serializable(package="keras_transformer")
 @with_settings(STACK_SETTINGS)
 class Decoder(keras.layers.Layer):
-    """A stack of decoder layers, without a further norm at its end.
+    """A stack of decoder layers.
 
-    With `norm_first` the last layer leaves a sum, so there is a norm.
+    Pre-norm stacks need a final layer norm, so `norm_first` adds one.
 
     Args:
-        **settings: One for each.
+        **settings: Fields of `ModelConfig` that apply to a layer.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:

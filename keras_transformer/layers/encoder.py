@@ -26,7 +26,7 @@ class EncoderLayer(keras.layers.Layer):
     `norm_first` `x + Dropout(Sublayer(LayerNorm(x)))`.
 
     Args:
-        **settings: One for each.
+        **settings: Fields of `ModelConfig` that apply to a layer.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -118,12 +118,12 @@ class EncoderLayer(keras.layers.Layer):
 @keras.saving.register_keras_serializable(package="keras_transformer")
 @with_settings(STACK_SETTINGS)
 class Encoder(keras.layers.Layer):
-    """A stack of encoder layers, without a further norm at its end.
+    """A stack of encoder layers.
 
-    With `norm_first` the last layer leaves a sum, so there is a norm.
+    Pre-norm stacks need a final layer norm, so `norm_first` adds one.
 
     Args:
-        **settings: One for each.
+        **settings: Fields of `ModelConfig` that apply to a layer.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
