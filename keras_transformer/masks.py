@@ -1,9 +1,9 @@
 """Masks of the positions that attention may see (section 3.2.3).
 
 A mask is boolean and `True` means "may attend". The model makes its masks once,
-from ids; layers also take those of Keras's users. Masks are combined as
-booleans and become a score only inside the attention, so two of them never add
-up to minus infinity.
+from ids; layers also take the masks that users of Keras pass. Masks are
+combined as booleans and become a score only inside the attention, so two masks
+never add up to minus infinity.
 
 Axes: B batch, H heads, T query length, S key length.
 """

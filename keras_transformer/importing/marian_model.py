@@ -77,7 +77,7 @@ def vocabulary(ids: Mapping[str, int], what: str) -> list[str]:
 
 
 def check_rows(ids: Mapping[str, int], table: np.ndarray, what: str) -> None:
-    """Refuse a tied matrix that has not one row for each piece."""
+    """Refuse a tied matrix without exactly one row for each piece."""
     if sorted(ids.values()) != list(range(len(table))):
         raise UserError(
             f"Expected a piece for each of the {len(table)} rows of the "

@@ -70,8 +70,8 @@ def model_config(
 
     Args:
         what: The file or model, for the error.
-        encoder_layers: Layers of the encoder, as many as of the decoder or not.
-        decoder_layers: Layers of the decoder.
+        encoder_layers: Number of layers of the encoder.
+        decoder_layers: Number of layers of the decoder, equal or not.
         d_model: As in `ModelConfig`, and `others` too.
         num_heads: Must divide the width.
         **others: The other settings.

@@ -35,8 +35,7 @@ class EncoderLayer(keras.layers.Layer):
             `(B, H, S, S)`; `True` = may attend.
         training: Whether dropout is on.
         mask: Boolean tensor `(B, S)`, `True` = may be attended to; by default
-            the one that Keras has attached to the inputs. It is passed on with
-            the output.
+            the mask that Keras attached to the inputs. The output carries it.
 
     Returns:
         Float tensor `(B, S, D)` in the layer's compute dtype.
@@ -186,7 +185,7 @@ class Encoder(keras.layers.Layer):
         return self._ended(inputs), weights
 
     def _ended(self, x):
-        """Norm the output of the last layer, if that is a sum."""
+        """Apply the final norm of a pre-norm stack."""
         return self.norm(x) if self.settings["norm_first"] else x
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
@@ -203,7 +202,7 @@ class Encoder(keras.layers.Layer):
 def attention_layer(
     owner: keras.layers.Layer, name: str, restriction: int | None = None
 ) -> MultiHeadAttention:
-    """Make a `MultiHeadAttention` of the sizes and dtype of `owner`."""
+    """Make a `MultiHeadAttention` with the sizes and dtype of `owner`."""
     return MultiHeadAttention(
         owner.settings["num_heads"],
         owner.settings["key_dim"],
@@ -216,7 +215,7 @@ def attention_layer(
 
 
 def feed_forward_layer(owner: keras.layers.Layer) -> FeedForward:
-    """Make a `FeedForward` of the width, activation and dtype of `owner`."""
+    """Make a `FeedForward` with width, activation and dtype of `owner`."""
     return FeedForward(
         owner.settings["ffn_dim"],
         owner.settings["activation"],
@@ -238,7 +237,7 @@ def residual_parts(
 
 
 def norm_layer(owner: keras.layers.Layer, name: str) -> LayerNormalization:
-    """Make a `LayerNormalization` of the epsilon and dtype of `owner`."""
+    """Make a `LayerNormalization` with epsilon and dtype of `owner`."""
     return LayerNormalization(
         epsilon=owner.settings["norm_epsilon"],
         dtype=owner.dtype_policy,

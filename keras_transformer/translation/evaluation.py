@@ -394,9 +394,9 @@ def written(
         folder = run_dir / EVALUATION
         folder.mkdir(exist_ok=True)
         texts = [folder / f"{split}.{target_lang}.txt"]
-        own = folder / f"{split}.json"
-        if [path.resolve() for path in reports] != [own.resolve()]:
-            reports.insert(0, own)
+        kept = folder / f"{split}.json"
+        if [path.resolve() for path in reports] != [kept.resolve()]:
+            reports.insert(0, kept)
     with contextlib.ExitStack() as stack:
         # An unwritable place shows now.
         text_files, report_files = (
