@@ -194,8 +194,9 @@ class Run:
             reference: What to score against instead of the corpus's
                 references: a file with a text on each line, or several files
                 or lists of texts, one for each reference.
-            hypotheses: Translations to score, as a file or a list of texts;
-                nothing is translated then.
+            hypotheses: Translations to score, as a file or a list of texts.
+                Nothing is translated then, so arguments that only a search
+                uses are refused.
             average: As in `translator`.
             beam_size: Live hypotheses per sentence; the run's if not given,
                 as with the next two.
@@ -218,8 +219,7 @@ class Run:
 
         Raises:
             UserError: If there is no such split, or no weights, or nothing to
-                compare with, or if an argument would change nothing beside
-                `hypotheses`.
+                compare with.
         """
         if not isinstance(split, str):
             expected = "the name of a split; pairs are given as `corpus`"
@@ -262,13 +262,13 @@ class Run:
         }
         if reference is not None:
             text["reference"] = [significance.name_of(x) for x in reference]
-        for what, other in (("hypotheses", hypotheses), ("against", against)):
-            if other is not None:
-                text[what] = significance.name_of(other)
         if hypotheses is not None:
             lines = significance.given_texts(
                 hypotheses, "hypotheses", split, len(pairs)
             )
+            text["hypotheses"] = significance.name_of(hypotheses)
+            if against is not None:
+                text["against"] = os.fspath(against)
             with evaluation.written(
                 None, split, run.target_lang, json_file
             ) as write:
@@ -285,8 +285,9 @@ class Run:
             "checkpoints": averaging.checkpoint_names(self.path, average),
             **self._ensemble_report(average),
         }
-        if shortlist:
-            report["shortlist"] = os.fspath(shortlist)
+        for what, file in (("shortlist", shortlist), ("against", against)):
+            if file:
+                report[what] = os.fspath(file)
         name = f"{split}.ensemble" if self.ensemble else split
         with evaluation.written(
             self.path, name, run.target_lang, json_file

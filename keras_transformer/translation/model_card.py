@@ -127,7 +127,8 @@ def make_card(
             search together with it.
         parameters: Number of weights of all models.
         average: As in `Translator.from_run`.
-        how: Settings that an evaluation must match for its scores to appear.
+        how: What the reports of evaluations have to say of their search,
+            precision, shortlist and ensemble for their scores to be here.
     """
     # This loads Keras, which a server of an export does not need.
     from keras_transformer.runs import averaging
