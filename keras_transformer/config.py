@@ -142,8 +142,8 @@ class ModelConfig:
     attention_bias: bool = setting(
         False,
         "whether the projections of queries and of the output have a bias, "
-        "unlike the paper's; a bias of keys cancels in the softmax, one of "
-        "values is part of the output's",
+        "unlike the paper's; a key bias cancels in the softmax, a value bias "
+        "is absorbed by the output bias",
         flag=False,
         of_layers=True,
     )

@@ -1,8 +1,8 @@
 """One training step that is exact, on one replica or many (section 5.1).
 
 The gradient of a global batch is the sum over the target tokens of all
-replicas and micro-batches, divided by their global count. A mean for each
-replica, which is Keras's way, weighs a replica with few tokens like one with
+replicas and micro-batches, divided by their global count. Keras takes the mean
+of each replica instead, so a replica with few tokens weighs as much as one with
 many.
 
 A part of the model wing: TensorFlow is imported inside functions, and only
@@ -48,8 +48,8 @@ class ExactModel(keras.Model):
     With another loss it runs Keras's own `fit`, with some repairs for several
     replicas:
 
-    - Keras builds metrics on the mean of the replicas' batches, which unequal
-      shapes do not have. Here they are built from the declared shapes.
+    - Keras builds metrics on the mean of the replicas' batches, which does not
+      exist for unequal shapes. Here they are built from the declared shapes.
     - Keras clips gradients, and asks whether they are finite, before it sums
       them. Here they are summed first, so that several replicas train as one.
     - Keras's logs of a batch are means of what each replica has seen. Here
@@ -77,14 +77,14 @@ class ExactModel(keras.Model):
 
         Args:
             optimizer: As for `keras.Model`.
-            loss: Likewise.
-            *args: Likewise.
+            loss: As for `keras.Model`.
+            *args: As for `keras.Model`.
             jit_compile: Whether XLA compiles a replica's gradient in exact
                 steps, under any strategy; with `"auto"` it does on GPUs.
             accumulate: Micro-batches of a replica's share of a batch, at least
                 1. They run one after the other, which saves memory and changes
                 nothing else. Only for exact steps without metrics.
-            **kwargs: Likewise.
+            **kwargs: As for `keras.Model`.
 
         Raises:
             ValueError: If the strategy cannot train this way, or `accumulate`
@@ -101,10 +101,10 @@ class ExactModel(keras.Model):
             and type(loss) is SmoothedCrossEntropy
             and kwargs.get("loss_weights") is None
         )
-        self.is_bare = self.is_exact and not (
+        self.adds_metrics = self.is_exact and not (
             kwargs.get("metrics") or kwargs.get("weighted_metrics")
         )
-        if accumulate < 1 or accumulate > 1 and not self.is_bare:
+        if accumulate < 1 or accumulate > 1 and not self.adds_metrics:
             raise SettingError(
                 "accumulate",
                 "at least 1, and 1 with metrics or another loss",
@@ -118,8 +118,9 @@ class ExactModel(keras.Model):
             )
         # Keras must turn names into objects inside the scope.
         with self.distribute_strategy.scope():
-            if self.is_bare:
-                # For `evaluate`: a step has no logits, but its own figures.
+            if self.adds_metrics:
+                # For `evaluate`: training steps skip the logits and report
+                # metrics of their own.
                 kwargs["metrics"] = [TokenAccuracy(), Perplexity()]
             if self.is_exact:
                 # Keras's own switch is off under a strategy, whose collectives
@@ -153,7 +154,7 @@ class ExactModel(keras.Model):
             return super().make_train_function(force)
         if self.train_function is None or force:
             self.train_function = _step_function(
-                self, strategy, self.train_step, self.is_bare
+                self, strategy, self.train_step, self.adds_metrics
             )
         return self.train_function
 
@@ -203,7 +204,7 @@ class ExactModel(keras.Model):
         loss, plain = tf.unstack(sums / divisor)
         tracker = keras_internals.loss_tracker(self)
         tracker.update_state(loss, sample_weight=count)
-        if not self.is_bare:
+        if not self.adds_metrics:
             return self.compute_metrics(x, y, logits, sample_weight)
         keras_internals.name_metrics(self, y)
         return {
@@ -222,7 +223,7 @@ class ExactModel(keras.Model):
             loss = self.compute_loss(x, y, y_pred, sample_weight, True)
             scaled = self.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled, self.trainable_variables)
-        # Make all gradients dense, even that of the tied matrix.
+        # Make all gradients dense, even the gradient of the tied matrix.
         found = {
             i: tf.convert_to_tensor(gradient)
             for i, gradient in enumerate(gradients)
@@ -275,7 +276,7 @@ class ExactModel(keras.Model):
         with tf.GradientTape() as tape:
             smoothing, logits = self.loss.label_smoothing, None
             features = self.features(x, training=True)
-            if self.is_bare:
+            if self.adds_metrics:
                 smoothed, plain = tied_cross_entropies(
                     y, *self.embedding.factors(features), smoothing
                 )
@@ -284,7 +285,7 @@ class ExactModel(keras.Model):
                 smoothed, plain = token_cross_entropies(y, logits, smoothing)
             total = tf.reduce_sum(smoothed * weights)
             scaled = self.optimizer.scale_loss(total / divisor)
-        # Make all gradients dense, even that of the tied matrix.
+        # Make all gradients dense, even the gradient of the tied matrix.
         gradients = [
             tf.convert_to_tensor(gradient)
             for gradient in tape.gradient(scaled, self.trainable_variables)
@@ -341,7 +342,7 @@ def _strategy_of(model: keras.Model) -> Any:
     import tensorflow as tf
 
     strategy = model.distribute_strategy
-    # Under a strategy for workers, Keras's logs fail even with a single one.
+    # Under a strategy for workers, Keras's logs fail even with a single worker.
     workers = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
     return strategy if workers or strategy.num_replicas_in_sync > 1 else None
 
@@ -388,8 +389,8 @@ def _step_function(
     """Make the function that Keras calls for `steps_per_execution` steps.
 
     It takes an iterator, TensorFlow's or Python's, and returns the logs of the
-    last step. `step` makes logs from a replica's batch; if all replicas make
-    the same, they are `alike`.
+    last step. `step` makes logs from a replica's batch; `alike` says that all
+    replicas make the same logs.
     """
     import tensorflow as tf
 
@@ -420,7 +421,7 @@ def _step_function(
             for function in (one_step, next_step)
         )
 
-    ended: list = []  # The iterator that gave fewer steps than one call takes.
+    ended: list = []  # The iterator that ended in the middle of a call.
 
     def steps(iterator):
         if model.steps_per_execution == 1 and hasattr(iterator, "get_next"):
@@ -432,7 +433,8 @@ def _step_function(
         logs = None
         for _ in range(model.steps_per_execution):
             try:
-                # Not in one graph, where the data's end would be an update.
+                # Run steps separately: in a single graph, reaching the end of
+                # the data would still apply an update.
                 logs = one_step(next(iterator))
             except StopIteration:
                 if logs is None:

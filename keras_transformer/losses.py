@@ -160,10 +160,9 @@ def _pick(rows, columns):
 class SmoothedCrossEntropy(keras.losses.Loss):
     """Label-smoothed cross-entropy in nats per target token.
 
-    It is the sum over the target tokens divided by their count. Padding (id 0)
-    counts in neither. On several replicas of a TensorFlow strategy, sum and
-    count are those of the global batch, however unequally the replicas share
-    its tokens.
+    It is the mean over the target tokens, without padding (id 0). On several
+    replicas of a TensorFlow strategy it is the mean over the global batch,
+    however unequally the replicas share the tokens.
 
     Args:
         label_smoothing: Epsilon of section 5.4, in [0, 1).
@@ -176,9 +175,9 @@ class SmoothedCrossEntropy(keras.losses.Loss):
             then the weighted mean.
 
     Returns:
-        Float32 scalar; 0 for a batch of nothing but padding. A replica's loss
-        is its share of that, as Keras expects: the replicas' losses, and their
-        gradients, add up to the loss of the global batch.
+        Float32 scalar; 0 for a batch of nothing but padding. Each of several
+        replicas returns its share, as Keras expects: the shares add up to the
+        loss of the global batch, and so do their gradients.
 
     Raises:
         ValueError: If `label_smoothing` is outside [0, 1).

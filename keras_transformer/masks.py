@@ -1,9 +1,9 @@
 """Masks of the positions that attention may see (section 3.2.3).
 
 A mask is boolean and `True` means "may attend". The model makes its masks once,
-from ids; layers also take those of Keras's users. Masks are combined as
-booleans and become a score only inside the attention, so two of them never add
-up to minus infinity.
+from ids; layers also take the masks that users of Keras pass. Masks are
+combined as booleans and become a score only inside the attention, so two masks
+never add up to minus infinity.
 
 Axes: B batch, H heads, T query length, S key length.
 """
@@ -75,7 +75,7 @@ def mask_of_queries(mask: Tensor | None) -> Tensor | None:
 
 
 def mask_of_heads(mask: Tensor | None) -> Tensor | None:
-    """Give a mask `(B, T, S)` the axis H; any other rank may lack it."""
+    """Insert the heads axis into a rank-3 mask; return others unchanged."""
     if mask is None or len(mask.shape) != 3:
         return mask
     return mask[:, None]

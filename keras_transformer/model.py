@@ -52,7 +52,7 @@ class Transformer(ExactModel):
         key_dim: Width of a head's queries and keys, d_k; by default
             `d_model / num_heads`, which must then be whole.
         value_dim: Width of a head's values, d_v; the default is the same.
-        **settings: One for each.
+        **settings: Fields of `ModelConfig`.
         **kwargs: Passed to `keras.Model`, such as `name` and `dtype`.
 
     Call arguments:
@@ -136,7 +136,7 @@ class Transformer(ExactModel):
 
     @classmethod
     def from_preset(cls, preset: str, **overrides: Any) -> "Transformer":
-        """Build a model from a preset: a row of table 3, or one beyond it.
+        """Build a model from a preset: a row of table 3, or one of our own.
 
         Args:
             preset: One of `keras_transformer.PRESETS`.
@@ -406,9 +406,10 @@ class Transformer(ExactModel):
         """Predict the next token of every beam from its latest one.
 
         The beams of a sentence share its cache: each position writes W slots,
-        one for each beam, and a mask shows each beam its own. So when beams
-        branch or end, nothing moves: only the mask changes. A restricted model
-        needs only the last r positions, in any order.
+        one for each beam, and a mask shows a beam only the slots of its own
+        history. When beams branch or end, nothing moves; only the mask
+        changes. A restricted model needs only the last r positions, in any
+        order.
 
         Args:
             ids: Integer tensor `(B, W)`, the latest token of each beam.
@@ -417,12 +418,12 @@ class Transformer(ExactModel):
             cross: The result of `cross_keys_values`.
             source_mask: Boolean tensor `(B, 1, 1, S)`.
             own: Boolean tensor `(B, W, t)`, `True` for the slots that hold a
-                beam's tokens, including those of this position. In a
-                restricted model only those of the last r positions. By default
-                each beam sees its own slot of every position.
+                beam's tokens, this position included; in a restricted model
+                only the slots of the last r positions. By default each beam
+                sees its own slot of every position.
             write: As in `DecoderLayer.step`; by default the W new slots come
-                after the old ones, and a restricted model keeps those of its
-                last r positions.
+                after the old slots, and a restricted model keeps the slots of
+                its last r positions.
             scorer: The result of `embedding.scorer`, made once for a whole
                 search.
 

@@ -1,4 +1,4 @@
-"""The seeds of each replica of a TensorFlow strategy, and sums over all.
+"""Per-replica dropout seeds, and all-reduce sums.
 
 On one device, and on other backends, nothing here has an effect. TensorFlow is
 imported inside functions, and only if it is Keras's backend.
@@ -24,12 +24,12 @@ class Dropout(keras.layers.Dropout):
 
 
 class _SeedsOfReplica(keras.random.SeedGenerator):
-    """The seeds of a generator whose state is the same on every replica."""
+    """Makes other seeds on every replica from a generator they all share."""
 
     def __init__(
         self, generator: keras.random.SeedGenerator, context: Any
     ) -> None:
-        # And no state of its own.
+        # Without a state of its own, which Keras's constructor would make.
         self.generator, self.context = generator, context
 
     def next(self, ordered: bool = True) -> Tensor:
@@ -57,14 +57,14 @@ def mean_over_replicas(total: Tensor, count: Tensor) -> Tensor:
 
     Args:
         total: Float32 scalar, this replica's part of the sum.
-        count: Float32 scalar, its part of the count. No gradient flows
-            through it.
+        count: Float32 scalar, this replica's part of the count. No gradient
+            flows through it.
 
     Returns:
         Float32 scalar, 0 if the count is. On several replicas it is the mean
         divided by their number, because Keras adds up the replicas' losses.
-        Its gradient is that of this replica's part only, so that gradients add
-        up to the gradient of the mean.
+        The gradient covers this replica's part only, so that the gradients of
+        all replicas add up to the gradient of the mean.
     """
     context = _replica_context()
     if context is None:

@@ -20,10 +20,11 @@ Target = TypeVar("Target")
 
 
 class UserError(Exception):
-    """A mistake that its one-sentence message explains to the user.
+    """An error caused by user input.
 
-    The message puts the names of arguments in backticks. The command lines
-    print it with flags in their place, on standard error, and exit with 2.
+    The message is one sentence with the names of arguments in backticks. The
+    command lines print it with flags in their place, on standard error, and
+    exit with 2.
     """
 
     def _render_traceback_(self) -> list[str]:
@@ -32,9 +33,10 @@ class UserError(Exception):
 
 
 class JobError(Exception):
-    """Says in one sentence why a job that began well cannot go on.
+    """The job started but cannot continue.
 
-    The command lines print the message on standard error and exit with 1.
+    The command lines print its message, one sentence, on standard error and
+    exit with 1.
     """
 
 

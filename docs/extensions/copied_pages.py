@@ -1,7 +1,8 @@
 """Pages that live elsewhere in the repository, copied before each build.
 
-Their links are turned to where things are on the site. What the site has not,
-such as a source file, is named by its path instead of linked.
+Links lead to what is in the repository, on these pages and on our own, so that
+they work in a clone. Here they are turned to where things are on the site. What
+the site has not, such as a source file, is named by its path instead of linked.
 """
 
 import functools
@@ -35,12 +36,15 @@ PAGES = {
     "examples/serving/README.md": "examples/serving.md",
     "keras_transformer/recipes/README.md": "examples/recipes.md",
 }
-# Linked, and not copied.
+# Linked, and not copied; the last three become pages of `flag_pages`.
 OTHERS = {
     "README.md": "index.md",
     "notebooks/README.md": "notebooks.md",
     "benchmarks": "benchmarks.md",
     "notebooks": "notebooks.md",
+    "keras_transformer/commands": "reference/verbs.md",
+    "keras_transformer/config.py": "reference/settings.md",
+    "keras_transformer/presets.py": "reference/settings.md",
 }
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
@@ -61,6 +65,14 @@ def copy_pages(app: Sphinx, config: object) -> None:
         _write(DOCS / page, text)
 
 
+def turn_links(app: Sphinx, docname: str, content: list[str]) -> None:
+    """Turn the links of a page that is not copied, once it has been read."""
+    page = f"{docname}.md"
+    if page not in PAGES.values() and (DOCS / page).exists():
+        turn = functools.partial(links, source=f"docs/{page}", page=page)
+        content[0] = _outside_code(content[0], turn)
+
+
 def links(text: str, source: str, page: str) -> str:
     """Turn the links of a file into links of the page that it becomes."""
 
@@ -70,6 +82,8 @@ def links(text: str, source: str, page: str) -> str:
         if "://" in target or target.startswith("mailto:") or not path:
             return found[0]
         there = os.path.normpath(os.path.join(os.path.dirname(source), path))
+        if image and source.startswith("docs/"):
+            return found[0]
         if image:
             copy = DOCS / os.path.dirname(page) / os.path.basename(there)
             shutil.copyfile(ROOT / there, copy)
@@ -125,4 +139,5 @@ def _write(path: pathlib.Path, text: str) -> None:
 def setup(app: Sphinx) -> dict:
     """Copy the pages before Sphinx looks for its sources."""
     app.connect("config-inited", copy_pages)
+    app.connect("source-read", turn_links)
     return {"parallel_read_safe": True}

@@ -42,9 +42,9 @@ def _names_corpus(word: str) -> bool:
 
 
 def _without_corpora(words: list[str]) -> list[str]:
-    """Leave out the corpora of a file, which others take the place of.
+    """Leave out the corpora of a file, because later ones replace them.
 
-    They would be mixed: only this flag adds to itself.
+    `--corpus` is the only flag that accumulates, so both would be used.
     """
     kept, rest = [], iter(words)
     for word in rest:

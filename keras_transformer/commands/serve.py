@@ -55,9 +55,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="another name of this server, besides --host and localhost; at "
-        "0.0.0.0 any name will do unless some are given; may be given several "
-        "times",
+        help="accept requests for this host name too, besides --host and "
+        "localhost; may be given several times; with --host 0.0.0.0, all "
+        "names are accepted unless you list some",
     )
     add(
         "--batching-parameters",

@@ -11,8 +11,8 @@ operator lays the weights out at every call, several times as slowly as
 `MatMul`. So float32 is packed only where the number of rows is known while
 tracing, as it is in the search of a single sentence.
 
-The operator in bfloat16 ends the process on a processor without AVX-512, where
-we leave bfloat16 to `MatMul`.
+The bfloat16 kernel crashes without AVX-512, so there `MatMul` computes in its
+place.
 
 In 8 bits every matrix column has a scale, and so has every row it multiplies.
 

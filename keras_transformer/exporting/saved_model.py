@@ -174,8 +174,8 @@ def export(
 def _tensorflow_silent() -> Iterator[None]:
     """Drop TensorFlow's notices, and the handler that the root logger gets.
 
-    They name all weights of each signature, some hundred, and the folder of a
-    moment in which the export is written.
+    They name all weights of each signature, some hundred, and the temporary
+    folder.
     """
     loggers = [logging.getLogger(name) for name in ("absl", "tensorflow")]
     levels = [each.level for each in loggers]

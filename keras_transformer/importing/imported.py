@@ -2,11 +2,12 @@
 
 The layers of other systems differ from ours in these points:
 
-- Keys and values have biases. One of keys adds the same to every score of a
-  query: the softmax cancels it, so it is dropped. The weights of a query sum to
-  1, so one of values reaches the output unchanged, and joins the output's bias.
-- Sines come before cosines. If ours alternate, as in the paper, all columns of
-  width D are put in our order.
+- Keys and values have biases. A key bias adds the same number to every score of
+  a query and cancels in the softmax, so it is dropped. The weights of a query
+  sum to 1, so a value bias reaches the output unchanged: it is added to the
+  output bias.
+- Sines come before cosines. Where ours alternate, as in the paper, all columns
+  of width D are put in our order.
 
 Axes: D model width, H heads, K key width, U value width, V vocabulary.
 """
@@ -41,7 +42,7 @@ class Imported:
         tokenizer: The vocabulary, with our ids.
         source_lang: Language code of the source side; None if the files do
             not tell.
-        target_lang: The same of the target side.
+        target_lang: Language code of the target side, or None likewise.
     """
 
     model: ModelConfig

@@ -37,17 +37,16 @@ class MultiHeadAttention(keras.layers.Layer):
 
     It projects queries and keys to `key_dim` and values to `value_dim` in each
     head, attends, and projects the concatenated heads back to the width of
-    the query. No projection has a bias, unless `use_bias` asks for those that
-    matter.
+    the query. No projection has a bias unless you set `use_bias`.
 
-    The projections are three matrices: one wide matrix is no faster, and
-    slower with its gradient.
+    Queries, keys and values have separate matrices: one wide matrix is no
+    faster, and its gradient is slower.
 
-    Masks are combined as booleans, as in `keras.layers.MultiHeadAttention`:
-    those given, and those that Keras attaches to the inputs, for example after
-    an `Embedding(mask_zero=True)`. A query that may attend to nothing, such as
-    a masked one, gets the plain mean of the values. The query's mask is passed
-    on with the output.
+    The masks that you pass, and the masks that Keras attaches to the inputs
+    (for example after an `Embedding(mask_zero=True)`), are combined as
+    booleans, as in `keras.layers.MultiHeadAttention`. A query that may attend
+    to nothing, such as a masked query, gets the plain mean of the values. The
+    output carries the query's mask.
 
     Args:
         num_heads: Heads, the paper's h. At least 1.
@@ -56,10 +55,9 @@ class MultiHeadAttention(keras.layers.Layer):
         restriction: None, or r of restricted self-attention (section 4):
             position i sees position j where |i - j| < r, at a cost of r for
             each position. At least 1. It needs as many keys as queries.
-        use_bias: Whether the projections of queries and of the output have a
-            bias. A bias of keys would add the same to every score of a query,
-            which the softmax cancels; one of values would add a constant to
-            the output.
+        use_bias: Whether the query and output projections have a bias. A key
+            bias would cancel in the softmax; a value bias is absorbed by the
+            output bias.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -77,8 +75,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Returns:
         Float tensor `(B, T, D)` in the layer's compute dtype. With
-        `return_attention_scores`, as in Keras, a pair of it and the attention
-        weights `(B, H, T, S)`.
+        `return_attention_scores`, as in Keras, a pair of that tensor and the
+        attention weights `(B, H, T, S)`.
 
     Raises:
         ValueError: If a size is below 1, or a call has neither `key` nor

@@ -41,7 +41,7 @@ class DecoderLayer(keras.layers.Layer):
     """Self-attention, attention to the memory, feed-forward, each post-normed.
 
     Args:
-        **settings: One for each.
+        **settings: Fields of `ModelConfig` that apply to a layer.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -50,12 +50,12 @@ class DecoderLayer(keras.layers.Layer):
         self_mask: Boolean tensor `(B, T, T)`, or broadcastable to
             `(B, H, T, T)`; `True` = may attend.
         memory_mask: Boolean tensor `(B, S)`, `(B, T, S)` or `(B, H, T, S)`,
-            broadcastable. The mask that Keras has attached to the memory
-            also counts.
+            broadcastable. The mask that Keras attached to the memory also
+            counts.
         training: Whether dropout is on.
         inputs_mask: Boolean tensor `(B, T)`, `True` = may be attended to; by
-            default the one that Keras has attached to the inputs. It is passed
-            on with the output.
+            default the mask that Keras attached to the inputs. The output
+            carries it.
         use_causal_mask: Whether position i sees no position beyond i. By
             default `self_mask` decides that. With a restriction it costs less
             than a `self_mask` `(B, T, T)`.
@@ -162,12 +162,12 @@ class DecoderLayer(keras.layers.Layer):
         memory_mask: Tensor,
         write: Callable[[Tensor, Tensor], Tensor],
     ) -> tuple[Tensor, Cache]:
-        """Run one position of every beam; a sentence's beams go together.
+        """Decode one position of every beam, all beams of a sentence together.
 
         Args:
             inputs: Float tensor `(B, W, D)`.
             cache: Keys `(B, H, t, K)` and values `(B, H, t, U)` of the
-                sentence's slots so far, or of those within the restriction.
+                sentence's slots so far, or of the slots within the restriction.
             cross: Keys `(B, H, S, K)` and values `(B, H, S, U)` of the memory.
             self_mask: Boolean tensor `(B, 1, W, t')`, each beam's slots among
                 those after writing.
@@ -195,9 +195,9 @@ class DecoderLayer(keras.layers.Layer):
         return self._residual(2, sums, self.feed_forward(x)), cache
 
     def _residual(self, i, x, update, training=False):
-        """Compute `LayerNorm(x + Dropout(update))`, the i-th of each.
+        """Compute `LayerNorm(x + Dropout(update))` for the i-th sub-layer.
 
-        If norms come first, return only the sum.
+        A pre-norm layer returns the sum without the norm.
         """
         update = self.dropouts[i](update, training=training)
         return norm_after(self, self.norms[i], x + update)
@@ -214,12 +214,12 @@ class DecoderLayer(keras.layers.Layer):
 @keras.saving.register_keras_serializable(package="keras_transformer")
 @with_settings(STACK_SETTINGS)
 class Decoder(keras.layers.Layer):
-    """A stack of decoder layers, without a further norm at its end.
+    """A stack of decoder layers.
 
-    With `norm_first` the last layer leaves a sum, so there is a norm.
+    Pre-norm stacks need a final layer norm, so `norm_first` adds one.
 
     Args:
-        **settings: One for each.
+        **settings: Fields of `ModelConfig` that apply to a layer.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -308,7 +308,7 @@ class Decoder(keras.layers.Layer):
         memory_mask: Tensor,
         write: Callable[[Tensor, Tensor], Tensor],
     ) -> tuple[Tensor, list[Cache]]:
-        """Run `DecoderLayer.step` in every layer; lists have one for each."""
+        """Run `DecoderLayer.step` in every layer; lists have an item each."""
         new_caches = []
         for layer, cache, cross in zip(
             self.layers, caches, crosses, strict=True
@@ -320,7 +320,7 @@ class Decoder(keras.layers.Layer):
         return self._ended(inputs), new_caches
 
     def _ended(self, x):
-        """Norm the output of the last layer, if that is a sum."""
+        """Apply the final norm of a pre-norm stack."""
         return self.norm(x) if self.settings["norm_first"] else x
 
     def compute_output_shape(

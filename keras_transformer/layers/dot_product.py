@@ -40,8 +40,8 @@ def scaled_dot_product_attention(
     scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
     scores = ops.cast(scores, "float32")
     if mask is not None:
-        # A sum broadcasts faster than a choice, and its gradient is the
-        # identity. In float32 the sum loses the score entirely.
+        # Adding broadcasts faster than selecting, and its gradient is the
+        # identity. In float32 nothing of the score is left in the sum.
         scores = scores + ops.where(mask, 0.0, MASKED_SCORE)
     weights = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
     return ops.matmul(weights, value), weights
@@ -55,8 +55,8 @@ def swap_heads(inputs: Tensor) -> Tensor:
 def swap_heads_as_integers(inputs: Tensor) -> Tensor:
     """Swap as `swap_heads` does, where no gradient is needed.
 
-    TensorFlow leaves floats to oneDNN, which is slow for the few of a decoding
-    step. It moves integers of the same bits itself.
+    TensorFlow leaves floats to oneDNN, which is slow for the few numbers of a
+    decoding step, but transposes integers of the same width itself.
     """
     size = keras.backend.standardize_dtype(inputs.dtype)[-2:]
     swapped = swap_heads(ops.view(inputs, f"int{size}"))

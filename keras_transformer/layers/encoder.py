@@ -26,7 +26,7 @@ class EncoderLayer(keras.layers.Layer):
     `norm_first` `x + Dropout(Sublayer(LayerNorm(x)))`.
 
     Args:
-        **settings: One for each.
+        **settings: Fields of `ModelConfig` that apply to a layer.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -35,8 +35,7 @@ class EncoderLayer(keras.layers.Layer):
             `(B, H, S, S)`; `True` = may attend.
         training: Whether dropout is on.
         mask: Boolean tensor `(B, S)`, `True` = may be attended to; by default
-            the one that Keras has attached to the inputs. It is passed on with
-            the output.
+            the mask that Keras attached to the inputs. The output carries it.
 
     Returns:
         Float tensor `(B, S, D)` in the layer's compute dtype.
@@ -118,12 +117,12 @@ class EncoderLayer(keras.layers.Layer):
 @keras.saving.register_keras_serializable(package="keras_transformer")
 @with_settings(STACK_SETTINGS)
 class Encoder(keras.layers.Layer):
-    """A stack of encoder layers, without a further norm at its end.
+    """A stack of encoder layers.
 
-    With `norm_first` the last layer leaves a sum, so there is a norm.
+    Pre-norm stacks need a final layer norm, so `norm_first` adds one.
 
     Args:
-        **settings: One for each.
+        **settings: Fields of `ModelConfig` that apply to a layer.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -186,7 +185,7 @@ class Encoder(keras.layers.Layer):
         return self._ended(inputs), weights
 
     def _ended(self, x):
-        """Norm the output of the last layer, if that is a sum."""
+        """Apply the final norm of a pre-norm stack."""
         return self.norm(x) if self.settings["norm_first"] else x
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
@@ -203,7 +202,7 @@ class Encoder(keras.layers.Layer):
 def attention_layer(
     owner: keras.layers.Layer, name: str, restriction: int | None = None
 ) -> MultiHeadAttention:
-    """Make a `MultiHeadAttention` of the sizes and dtype of `owner`."""
+    """Make a `MultiHeadAttention` with the sizes and dtype of `owner`."""
     return MultiHeadAttention(
         owner.settings["num_heads"],
         owner.settings["key_dim"],
@@ -216,7 +215,7 @@ def attention_layer(
 
 
 def feed_forward_layer(owner: keras.layers.Layer) -> FeedForward:
-    """Make a `FeedForward` of the width, activation and dtype of `owner`."""
+    """Make a `FeedForward` with width, activation and dtype of `owner`."""
     return FeedForward(
         owner.settings["ffn_dim"],
         owner.settings["activation"],
@@ -238,7 +237,7 @@ def residual_parts(
 
 
 def norm_layer(owner: keras.layers.Layer, name: str) -> LayerNormalization:
-    """Make a `LayerNormalization` of the epsilon and dtype of `owner`."""
+    """Make a `LayerNormalization` with epsilon and dtype of `owner`."""
     return LayerNormalization(
         epsilon=owner.settings["norm_epsilon"],
         dtype=owner.dtype_policy,

@@ -26,7 +26,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
     Call arguments:
         inputs: Float tensor `(..., D)`.
-        training: Whether gradients will be asked for.
+        training: Whether gradients will be needed.
 
     Returns:
         Float tensor `(..., D)` in the layer's compute dtype.

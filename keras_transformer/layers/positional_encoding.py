@@ -44,11 +44,13 @@ def positional_encoding(
 def tensor2tensor_encoding(
     length: int | Tensor, d_model: int, start: int | Tensor = 0
 ) -> Tensor:
-    """Do what `positional_encoding` does, as tensor2tensor does it.
+    """Compute sinusoids as tensor2tensor does, always in float32.
 
-    Sines fill the first half and cosines the second. The wavelengths are those
-    that the paper gives in words, from 2π to 10,000 · 2π inclusive; those of
-    its formula, `positional_encoding`, end earlier.
+    Sines fill the first half and cosines the second. The wavelengths run from
+    2π to 10,000 · 2π inclusive, as the paper says in words. By the paper's
+    formula, which is `positional_encoding`, they end earlier.
+
+    Arguments, result and errors are the same as there.
     """
     _check_pairs(d_model)
     last = max(d_model // 2 - 1, 1)
@@ -73,7 +75,7 @@ SINUSOIDS = {
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class PositionalEncoding(keras.layers.Layer):
-    """Adds to every position a vector that marks its place.
+    """Adds to every token a vector that marks its position.
 
     Masking: Keras's mask passes through unchanged.
 
@@ -86,8 +88,8 @@ class PositionalEncoding(keras.layers.Layer):
 
     Call arguments:
         inputs: Float tensor `(B, T, D)`, scaled embeddings.
-        start: Positions before the first column; the decoding step passes its
-            own.
+        start: Number of positions before the first column, for a decoding
+            step.
 
     Returns:
         Float tensor `(B, T, D)` in the layer's compute dtype.

@@ -20,8 +20,8 @@ from keras_transformer.keras_internals import Tensor
 class Products(Protocol):
     """Stands in for the functions below.
 
-    Each method does what the function of its name does, or returns None to
-    leave it to that function.
+    Each method does what the function of the same name does, or returns None
+    to fall back on that function.
     """
 
     def product(

@@ -1,4 +1,4 @@
-"""Restricted self-attention: every position sees those near it (section 4).
+"""Restricted self-attention: a position sees its neighbours (section 4).
 
 Position i sees position j where |i - j| < r, and in a decoder also j <= i: the
 last r positions, including itself. So with r of at least T the restriction has
@@ -110,14 +110,14 @@ def whole_weights(
 
 
 def at_most(size: int | Tensor, limit: int) -> int | Tensor:
-    """Return the smaller one, even if only the graph knows `size`."""
+    """Return the smaller number, even if only the graph knows `size`."""
     if isinstance(size, int):
         return min(size, limit)
     return ops.minimum(size, limit)
 
 
 class _Blocks(NamedTuple):
-    """The cut of T positions into N blocks of P, the last one filled up."""
+    """T positions cut into N blocks of P, the last block padded."""
 
     length: int | Tensor  # T
     size: int | Tensor  # P
@@ -128,8 +128,8 @@ class _Blocks(NamedTuple):
     def of(
         cls, length: int | Tensor, restriction: int, causal: bool
     ) -> "_Blocks":
-        # A shorter sequence is one block, which need not be filled up. An empty
-        # one, as in an empty batch, has no block.
+        # A sequence shorter than the restriction is one block without padding.
+        # An empty sequence, as in an empty batch, has no block.
         size = at_most(length, restriction)
         size = max(size, 1) if isinstance(size, int) else ops.maximum(size, 1)
         count = (length + size - 1) // size
@@ -191,7 +191,7 @@ def _mask_by_blocks(mask: Tensor, blocks: _Blocks) -> Tensor:
     if not of_queries:
         keys = blocks.look(ops.swapaxes(mask, -1, -2))
         return ops.swapaxes(keys, -1, -2)
-    # Keys are filled up like queries, then each block picks what it looks at.
+    # Pad the keys like the queries, then let each block pick what it looks at.
     mask = blocks.cut(mask)  # (B, H, N, P, T)
     batch, heads, count, size, _ = ops.shape(mask)
     missing = count * size - blocks.length

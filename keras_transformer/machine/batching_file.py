@@ -28,7 +28,8 @@ batch_timeout_micros {{ value: {batch_timeout_micros} }}
 num_batch_threads {{ value: {num_batch_threads} }}
 # Batches that may wait; beyond, a client hears at once that we are busy.
 max_enqueued_batches {{ value: {max_enqueued_batches} }}
-# No allowed_batch_sizes: filling a batch up to one would translate the filling.
+# Deliberately without allowed_batch_sizes: TensorFlow Serving would pad batches
+# and translate the padding.
 """
 
 

@@ -25,7 +25,7 @@ from keras_transformer.translation.text_model import IDS, TextModel, traced
 
 
 class GivenPairs:
-    """Reads pairs of texts, batched by length, as `Translator` says.
+    """Scores and aligns given translations in length-sorted batches.
 
     Args:
         text_model: The model with its tokenizer.

@@ -73,8 +73,8 @@ def pieces(text: str, spans: Sequence[Span], parts: Sequence[str]) -> list[str]:
 
     Returns:
         The space before the first span, its translation, the space after it,
-        the next translation and so on. If there is no space between two spans,
-        that is the way of the source language only, and a space is added.
+        the next translation and so on. Chinese, for one, puts no space between
+        sentences; then a space is added for the target.
     """
     result: list[str] = []
     position = 0

@@ -1,7 +1,7 @@
 """Cuts and batches texts as ids, and searches several batches at a time.
 
-Two threads that share the products of one search meet after each product, and
-narrow matrices are multiplied before that pays. Parallel searches never meet.
+Threads within one matrix product must synchronise, which narrow matrices do not
+repay; independent searches need not.
 
 Axes: B batch, L tokens of the longest text.
 """

@@ -1,5 +1,7 @@
-"""The commands and the names on the pages of docs/ exist."""
+"""The commands, names and files that the pages of docs/ mention exist."""
 
+import itertools
+import os
 import pathlib
 import re
 import shlex
@@ -11,13 +13,14 @@ from keras_transformer import layers
 from keras_transformer.__main__ import parse_args
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
-# Not the pages that a build has written, or copied from elsewhere.
+# What a build has written, or copied from elsewhere.
+MADE = re.compile(
+    r"(_build|benchmarks|examples|notebooks)/|reference/(verbs|settings)\.md"
+)
 PAGES = [
     path
     for path in sorted(DOCS.rglob("*.md"))
-    if path.relative_to(DOCS).parts[0]
-    not in ("_build", "benchmarks", "examples", "notebooks")
-    and path.name not in ("verbs.md", "settings.md")
+    if not MADE.match(path.relative_to(DOCS).as_posix())
 ]
 
 
@@ -71,6 +74,22 @@ def test_every_name_of_ours_exists():
             assert name in kt.__all__, f"kt.{name} on {page.name}"
         for name in re.findall(r"\bkt\.layers\.([A-Za-z]\w*)", text):
             assert hasattr(layers, name), f"kt.layers.{name} on {page.name}"
+
+
+def test_every_link_leads_to_what_a_clone_has():
+    root = DOCS.parent
+    folders = "benchmarks", "examples", "notebooks", "keras_transformer"
+    others = [root.glob("*.md"), *(root.glob(f"{x}/**/*.md") for x in folders)]
+    for page in itertools.chain(PAGES, *others):
+        text = re.sub(
+            r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S
+        )
+        for link in re.findall(r"\]\(([^()\s]+)\)", text):
+            path = page.parent / link.partition("#")[0]
+            where = os.path.relpath(path, DOCS)
+            if "://" not in link:
+                assert path.exists(), f"{link} on {page}"
+                assert not MADE.match(where), f"{link} on {page}"
 
 
 def test_python_on_the_pages_compiles():
