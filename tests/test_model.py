@@ -29,6 +29,12 @@ def model(request):
     return model_of(request.param)
 
 
+@pytest.fixture(params=["sinusoidal", "learned"])
+def either_model(request):
+    """The paper's two."""
+    return model_of(request.param)
+
+
 def close(actual, expected):
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=2e-5)
 
