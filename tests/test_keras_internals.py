@@ -95,14 +95,17 @@ def test_all_reduce_sum_gradients_is_left_out_and_comes_back(scaled):
     np.testing.assert_allclose(variable.numpy(), [-1.0, -2.0, -3.0])
 
 
-def test_optimizer_knows_the_strategy_it_was_made_in():
+def test_optimizer_and_model_know_the_strategy_they_were_made_in():
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
     with strategy.scope():
-        inside = keras.optimizers.SGD()
+        inside, model = keras.optimizers.SGD(), make_model(num_layers=1)
     outside = keras.optimizers.SGD()
     of = keras_internals.strategy_of_optimizer
     assert of(inside) is strategy
     assert of(outside) is tf.distribute.get_strategy()
+    assert model.distribute_strategy is strategy
+    outside = make_model(num_layers=1)
+    assert outside.distribute_strategy is tf.distribute.get_strategy()
 
 
 def test_momentums_and_velocities_are_the_moments_of_their_variable():
@@ -140,15 +143,6 @@ def test_keras_mask_is_what_an_embedding_attaches():
     mask = keras_internals.implicit_mask(embedding(SOURCE))
     np.testing.assert_array_equal(mask, SOURCE != 0)
     assert keras_internals.implicit_mask(tf.constant(SOURCE)) is None
-
-
-def test_a_model_tells_its_distribute_strategy():
-    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-    with strategy.scope():
-        inside = make_model(num_layers=1)
-    assert inside.distribute_strategy is strategy
-    outside = make_model(num_layers=1)
-    assert outside.distribute_strategy is tf.distribute.get_strategy()
 
 
 def test_keras_still_leaves_a_model_with_its_own_compile_uncompiled(tmp_path):

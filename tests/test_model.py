@@ -4,58 +4,127 @@ import paper
 import pytest
 import tensorflow as tf
 from small_models import (
+    KINDS,
     SOURCE,
     TARGET,
     TARGET_IN,
     make_model,
+    model_of,
     numpy64,
     paper_weights,
     sentence,
 )
 
 from keras_transformer.losses import SmoothedCrossEntropy
+from keras_transformer.training import estimates
 
 PRECISIONS = ["float32", "mixed_bfloat16", "mixed_float16"]
 ROWS = range(len(SOURCE))
 KEY_DIM, VALUE_DIM, VOCAB = 5, 7, 23
 
 
+@pytest.fixture(params=KINDS)
+def model(request):
+    """One of each kind, not to be changed."""
+    return model_of(request.param)
+
+
+@pytest.fixture(params=["sinusoidal", "learned"])
+def either_model(request):
+    """The paper's two."""
+    return model_of(request.param)
+
+
 def close(actual, expected):
-    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=2e-5)
 
 
-def logits_by_the_paper(model, row):
-    logits, _ = paper.transformer(
-        sentence(SOURCE[row]), sentence(TARGET_IN[row]), paper_weights(model)
-    )
-    return logits
-
-
-def test_the_forward_pass_is_the_papers(either_model):
-    logits = either_model((SOURCE, TARGET_IN), training=False)
-
+@pytest.mark.parametrize(
+    "kind", ["sinusoidal", "learned", "deep encoder", "deep decoder"]
+)
+def test_the_forward_pass_is_the_papers(kind):
+    model = model_of(kind)
+    weights = paper_weights(model)
+    logits = model((SOURCE, TARGET_IN), training=False)
     assert logits.shape == (3, 6, VOCAB)
     for row in ROWS:
-        expected = logits_by_the_paper(either_model, row)
+        expected, _ = paper.transformer(
+            sentence(SOURCE[row]), sentence(TARGET_IN[row]), weights
+        )
         close(logits[row, : len(expected)], expected)
+
+
+def test_a_later_target_token_never_changes_an_earlier_output(model):
+    changed = TARGET_IN.copy()
+    changed[0, 3:] = [21, 4, 22]
+
+    before = np.asarray(model((SOURCE, TARGET_IN)))
+    after = np.asarray(model((SOURCE, changed)))
+
+    np.testing.assert_array_equal(before[0, :3], after[0, :3])
+    assert np.all(np.any(before[0, 3:] != after[0, 3:], axis=-1))
+    np.testing.assert_array_equal(before[1:], after[1:])
+
+
+def test_a_row_gives_the_same_alone_and_behind_columns_of_padding(model):
+    together = model((SOURCE, TARGET_IN))
+    wider = model(
+        (np.pad(SOURCE, [(0, 0), (0, 3)]), np.pad(TARGET_IN, [(0, 0), (0, 5)]))
+    )
+    for row in ROWS:
+        source = sentence(SOURCE[row])[None]
+        target_in = sentence(TARGET_IN[row])[None]
+        alone = model((source, target_in))[0]
+        close(together[row, : len(alone)], alone)
+        close(wider[row, : len(alone)], alone)
+
+
+def test_cached_steps_give_what_the_whole_target_gives(model):
+    # W = 4 beams of one length, each with tokens of its own.
+    beams = np.random.default_rng(5).integers(4, VOCAB, (3, 4, 6), "int32")
+    beams[..., 0] = 2
+    memory, source_mask = model.encode(SOURCE)
+    cross = model.cross_keys_values(memory)
+    cache = model.empty_cache(batch=3)
+    whole = [
+        model.decode(beams[:, beam], memory, source_mask) for beam in range(4)
+    ]
+    slots = model.model_config.restriction or 6
+    for t in range(6):
+        logits, cache = model.decode_step(
+            beams[:, :, t], t, cache, cross, source_mask
+        )
+        assert logits.shape == (3, 4, VOCAB)
+        assert len(cache) == len(model.decoder.layers)
+        for key, value in cache:
+            written = 4 * min(t + 1, slots)
+            assert key.shape == (3, 3, written, KEY_DIM)
+            assert value.shape == (3, 3, written, VALUE_DIM)
+        for beam in range(4):
+            close(logits[:, beam], whole[beam][:, t])
+
+
+def test_a_file_of_keras_brings_the_model_back(model, tmp_path):
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert again.model_config == model.model_config
+    np.testing.assert_array_equal(
+        again((SOURCE, TARGET_IN)), model((SOURCE, TARGET_IN))
+    )
+
+
+def test_parameters_are_as_many_as_keras_counts(model):
+    assert estimates.parameters(model.model_config) == model.count_params()
+
+
+def test_training_without_dropout_gives_the_same_logits(model):
+    close(model((SOURCE, TARGET_IN), training=True), model((SOURCE, TARGET_IN)))
 
 
 def test_lengths_need_not_be_known_when_the_graph_is_traced(either_model):
     ids = tf.TensorSpec([None, None], tf.int32)
     call = tf.function(either_model, input_signature=[(ids, ids)])
     close(call((SOURCE, TARGET_IN)), either_model((SOURCE, TARGET_IN)))
-
-
-def test_a_later_target_token_never_changes_an_earlier_output(either_model):
-    changed = TARGET_IN.copy()
-    changed[0, 3:] = [21, 4, 22]
-
-    before = np.asarray(either_model((SOURCE, TARGET_IN)))
-    after = np.asarray(either_model((SOURCE, changed)))
-
-    np.testing.assert_array_equal(before[0, :3], after[0, :3])
-    assert np.all(np.any(before[0, 3:] != after[0, 3:], axis=-1))
-    np.testing.assert_array_equal(before[1:], after[1:])
 
 
 def test_every_source_token_changes_every_output_of_its_row_alone(small_model):
@@ -66,26 +135,6 @@ def test_every_source_token_changes_every_output_of_its_row_alone(small_model):
         after = np.asarray(small_model((changed, TARGET_IN)))
         assert np.all(np.any(before[0] != after[0], axis=-1))
         np.testing.assert_array_equal(before[1:], after[1:])
-
-
-def test_columns_of_padding_change_nothing(either_model):
-    wider = (
-        np.pad(SOURCE, [(0, 0), (0, 3)]),
-        np.pad(TARGET_IN, [(0, 0), (0, 5)]),
-    )
-    close(
-        either_model(wider)[:, :6],
-        either_model((SOURCE, TARGET_IN)),
-    )
-
-
-def test_a_row_alone_gives_what_it_gives_in_a_batch(either_model):
-    together = either_model((SOURCE, TARGET_IN))
-    for row in ROWS:
-        source = sentence(SOURCE[row])[None]
-        target_in = sentence(TARGET_IN[row])[None]
-        alone = either_model((source, target_in))
-        close(together[row, : target_in.shape[1]], alone[0])
 
 
 @pytest.mark.parametrize("policy", PRECISIONS)
@@ -128,29 +177,6 @@ def test_attention_weights_sum_to_1_and_keep_the_masks(policy):
             assert np.all(weights[np.broadcast_to(hidden, shape)] == 0.0)
             tolerance = 1e-6 if policy == "float32" else 2**-7
             np.testing.assert_allclose(weights.sum(-1), 1.0, atol=tolerance)
-
-
-def test_cached_steps_give_what_the_whole_target_gives(either_model):
-    model = either_model
-    # W = 4 beams of one length, each with tokens of its own.
-    beams = np.random.default_rng(5).integers(4, VOCAB, (3, 4, 6), "int32")
-    beams[..., 0] = 2
-    memory, source_mask = model.encode(SOURCE)
-    cross = model.cross_keys_values(memory)
-    cache = model.empty_cache(batch=3)
-    whole = [
-        model.decode(beams[:, beam], memory, source_mask) for beam in range(4)
-    ]
-    for t in range(6):
-        logits, cache = model.decode_step(
-            beams[:, :, t], t, cache, cross, source_mask
-        )
-        assert logits.shape == (3, 4, VOCAB)
-        for key, value in cache:
-            assert key.shape == (3, 3, 4 * (t + 1), KEY_DIM)
-            assert value.shape == (3, 3, 4 * (t + 1), VALUE_DIM)
-        for beam in range(4):
-            close(logits[:, beam], whole[beam][:, t])
 
 
 @pytest.mark.parametrize("policy", PRECISIONS)
@@ -233,13 +259,6 @@ def test_the_gradient_of_every_weight_is_the_slope_of_the_papers_loss(
             atol=1e-5,
             err_msg=path,
         )
-
-
-def test_one_matrix_embeds_both_sides_and_predicts(small_model):
-    with_vocabulary = [
-        weight for weight in small_model.weights if VOCAB in weight.shape
-    ]
-    assert len(with_vocabulary) == 1
 
 
 def test_dropout_falls_on_the_sums_of_embeddings_and_positions():

@@ -1,27 +1,29 @@
-"""Settings that imported weights ask for, against NumPy."""
+"""Settings that imported weights ask for: pre-norm, biases and swish."""
 
+import dataclasses
 import math
 
 import numpy as np
 import paper
 import pytest
-from small_models import SOURCE, TARGET_IN, make_model, paper_weights, sentence
-
-from keras_transformer.training import estimates
-
-DEPARTURES = dict(
-    norm_first=True,
-    positions="tensor2tensor",
-    first_position=1,
-    tied_embeddings=False,
-    source_end=False,
+import tensorflow as tf
+from small_models import (
+    KINDS,
+    SOURCE,
+    TARGET,
+    TARGET_IN,
+    make_model,
+    model_of,
+    paper_weights,
+    sentence,
 )
-ROWS = range(3)
 
-
-@pytest.fixture(scope="module")
-def model():
-    return make_model(**DEPARTURES)
+from keras_transformer.config import ModelConfig
+from keras_transformer.losses import (
+    tied_cross_entropies,
+    token_cross_entropies,
+)
+from keras_transformer.model import Transformer
 
 
 def close(actual, expected):
@@ -72,11 +74,11 @@ def pre_norm_logits(model, row):
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])
-def test_logits_and_attention_are_those_of_pre_norm(model, row):
-    source = SOURCE.copy()
-    length = len(sentence(source[row])) - 1
-    logits = model((source, TARGET_IN))[row]
-    weights = model.attention_weights(source, TARGET_IN)["cross"]
+def test_logits_and_attention_are_those_of_pre_norm(row):
+    model = model_of("pre-norm")
+    length = len(sentence(SOURCE[row])) - 1
+    logits = model((SOURCE, TARGET_IN))[row]
+    weights = model.attention_weights(SOURCE, TARGET_IN)["cross"]
     expected, crosses = pre_norm_logits(model, row)
     close(logits[: len(expected)], expected)
     for of_layer, cross in zip(weights, crosses, strict=True):
@@ -86,30 +88,57 @@ def test_logits_and_attention_are_those_of_pre_norm(model, row):
         )
 
 
-def test_training_without_dropout_gives_the_same_logits(model):
-    close(model((SOURCE, TARGET_IN), training=True), model((SOURCE, TARGET_IN)))
+def test_none_of_them_is_on_by_default():
+    model = make_model()
+    assert not [w.path for w in model.weights if "query_bias" in w.path]
+    assert not [w.path for w in model.weights if "embedding/bias" in w.path]
+    assert model.encoder.layers[0].feed_forward.activation == "relu"
+    assert ModelConfig() == ModelConfig(activation="relu", norm_epsilon=1e-6)
 
 
-def test_cached_steps_give_what_the_whole_target_gives(model):
-    whole = model((SOURCE, TARGET_IN)).numpy()
-    memory, source_mask = model.encode(SOURCE)
-    cross, cache = model.cross_keys_values(memory), model.empty_cache(3)
-    for t in range(TARGET_IN.shape[1]):
-        logits, cache = model.decode_step(
-            TARGET_IN[:, t : t + 1], t, cache, cross, source_mask
+def test_every_one_of_them_changes_the_logits():
+    model = model_of("with biases")
+    logits = model((SOURCE, TARGET_IN)).numpy()
+    defaults = ("relu", 1e-6, False, False)
+    plain = dict(zip(KINDS["with biases"], defaults, strict=True))
+    for name, value in plain.items():
+        settings = {**dataclasses.asdict(model.model_config), name: value}
+        other = Transformer(**settings)
+        for weight in other.weights:
+            (same,) = (w for w in model.weights if tail(w) == tail(weight))
+            weight.assign(same)
+        difference = np.abs(other((SOURCE, TARGET_IN)).numpy() - logits)
+        assert difference.max() > 1e-3, name
+
+
+def tail(weight):
+    return weight.path.partition("/")[2]
+
+
+def test_the_loss_of_a_training_step_sees_the_bias_of_the_logits():
+    model = model_of("with biases")
+    losses, gradients = [], []
+    weights = [model.embedding.bias, model.embedding.table]
+    for way in ("logits", "factors"):
+        with tf.GradientTape() as tape:
+            features = model.features((SOURCE, TARGET_IN))
+            if way == "logits":
+                logits = model.embedding.logits(features)
+                loss, _ = token_cross_entropies(TARGET, logits, 0.1)
+            else:
+                factors = model.embedding.factors(features)
+                loss, _ = tied_cross_entropies(TARGET, *factors, 0.1)
+            total = tf.reduce_sum(loss)
+        losses.append(loss)
+        gradients.append(
+            [
+                tf.convert_to_tensor(gradient)
+                for gradient in tape.gradient(
+                    total, [weight.value for weight in weights]
+                )
+            ]
         )
-        for row in ROWS:
-            if TARGET_IN[row, t]:
-                close(logits[row, 0], whole[row, t])
-
-
-def test_weights_are_saved_and_counted(model, tmp_path):
-    assert estimates.parameters(model.model_config) == model.count_params()
-    model.save_weights(tmp_path / "model.weights.h5")
-    again = make_model(**DEPARTURES)
-    for weight in again.weights:
-        weight.assign(weight * 0)
-    again.load_weights(tmp_path / "model.weights.h5")
-    np.testing.assert_array_equal(
-        again((SOURCE, TARGET_IN)), model((SOURCE, TARGET_IN))
-    )
+    np.testing.assert_allclose(*losses, rtol=1e-4)
+    for one, other in zip(*gradients, strict=True):
+        assert np.abs(one).max() > 0.01
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)

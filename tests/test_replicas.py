@@ -9,72 +9,90 @@ import pytest
 from forked_programs import Program
 from local_workers import free_addresses, tf_config
 
-pytestmark = pytest.mark.slow
-
 TRAINED = ["with callbacks", "clipped, three steps a call", "by names"]
-COMPARED = [*TRAINED, "on batches of texts"]
+SEVERAL = ["mirrored", "first worker", "second worker"]
+# Of what replicas share they have nothing: they fit once.
+SINGLE = ["one device", "lone worker"]
 
 
-def start(strategies, output, **environment):
+def start(output, strategy, *ways, **environment):
     return Program(
-        "tests/support/fit_replicas.py", strategies, output, **environment
+        *("tests/support/fit_replicas.py", output, strategy, *ways),
+        **environment,
     )
+
+
+def start_workers(count, folder, *ways):
+    addresses = free_addresses(count)
+    return [
+        start(
+            folder / str(i), "worker", *ways, TF_CONFIG=tf_config(addresses, i)
+        )
+        for i in range(count)
+    ]
 
 
 def load(folder):
     return {path.stem: dict(np.load(path)) for path in folder.glob("*.npz")}
 
 
-def start_workers(count, folder):
-    addresses = free_addresses(count)
-    return [
-        start("worker", folder / str(i), TF_CONFIG=tf_config(addresses, i))
-        for i in range(count)
-    ]
-
-
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory):
     """By strategy and way, the numbers that each of the programs saved."""
     folder = tmp_path_factory.mktemp("fitted")
-    assert start("local", folder / "local").wait() == 0
-    (lone,) = start_workers(1, folder / "lone")
-    assert lone.wait() == 0
+    for strategy, *ways in (
+        ("none",),
+        ("mirrored",),
+        ("one device", "with callbacks", "refused"),
+    ):
+        assert start(folder / strategy, strategy, *ways).wait() == 0
+    lone = start_workers(1, folder / "lone", "with callbacks", "refused")
     pair = start_workers(2, folder / "pair")
-    assert [process.wait() for process in pair] == [0, 0]
+    assert [process.wait() for process in (*lone, *pair)] == [0, 0, 0]
     return {
-        "none": load(folder / "local" / "none"),
-        "one device": load(folder / "local" / "one"),
-        "mirrored": load(folder / "local" / "mirrored"),
-        "lone worker": load(folder / "lone" / "0" / "worker"),
-        "first worker": load(folder / "pair" / "0" / "worker"),
-        "second worker": load(folder / "pair" / "1" / "worker"),
+        "lone worker": load(folder / "lone" / "0"),
+        "first worker": load(folder / "pair" / "0"),
+        "second worker": load(folder / "pair" / "1"),
+        **{n: load(folder / n) for n in ("none", "one device", "mirrored")},
     }
 
 
-SINGLE = ["one device", "lone worker"]
-SEVERAL = ["mirrored", "first worker", "second worker"]
-SCOPED = SINGLE + SEVERAL
-
-
-def numbers(results, *starts):
-    return {name: of for name, of in results.items() if name.startswith(starts)}
-
-
-@pytest.mark.parametrize("way", COMPARED)
-@pytest.mark.parametrize("strategy", SCOPED)
-def test_every_strategy_trains_like_none(fitted, strategy, way):
-    none, other = (
-        numbers(fitted[name][way], "log ", "weight ")
-        for name in ("none", strategy)
-    )
-    assert none.keys() == other.keys()
-    for name in none:
+def assert_alike(other, none):
+    names = {n for n in none if n.startswith(("log ", "weight "))}
+    assert names and names == other.keys() & names
+    for name in names:
         np.testing.assert_allclose(
             other[name], none[name], rtol=1e-4, atol=1e-5, err_msg=name
         )
 
 
+@pytest.mark.stands_for("fit under a strategy")
+def test_two_replicas_train_like_none(tmp_path):
+    for strategy in ("none", "mirrored"):
+        run = start(
+            tmp_path / strategy, strategy, "clipped, three steps a call"
+        )
+        assert run.wait() == 0
+    (none,), (mirrored,) = (
+        load(tmp_path / strategy).values() for strategy in ("none", "mirrored")
+    )
+    assert_alike(mirrored, none)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "strategy, way",
+    [
+        *((name, "with callbacks") for name in SINGLE),
+        *((name, way) for name in SEVERAL for way in TRAINED),
+        *((name, "on batches of texts") for name in SEVERAL),
+    ],
+)
+def test_every_strategy_trains_like_none(fitted, strategy, way):
+    assert_alike(fitted[strategy][way], fitted["none"][way])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("way", TRAINED)
 def test_a_training_that_is_compared_moves_the_weights(fitted, way):
     start = fit_replicas.make_model().get_weights()
@@ -83,7 +101,8 @@ def test_a_training_that_is_compared_moves_the_weights(fitted, way):
         assert np.abs(trained[f"weight {i}"] - weight).max() > 1e-4, i
 
 
-@pytest.mark.parametrize("strategy", ["none", *SCOPED])
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["none", *SINGLE, *SEVERAL])
 def test_callbacks_stop_save_and_log(fitted, strategy):
     results = fitted[strategy]["with callbacks"]
     assert results["epochs"] == 2
@@ -92,34 +111,30 @@ def test_callbacks_stop_save_and_log(fitted, strategy):
     np.testing.assert_allclose(results["again"], results["best"], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["none", "mirrored", *SINGLE])
-@pytest.mark.parametrize("name", ["predicted", "on_batch", "exported"])
-def test_a_fitted_model_predicts_and_exports_what_it_answers(
-    fitted, strategy, name
+def test_a_fitted_model_predicts_exports_and_trains_on_one_batch(
+    fitted, strategy
 ):
     results = fitted[strategy]["with callbacks"]
-    np.testing.assert_allclose(
-        results[name], results["logits"], rtol=1e-4, atol=1e-5
-    )
+    for name in ("predicted", "on_batch", "exported"):
+        np.testing.assert_allclose(
+            results[name], results["logits"], 1e-4, 1e-5, err_msg=name
+        )
+    of_none = fitted["none"]["with callbacks"]["loss_on_batch"]
+    np.testing.assert_allclose(results["loss_on_batch"], of_none, rtol=1e-5)
 
 
-@pytest.mark.parametrize("strategy", ["mirrored", *SINGLE])
-def test_a_step_on_one_batch_is_that_of_none(fitted, strategy):
-    loss, of_none = (
-        fitted[name]["with callbacks"]["loss_on_batch"]
-        for name in (strategy, "none")
-    )
-    np.testing.assert_allclose(loss, of_none, rtol=1e-5)
-
-
-@pytest.mark.parametrize("strategy", ["none", *SCOPED])
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["none", *SEVERAL])
 def test_the_end_of_the_data_ends_the_steps_of_a_call(fitted, strategy):
     # 5 batches an epoch, of which a call takes three.
     updates = fitted[strategy]["clipped, three steps a call"]["updates"]
     np.testing.assert_array_equal(updates, [3, 5, 8, 10])
 
 
-@pytest.mark.parametrize("strategy", ["none", *SCOPED])
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["none", *SEVERAL])
 def test_an_overflow_on_the_second_replica_skips_the_update(fitted, strategy):
     results = fitted[strategy]["in float16 with an overflow"]
     assert results["finite"].all()
@@ -127,20 +142,20 @@ def test_an_overflow_on_the_second_replica_skips_the_update(fitted, strategy):
     assert results["scale"] == 2.0**14
 
 
-@pytest.mark.parametrize("model", ["plain", "bare"])
-@pytest.mark.parametrize("strategy", ["none", *SCOPED])
-def test_a_callback_ends_fit_after_the_step(fitted, strategy, model):
-    assert fitted[strategy]["ended by a callback"][model] == 2
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["none", *SEVERAL])
+def test_a_callback_ends_fit_after_the_step(fitted, strategy):
+    results = fitted[strategy]["ended by a callback"]
+    assert results["plain"] == results["bare"] == 2
+    if strategy in SEVERAL:
+        # The first of two steps traces, and reads a number; no later one
+        # waits for a device.
+        first, second = results["bare reads"]
+        assert first > 0
+        assert second == 0
 
 
-@pytest.mark.parametrize("strategy", ["lone worker", *SEVERAL])
-def test_a_step_waits_for_no_device(fitted, strategy):
-    # The first of two steps traces, and reads a number.
-    first, second = fitted[strategy]["ended by a callback"]["bare reads"]
-    assert first > 0
-    assert second == 0
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "message"),
     [
@@ -158,7 +173,8 @@ def test_what_replicas_cannot_do_is_refused_in_one_sentence(
     assert fitted["one device"]["refused"][what].item() == ""
 
 
-@pytest.mark.parametrize("strategy", SCOPED)
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", [*SINGLE, *SEVERAL])
 def test_an_optimizer_made_outside_the_scope_is_refused(fitted, strategy):
     said = fitted[strategy]["refused"]["elsewhere"].item()
     assert "`optimizer` must be made in the scope of the strategy" in said

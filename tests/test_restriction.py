@@ -1,15 +1,14 @@
 """A `Transformer` of restricted self-attention, and what it costs."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from small_models import SOURCE, TARGET_IN, make_model
+from small_models import SOURCE, TARGET_IN, make_model, model_of
 
 
 @pytest.fixture(scope="module")
 def restricted():
-    return make_model(restriction=3)
+    return model_of("restricted")  # To 3 positions.
 
 
 def test_a_restriction_as_long_as_the_sequences_changes_nothing(small_model):
@@ -55,60 +54,6 @@ def test_asking_for_weights_changes_no_logits(restricted):
         np.asarray(restricted((SOURCE, TARGET_IN)))[real],
         rtol=1e-4,
         atol=1e-4,
-    )
-
-
-def test_padding_changes_nothing(restricted):
-    more = [np.pad(ids, ((0, 0), (0, 7))) for ids in (SOURCE, TARGET_IN)]
-    real = TARGET_IN != 0
-    np.testing.assert_allclose(
-        np.asarray(restricted(more))[:, :6][real],
-        np.asarray(restricted((SOURCE, TARGET_IN)))[real],
-        rtol=1e-4,
-        atol=1e-4,
-    )
-
-
-def test_cached_steps_give_what_the_whole_target_gives(restricted):
-    # W = 2 beams of one length, each with tokens of its own.
-    beams = np.random.default_rng(5).integers(4, 23, (3, 2, 8), "int32")
-    memory, source_mask = restricted.encode(SOURCE)
-    cross = restricted.cross_keys_values(memory)
-    cache = restricted.empty_cache(3)
-    whole = [
-        restricted.decode(beams[:, beam], memory, source_mask)
-        for beam in range(2)
-    ]
-    for t in range(8):
-        logits, cache = restricted.decode_step(
-            beams[:, :, t], t, cache, cross, source_mask
-        )
-        assert cache[1][0].shape == (3, 3, 2 * min(t + 1, 3), 5)
-        for beam in range(2):
-            np.testing.assert_allclose(
-                logits[:, beam], whole[beam][:, t], rtol=1e-4, atol=1e-4
-            )
-
-
-def test_a_functional_model_takes_it(restricted):
-    source, target_in = (keras.Input((None,), dtype="int32") for _ in range(2))
-    functional = keras.Model(
-        [source, target_in], restricted((source, target_in))
-    )
-    np.testing.assert_allclose(
-        functional([SOURCE, TARGET_IN]),
-        restricted((SOURCE, TARGET_IN)),
-        rtol=1e-5,
-        atol=1e-5,
-    )
-
-
-def test_it_is_saved_with_the_model(restricted, tmp_path):
-    restricted.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    assert again.model_config.restriction == 3
-    np.testing.assert_array_equal(
-        again((SOURCE, TARGET_IN)), restricted((SOURCE, TARGET_IN))
     )
 
 

@@ -28,21 +28,6 @@ def test_figures_of_the_base_model():
     np.testing.assert_allclose(schedule(15_999), peak / 2, rtol=1e-6)
 
 
-def test_the_rate_rises_until_the_end_of_warm_up_and_falls_from_then_on():
-    schedule = TransformerSchedule(d_model=64, warmup_steps=23)
-    rates = np.array([float(schedule(step)) for step in range(60)])
-    assert np.all(np.diff(rates[:23]) > 0)
-    assert np.all(np.diff(rates[22:]) < 0)
-
-
-def test_scale_multiplies_the_whole():
-    np.testing.assert_allclose(
-        TransformerSchedule(512, 4_000, scale=1.7)(700),
-        1.7 * paper.learning_rate(701, 512, 4_000),
-        rtol=1e-6,
-    )
-
-
 def test_the_rate_is_a_float32_scalar():
     rate = keras.ops.convert_to_tensor(TransformerSchedule(512)(np.int64(5)))
     assert rate.shape == ()

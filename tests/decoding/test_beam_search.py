@@ -8,12 +8,15 @@ from simple_search import (
     EOS,
     PAD,
     UNK,
+    MarkovModel,
     as_hypotheses,
     assert_same,
     every_hypothesis,
+    greedy_search,
     log_softmax,
-    normalised,
     plain_beam_search,
+    random_markov,
+    with_unequal_ends,
 )
 
 from keras_transformer.decoding.beam_search import (
@@ -52,36 +55,6 @@ class TreeModel:
         return log_softmax(self.logits[sentence, node])
 
 
-class MarkovModel:
-    """The next token depends only on the latest one and on the position.
-
-    The table is `(B, T, V, V)`; positions from T on share the last entry.
-    """
-
-    def __init__(self, table):
-        self.table = np.asarray(table, "float32")
-        self.batch, self.positions = self.table.shape[:2]
-
-    def state(self, beams):
-        return ()
-
-    def step(self, ids, position, state):
-        table = self.table[:, min(int(position), self.positions - 1)]
-        return tf.gather(table, ids, batch_dims=1), state
-
-    def log_probs(self, sentence, prefix):
-        position = min(len(prefix), self.positions - 1)
-        latest = prefix[-1] if prefix else BOS
-        return log_softmax(self.table[sentence, position, latest])
-
-
-def random_markov(seed, batch, vocab, positions=31, spread=2.0):
-    # A table for every position: with one for all, the same pairs of tokens in
-    # another order would tie.
-    draw = np.random.default_rng(seed)
-    return MarkovModel(draw.normal(0, spread, (batch, positions, vocab, vocab)))
-
-
 def search(model, limits, beam_size, **options):
     result = beam_search(
         model.step,
@@ -93,36 +66,10 @@ def search(model, limits, beam_size, **options):
     return [np.asarray(part) for part in result]
 
 
-# Besides EOS, a vocabulary of V offers V - 3 tokens: with V = 5 and a limit of
-# 5 a beam of 2^4 drops nothing, with V = 6 and 4 one of 3^3.
-@pytest.mark.parametrize("vocab, longest, beam_size", [(5, 5, 16), (6, 4, 27)])
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.3])
-@pytest.mark.parametrize("n_best, min_length", [(1, 0), (3, 0), (13, 3)])
-def test_a_beam_wide_enough_finds_what_exhaustive_search_finds(
-    vocab, longest, beam_size, alpha, n_best, min_length
-):
-    batch = 11
-    model = TreeModel(seed=vocab, batch=batch, vocab=vocab, depth=longest)
-    limits = [1 + sentence % longest for sentence in range(batch)]
-
-    result = search(
-        model,
-        limits,
-        beam_size,
-        length_penalty=alpha,
-        n_best=n_best,
-        min_length=min_length,
-    )
-
-    for sentence, limit in enumerate(limits):
-        expected = every_hypothesis(
-            model, sentence, limit, alpha, min_length=min_length
-        )
-        assert_same(as_hypotheses(result, sentence), expected[:n_best])
-
-
 PREFIXES = [(), (4,), (1, 4), (4, 4), (4, 1, 1, 1, 1, 1)]
 RULES = [
+    {},
+    {"min_length": 3},
     {"banned_ids": (UNK,)},
     {"banned_ids": tuple(range(5, 17))},  # More than are worth spare places.
     {"no_repeat_ngram": 1},
@@ -149,77 +96,51 @@ def as_tensors(rules, batch):
     return {**rules, "prefix": tf.ragged.constant(prefixes).to_tensor(PAD)}
 
 
+# Besides EOS, a vocabulary of 5 offers two tokens: with a limit of 5 a beam of
+# 2^4 drops nothing.
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.3])
 @pytest.mark.parametrize("rules", RULES)
-def test_under_rules_a_wide_beam_finds_what_exhaustive_search_finds(rules):
+def test_a_beam_wide_enough_finds_what_exhaustive_search_finds(rules, alpha):
     batch, longest = 11, 5
     model = TreeModel(seed=3, batch=batch, vocab=5, depth=longest)
     limits = [1 + sentence % longest for sentence in range(batch)]
 
-    result = search(model, limits, 16, n_best=7, **as_tensors(rules, batch))
+    result = search(
+        *(model, limits, 16),
+        length_penalty=alpha,
+        n_best=7,
+        **as_tensors(rules, batch),
+    )
 
     for sentence, limit in enumerate(limits):
         expected = every_hypothesis(
-            model, sentence, limit, 0.6, **rules_of(rules, sentence)
+            model, sentence, limit, alpha, **rules_of(rules, sentence)
         )
         assert_same(as_hypotheses(result, sentence), expected[:7])
 
 
 @pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("beam_size, n_best", [(2, 2), (3, 1)])
-def test_under_rules_a_narrow_beam_is_the_plain_search(
-    rules, beam_size, n_best
+@pytest.mark.parametrize(
+    "beam_size, n_best, alpha", [(2, 1, 0.0), (3, 3, 0.6), (5, 2, 1.7)]
+)
+def test_a_narrow_beam_is_the_plain_search_though_it_stops_early(
+    rules, beam_size, n_best, alpha
 ):
     batch = 13
     limits = [1 + sentence % 11 for sentence in range(batch)]
-    model = random_markov(beam_size, batch, vocab=19)
+    model = with_unequal_ends(random_markov(beam_size, batch, vocab=19))
 
     result = search(
-        model, limits, beam_size, n_best=n_best, **as_tensors(rules, batch)
-    )
-
-    for sentence, limit in enumerate(limits):
-        expected = plain_beam_search(
-            model,
-            sentence,
-            limit,
-            beam_size,
-            0.6,
-            n_best,
-            **rules_of(rules, sentence),
-        )
-        assert_same(as_hypotheses(result, sentence), expected)
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.7])
-@pytest.mark.parametrize("beam_size, n_best", [(2, 1), (3, 3), (5, 2)])
-@pytest.mark.parametrize("min_length", [0, 4])
-def test_the_early_stop_never_changes_the_result(
-    alpha, beam_size, n_best, min_length
-):
-    batch = 13
-    limits = [1 + sentence % 11 for sentence in range(batch)]
-    model = random_markov(beam_size, batch, vocab=17)
-    # Ends are likely in some sentences and rare in others.
-    model.table[..., EOS] += np.linspace(-2, 4, batch)[:, None, None]
-
-    result = search(
-        model,
-        limits,
-        beam_size,
+        *(model, limits, beam_size),
         length_penalty=alpha,
         n_best=n_best,
-        min_length=min_length,
+        **as_tensors(rules, batch),
     )
 
     for sentence, limit in enumerate(limits):
         expected = plain_beam_search(
-            model,
-            sentence,
-            limit,
-            beam_size,
-            alpha,
-            n_best,
-            min_length=min_length,
+            *(model, sentence, limit, beam_size, alpha, n_best),
+            **rules_of(rules, sentence),
         )
         assert_same(as_hypotheses(result, sentence), expected)
 
@@ -285,17 +206,6 @@ def test_greedy_loses_where_the_best_first_word_leads_astray():
     )
 
 
-def test_the_penalty_decides_between_short_and_long():
-    #  BOS ─ 0.5 ─ EOS        and        BOS ─ 0.5 ─ A ─ 0.8 ─ EOS
-    model = markov_lattice(
-        {(BOS, EOS): 0.5, (BOS, A): 0.5, (A, EOS): 0.8, (A, UNK): 0.2}, vocab=5
-    )
-    # ln 0.5 = -0.69; ln 0.4 / (7/6)^2 = -0.67.
-    for alpha, best in [(0.0, (EOS,)), (2.0, (A, EOS))]:
-        result = search(model, [6], beam_size=2, length_penalty=alpha)
-        assert as_hypotheses(result, 0)[0][0] == best
-
-
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.7])
 @pytest.mark.parametrize("min_length", [0, 5])
 def test_one_beam_is_the_loop_over_argmax(alpha, min_length):
@@ -308,17 +218,8 @@ def test_one_beam_is_the_loop_over_argmax(alpha, min_length):
     )
 
     for sentence in range(batch):
-        ids, log_prob = (), 0.0
-        while len(ids) < limit and EOS not in ids:
-            log_probs = model.log_probs(sentence, ids)
-            allowed = log_probs.copy()
-            allowed[[PAD, BOS]] = -np.inf
-            if len(ids) + 1 < min_length:
-                allowed[EOS] = -np.inf
-            ids = (*ids, int(np.argmax(allowed)))
-            log_prob += log_probs[ids[-1]]
-        score = normalised(log_prob, len(ids), alpha)
-        assert_same(as_hypotheses(result, sentence), [(ids, score)])
+        expected = greedy_search(model, sentence, limit, alpha, min_length)
+        assert_same(as_hypotheses(result, sentence), [expected])
 
 
 def test_nothing_follows_an_end_token():
@@ -332,23 +233,6 @@ def test_nothing_follows_an_end_token():
     np.testing.assert_array_equal(lengths, (ids != PAD).sum(axis=-1))
     assert not (ids == BOS).any()
     assert (np.diff(scores, axis=-1) <= 0).all()
-
-
-def test_an_unfinished_hypothesis_is_normalised_like_a_finished_one():
-    # The end is impossible, so all are cut at the limit of 3.
-    table = np.zeros([1, 1, 6, 6], "float32")
-    table[..., EOS] = -np.inf
-    table[..., UNK] = 2.0
-
-    ids, scores, lengths = search(
-        MarkovModel(table), [3], 2, length_penalty=0.6
-    )
-
-    # UNK among UNK, PAD, BOS and two words: e²/(e² + 4), three times.
-    log_prob = 3 * np.log(np.e**2 / (np.e**2 + 4))
-    np.testing.assert_array_equal(ids, [[[UNK, UNK, UNK]]])
-    np.testing.assert_allclose(scores, [[log_prob / (8 / 6) ** 0.6]], rtol=1e-6)
-    np.testing.assert_array_equal(lengths, [[3]])
 
 
 def test_a_limit_of_zero_gives_the_empty_hypothesis():
@@ -393,17 +277,6 @@ def test_half_precision_logits_give_float32_scores(dtype):
     for sentence in range(3):
         expected = plain_beam_search(exact, sentence, 31, 4, alpha=0.0)
         assert_same(as_hypotheses(result, sentence), expected)
-
-
-def test_a_sentence_is_searched_alike_in_any_batch():
-    model = random_markov(11, batch=7, vocab=13)
-    limits = [1, 2, 3, 5, 7, 11, 13]
-    together = search(model, limits, 3, n_best=2)
-
-    for sentence in range(7):
-        alone = MarkovModel(model.table[sentence : sentence + 1])
-        result = search(alone, [limits[sentence]], 3, n_best=2)
-        assert_same(as_hypotheses(result, 0), as_hypotheses(together, sentence))
 
 
 def test_one_trace_serves_every_batch_and_the_state_may_grow():
@@ -454,12 +327,6 @@ def test_a_model_that_answers_nan_finds_nothing_and_stops():
 
     assert not ids.any() and not lengths.any()
     np.testing.assert_array_equal(scores, [[-np.inf, -np.inf]])
-
-
-def test_a_batch_of_none_gives_a_result_of_none():
-    model = MarkovModel(np.zeros([0, 1, 5, 5]))
-    ids, scores, lengths = search(model, np.zeros(0, "int32"), 4, n_best=3)
-    assert ids.shape[:2] == scores.shape == lengths.shape == (0, 3)
 
 
 def test_other_special_ids_are_honoured():

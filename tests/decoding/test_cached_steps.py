@@ -1,30 +1,30 @@
-"""The search with shared, in-place caches against a search by definition."""
+"""The search with shared, in-place caches against one without caches.
 
-import keras
+The cache of a restricted model is a ring, or the last few slots.
+"""
+
 import numpy as np
 import pytest
-import sample_runs
 import tensorflow as tf
 from model_searches import (
     LIMITS,
     SOURCE,
+    VOCAB,
     graph_of,
-    graph_of_model,
     make_model,
     search_with,
     simple,
 )
-from simple_search import (
-    EOS,
-    PAD,
-    as_hypotheses,
-    assert_same,
-    log_softmax,
-    plain_beam_search,
-)
+from simple_search import EOS, PAD, as_hypotheses, assert_same
 
+from keras_transformer.config import Sampling
 from keras_transformer.decoding.beam_search import Shared, beam_search
-from keras_transformer.decoding.cached_steps import extended, writer
+from keras_transformer.decoding.cached_steps import (
+    CachedSteps,
+    extended,
+    writer,
+)
+from keras_transformer.decoding.sampling import sample
 
 
 @pytest.fixture(scope="module")
@@ -32,92 +32,51 @@ def model():
     return make_model()
 
 
-class WholeTargets:
-    """The model without a cache: every prefix from its start."""
-
-    def __init__(self, model, source):
-        self.model, self.source, self.known = graph_of_model(model), source, {}
-
-    def log_probs(self, sentence, prefix):
-        key = sentence, prefix
-        if key not in self.known:
-            target = np.array([[2, *prefix]], "int32")
-            source = self.source[sentence : sentence + 1]
-            logits = self.model(source, target)
-            self.known[key] = log_softmax(np.asarray(logits)[0, -1])
-        return self.known[key]
+@pytest.fixture(scope="module")
+def search(model):
+    """A graph for batches and lengths of any size."""
+    return graph_of(model, 4, n_best=2)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("beam_size, n_best", [(1, 1), (2, 2), (3, 2)])
-def test_it_finds_what_the_search_by_definition_finds(model, beam_size, n_best):
-    # Ends are banned before the tenth token, so that beams have time to branch.
-    options = dict(n_best=n_best, min_length=10)
-    whole = WholeTargets(model, SOURCE)
-    limits = [23, 2, 19, 18, 7]
-
-    found = graph_of(model, beam_size, **options)(SOURCE, limits)
-
-    for sentence, limit in enumerate(limits):
-        if beam_size == 1:
-            expected = [greedy(whole, sentence, limit, 10)]
-        else:
-            expected = plain_beam_search(
-                whole, sentence, limit, beam_size, 0.6, **options
-            )
-        assert_same(as_hypotheses(found, sentence), expected, 1e-4)
-
-
-def greedy(whole, sentence, limit, min_length, alpha=0.6):
-    ids, log_prob = (), 0.0
-    while len(ids) < limit and EOS not in ids:
-        log_probs = whole.log_probs(sentence, ids)
-        allowed = log_probs.copy()
-        allowed[[0, 2]] = -np.inf
-        if len(ids) + 1 < min_length:
-            allowed[EOS] = -np.inf
-        ids = (*ids, int(np.argmax(allowed)))
-        log_prob += log_probs[ids[-1]]
-    return ids, log_prob / ((5 + len(ids)) / 6) ** alpha
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"min_length": 18, "length_penalty": 1.1},
-        {"no_repeat_ngram": 2, "banned_ids": (4, 5)},
-        {"prefix": [[9, 9], [4, 0], [0, 0], [7, 0], [21, 1]]},
-    ],
-)
-def test_it_finds_what_the_search_without_caches_finds(model, options):
-    options = {**options, "n_best": 3}
-    expected = simple(model, SOURCE, LIMITS, 4, **options)
-    for found in (
-        search_with(model, SOURCE, LIMITS, 4, **options),
-        graph_of(model, 4, **options)(SOURCE, LIMITS),
-    ):
-        np.testing.assert_array_equal(found.ids, expected.ids)
-        np.testing.assert_allclose(found.scores, expected.scores, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_a_trained_model_writes_what_it_writes_without_caches():
-    translator = sample_runs.digit_translator()
-    texts, right = sample_runs.digit_corpus()["test"]
-    source = translator.tokenizer.tokenize(texts[:32]).to_tensor(PAD).numpy()
-    limits = (source != PAD).sum(axis=1) + 13
-    options = dict(n_best=4, length_penalty=0.6)
-
-    found = search_with(translator.model, source, limits, 4, **options)
-
-    expected = simple(translator.model, source, limits, 4, **options)
+def assert_alike(found, expected):
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-4)
-    best = translator.tokenizer.detokenize(found.ids[:, 0]).numpy()
-    # Otherwise both might agree on nonsense.
-    assert sum(a.decode() == b for a, b in zip(best, right, strict=False)) > 20
+
+
+# Ends are banned before the 18th token, so that beams have time to branch and
+# rings go round.
+LONG = dict(min_length=18, length_penalty=1.1)
+PREFIX = [[9, 9], [4, 0], [0, 0], [7, 0], [21, 1]]
+
+
+@pytest.mark.parametrize(
+    "restriction, beam_size, options",
+    [
+        (None, 4, LONG),
+        # Rings that the first block of steps fills, the second and the fifth:
+        # each has four.
+        (5, 4, LONG),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (1, 4, LONG),
+                (19, 4, LONG),
+                (None, 1, {}),
+                (None, 4, {"no_repeat_ngram": 2, "banned_ids": (4, 5)}),
+                (None, 4, {"prefix": PREFIX}),
+            )
+        ),
+    ],
+)
+def test_it_finds_what_the_search_without_caches_finds(
+    restriction, beam_size, options
+):
+    model = make_model(restriction)
+    options = {**options, "n_best": min(beam_size, 3)}
+    expected = simple(model, SOURCE, LIMITS, beam_size, **options)
+    run = graph_of(model, beam_size, **options)
+    for _ in range(2):  # Nothing written in place is left for the next run.
+        assert_alike(run(SOURCE, LIMITS), expected)
 
 
 def test_nothing_written_in_place_is_left_for_the_next_run(model):
@@ -138,34 +97,6 @@ def test_nothing_written_in_place_is_left_for_the_next_run(model):
     np.testing.assert_array_equal(first.ids, eager.ids)
 
 
-@pytest.mark.slow
-def test_a_saved_model_in_a_session_writes_in_place_too(model, tmp_path):
-    archive = keras.export.ExportArchive()
-    archive.track(model)
-    limits = tf.constant(LIMITS)
-    archive.add_endpoint(
-        "serving_default",
-        lambda source: search_with(model, source, limits, 4)._asdict(),
-        [tf.TensorSpec([None, None], tf.int32, "source")],
-    )
-    archive.write_out(str(tmp_path / "saved"), verbose=False)
-    expected = search_with(model, SOURCE, LIMITS, 4)
-
-    with tf.compat.v1.Session(graph=tf.Graph()) as session:
-        graph = tf.compat.v1.saved_model.loader.load(
-            session, ["serve"], str(tmp_path / "saved")
-        )
-        signature = graph.signature_def["serving_default"]
-        names = {key: info.name for key, info in signature.outputs.items()}
-        feed = {signature.inputs["source"].name: SOURCE}
-        for _ in range(3):
-            found = session.run(names, feed)
-            np.testing.assert_array_equal(found["ids"], expected.ids)
-            np.testing.assert_allclose(
-                found["scores"], expected.scores, atol=1e-4
-            )
-
-
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float16, tf.bfloat16])
 def test_a_write_changes_the_slots_of_its_position_alone(dtype):
     batch, heads, beams, width = 2, 3, 5, 7
@@ -183,23 +114,19 @@ def test_a_write_changes_the_slots_of_its_position_alone(dtype):
     np.testing.assert_array_equal(tf.cast(written, tf.float32), expected)
 
 
-def test_a_sentence_is_searched_alike_in_any_batch(model):
-    run = graph_of(model, 4, n_best=2)
-    together = run(SOURCE, LIMITS)
+def test_a_sentence_is_searched_alike_in_any_batch(search):
+    together = search(SOURCE, LIMITS)
     for i in range(len(SOURCE)):
-        alone = run(SOURCE[i : i + 1], LIMITS[i : i + 1])
+        alone = search(SOURCE[i : i + 1], LIMITS[i : i + 1])
         assert_same(as_hypotheses(alone, 0), as_hypotheses(together, i), 1e-4)
 
 
-def test_a_batch_of_none_gives_a_result_of_none(model):
-    none = tf.zeros([0, 3], tf.int32)
-    for run in (graph_of(model, 4, n_best=2), None):
-        limits = tf.zeros([0], tf.int32)
-        found = (
-            run(none, limits)
-            if run
-            else search_with(model, none, limits, 4, n_best=2)
-        )
+def test_a_batch_of_none_gives_a_result_of_none(model, search):
+    source, limits = tf.zeros([0, 3], tf.int32), tf.zeros([0], tf.int32)
+    for found in (
+        search(source, limits),
+        search_with(model, source, limits, 4, n_best=2),
+    ):
         assert found.ids.shape[:2] == found.scores.shape == (0, 2)
 
 
@@ -229,3 +156,59 @@ def test_finished_sentences_leave_after_a_block():
     ] * 8
     assert [rows for position, rows in sizes if position >= 8] == [[1, 3]] * 12
     np.testing.assert_array_equal(result.lengths[:, 0], [6, 20, 6, 20, 6])
+
+
+def test_a_ring_keeps_the_slots_of_r_positions():
+    steps = CachedSteps(make_model(5), SOURCE, 3)
+    state, shared = steps.state, steps.shared.state
+    sizes = []
+    for position in range(33):
+        if position % 4 == 0:  # The second block of steps fills the ring.
+            shared = steps.shared.extend(shared, 4)
+        ids = tf.fill([5, 3], 7)
+        _, state, shared = steps.step(ids, tf.constant(position), state, shared)
+        # Each beam is a continuation of itself.
+        own = np.sum(state, axis=2)
+        np.testing.assert_array_equal(own, min(position + 1, 5))
+        sizes.append((state.shape[2], shared["cache"][1][0].shape[2]))
+    assert sizes[:4] == [(3, 12), (6, 12), (9, 12), (12, 12)]
+    assert sizes[4:] == [(15, 15)] * 29
+
+
+def test_draws_are_those_of_whole_prefixes():
+    model = make_model(4)
+    draws = 3
+    steps = CachedSteps(model, SOURCE, draws)
+    source = np.repeat(SOURCE, draws, axis=0)
+    widths = []
+
+    def append(ids, position, cache):
+        logits, cache = steps.append(ids, position, cache)
+        widths.append(cache[1][1].shape[2])
+        return logits, cache
+
+    def whole(ids, position, prefix):
+        prefix = tf.concat([prefix, ids[:, :, None]], axis=-1)
+        flat = tf.reshape(prefix, [-1, prefix.shape[2]])
+        logits = model((source, flat), training=False)[:, -1]
+        return tf.reshape(logits, [*ids.shape, VOCAB]), prefix
+
+    found, expected = (
+        sample(
+            step,
+            state,
+            max_lengths=tf.constant([11, 2, 9, 13, 7]),
+            seeds=np.arange(10).reshape(5, 2),
+            sampling=Sampling(),
+            n_best=draws,
+            min_length=8,
+        )
+        for step, state in (
+            (append, model.empty_cache(5)),
+            (whole, tf.zeros([5, draws, 0], tf.int32)),
+        )
+    )
+    assert_alike(found, expected)
+    # Three draws of at most four positions.
+    assert widths[:5] == [3, 6, 9, 12, 12]
+    assert len(widths) == 13

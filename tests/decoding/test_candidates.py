@@ -10,8 +10,10 @@ from simple_search import BOS, EOS, PAD, log_softmax
 from keras_transformer.config import Search
 from keras_transformer.decoding.candidates import (
     Rules,
+    chunk_width,
     continuations,
     padded_prefix,
+    top_k,
 )
 
 BATCH = 3
@@ -52,19 +54,15 @@ def every_candidate(rules, position, ids, log_probs, logits):
     return scores + log_probs[:, :, None].astype("float64")
 
 
+def find(rules, position, ids, log_probs, logits, prefix=NO_PREFIX):
+    """Scores, parents and tokens of the best continuations."""
+    inputs = map(tf.constant, (position, prefix, ids, log_probs, logits))
+    return [part.numpy() for part in continuations(rules, *inputs)]
+
+
 def check(rules, position, ids, log_probs, logits):
     """Compare with the best of all candidates."""
-    found, parents, tokens = (
-        part.numpy()
-        for part in continuations(
-            rules,
-            tf.constant(position),
-            tf.constant(NO_PREFIX),
-            tf.constant(ids),
-            tf.constant(log_probs),
-            tf.constant(logits),
-        )
-    )
+    found, parents, tokens = find(rules, position, ids, log_probs, logits)
     scores = every_candidate(rules, position, ids, log_probs, logits)
     count = rules.num_candidates
     assert found.shape == parents.shape == tokens.shape == (BATCH, count)
@@ -119,14 +117,8 @@ def test_of_equal_candidates_the_first_beam_and_token_come_first():
     rules = rules_of(beam_size=3)
     logits = np.zeros([1, 3, 16 * 67], "float32")
     log_probs = np.array([[-1.0, -1.0, -2.0]], "float32")
-    _, parents, tokens = continuations(
-        rules,
-        tf.constant(3),
-        tf.constant(NO_PREFIX[:1]),
-        tf.zeros([1, 3, 4], tf.int64),
-        tf.constant(log_probs),
-        tf.constant(logits),
-    )
+    ids = np.zeros([1, 3, 4], "int64")
+    _, parents, tokens = find(rules, 3, ids, log_probs, logits, NO_PREFIX[:1])
     others = [i for i in range(9) if i not in (PAD, BOS)][:6]
     np.testing.assert_array_equal(parents, [[0] * 6])
     np.testing.assert_array_equal(tokens, [others])
@@ -140,18 +132,10 @@ def test_a_beam_without_numbers_leaves_the_others_theirs():
     fewer = log_probs.copy()
     fewer[:, 2] = -np.inf
 
-    def run(log_probs, logits):
-        return continuations(
-            rules,
-            tf.constant(5),
-            tf.constant(NO_PREFIX),
-            tf.constant(ids),
-            tf.constant(log_probs),
-            tf.constant(logits),
-        )
-
     for found, expected in zip(
-        run(log_probs, broken), run(fewer, logits), strict=True
+        find(rules, 5, ids, log_probs, broken),
+        find(rules, 5, ids, fewer, logits),
+        strict=True,
     ):
         np.testing.assert_array_equal(found, expected)
 
@@ -161,26 +145,59 @@ def test_a_prefix_leaves_each_beam_its_token_alone():
     ids, log_probs, logits = inputs(rules, 16 * 67, seed=31)
     prefix = np.full([BATCH, 6], 41)
     prefix[2, 5] = PAD  # The third sentence's ends before position 5.
-    found, parents, tokens = continuations(
-        rules,
-        tf.constant(5),
-        padded_prefix(tf.constant(prefix), PAD),
-        tf.constant(ids),
-        tf.constant(log_probs),
-        tf.constant(logits),
-    )
+    prefix = padded_prefix(tf.constant(prefix), PAD)
+    found, parents, tokens = find(rules, 5, ids, log_probs, logits, prefix)
     scores = every_candidate(rules, 5, ids, log_probs, logits)
     for sentence in range(2):
         best = np.sort(scores[sentence, :, 41])[::-1]
         np.testing.assert_allclose(
             found[sentence], [*best, *[-np.inf] * 3], rtol=1e-5
         )
-        live = found[sentence].numpy() > -np.inf
+        live = found[sentence] > -np.inf
         np.testing.assert_allclose(
-            scores[sentence, parents[sentence].numpy()[live], 41],
+            scores[sentence, parents[sentence][live], 41],
             best[live[:3]],
             rtol=1e-5,
         )
-        assert (tokens[sentence].numpy()[live] == 41).all()
+        assert (tokens[sentence][live] == 41).all()
     best = np.sort(scores[2].ravel())[::-1][:6]
     np.testing.assert_allclose(found[2], best, rtol=1e-5)
+
+
+# Few different values make many ties; sizes with large and small divisors.
+@given(
+    size=st.sampled_from([7, 97, 1000, 16 * 251]),
+    k=st.integers(1, 7),
+    seed=st.integers(0, 10_000),
+    levels=st.sampled_from([2, 2_000, 1_000_000]),
+)
+@settings(max_examples=60, deadline=None)
+def test_top_k_is_that_of_tensorflow(size, k, seed, levels):
+    rows = np.random.default_rng(seed).integers(0, levels, (2, 3, size))
+    rows = tf.constant(rows, tf.float32)
+
+    values, indices = top_k(rows, k)
+
+    expected_values, expected_indices = tf.math.top_k(rows, k)
+    np.testing.assert_array_equal(values, expected_values)
+    np.testing.assert_array_equal(indices, expected_indices)
+
+
+def test_the_lower_index_is_first_though_its_chunk_is_not_the_best():
+    row = np.zeros([1, 1, 16 * 67], "float32")
+    row[0, 0, [3, 900, 901]] = [5, 9, 5]
+
+    values, indices = top_k(tf.constant(row), 3)
+
+    np.testing.assert_array_equal(values[0, 0], [9, 5, 5])
+    np.testing.assert_array_equal(indices[0, 0], [900, 3, 901])
+
+
+@pytest.mark.parametrize(
+    "size, widest, width",
+    [(4_000, 63.2, 50), (32_000, 126.5, 125), (97, 50, 97), (12, 0.5, 12)],
+)
+def test_a_chunk_is_the_widest_that_divides_and_else_the_whole(
+    size, widest, width
+):
+    assert chunk_width(size, widest) == width

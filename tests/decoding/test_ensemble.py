@@ -1,5 +1,7 @@
 """Searches with several models, against exhaustive search over their mean."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -94,26 +96,29 @@ def test_a_score_is_the_search_s_own(mean):
     np.testing.assert_array_equal(lengths, found.lengths[:, 0])
 
 
-@pytest.mark.parametrize("mean", MEANS)
-def test_a_model_with_itself_finds_what_it_finds_alone(mean):
-    model = make_model()
-    options = Search(beam_size=3, n_best=2, max_extra_length=5)
-    prefix = tf.constant([[7, 8], [9, 0], [0, 0]])
+PREFIX = tf.constant([[7, 8], [9, 0], [0, 0]])
+SEEDS = tf.constant([[3, 1], [5, 1], [7, 1]])
+
+
+@pytest.mark.parametrize(
+    "mean, options, prefix, seeds",
+    [
+        *(
+            (mean, Search(beam_size=3, n_best=2), PREFIX, None)
+            for mean in MEANS
+        ),
+        (MEANS[0], Search(n_best=5, sampling=Sampling()), None, SEEDS),
+    ],
+    ids=[*MEANS, "draws"],
+)
+def test_a_model_with_itself_finds_what_it_finds_alone(
+    mean, options, prefix, seeds
+):
+    model = make_model(num_layers=1)
+    options = dataclasses.replace(options, max_extra_length=5)
     found, expected = (
-        search(IdModel(each), SOURCE, options, prefix)
+        search(IdModel(each), SOURCE, options, prefix, seeds)
         for each in (Ensemble([model] * 3, mean), model)
-    )
-    np.testing.assert_array_equal(found.ids, expected.ids)
-    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
-
-
-def test_a_model_with_itself_draws_what_it_draws_alone():
-    model = make_model()
-    options = Search(n_best=5, max_extra_length=5, sampling=Sampling())
-    seeds = tf.constant([[3, 1], [5, 1], [7, 1]])
-    found, expected = (
-        search(IdModel(each), SOURCE, options, seeds=seeds)
-        for each in (Ensemble([model, model]), model)
     )
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)

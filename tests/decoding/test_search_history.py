@@ -3,34 +3,13 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from simple_search import EOS, followers, log_softmax
+from simple_search import EOS, followers, random_markov, with_unequal_ends
 
 from keras_transformer.decoding.beam_search import (
     beam_search,
     beam_search_with_history,
 )
 from keras_transformer.decoding.cached_steps import CachedSteps
-
-VOCAB, POSITIONS = 17, 31
-
-
-class Markov:
-    """The next token depends on the latest one and on the position."""
-
-    def __init__(self, seed, batch):
-        draw = np.random.default_rng(seed)
-        shape = (batch, POSITIONS, VOCAB, VOCAB)
-        self.table = draw.normal(0, 2, shape).astype("float32")
-        # Ends are likely in some sentences and rare in others.
-        self.table[..., EOS] += np.linspace(-2, 4, batch)[:, None, None]
-
-    def step(self, ids, position, state):
-        table = self.table[:, int(position)]
-        return tf.gather(table, ids, batch_dims=1), state
-
-    def log_probs(self, sentence, prefix):
-        latest = prefix[-1] if prefix else 2
-        return log_softmax(self.table[sentence, len(prefix), latest])
 
 
 def steps_by_definition(model, sentence, limit, beam_size):
@@ -56,7 +35,7 @@ def steps_by_definition(model, sentence, limit, beam_size):
 def test_every_step_weighs_and_keeps_what_the_definition_says(beam_size):
     batch = 11
     limits = [1 + sentence % 7 for sentence in range(batch)]
-    model = Markov(beam_size, batch)
+    model = with_unequal_ends(random_markov(beam_size, batch, vocab=17))
 
     _, history = beam_search_with_history(
         model.step,

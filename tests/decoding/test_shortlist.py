@@ -13,6 +13,7 @@ from keras_transformer.decoding.frozen_weights import FrozenWeights
 from keras_transformer.decoding.id_model import IdModel
 from keras_transformer.decoding.shortlist import Shortlist
 
+SLOW = pytest.mark.slow
 SIZE = 211
 SOURCE = np.array([[5, 71, 9, 131, 3], [22, 3, 0, 0, 0], [199, 8, 3, 0, 0]])
 SOURCE = SOURCE.astype("int32")
@@ -30,12 +31,13 @@ def some_candidates(seed=0):
     return candidates
 
 
-def traced(id_model, options, *specs):
+def graph_of(id_model, options, inputs=1):
+    """The search as a graph of a source, and of a prefix."""
     return tf.function(
         lambda *inputs: id_model.search_ids(inputs[0], options, *inputs[1:]),
-        input_signature=[tf.TensorSpec([None, None], tf.int32)] * len(specs),
+        input_signature=[tf.TensorSpec([None, None], tf.int32)] * inputs,
         autograph=False,
-    ).get_concrete_function()(*map(tf.constant, specs))
+    )
 
 
 def of_allowed_words(model, source, options, allowed, prefix=None):
@@ -88,7 +90,10 @@ def test_there_are_whole_chunks_of_words(count):
     assert np.sum(words.offsets.numpy() == 0) == 4 + count
 
 
-@pytest.mark.parametrize("beam_size, repeats", [(1, 0), (3, 2), (8, 0)])
+@pytest.mark.parametrize(
+    "beam_size, repeats",
+    [(3, 2), *(pytest.param(n, 0, marks=SLOW) for n in (1, 8))],
+)
 def test_a_search_finds_what_one_over_all_finds_without_the_others(
     beam_size, repeats
 ):
@@ -99,10 +104,10 @@ def test_a_search_finds_what_one_over_all_finds_without_the_others(
         max_extra_length=11,
         no_repeat_ngram=repeats,
     )
-    shortlist = Shortlist(candidates)
+    search = graph_of(IdModel(model, None, Shortlist(candidates)), options)
     for source in (SOURCE, SOURCE[:1]):
         allowed = {0, 1, 2, 3, *candidates[0], *candidates[source].ravel()}
-        found = traced(IdModel(model, None, shortlist), options, source)
+        found = search(source)
         expected = of_allowed_words(model, source, options, allowed)
         np.testing.assert_array_equal(found.ids, expected.ids)
         np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
@@ -117,9 +122,8 @@ def test_a_prefix_is_written_though_it_is_no_candidate():
     candidates[candidates > SIZE - 4] = 4
     allowed = {0, 1, 2, 3, *candidates[0], *candidates[SOURCE].ravel()}
     assert not allowed & set(range(SIZE - 3, SIZE))
-    found = traced(
-        IdModel(model, None, Shortlist(candidates)), options, SOURCE, prefix
-    )
+    search = graph_of(IdModel(model, None, Shortlist(candidates)), options, 2)
+    found = search(SOURCE, prefix)
     expected = of_allowed_words(
         *(model, SOURCE, options, allowed | {*prefix.ravel()}), prefix
     )
@@ -128,7 +132,10 @@ def test_a_prefix_is_written_though_it_is_no_candidate():
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize(
+    "precision",
+    ["float32", *(pytest.param(p, marks=SLOW) for p in ("bfloat16", "int8"))],
+)
 def test_frozen_weights_have_a_shortlist_too(precision):
     # All words are candidates: nothing may change.
     dtype = "bfloat16" if precision == "bfloat16" else "float32"
@@ -139,7 +146,7 @@ def test_frozen_weights_have_a_shortlist_too(precision):
     for shortlist in (Shortlist(everything), None):
         frozen = FrozenWeights(model, int8=precision == "int8")
         frozen_model = IdModel(model, frozen, shortlist)
-        found.append(traced(frozen_model, options, SOURCE))
+        found.append(graph_of(frozen_model, options)(SOURCE))
     rtol = 1e-5 if precision == "float32" else 0.02
     np.testing.assert_allclose(found[0].scores, found[1].scores, rtol=rtol)
     if precision == "float32":

@@ -109,22 +109,6 @@ def test_attention_honours_the_masks_that_keras_attaches(pair, of):
         np.testing.assert_array_equal(output._keras_mask, QUERY_MASK)
 
 
-def test_attention_to_an_embedding_with_masked_zeros_sees_no_padding():
-    embedding = keras.layers.Embedding(23, 10, mask_zero=True)
-    layer = MultiHeadAttention(3, 5, 7)
-    output = layer(embedding(SOURCE), embedding(SOURCE))
-    explicit = layer(
-        tf.identity(embedding(SOURCE)),
-        tf.identity(embedding(SOURCE)),
-        attention_mask=KEY_MASK[:, None, None],
-    )
-    unmasked = layer(
-        tf.identity(embedding(SOURCE)), tf.identity(embedding(SOURCE))
-    )
-    close(output[KEY_MASK], explicit[KEY_MASK])
-    assert np.abs(output - unmasked)[KEY_MASK].max() > 1e-3
-
-
 def test_one_name_or_place_for_keys_and_values_is_enough(pair):
     _, ours = pair
     layer = MultiHeadAttention(3, 5, 7)

@@ -68,20 +68,6 @@ def test_positions_may_be_counted_from_another_than_0(positions):
     np.testing.assert_array_equal(layers[1](INPUTS), layers[0](INPUTS, start=2))
 
 
-def test_layer_refuses_a_first_position_below_0():
-    message = "`first_position` to be at least 0, received -1"
-    with pytest.raises(ValueError, match=message):
-        PositionalEncoding(first_position=-1)
-
-
-def test_start_shifts_the_window():
-    np.testing.assert_allclose(
-        positional_encoding(3, 14, start=5),
-        positional_encoding(8, 14)[5:],
-        atol=1e-6,
-    )
-
-
 def test_length_and_start_may_be_tensors():
     @tf.function(input_signature=[tf.TensorSpec([], tf.int32)] * 2)
     def table(length, start):
@@ -158,26 +144,3 @@ def test_layer_takes_positions_in_float32_under_half_precision():
         paper.positional_encoding(259, 14)[257:],
         atol=2**-8,
     )
-
-
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_layer_comes_back_from_its_config(positions):
-    layer = PositionalEncoding(positions, 11, name="where")
-    again = keras.saving.deserialize_keras_object(
-        keras.saving.serialize_keras_object(layer)
-    )
-    assert isinstance(again, PositionalEncoding)
-    assert again.get_config() == layer.get_config()
-    assert (again.positions, again.max_positions) == (positions, 11)
-
-
-def test_layer_refuses_another_kind_of_positions():
-    message = "one of sinusoidal, learned, tensor2tensor, received 'rotary'"
-    with pytest.raises(ValueError, match=message):
-        PositionalEncoding("rotary")
-
-
-def test_layer_refuses_an_empty_table():
-    message = "`max_positions` to be at least 1, received 0"
-    with pytest.raises(ValueError, match=message):
-        PositionalEncoding("learned", max_positions=0)

@@ -12,9 +12,7 @@ from small_models import attention_weights, randomise
 from keras_transformer import masks
 from keras_transformer.layers import (
     Decoder,
-    DecoderLayer,
     Encoder,
-    EncoderLayer,
     MultiHeadAttention,
     scaled_dot_product_attention,
 )
@@ -108,19 +106,6 @@ def test_it_is_full_attention_behind_a_band(
     np.testing.assert_allclose(weights, expected_weights, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "causal, expected",
-    [(False, [1.5, 2, 3, 4, 4.5]), (True, [1, 1.5, 2.5, 3.5, 4.5])],
-)
-def test_equal_scores_average_the_neighbours_and_the_position_itself(
-    causal, expected
-):
-    nothing = np.zeros((1, 1, 5, 1), "float32")
-    value = np.arange(1, 6, dtype="float32").reshape(1, 1, 5, 1)
-    context, _ = restricted_attention(nothing, nothing, value, 2, (), causal)
-    np.testing.assert_allclose(context[0, 0, :, 0], expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize("causal", [False, True])
 def test_gradients_are_those_of_full_attention_behind_a_band(causal):
     length, restriction = 17, 5
@@ -206,49 +191,28 @@ def test_the_layer_is_the_papers_behind_a_band():
             np.testing.assert_allclose(scores[b], seen, 1e-4, 1e-6)
 
 
-def alike(restricted, whole, *shapes):
-    """Build both, give both the same random weights."""
-    for layer in (restricted, whole):
+def alike(kind, *shapes, **settings):
+    """A restricted stack and a whole one with the same random weights."""
+    sizes = dict(num_layers=2, ffn_dim=11, dropout=0.0, **SIZES, **settings)
+    layers = kind(**sizes, restriction=3), kind(**sizes)
+    for layer in layers:
         layer.build(*shapes)
         randomise(layer)
-    return restricted, whole
+    return layers
 
 
-@pytest.mark.parametrize("kind", [Encoder, Decoder])
-def test_imported_settings_and_a_restriction_go_together(kind):
-    settings = dict(
-        num_layers=2,
-        ffn_dim=11,
-        dropout=0.0,
-        attention_bias=True,
-        norm_first=True,
-        **SIZES,
-    )
-    x = np.random.default_rng(3).normal(size=(2, 13, 10)).astype("float32")
-    others = {} if kind is Encoder else {"memory": x[:, :7]}
-    near, whole = (kind(**settings, restriction=r) for r in (3, None))
-    for layer in (near, whole):
-        layer.build(x.shape)
-        randomise(layer)
-    mask = "attention_mask" if kind is Encoder else "self_mask"
-    np.testing.assert_allclose(
-        near(x, **others),
-        whole(x, **others, **{mask: band(13, 3, False)[None, None]}),
-        rtol=1e-4,
-        atol=1e-5,
-    )
-
-
-def test_encoder_and_decoder_are_the_whole_ones_behind_a_band():
+@pytest.mark.parametrize(
+    "settings",
+    # The second are those of imported weights.
+    [{}, {"attention_bias": True, "norm_first": True}],
+)
+def test_encoder_and_decoder_are_the_whole_ones_behind_a_band(settings):
     random = np.random.default_rng(11)
     memory = random.normal(size=(2, 9, 10)).astype("float32")
     target = random.normal(size=(2, 8, 10)).astype("float32")
     padding = (np.arange(9) < [[9], [6]])[:, None, None]
-    sizes = dict(num_layers=2, ffn_dim=11, dropout=0.0, **SIZES)
 
-    near, whole = alike(
-        Encoder(**sizes, restriction=3), Encoder(**sizes), memory.shape
-    )
+    near, whole = alike(Encoder, memory.shape, **settings)
     seen = padding & band(9, 3, False)
     expected, weights = whole.call_with_weights(memory, seen)
     found = near(memory, attention_mask=padding)
@@ -259,12 +223,7 @@ def test_encoder_and_decoder_are_the_whole_ones_behind_a_band():
     for one, other in zip(near_weights, weights, strict=True):
         np.testing.assert_allclose(one, other, 1e-4, 1e-6)
 
-    near, whole = alike(
-        Decoder(**sizes, restriction=3),
-        Decoder(**sizes),
-        target.shape,
-        memory.shape,
-    )
+    near, whole = alike(Decoder, target.shape, memory.shape, **settings)
     seen = band(8, 3, True)
     expected, own, cross = whole.call_with_weights(
         target, memory, seen[None, None], padding
@@ -279,28 +238,6 @@ def test_encoder_and_decoder_are_the_whole_ones_behind_a_band():
     _, *found = near.call_with_weights(target, memory, causal, padding)
     for one, other in zip(sum(found, []), own + cross, strict=True):
         np.testing.assert_allclose(one, other, 1e-4, 1e-6)
-
-
-@pytest.mark.parametrize(
-    "layer",
-    [
-        MultiHeadAttention(**SIZES, restriction=2),
-        EncoderLayer(**SIZES, ffn_dim=11, restriction=2),
-        DecoderLayer(**SIZES, ffn_dim=11, restriction=2),
-        Encoder(num_layers=2, **SIZES, ffn_dim=11, restriction=2),
-        Decoder(num_layers=2, **SIZES, ffn_dim=11, restriction=2),
-    ],
-    ids=lambda layer: type(layer).__name__,
-)
-def test_layers_come_back_from_their_config_as_restricted(layer):
-    again = keras.saving.deserialize_keras_object(
-        keras.saving.serialize_keras_object(layer)
-    )
-    assert again.get_config() == layer.get_config()
-    assert again.get_config()["restriction"] == 2
-    wrong = {**layer.get_config(), "restriction": 0}
-    with pytest.raises(ValueError, match="Expected `restriction` to be in"):
-        type(layer)(**wrong)
 
 
 def test_another_sequence_is_refused():

@@ -1,6 +1,7 @@
 """Searches by definition, with lists: slow, and nothing shared with ours."""
 
 import numpy as np
+import tensorflow as tf
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
@@ -77,6 +78,16 @@ def plain_beam_search(
     return sorted(finished, key=lambda item: -item[1])[:n_best]
 
 
+def greedy_search(model, sentence, limit, alpha, min_length=0):
+    """The likeliest token after the likeliest token, and its score."""
+    ids, total = (), 0.0
+    while len(ids) < limit and EOS not in ids:
+        allowed = followers(model.log_probs(sentence, ids), ids, min_length)
+        token, log_prob = max(allowed, key=lambda item: item[1])
+        ids, total = (*ids, token), total + log_prob
+    return ids, normalised(total, len(ids), alpha)
+
+
 def as_hypotheses(result, sentence):
     """A sentence's hypotheses as `plain_beam_search` returns them."""
     ids, scores, lengths = (np.asarray(part) for part in result)
@@ -97,3 +108,39 @@ def assert_same(found, expected, tolerance=1e-5):
         rtol=tolerance,
         atol=tolerance,
     )
+
+
+class MarkovModel:
+    """The next token depends only on the latest one and on the position.
+
+    The table is `(B, T, V, V)`; positions from T on share the last entry.
+    """
+
+    def __init__(self, table):
+        self.table = np.asarray(table, "float32")
+        self.batch, self.positions = self.table.shape[:2]
+
+    def state(self, beams):
+        return ()
+
+    def step(self, ids, position, state):
+        table = self.table[:, min(int(position), self.positions - 1)]
+        return tf.gather(table, ids, batch_dims=1), state
+
+    def log_probs(self, sentence, prefix):
+        position = min(len(prefix), self.positions - 1)
+        latest = prefix[-1] if prefix else BOS
+        return log_softmax(self.table[sentence, position, latest])
+
+
+def random_markov(seed, batch, vocab, positions=31):
+    # A table for every position: with one for all, the same pairs of tokens in
+    # another order would tie.
+    draw = np.random.default_rng(seed)
+    return MarkovModel(draw.normal(0, 2, (batch, positions, vocab, vocab)))
+
+
+def with_unequal_ends(model):
+    """Make ends likely in some sentences and rare in others."""
+    model.table[..., EOS] += np.linspace(-2, 4, model.batch)[:, None, None]
+    return model

@@ -1,5 +1,7 @@
 """A small Transformer, its weights in the paper's names, and a batch for it."""
 
+import functools
+
 import keras
 import numpy as np
 
@@ -34,6 +36,35 @@ TARGET = np.array(
 def make_model(**changes):
     """A `Transformer` of `SIZES` whose every weight is random, norms too."""
     return randomise(Transformer(**{**SIZES, "dropout": 0.0, **changes}))
+
+
+# What a `Transformer` can be made to be.
+KINDS = {
+    "sinusoidal": {},
+    "learned": dict(positions="learned"),
+    "deep encoder": dict(encoder_layers=3, decoder_layers=1),
+    "deep decoder": dict(encoder_layers=1, decoder_layers=3),
+    "restricted": dict(restriction=3),
+    "pre-norm": dict(
+        norm_first=True,
+        positions="tensor2tensor",
+        first_position=1,
+        tied_embeddings=False,
+        source_end=False,
+    ),
+    "with biases": dict(
+        activation="swish",
+        norm_epsilon=1e-3,
+        attention_bias=True,
+        logits_bias=True,
+    ),
+}
+
+
+@functools.cache
+def model_of(kind):
+    """The model of a kind. Not to be changed."""
+    return make_model(**KINDS[kind])
 
 
 def randomise(layer, seed=0):

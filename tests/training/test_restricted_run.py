@@ -1,4 +1,7 @@
-"""A restriction from the command line to an answering SavedModel."""
+"""A model of another shape from the command line to an answering SavedModel.
+
+Its self-attention is restricted, and its stacks are of unequal depth.
+"""
 
 import json
 
@@ -18,8 +21,17 @@ TEXTS = ["one two three four five six seven", "", "nine"]
 @pytest.fixture(scope="module")
 def trained(corpus, tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("runs") / "restricted"
-    more = ("--restrict", "3", "--steps", "2", "--validation-steps", "2")
-    assert train_on_digits(*digit_arguments(corpus, run_dir, *more)) == 0
+    shape = (
+        "--restrict",
+        "3",
+        "--encoder-layers",
+        "2",
+        "--decoder-layers",
+        "1",
+    )
+    steps = ("--steps", "2", "--validation-steps", "2")
+    argv = digit_arguments(corpus, run_dir, *shape, *steps)
+    assert train_on_digits(*argv) == 0
     return run_dir
 
 
@@ -30,8 +42,12 @@ def translator(trained):
 
 def test_the_run_keeps_it(trained, translator, corpus, capsys):
     fields = json.loads((trained / "config.json").read_text())
-    assert fields["model"]["restriction"] == 3
-    assert translator.model.model_config.restriction == 3
+    kept = fields["model"]
+    assert kept["restriction"] == 3
+    assert (kept["encoder_layers"], kept["decoder_layers"]) == (2, 1)
+    model = translator.model
+    assert model.model_config.restriction == 3
+    assert (len(model.encoder.layers), len(model.decoder.layers)) == (2, 1)
     assert (
         train_on_digits(*digit_arguments(corpus, trained, "--restrict", "5"))
         == 2
@@ -55,9 +71,12 @@ def test_what_is_exported_answers_as_the_run_does(
     )
 
 
-def test_what_is_explained_lies_within_it(translator):
+def test_what_is_explained_has_its_shape(translator):
     explained = translator.explain(TEXTS[0], beam_size=2, max_length=11)
     weights = explained.encoder
+    assert (len(weights), len(explained.decoder)) == (2, 1)
+    (aligned,) = translator.attention(["one two"], ["eins zwei"])
+    assert len(aligned.weights) == 1
     rows, columns = np.ogrid[: weights.shape[2], : weights.shape[3]]
     near = abs(rows - columns) < 3
     assert np.all((weights > 0) == near)

@@ -28,16 +28,10 @@ class Reader(html.parser.HTMLParser):
             self.words.append(data)
 
 
-def test_all_scripts_together_have_60_kilobytes_at_most():
-    assert len(page.script().encode()) <= 60_000
-
-
-def test_the_script_leaves_no_way_to_its_own_end():
-    text = page.script().lower()
-    assert "</script" not in text and "<!--" not in text
-
-
-def test_every_script_file_is_joined():
+def test_the_script_is_short_whole_and_leaves_no_way_to_its_own_end():
+    text = page.script()
+    assert len(text.encode()) <= 60_000
+    assert "</script" not in text.lower() and "<!--" not in text
     folder = pathlib.Path(page.__file__).parent / "script"
     assert {path.name for path in folder.iterdir()} == set(page.SCRIPTS)
 
@@ -83,14 +77,18 @@ def test_a_page_is_whole_and_says_what_it_is(explanation, tmp_path):
     assert [child.name for child in tmp_path.iterdir()] == ["page.html"]
 
 
-def test_a_folder_is_no_name_for_a_page(explanation, tmp_path):
-    with pytest.raises(UserError, match="is a folder"):
-        explanation.save_html(tmp_path)
-
-
-def test_a_folder_that_is_not_there_is_named(explanation, tmp_path):
-    with pytest.raises(UserError, match="absent.page.html .No such file"):
-        explanation.save_html(tmp_path / "absent" / "page.html")
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("", "is a folder"),
+        ("absent/page.html", "absent.page.html .No such file"),
+    ],
+)
+def test_a_name_that_no_page_can_have_is_refused(
+    explanation, tmp_path, name, message
+):
+    with pytest.raises(UserError, match=message):
+        explanation.save_html(tmp_path / name)
 
 
 def test_a_page_of_several_texts_has_a_title_for_each_and_one_script():

@@ -6,6 +6,8 @@ from viewer_handling import choose, head
 
 from keras_transformer.viewing.explanation import Fate
 
+pytestmark = pytest.mark.slow
+
 FOCUS = """() => {
   const { activeElement } = document.querySelector(
     ".keras-transformer-viewer").shadowRoot;

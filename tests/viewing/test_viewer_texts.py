@@ -10,6 +10,8 @@ from viewer_handling import arrays, choose, numbers
 
 from keras_transformer.viewing.explanation import Fate
 
+pytestmark = pytest.mark.slow
+
 
 def byte_pieces(word):
     return ["▁", *(f"<0x{byte:02X}>" for byte in word.encode())]
@@ -121,11 +123,11 @@ def test_pieces_weighed_but_not_among_the_likeliest_have_bars(opened):
     assert page.get_by_text("not among the best, or not allowed").is_visible()
 
 
-@pytest.mark.parametrize("kind", ["Encoder", "Decoder", "Cross"])
-def test_only_cross_attention_is_aligned(page, kind):
-    choose(page, kind)
+def test_only_cross_attention_is_aligned(page):
     box = page.get_by_role("checkbox", name="Word alignment")
-    assert box.is_enabled() == (kind == "Cross")
+    for kind in ("Encoder", "Decoder", "Cross"):
+        choose(page, kind)
+        assert box.is_enabled() == (kind == "Cross")
 
 
 def test_few_rows_of_many_columns_are_not_flat(opened):
@@ -143,9 +145,7 @@ def test_few_rows_of_many_columns_are_not_flat(opened):
     assert rows[0] == rows[1] == "“</s>”" != rows[2]
 
 
-@pytest.mark.parametrize(
-    "length", [53, pytest.param(199, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("length", [53, 199])
 def test_a_page_of_the_base_model_opens(opened, length):
     made = make_explanation(
         layers=6,
