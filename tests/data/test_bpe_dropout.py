@@ -1,10 +1,8 @@
 """BPE-dropout: other pieces, the same text, within what was planned."""
 
-import io
-
 import numpy as np
 import pytest
-import sentencepiece
+from natural_corpus import train_pieces
 
 from keras_transformer.config import UserError
 from keras_transformer.data import batching, demo
@@ -82,11 +80,9 @@ def test_a_batch_is_a_function_of_the_seed_and_its_number(
         ResegmentedCorpus(plain, tokenizer, 0.1, 7, None), BUDGET, seed=5
     )
     number = len(plan) + 3
+    plans = (plan, same, other)
     for ids, ids_again, others in zip(
-        sides(plan, number),
-        sides(same, number),
-        sides(other, number),
-        strict=True,
+        *(sides(each, number) for each in plans), strict=True
     ):
         np.testing.assert_array_equal(ids, ids_again)
         assert ids.shape != others.shape or (ids != others).any()
@@ -133,16 +129,13 @@ def test_no_length_is_planned_beyond_the_greatest(plain, tokenizer):
 
 
 def test_the_way_in_from_python_takes_it(tokenizer):
-    plain, dropped = (
-        next(
-            iter(
-                batching.batches(
-                    PAIRS[:211], tokenizer, 307, seed=3, bpe_dropout=dropout
-                )
-            )
-        )[0][0]
-        for dropout in (0.0, 0.3)
-    )
+    def first(dropout):
+        options = dict(seed=3, bpe_dropout=dropout)
+        dataset = batching.batches(PAIRS[:211], tokenizer, 307, **options)
+        (source, _), _ = next(iter(dataset))
+        return source
+
+    plain, dropped = first(0.0), first(0.3)
     assert plain.shape != dropped.shape or (plain != dropped).numpy().any()
 
 
@@ -153,19 +146,6 @@ def test_a_probability_that_is_none_is_refused(tokenizer, dropout):
 
 
 def test_a_vocabulary_of_another_kind_is_refused(plain):
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.Train(
-        sentence_iterator=iter(TEXT),
-        model_writer=model,
-        model_type="unigram",
-        vocab_size=307,
-        hard_vocab_limit=False,
-        pad_id=0,
-        unk_id=1,
-        bos_id=2,
-        eos_id=3,
-        minloglevel=3,
-    )
-    unigram = Tokenizer(model.getvalue())
+    unigram = Tokenizer(train_pieces(TEXT, 307, model_type="unigram"))
     with pytest.raises(UserError, match="byte-pair encoding"):
         ResegmentedCorpus(plain, unigram, 0.1, 5, None)
