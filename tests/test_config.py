@@ -307,7 +307,7 @@ def test_an_unknown_setting_is_told_what_it_may_mean(unknown, meant, capsys):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.stands_for("a setting that a contributor adds")
 def test_a_new_setting_of_the_model_costs_its_field_and_nothing_else(tmp_path):
     package = pathlib.Path(config.__file__).parent
     copy = tmp_path / "keras_transformer"

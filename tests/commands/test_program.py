@@ -76,7 +76,7 @@ def test_the_version_comes_with_those_of_tensorflow_and_keras():
     )
 
 
-@pytest.mark.slow
+@pytest.mark.stands_for("a verb as a program of its own")
 def test_as_a_program_it_reads_and_writes_pipes_alone(run_dir, translator):
     done = start(
         *("-m", "keras_transformer", "translate", "--run-dir", run_dir),

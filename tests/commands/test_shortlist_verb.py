@@ -19,6 +19,7 @@ def shortlist(run_dir, tmp_path, capsys):
     return path
 
 
+@pytest.mark.stands_for("a search of a shortlist")
 def test_translate_and_evaluate_write_candidates_alone(
     run_dir, translator, shortlist, source_file, capsys
 ):

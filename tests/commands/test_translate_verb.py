@@ -23,6 +23,17 @@ from keras_transformer.data import lines
 from keras_transformer.translation.translator import Hypothesis, Translator
 
 
+@pytest.fixture
+def translated(run_dir, source_file, capsysbinary):
+    """Translates the file with some flags; returns the lines written."""
+
+    def call(*flags):
+        assert run("translate", run_dir, "--input", source_file, *flags) == 0
+        return rows_of(capsysbinary)
+
+    return call
+
+
 def test_every_line_of_standard_input_gets_its_line(
     run_dir, translator, monkeypatch, capsysbinary
 ):
@@ -68,21 +79,16 @@ def test_files_take_the_place_of_the_standard_streams(
     ]
 
 
-def test_the_options_of_translate_reach_the_search(
-    run_dir, source_file, monkeypatch
-):
+def test_the_options_of_translate_reach_the_search(translated, monkeypatch):
     given = replace_translator(monkeypatch)
-    verb = ("translate", run_dir, "--input", source_file)
 
-    code = run(
-        *verb,
+    translated(
         *("--beam-size", 7, "--length-penalty", 0.3, "--n-best", 2),
         *("--min-length", 5, "--max-length", 11, "--max-source-length", 13),
         *("--no-unknown", "--no-repeat-ngram", 3),
         *("--prefix", "Ein", "--parallel", 3),
     )
 
-    assert code == 0
     assert given == dict(
         options=Search(
             beam_size=7,
@@ -98,13 +104,11 @@ def test_the_options_of_translate_reach_the_search(
         parallel=3,
     )
 
-    code = run(
-        *(*verb, "--sample", "--temperature", 0.7, "--top-k", 11),
-        *("--top-p", 0.9, "--seed", 5),
-        *("--n-best", 13),  # More than there are beams.
+    translated(
+        *("--sample", "--temperature", 0.7, "--top-k", 11, "--top-p", 0.9),
+        *("--seed", 5, "--n-best", 13),  # More than there are beams.
     )
 
-    assert code == 0
     sampling = Sampling(temperature=0.7, top_k=11, top_p=0.9, seed=5)
     assert given == dict(
         options=Search(n_best=13, max_source_length=256, sampling=sampling),
@@ -128,12 +132,9 @@ def test_of_texts_found_twice_the_better_is_written_and_every_draw():
     assert len(list(drawn)) == 3
 
 
-def test_n_best_names_the_line_and_the_score(
-    run_dir, translator, source_file, capsysbinary
-):
-    code = run("translate", run_dir, "--input", source_file, "--n-best", 3)
+def test_n_best_names_the_line_and_the_score(translated, translator):
+    rows = [row.split("\t") for row in translated("--n-best", 3)]
 
-    rows = [row.split("\t") for row in rows_of(capsysbinary)]
     expected = [
         (str(number), hypothesis)
         for number, found in enumerate(
@@ -141,7 +142,6 @@ def test_n_best_names_the_line_and_the_score(
         )
         for hypothesis in found
     ]
-    assert code == 0
     assert [(number, text) for number, _, text in rows] == [
         (number, on_one_line(hypothesis.text))
         for number, hypothesis in expected
@@ -156,25 +156,17 @@ def test_n_best_names_the_line_and_the_score(
 
 
 @pytest.mark.slow
-def test_translate_computes_in_bfloat16_when_asked(
-    run_dir, translator, source_file, capsysbinary
-):
+def test_translate_computes_in_bfloat16_when_asked(translated, translator):
     model = of_rounded_weights(
         translator.model, ml_dtypes.bfloat16, "mixed_bfloat16"
     )
     mixed = Translator(model, translator.tokenizer)
     best = [found[0] for found in mixed.translate(SOURCES, n_best=2)]
 
-    code = run(
-        *("translate", run_dir, "--input", source_file, "--n-best", 2),
-        *("--precision", "bfloat16"),
-    )
-
     first = {}
-    for row in rows_of(capsysbinary):
+    for row in translated("--n-best", 2, "--precision", "bfloat16"):
         number, score, text = row.split("\t")
         first.setdefault(int(number), (float(score), text))
-    assert code == 0
     found = [first[number + 1] for number in range(len(SOURCES))]
     assert [text for _, text in found] == [
         on_one_line(hypothesis.text) for hypothesis in best
@@ -191,15 +183,10 @@ def pharaoh(pairs):
     return " ".join(f"{source}-{target}" for source, target in pairs)
 
 
-def test_an_alignment_follows_its_translation(
-    run_dir, translator, source_file, capsysbinary
-):
-    code = run("translate", run_dir, "--input", source_file, "--alignment")
-
-    rows = rows_of(capsysbinary)
+def test_an_alignment_follows_its_translation(translated, translator):
+    rows = translated("--alignment")
     expected = [on_one_line(text) for text in translator.translate(SOURCES)]
     alignments = translator.align(SOURCES, expected)
-    assert code == 0
     assert rows == [
         f"{text} ||| {pharaoh(pairs)}"
         for text, pairs in zip(expected, alignments, strict=True)
@@ -208,16 +195,9 @@ def test_an_alignment_follows_its_translation(
     assert all(alignments[row] for row in (0, 1, 4))
 
 
-def test_with_n_best_the_alignment_is_the_fourth_column(
-    run_dir, translator, source_file, capsysbinary
-):
-    code = run(
-        *("translate", run_dir, "--input", source_file, "--alignment"),
-        *("--n-best", 2, "--sample", "--seed", 3, "--max-length", 7),
-    )
-
-    rows = [row.split("\t") for row in rows_of(capsysbinary)]
-    assert code == 0
+def test_with_n_best_the_alignment_is_the_fourth_column(translated, translator):
+    flags = ("--n-best", 2, "--sample", "--seed", 3, "--max-length", 7)
+    rows = [row.split("\t") for row in translated("--alignment", *flags)]
     assert [row[0] for row in rows[:5]] == ["1", "1", "2", "2", "3"]
     for number, _, text, pairs in rows:
         (expected,) = translator.align([SOURCES[int(number) - 1]], [text])
@@ -226,7 +206,7 @@ def test_with_n_best_the_alignment_is_the_fourth_column(
 
 @pytest.mark.parametrize("from_file", [False, True])
 def test_translations_begin_with_the_prefixes_of_their_lines(
-    run_dir, translator, source_file, tmp_path, capsysbinary, from_file
+    translated, translator, tmp_path, from_file
 ):
     prefixes = ["Hund"] * len(SOURCES)
     flags = ["--prefix", "Hund"]
@@ -235,11 +215,9 @@ def test_translations_begin_with_the_prefixes_of_their_lines(
         write_lines(tmp_path / "prefixes", prefixes)
         flags = ["--prefixes", tmp_path / "prefixes"]
 
-    code = run("translate", run_dir, "--input", source_file, *flags)
+    rows = translated(*flags)
 
-    rows = rows_of(capsysbinary)
     expected = translator.translate(SOURCES, prefixes=prefixes)
-    assert code == 0
     assert rows == [on_one_line(text) for text in expected]
     for source, prefix, row in zip(SOURCES, prefixes, rows, strict=True):
         assert row.startswith(prefix) if source.strip() else row == ""
@@ -268,25 +246,21 @@ def test_as_many_prefixes_as_lines_are_needed(
 
 
 def test_lines_that_are_cut_are_named(
-    run_dir, translator, source_file, caplog, monkeypatch, capsysbinary
+    translated, translator, caplog, monkeypatch
 ):
     monkeypatch.setattr(text_streams, "CHUNK_LINES", 3)
     lengths = translator.tokenizer.tokenize(SOURCES).row_lengths().numpy()
     longest = int(np.sort(lengths)[-3])
     cut = [i for i, length in enumerate(lengths, 1) if length > longest]
 
-    code = run(
-        *("translate", run_dir, "--input", source_file, "--max-length", 3),
-        *("--max-source-length", longest),
-    )
+    translated("--max-length", 3, "--max-source-length", longest)
 
-    assert code == 0 and 0 < len(cut) < 3
+    assert 0 < len(cut) < 3
     for number in cut:
         assert f"line {number}" in caplog.text or f", {number}" in caplog.text
     assert f"Cut after {longest} tokens (--max-source-length)" in caplog.text
-    capsysbinary.readouterr()
     caplog.clear()
-    assert run("translate", run_dir, "--input", source_file) == 0
+    translated()
     assert "Cut" not in caplog.text
     # At most twenty are named.
     translate_verb.warn_of_cuts([True] * 23, first=101, longest=7)
@@ -343,7 +317,7 @@ def test_a_line_of_several_sentences_is_named_once(
 
 @pytest.mark.parametrize("chunk_lines", [1, 3, 8])
 def test_input_beyond_a_chunk_is_numbered_on(
-    run_dir, source_file, monkeypatch, capsysbinary, chunk_lines
+    translated, monkeypatch, chunk_lines
 ):
     sizes = []
 
@@ -356,10 +330,7 @@ def test_input_beyond_a_chunk_is_numbered_on(
     replace_translator(monkeypatch, translate)
     monkeypatch.setattr(text_streams, "CHUNK_LINES", chunk_lines)
 
-    code = run("translate", run_dir, "--input", source_file, "--n-best", 2)
-
-    assert code == 0
-    assert rows_of(capsysbinary) == [
+    assert translated("--n-best", 2) == [
         f"{number}\t-0.5000\t{on_one_line(source + x)}"
         for number, source in enumerate(SOURCES, start=1)
         for x in ("a", "b   ")
@@ -390,9 +361,6 @@ def test_a_translation_that_is_cut_short_leaves_no_file(
     monkeypatch.setattr(text_streams, "CHUNK_LINES", 3)
     output = tmp_path / "target.de"
 
-    stopped = run(
-        "translate", run_dir, "--input", source_file, "--output", output
-    )
-
-    assert stopped == code
+    files = ("--input", source_file, "--output", output)
+    assert run("translate", run_dir, *files) == code
     assert list(tmp_path.iterdir()) == [source_file]

@@ -117,31 +117,24 @@ def test_padding_waste_is_the_share_of_pad():
     positions = len(rows) * (source_length + target_length)
     assert positions >= 30
     assert plan.padding_waste() == pytest.approx(1 - 27 / positions)
+    # 512 rows of 2 tokens fit, 37 pairs are there: 64 rows hold them.
+    plan = BatchPlan(corpus([2] * 37, [2] * 37), 1024)
+    assert plan.shapes() == [(64, 2, 2)]
+    # A pair above the budget is a batch of its own.
+    plan = BatchPlan(corpus([3, 59, 3], [3, 2, 3]), 31, row_multiple=2)
+    assert [1] in [batch.rows.tolist() for batch in plan.epoch(0)]
 
 
 def test_a_natural_corpus_wastes_little_on_few_shapes():
     plan = BatchPlan(natural_corpus(pairs=28_997), 4096)
     assert plan.padding_waste() < 0.06
     assert len(plan.shapes()) < 80
-
-
-def test_a_coarser_ladder_has_fewer_shapes():
+    # A coarser ladder has fewer.
     shapes = [
         len(BatchPlan(natural_corpus(), 1009, length_growth=growth).shapes())
         for growth in (1.06, 1.2, 1.5)
     ]
     assert shapes[0] > shapes[1] > shapes[2]
-
-
-def test_a_small_rest_is_not_mostly_padding():
-    # 512 rows of 2 tokens fit, 37 pairs are there: 64 rows hold them.
-    plan = BatchPlan(corpus([2] * 37, [2] * 37), 1024)
-    assert plan.shapes() == [(64, 2, 2)]
-
-
-def test_a_pair_above_the_budget_is_a_batch_of_its_own():
-    plan = BatchPlan(corpus([3, 59, 3], [3, 2, 3]), 31, row_multiple=2)
-    assert [1] in [batch.rows.tolist() for batch in plan.epoch(0)]
 
 
 @pytest.mark.parametrize(

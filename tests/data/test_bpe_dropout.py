@@ -86,12 +86,10 @@ def test_a_batch_is_a_function_of_the_seed_and_its_number(
     ):
         np.testing.assert_array_equal(ids, ids_again)
         assert ids.shape != others.shape or (ids != others).any()
-
-
-def test_a_pair_has_other_pieces_in_another_epoch(corpus):
+    # A pair has other pieces in another epoch.
     rows = np.arange(89)
-    one, other = (corpus.gather(rows, 67, 67, n)[0] for n in (2, 3))
-    assert (one != other).any(axis=1).sum() > 30
+    one, two = (plan.corpus.gather(rows, 67, 67, n)[0] for n in (2, 3))
+    assert (one != two).any(axis=1).sum() > 30
 
 
 def test_without_room_words_stay_as_they_are(plain, tokenizer):
@@ -103,6 +101,12 @@ def test_without_room_words_stay_as_they_are(plain, tokenizer):
     # With room for one more piece, some rows take it, and none takes more.
     ids, _ = corpus.gather(rows, 8, int(plain.target_lengths.max()), 3)
     assert set((ids != PAD).sum(axis=1)) == {7, 8}
+    # No length is planned beyond the greatest.
+    corpus = ResegmentedCorpus(plain, tokenizer, 0.5, 5, max_length=11)
+    long = plain.source_lengths >= 11
+    same = corpus.source_lengths == plain.source_lengths
+    assert long.any() and same[long].all()
+    assert corpus.source_lengths[~long].max() == 11
 
 
 def test_most_of_what_dropout_adds_finds_room(plain, corpus, plan):
@@ -116,16 +120,6 @@ def test_most_of_what_dropout_adds_finds_room(plain, corpus, plan):
         added += (planned != PAD).sum() - before
         asked += (free != PAD).sum() - before
     assert 0.7 * asked < added <= asked
-
-
-def test_no_length_is_planned_beyond_the_greatest(plain, tokenizer):
-    corpus = ResegmentedCorpus(plain, tokenizer, 0.5, 5, max_length=11)
-    long = plain.source_lengths >= 11
-    assert long.any()
-    np.testing.assert_array_equal(
-        corpus.source_lengths[long], plain.source_lengths[long]
-    )
-    assert corpus.source_lengths[~long].max() == 11
 
 
 def test_the_way_in_from_python_takes_it(tokenizer):

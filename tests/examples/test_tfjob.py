@@ -115,14 +115,9 @@ def test_the_tf_config_that_the_operator_sets_is_understood(manifest):
         f"{name}-worker-{i}.default.svc:{port['containerPort']}"
         for i in range(worker(manifest)["replicas"])
     ]
-    text = json.dumps(
-        {
-            "cluster": {"worker": hosts},
-            "task": {"type": "worker", "index": 2},
-            "environment": "cloud",
-        }
-    )
-    cluster = Cluster.from_tf_config(text)
+    task = {"type": "worker", "index": 2}
+    told = dict(cluster={"worker": hosts}, task=task, environment="cloud")
+    cluster = Cluster.from_tf_config(json.dumps(told))
     assert cluster.addresses == tuple(hosts)
     assert cluster.index == 2
 

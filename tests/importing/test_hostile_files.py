@@ -114,6 +114,7 @@ def zeros(folder, name, member):
                 stream.write(piece)
 
 
+@pytest.mark.slow
 def test_an_archive_does_not_inflate(copy_of):
     folder = copy_of("npz")
     zeros(folder, "opus.npz", "special:model.yml.npy")
@@ -137,6 +138,7 @@ def test_a_storage_that_is_named_often_is_read_once(copy_of, size):
     assert "not a file of weights" in refused(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
 def test_a_member_that_lies_about_its_size_does_not_inflate(copy_of, method):
     folder = copy_of("hf")

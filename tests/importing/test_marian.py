@@ -14,15 +14,23 @@ import sentencepiece
 import tensorflow as tf
 from imported_models import LANGUAGES, check_logits
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UserError
+from keras_transformer.config import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    Search,
+    UserError,
+)
 from keras_transformer.data.batching import batches
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.exporting import ctranslate2 as exporting
 from keras_transformer.importing import marian_model, run_directory
 from keras_transformer.importing.run_directory import import_run
 from keras_transformer.importing.tensor_files import (
     read_pickle,
     read_safetensors,
 )
+from keras_transformer.run import Run, train
 from keras_transformer.translation.translator import Translator
 
 LONGEST = 40  # Tokens, as in make_marian.py.
@@ -121,13 +129,8 @@ def test_logits_of_an_npz_are_those_of_marian(of_npz, expected, ours):
 
 def same_as(expected, translator, texts, beams):
     """Count the texts, of those that end, that it translates alike."""
-    found = translator.translate(
-        texts,
-        n_best=1,
-        beam_size=beams,
-        length_penalty=0.0,
-        max_length=LONGEST,
-    )
+    search = dict(beam_size=beams, length_penalty=0.0, max_length=LONGEST)
+    found = translator.translate(texts, n_best=1, **search)
     same = 0
     for i, (best,) in enumerate(found):
         if len(expected["ids"][i]) == LONGEST:
@@ -247,9 +250,6 @@ def test_a_plain_vocabulary_serves_both_sides(translator):
 def test_the_saved_model_takes_and_returns_the_same_text(
     originals, run_dir, translator, expected
 ):
-    from keras_transformer.config import Search
-    from keras_transformer.run import Run
-
     path = Run(run_dir).export(
         originals / "exported", options=Search(length_penalty=0.0)
     )
@@ -277,18 +277,11 @@ def test_bpe_dropout_needs_a_vocabulary_of_byte_pairs(translator):
 
 @pytest.mark.slow
 def test_a_training_goes_on_from_it(originals, run_dir, expected):
-    from keras_transformer.run import train
-
     pairs = [("the small dog", "der kleine Hund"), ("a cat", "eine Katze")] * 9
-    run = train(
-        originals / "tuned",
-        corpus={"train": pairs, "val": pairs[:2]},
-        init_from=run_dir,
-        steps=2,
-        batch_tokens=64,
-        average=1,
-        **LANGUAGES,
-    )
+    settings = dict(steps=2, batch_tokens=64, average=1, **LANGUAGES)
+    corpus = {"train": pairs, "val": pairs[:2]}
+    tuned = originals / "tuned"
+    run = train(tuned, corpus=corpus, init_from=run_dir, **settings)
     assert run.config.model.logits_bias
     first = run.history()[0]
     assert np.isfinite(first["loss"]) and first["loss"] < 8
@@ -296,8 +289,6 @@ def test_a_training_goes_on_from_it(originals, run_dir, expected):
 
 
 def test_ctranslate2_gets_what_was_imported(originals, of_npz):
-    from keras_transformer.exporting import ctranslate2 as exporting
-
     folder = exporting.export(of_npz, originals / "exported-ctranslate2")
     source, target = (
         sentencepiece.SentencePieceProcessor(

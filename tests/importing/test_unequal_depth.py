@@ -98,14 +98,3 @@ def test_logits_are_those_of_the_original_without_that_layer(
     expected = json.loads((originals / "expected.json").read_text())
     answers = {"hf": expected, "npz": expected["marian"]}[kind]
     check_logits(translator, expected, ours, answers["shallower"])
-
-
-def test_an_imported_model_of_unequal_depth_translates(copy_of, tmp_path):
-    folder = copy_of("hf")
-    cut_hugging_face(folder)
-    run_dir = run_directory.import_run(folder, tmp_path / "run", "en", "de")
-    translator = Run(run_dir).translator()
-    model = translator.model
-    assert [len(s.layers) for s in (model.encoder, model.decoder)] == [3, 2]
-    ((best,),) = translator.translate(["the small cat"], n_best=1)
-    assert best.text and np.isfinite(best.score)
