@@ -39,11 +39,6 @@ def run_of(model=None, training=None, **changes):
     )
 
 
-def test_four_ids_have_four_roles():
-    ids = (config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID)
-    assert ids == (0, 1, 2, 3)
-
-
 def test_presets_cannot_be_changed_by_mistake():
     with pytest.raises(TypeError):
         PRESETS["base"] = PRESETS["big"]
@@ -84,37 +79,30 @@ def test_a_save_that_fails_leaves_the_old_configuration(tmp_path, monkeypatch):
     assert RunConfig.load(tmp_path) == old
 
 
-def test_a_directory_without_a_configuration_is_no_run(tmp_path):
-    message = (
-        "Expected a run directory with a config.json, found none at "
-        f"{tmp_path}/config.json; train one first."
-    )
-    with pytest.raises(UserError) as caught:
-        RunConfig.load(tmp_path)
-    assert str(caught.value) == message
-
-
-def test_a_file_is_no_run_directory(tmp_path):
-    path = tmp_path / "file"
-    path.write_text("")
-    with pytest.raises(UserError, match="Expected a run directory with a"):
-        RunConfig.load(path)
-
-
-def test_a_file_of_a_run_is_no_run_directory_but_its_folder_is(tmp_path):
-    run_of().save(tmp_path)
-    path = tmp_path / "config.json"
-    with pytest.raises(UserError, match=f"{path}; give the folder {tmp_path}."):
-        RunConfig.load(path)
-
-
-@pytest.mark.parametrize("file", ["1/saved_model.pb", "saved_model.pb"])
-def test_an_export_is_no_run_directory(tmp_path, file):
-    path = tmp_path / file
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(b"")
-    with pytest.raises(UserError, match=f"received {tmp_path}, an export;"):
-        RunConfig.load(tmp_path)
+@pytest.mark.parametrize(
+    "file, place, message",
+    [
+        (
+            None,
+            "",
+            "Expected a run directory with a config.json, found none at {0}/"
+            "config.json; train one first.",
+        ),
+        ("file", "file", "Expected a run directory with a "),
+        ("config.json", "config.json", "{0}/config.json; give the folder {0}."),
+        ("1/saved_model.pb", "", "received {0}, an export;"),
+        ("saved_model.pb", "", "received {0}, an export;"),
+        ("model.bin", "", "an export to CTranslate2"),
+    ],
+)
+def test_what_is_no_run_directory_is_named(tmp_path, file, place, message):
+    if file:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_bytes(b"")
+    if file == "model.bin":
+        (tmp_path / "config.json").write_text('{"add_source_bos": false}')
+    with pytest.raises(UserError, match=re.escape(message.format(tmp_path))):
+        RunConfig.load(tmp_path / place)
 
 
 def without(fields, name):
@@ -148,13 +136,6 @@ def test_a_damaged_configuration_is_named(tmp_path, damage):
     assert message.endswith("); train the run again or restore the file.")
 
 
-def test_an_export_to_ctranslate2_is_no_damaged_run(tmp_path):
-    (tmp_path / "config.json").write_text('{"add_source_bos": false}')
-    (tmp_path / "model.bin").touch()
-    with pytest.raises(UserError, match="an export to CTranslate2"):
-        RunConfig.load(tmp_path)
-
-
 def fields_of_parts(is_optional):
     """Parts and names of the fields that are None by default, or of others."""
     return [
@@ -169,25 +150,19 @@ def fields_of_parts(is_optional):
     ]
 
 
-@pytest.mark.parametrize("part, name", fields_of_parts(is_optional=False))
-def test_a_field_without_which_a_run_is_unknown_must_be_there(
-    tmp_path, part, name
+@pytest.mark.parametrize("is_optional", [True, False])
+def test_only_a_setting_that_is_none_by_default_may_be_missing_in_a_run(
+    tmp_path, is_optional
 ):
-    fields = dataclasses.asdict(run_of())
-    del fields[part][name]
-    (tmp_path / "config.json").write_text(json.dumps(fields))
-    with pytest.raises(UserError, match=f"it lacks {name}"):
-        RunConfig.load(tmp_path)
-
-
-@pytest.mark.parametrize("part, name", fields_of_parts(is_optional=True))
-def test_a_run_of_before_an_optional_setting_was_begun_without_it(
-    tmp_path, part, name
-):
-    fields = dataclasses.asdict(run_of())
-    del fields[part][name]
-    (tmp_path / "config.json").write_text(json.dumps(fields))
-    assert RunConfig.load(tmp_path) == run_of()
+    for part, name in fields_of_parts(is_optional):
+        fields = dataclasses.asdict(run_of())
+        del fields[part][name]
+        (tmp_path / "config.json").write_text(json.dumps(fields))
+        if is_optional:  # A run of before it was begun without it.
+            assert RunConfig.load(tmp_path) == run_of(), name
+        else:
+            with pytest.raises(UserError, match=f"it lacks {name}"):
+                RunConfig.load(tmp_path)
 
 
 def test_a_run_of_before_unequal_depths_goes_on(tmp_path):
@@ -267,9 +242,11 @@ def test_a_setting_that_makes_no_sense_is_refused(kind, name, value, expected):
     assert isinstance(error, UserError) and isinstance(error, ValueError)
 
 
-def test_a_shortest_length_above_the_longest_is_refused():
+def test_settings_that_do_not_go_together_are_refused():
     with pytest.raises(SettingError, match="`max_length` to be at least 7"):
         Search(min_length=7, max_length=5)
+    with pytest.raises(UserError, match="two languages, received de"):
+        run_of(source_lang="de")
 
 
 @pytest.mark.parametrize(
@@ -291,7 +268,7 @@ def test_numbers_of_other_types_become_those_of_the_field(given, expected):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_refused_setting_is_called_by_a_flag_if_there_is_one(name, capsys):
+def test_a_refused_setting_is_called_by_a_flag_if_there_is_one(name):
     wrong = True if SETTINGS[name].type is not bool else "no"
     with pytest.raises(SettingError) as caught:
         RunConfig.from_preset(corpus="demo", **{name: wrong})
@@ -330,7 +307,7 @@ def test_an_unknown_setting_is_told_what_it_may_mean(unknown, meant, capsys):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.stands_for("a setting that a contributor adds")
 def test_a_new_setting_of_the_model_costs_its_field_and_nothing_else(tmp_path):
     package = pathlib.Path(config.__file__).parent
     copy = tmp_path / "keras_transformer"
@@ -389,11 +366,6 @@ def test_every_setting_completes_on_tab():
         script = jedi.Interpreter(f"{call}num_", [{"kt": kt}])
         found = {each.name for each in script.complete()}
         assert {"num_layers=", "num_heads="} <= found
-
-
-def test_one_language_for_both_sides_is_refused():
-    with pytest.raises(UserError, match="two languages, received de"):
-        run_of(source_lang="de")
 
 
 def test_resuming_takes_over_what_may_change():

@@ -37,9 +37,7 @@ def test_the_extra_all_has_what_the_package_uses_but_for_gpus():
     everything = Requirement(line)
     assert everything.name == PROJECT["name"]
     assert everything.extras == set(EXTRAS) - {"all", "gpu"} - OF_EXAMPLES
-
-
-def test_gpus_take_the_same_tensorflow():
+    # They take the same TensorFlow.
     (line,) = EXTRAS["gpu"]
     on_gpus = Requirement(line)
     assert on_gpus.extras == {"and-cuda"}

@@ -8,8 +8,8 @@ import pathlib
 import subprocess
 
 import pytest
-from serving_thread import running
-from word_by_word import Versions
+from running_server import running
+from word_by_word_model import Versions
 
 HERE = pathlib.Path(__file__).parent
 

@@ -18,7 +18,7 @@ if os.environ["KERAS_BACKEND"] != "tensorflow":
 import keras
 import numpy as np
 from keras import ops
-from small import SOURCE, TARGET, TARGET_IN, make_model
+from small_models import SOURCE, TARGET, TARGET_IN, make_model
 
 # All of the wing, in case the model leaves a part of it out.
 from keras_transformer import (  # noqa: F401

@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 import pytest
-from small import TARGET_IN
+from small_models import TARGET_IN
 
 ROOT = pathlib.Path(__file__).parents[1]
 PROGRAM = pathlib.Path(__file__).with_name("run_model_wing.py")
@@ -23,7 +23,7 @@ def run(backend, folder):
         env={
             **os.environ,
             "KERAS_BACKEND": backend,
-            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests/support'}",
         },
     )
     return dict(np.load(folder / "results.npz"))
@@ -103,7 +103,7 @@ def test_a_model_saved_on_torch_loads_on_tensorflow(folder, on_torch):
     program = (
         "import sys, keras, numpy as np, keras_transformer.model\n"
         "from keras_transformer import losses, metrics, schedules\n"
-        "from small import SOURCE, TARGET_IN\n"
+        "from small_models import SOURCE, TARGET_IN\n"
         "model = keras.saving.load_model(sys.argv[1])\n"
         "assert keras.backend.backend() == 'tensorflow'\n"
         "np.save(sys.argv[2], model((SOURCE, TARGET_IN)))"
@@ -117,7 +117,7 @@ def test_a_model_saved_on_torch_loads_on_tensorflow(folder, on_torch):
         env={
             **os.environ,
             "KERAS_BACKEND": "tensorflow",
-            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests/support'}",
         },
     )
     assert on_torch["logits_saved"].shape[:2] == TARGET_IN.shape

@@ -11,11 +11,6 @@ from keras_transformer.config import UserError
 FOLDER = pathlib.Path(__file__).parents[2] / "keras_transformer" / "recipes"
 
 
-def test_a_command_line_without_a_file_stays_as_it_is():
-    argv = ["--corpus", "a@b", "", "--seed=5"]
-    assert with_files(argv) == argv
-
-
 def test_a_file_may_hold_comments_quotes_and_spaces(tmp_path):
     path = tmp_path / "x.args"
     path.write_text(
@@ -23,6 +18,9 @@ def test_a_file_may_hold_comments_quotes_and_spaces(tmp_path):
     )
     words = ["--steps", "3", "--corpus", "a folder", "--seed=5"]
     assert with_files(["-a", f"@{path}", "-b"]) == ["-a", *words, "-b"]
+    # A command line without a file stays as it is.
+    argv = ["--corpus", "a@b", "", "--seed=5"]
+    assert with_files(argv) == argv
 
 
 def test_every_recipe_is_found_from_anywhere(tmp_path, monkeypatch):
@@ -66,32 +64,22 @@ def test_the_last_source_of_corpora_replaces_those_of_files(tmp_path):
     assert with_files([y, "--checkpoint-steps", "3"])[:-2] == of_y
 
 
+NO_FILE = (
+    "Expected a file of arguments or a recipe, received @.*x.args .No such .*; "
+    "the recipes are parsing, parsing-semi, small-corpus, wmt14-en-de-base, "
+    "wmt14-en-de-big, wmt14-en-fr-base, wmt14-en-fr-big[.]"
+)
+NO_WORDS = "Expected arguments and # comments in .*x.args, found something"
+
+
 @pytest.mark.parametrize(
     "content, message",
-    [
-        (
-            None,
-            "Expected a file of arguments or a recipe, received @.*x.args .No "
-            "such .*; the recipes are parsing, parsing-semi, small-corpus, "
-            "wmt14-en-de-base, wmt14-en-de-big, wmt14-en-fr-base, "
-            "wmt14-en-fr-big[.]",
-        ),
-        (
-            "--steps '7",
-            "Expected arguments and # comments in .*x.args, found something",
-        ),
-        (
-            b"--corpus \xff",
-            "Expected arguments and # comments in .*x.args, found something",
-        ),
-    ],
+    [(None, NO_FILE), (b"--steps '7", NO_WORDS), (b"--corpus \xff", NO_WORDS)],
 )
 def test_a_wrong_file_of_arguments_is_one_sentence(tmp_path, content, message):
     path = tmp_path / "x.args"
     if content is not None:
-        path.write_bytes(
-            content if isinstance(content, bytes) else content.encode()
-        )
+        path.write_bytes(content)
     with pytest.raises(UserError) as error:
         with_files([f"@{path}"])
     assert re.match(message, str(error.value))

@@ -47,6 +47,7 @@ def expected(run_dir, other):
     return Translator(models, first.tokenizer, first.search)
 
 
+@pytest.mark.slow
 def test_verbs_search_with_all_models(
     run_dir, other, expected, translator, source_file, tmp_path, capsys
 ):
@@ -66,6 +67,7 @@ def test_verbs_search_with_all_models(
     )
 
 
+@pytest.mark.stands_for("a search with several models")
 def test_an_evaluation_of_an_ensemble_is_kept_apart(run_dir, other, capsys):
     # Other tests may have evaluated the run.
     scores_of_run = Run(run_dir).card().scores
@@ -127,16 +129,14 @@ def test_a_run_of_another_vocabulary_is_refused(
     assert f"--tokenizer {run_dir / 'tokenizer.model'}" in message
 
 
-def test_what_shows_one_model_asks_for_one(run_dir, other):
-    translator = Run(run_dir, [other]).translator()
-    with pytest.raises(UserError, match="Expected one model, received 2"):
-        translator.explain("the dog barks")
-    with pytest.raises(UserError, match="Expected one model, received 2"):
-        _ = translator.model
-
-
-def test_an_ensemble_says_which_runs_it_has(run_dir, other):
+def test_an_ensemble_says_which_runs_it_has_and_what_asks_for_one(
+    run_dir, other
+):
     both = f"Run({str(run_dir)!r}, ensemble=[{str(other)!r}])"
     assert repr(Run(run_dir, [other])) == both
+    translator = Run(run_dir, [other]).translator()
+    for ask in (translator.explain, lambda _: translator.model):
+        with pytest.raises(UserError, match="Expected one model, received 2"):
+            ask("the dog barks")
     with pytest.raises(ValueError, match="`ensemble` to be a list of run"):
         Run(run_dir, str(other))

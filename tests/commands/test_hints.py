@@ -3,12 +3,15 @@
 import logging
 import pathlib
 import sys
+import types
 
 import pytest
-from verb_calls import run, write_lines
+from verb_calls import replace_translator, run, write_lines
 
 from keras_transformer.commands import command_line
 from keras_transformer.importing import run_directory
+from keras_transformer.run import Run
+from keras_transformer.translation.translator import Translator
 
 
 @pytest.fixture
@@ -32,14 +35,18 @@ def test_no_hint_goes_beside_results_in_a_pipe(caplog, capsys):
 
 
 def test_verbs_of_a_run_say_what_comes_next(
-    run_dir, source_file, tmp_path, at_terminal
+    run_dir, source_file, tmp_path, at_terminal, monkeypatch
 ):
-    assert run("translate", run_dir, source_file, "--max-length", 3) == 0
+    with monkeypatch.context() as patch:
+        replace_translator(patch)
+        assert run("translate", run_dir, source_file) == 0
     of_run = f"--run-dir {run_dir}"
     assert at_terminal() == [f"Next: keras-transformer view {of_run} TEXT"]
 
-    page = ("--output", tmp_path / "page.html", "--max-length", 3)
-    assert run("view", run_dir, "a dog", *page) == 0
+    page = types.SimpleNamespace(to_html=lambda: "")
+    monkeypatch.setattr(Translator, "explain", lambda *_, **options: page)
+    output = ("--output", tmp_path / "page.html")
+    assert run("view", run_dir, "a dog", *output) == 0
     assert at_terminal()[1:] == [f"Next: keras-transformer serve {of_run}"]
 
     target = tmp_path / "target.de"
@@ -48,7 +55,9 @@ def test_verbs_of_a_run_say_what_comes_next(
     assert run("score", run_dir, *texts) == 0
     assert at_terminal()[2:] == [f"Next: keras-transformer evaluate {of_run}"]
 
-    assert run("evaluate", run_dir, "--max-extra-length", 3) == 0
+    found = types.SimpleNamespace(scores={}, comparisons=[])
+    monkeypatch.setattr(Run, "evaluate", lambda *_, **options: found)
+    assert run("evaluate", run_dir) == 0
     assert at_terminal()[3:] == [
         f"Next: keras-transformer export {of_run} "
         f"--output exported/{run_dir.name}"

@@ -28,34 +28,55 @@ def start(*command, stdout=subprocess.PIPE, **options):
     )
 
 
-def test_help_shows_the_verbs_with_an_example_each():
-    done = start("-m", "keras_transformer", "--help", text=True)
+def stop(capsys, *words):
+    """Call the program in this process, which ends; return what it says."""
+    with pytest.raises(SystemExit) as stopped:
+        main(list(words))
+    return stopped.value.code, capsys.readouterr()
 
-    assert done.returncode == 0
+
+def test_help_shows_the_verbs_with_an_example_each(capsys):
+    code, said = stop(capsys, "--help")
+    assert code == 0
     for verb in ("translate", "score", "evaluate", "view", "export"):
-        assert f"keras-transformer {verb} --run-dir runs/demo" in done.stdout
+        assert f"keras-transformer {verb} --run-dir runs/demo" in said.out
 
 
 @pytest.mark.parametrize("verb", ["translate", "view", "export"])
 def test_help_names_the_length_after_which_a_verb_cuts(verb, capsys):
-    with pytest.raises(SystemExit, match="0"):
-        main([verb, "--help"])
-    (said,) = re.findall(
+    _, said = stop(capsys, verb, "--help")
+    (told,) = re.findall(
         r"--max-source-length MAX_SOURCE_LENGTH (.*?) --",
-        " ".join(capsys.readouterr().out.split()).partition("options:")[2],
+        " ".join(said.out.split()).partition("options:")[2],
     )
-    assert said.endswith(f"verbs and exports take {MAX_SOURCE_LENGTH}")
+    assert told.endswith(f"verbs and exports take {MAX_SOURCE_LENGTH}")
 
 
-@pytest.mark.parametrize("arguments", [[], ["sing"], ["translate"]])
-def test_an_unknown_verb_or_a_missing_argument_is_wrong(arguments):
-    done = start("-m", "keras_transformer", *arguments, text=True)
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], "error: "),
+        (["sing"], "error: "),
+        (["translate"], "error: "),
+        (["trian"], "expected a verb, received trian (did you mean train?)"),
+    ],
+)
+def test_an_unknown_verb_or_a_missing_argument_is_wrong(words, message, capsys):
+    code, said = stop(capsys, *words)
+    assert code == 2 and said.out == "" and message in said.err
 
-    assert done.returncode == 2
-    assert done.stdout == "" and "error:" in done.stderr
+
+def test_the_version_comes_with_those_of_tensorflow_and_keras():
+    done = start("-m", "keras_transformer", "--version", text=True)
+    tensorflow, keras = map(importlib.metadata.version, ("tensorflow", "keras"))
+    assert done.stdout == (
+        f"keras-transformer {keras_transformer.__version__}, "
+        f"TensorFlow {tensorflow}, Keras {keras}, "
+        f"Python {platform.python_version()}\n"
+    )
 
 
-@pytest.mark.slow
+@pytest.mark.stands_for("a verb as a program of its own")
 def test_as_a_program_it_reads_and_writes_pipes_alone(run_dir, translator):
     done = start(
         *("-m", "keras_transformer", "translate", "--run-dir", run_dir),
@@ -64,9 +85,8 @@ def test_as_a_program_it_reads_and_writes_pipes_alone(run_dir, translator):
 
     expected = translator.translate(["a dog", "", "the dog"])
     assert done.returncode == 0
-    assert done.stdout.decode().split("\n") == [
-        *map(on_one_line, expected),
-        "",
+    assert done.stdout.decode().split("\n")[:-1] == [
+        on_one_line(text) for text in expected
     ]
     assert b"Averaging only 2 checkpoints instead of 5" in done.stderr
 
@@ -100,29 +120,6 @@ def test_a_full_disk_is_one_sentence():
     assert done.stderr == (
         "error: No space left on device; free space or choose a place that "
         "can be written, then run the same command again.\n"
-    )
-
-
-def test_a_misspelt_verb_is_told_what_it_may_mean():
-    done = start("-m", "keras_transformer", "trian", "--corpus", "x", text=True)
-
-    assert done.returncode == 2 and done.stdout == ""
-    assert (
-        "expected a verb, received trian (did you mean train?)" in done.stderr
-    )
-
-
-def test_the_version_comes_with_those_of_tensorflow_and_keras():
-    done = start("-m", "keras_transformer", "--version", text=True)
-
-    versions = {
-        name: importlib.metadata.version(name)
-        for name in ("tensorflow", "keras")
-    }
-    assert done.stdout == (
-        f"keras-transformer {keras_transformer.__version__}, "
-        f"TensorFlow {versions['tensorflow']}, Keras {versions['keras']}, "
-        f"Python {platform.python_version()}\n"
     )
 
 

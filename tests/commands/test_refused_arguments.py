@@ -9,76 +9,78 @@ from verb_calls import give, run
 from keras_transformer.translation.translator import Translator
 
 
-def test_an_output_that_exists_is_kept(run_dir, source_file, tmp_path, capsys):
-    output = tmp_path / "target.de"
-    output.write_text("dear\n")
-
-    code = run("translate", run_dir, "--input", source_file, "--output", output)
-
-    assert code == 2
-    assert capsys.readouterr().err == (
-        f"error: Expected a new file as --output, but {output} exists; "
-        "remove it or choose another name.\n"
-    )
-    assert output.read_text() == "dear\n"
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("missing/target.de", "No such file or directory"),
         ("source.en/target.de", "Not a directory"),
+        # What is there is kept.
+        (
+            "source.en",
+            "Expected a new file as --output, but {path} exists; rem",
+        ),
     ],
 )
 def test_an_output_that_cannot_be_written_is_an_error(
     run_dir, source_file, tmp_path, capsys, name, message
 ):
-    code = run(
-        *("translate", run_dir, "--input", source_file),
-        *("--output", tmp_path / name),
-    )
-
+    path, before = tmp_path / name, source_file.read_bytes()
+    files = ("--input", source_file, "--output", path)
+    assert run("translate", run_dir, *files) == 2
     error = capsys.readouterr().err
-    assert code == 2
-    assert message in error and error.count("\n") == 1
+    assert message.format(path=path) in error and error.count("\n") == 1
     assert list(tmp_path.iterdir()) == [source_file]
+    assert source_file.read_bytes() == before
 
 
-def test_bytes_that_are_not_utf_8_are_found_before_the_work(
-    run_dir, tmp_path, monkeypatch, capsys
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            b"ok\nalso ok\nth\xe9 l\xe0\n",
+            "found other bytes in line 3 (invalid continuation byte); convert "
+            "the text",
+        ),
+        (
+            gzip.compress(b"a dog\n"),
+            "found it packed by gzip; unpack it, as in zcat FILE | "
+            "keras-transformer translate --run-dir RUN",
+        ),
+    ],
+)
+def test_bytes_that_are_not_utf_8_are_an_error(
+    run_dir, tmp_path, monkeypatch, capsys, content, message
 ):
+    give(monkeypatch, content)
+    assert run("translate", run_dir) == 2
+    expected = "error: Expected UTF-8 text in {}, " + message + ".\n"
+    assert capsys.readouterr().err == expected.format("standard input")
+
     monkeypatch.setattr(Translator, "from_run", None)  # Never called.
-    source = tmp_path / "latin1.en"
-    source.write_bytes("ok\nalso ok\nthé là\n".encode("latin-1"))
-
-    code = run(
-        *("translate", run_dir, "--input", source),
-        *("--output", tmp_path / "target.de"),
-    )
-
-    assert code == 2
-    assert capsys.readouterr().err == (
-        f"error: Expected UTF-8 text in {source}, found other bytes in line 3 "
-        "(invalid continuation byte); convert the text.\n"
-    )
+    source = tmp_path / "source.en"
+    source.write_bytes(content)
+    output = ("--output", tmp_path / "target.de")
+    assert run("translate", run_dir, source, *output) == 2
+    assert capsys.readouterr().err == expected.format(source)
     assert list(tmp_path.iterdir()) == [source]
 
 
-def test_a_text_that_gzip_has_packed_is_to_be_unpacked(
-    run_dir, tmp_path, monkeypatch, capsys
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("none.en", "No such file or directory"), (".", "Is a directory")],
+)
+def test_an_input_that_cannot_be_read_is_an_error(
+    run_dir, tmp_path, capsys, name, reason
 ):
-    packed = gzip.compress(b"a dog\n")
-    source = tmp_path / "a.en.gz"
-    source.write_bytes(packed)
-    give(monkeypatch, packed)
-
-    for name, words in ((source, [source]), ("standard input", [])):
-        assert run("translate", run_dir, *words) == 2
-        assert capsys.readouterr().err == (
-            f"error: Expected UTF-8 text in {name}, found it packed by gzip; "
-            "unpack it, as in zcat FILE | keras-transformer translate "
-            "--run-dir RUN.\n"
-        )
+    source = tmp_path / name
+    assert run("translate", run_dir, "--input", source) == 2
+    assert capsys.readouterr().err == (
+        f"error: Expected a file that can be read as --input, received "
+        f"{source} ({reason}); check the path.\n"
+    )
+    # As it was given.
+    assert run("translate", run_dir, tmp_path) == 2
+    assert "can be read as FILE, received" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -96,34 +98,6 @@ def test_an_argument_that_is_not_utf_8_is_refused(run_dir, words, capsys):
     assert "expected a text in UTF-8" in capsys.readouterr().err
 
 
-def test_bytes_on_standard_input_that_are_not_utf_8_are_an_error(
-    run_dir, monkeypatch, capsys
-):
-    give(monkeypatch, b"ok\n\xff\n")
-
-    assert run("translate", run_dir) == 2
-    assert capsys.readouterr().err == (
-        "error: Expected UTF-8 text in standard input, found other bytes in "
-        "line 2 (invalid start byte); convert the text.\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [("none.en", "No such file or directory"), (".", "Is a directory")],
-)
-def test_an_input_that_cannot_be_read_is_an_error(
-    run_dir, tmp_path, capsys, name, reason
-):
-    source = tmp_path / name
-
-    assert run("translate", run_dir, "--input", source) == 2
-    assert capsys.readouterr().err == (
-        f"error: Expected a file that can be read as --input, received "
-        f"{source} ({reason}); check the path.\n"
-    )
-
-
 @pytest.mark.parametrize("text", ["three hundred and two", "word " * 100])
 def test_a_text_in_the_place_of_a_file_is_an_error(run_dir, capsys, text):
     assert run("translate", run_dir, text) == 2
@@ -134,110 +108,75 @@ def test_a_text_in_the_place_of_a_file_is_an_error(run_dir, capsys, text):
     )
 
 
-def test_a_file_that_cannot_be_read_is_called_as_it_was_given(
-    run_dir, tmp_path, capsys
-):
-    assert run("translate", run_dir, tmp_path) == 2
-    assert "can be read as FILE, received" in capsys.readouterr().err
+BOTH, ONE = ("translate", "evaluate"), ("translate",)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("verbs", "arguments", "message"),
     [
+        (BOTH, "--beam-size 0", "--beam-size to be at least 1, received 0"),
+        (BOTH, "--average 0", "--average of at least 1, received 0"),
         (
-            ["--beam-size", 0],
-            "Expected --beam-size to be at least 1, received 0",
-        ),
-        (["--average", 0], "Expected --average of at least 1, received 0"),
-        (
-            ["--length-penalty", -0.1],
-            "Expected --length-penalty to be at least 0 and finite, received "
-            "-0.1",
+            BOTH,
+            "--length-penalty -0.1",
+            "--length-penalty to be at least 0 and finite, received -0.1",
         ),
         (
-            ["--length-penalty", "nan"],
-            "Expected --length-penalty to be at least 0 and finite, received "
-            "nan",
+            BOTH,
+            "--length-penalty nan",
+            "--length-penalty to be at least 0 and finite, received nan",
+        ),
+        (BOTH, "--parallel 0", "--parallel to be at least 1, received 0"),
+        (BOTH, "--parallel -1", "--parallel to be at least 1, received -1"),
+        (
+            ONE,
+            "--n-best 5",
+            "--n-best to be at most 4, the --beam-size, received 5",
         ),
         (
-            ["--parallel", 0],
-            "Expected --parallel to be at least 1, received 0",
+            ONE,
+            "--max-length 5 --min-length 7",
+            "--max-length to be at least 7, the --min-length, received 5",
         ),
+        (ONE, "--sample --top-p 0", "--top-p to be in (0, 1], received 0.0"),
         (
-            ["--parallel", -1],
-            "Expected --parallel to be at least 1, received -1",
+            ONE,
+            "--top-k 5",
+            "--sample beside --top-k, received --top-k alone; add --sample or "
+            "leave it out",
+        ),
+        *(
+            (
+                ONE,
+                f"--split-sentences {other}",
+                f"--split-sentences without {other.split()[0]}, received both; "
+                "leave one out",
+            )
+            for other in ("--n-best 2", "--prefix a", "--alignment")
         ),
     ],
 )
-@pytest.mark.parametrize("verb", ["translate", "evaluate"])
 def test_numbers_that_make_no_sense_are_refused(
-    run_dir, capsys, verb, arguments, message
+    run_dir, capsys, verbs, arguments, message
 ):
-    assert run(verb, run_dir, *arguments) == 2
-    assert capsys.readouterr().err == f"error: {message}.\n"
+    for verb in verbs:
+        assert run(verb, run_dir, *arguments.split()) == 2
+        assert capsys.readouterr().err == f"error: Expected {message}.\n"
 
 
-@pytest.mark.parametrize("verb", ["translate", "evaluate"])
+@pytest.mark.parametrize("verb", BOTH)
 def test_a_number_of_searches_that_is_none_is_refused(run_dir, capsys, verb):
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(SystemExit, match="2"):
         run(verb, run_dir, "--parallel", "x")
-    assert stopped.value.code == 2
-    assert "argument --parallel: invalid int value: 'x'" in (
-        capsys.readouterr().err
-    )
+    error = capsys.readouterr().err
+    assert "argument --parallel: invalid int value: 'x'" in error
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--n-best", 5],
-            "Expected --n-best to be at most 4, the --beam-size, received 5",
-        ),
-        (
-            ["--max-length", 5, "--min-length", 7],
-            "Expected --max-length to be at least 7, the --min-length, "
-            "received 5",
-        ),
-        (
-            ["--sample", "--top-p", 0],
-            "Expected --top-p to be in (0, 1], received 0.0",
-        ),
-        (
-            ["--top-k", 5],
-            "Expected --sample beside --top-k, received --top-k alone; add "
-            "--sample or leave it out",
-        ),
-        (
-            ["--split-sentences", "--n-best", 2],
-            "Expected --split-sentences without --n-best, received both; leave "
-            "one out",
-        ),
-        (
-            ["--split-sentences", "--prefix", "a"],
-            "Expected --split-sentences without --prefix, received both; leave "
-            "one out",
-        ),
-        (
-            ["--split-sentences", "--alignment"],
-            "Expected --split-sentences without --alignment, received both; "
-            "leave one out",
-        ),
-    ],
-)
-def test_numbers_of_translate_that_make_no_sense_are_refused(
-    run_dir, capsys, arguments, message
-):
-    assert run("translate", run_dir, *arguments) == 2
-    assert capsys.readouterr().err == f"error: {message}.\n"
-
-
-@pytest.mark.parametrize("verb", ["translate", "evaluate"])
-def test_a_folder_that_is_no_run_is_an_error(
-    tmp_path, monkeypatch, capsys, verb
+@pytest.mark.parametrize("verb", BOTH)
+def test_a_folder_without_a_run_or_a_checkpoint_is_an_error(
+    run_dir, tmp_path, monkeypatch, capsys, verb
 ):
     give(monkeypatch, b"a dog\n")
-
     assert run(verb, tmp_path) == 2
     assert capsys.readouterr().err == (
         "error: Expected a run directory with a config.json, found none at "
@@ -245,17 +184,8 @@ def test_a_folder_that_is_no_run_is_an_error(
     )
     assert not list(tmp_path.iterdir())
 
-
-@pytest.mark.parametrize("verb", ["translate", "evaluate"])
-def test_a_run_without_a_checkpoint_is_an_error(
-    run_dir, tmp_path, monkeypatch, capsys, verb
-):
-    copy = tmp_path / "copy"
-    shutil.copytree(
-        run_dir, copy, ignore=shutil.ignore_patterns("checkpoints", "evalu*")
-    )
-    give(monkeypatch, b"a dog\n")
-
+    without = shutil.ignore_patterns("checkpoints", "evalu*")
+    copy = shutil.copytree(run_dir, tmp_path / "copy", ignore=without)
     assert run(verb, copy) == 2
     assert capsys.readouterr().err == (
         f"error: {copy} has no checkpoint yet; train until it has written "

@@ -14,10 +14,8 @@ def test_score_prints_what_the_search_found(
     texts = [GERMAN[i % len(GERMAN)] for i in range(len(SOURCES))]
     write_lines(target, texts)
 
-    code = run(
-        *("score", run_dir, "--source", source_file, "--target", target),
-        *("--length-penalty", 0.9),
-    )
+    files = ("--source", source_file, "--target", target)
+    code = run("score", run_dir, *files, "--length-penalty", 0.9)
 
     found = [float(row) for row in capsysbinary.readouterr().out.split()]
     expected = translator.score(SOURCES, texts, length_penalty=0.9)
@@ -40,13 +38,11 @@ def test_score_needs_two_texts_of_one_length(
     target.write_text("eins\n")
     texts = ["--source", source_file, "--target", target]
     assert run("score", run_dir, *texts) == 2
-    assert "in --source and --target, received 8 and 1" in (
-        capsys.readouterr().err
-    )
+    error = capsys.readouterr().err
+    assert "in --source and --target, received 8 and 1" in error
     texts[1] = tmp_path / "none"
     assert run("score", run_dir, *texts) == 2
     assert "can be read as --source" in capsys.readouterr().err
     assert run("score", run_dir, *texts, "--length-penalty", -1) == 2
-    assert (
-        "Expected --length-penalty to be at least 0" in capsys.readouterr().err
-    )
+    error = capsys.readouterr().err
+    assert "Expected --length-penalty to be at least 0" in error

@@ -7,7 +7,6 @@ import tensorflow as tf
 from verb_calls import SOURCES, on_one_line, run
 
 from keras_transformer.run import Run
-from keras_transformer.translation.translator import Translator
 
 
 @pytest.fixture
@@ -20,12 +19,13 @@ def shortlist(run_dir, tmp_path, capsys):
     return path
 
 
+@pytest.mark.stands_for("a search of a shortlist")
 def test_translate_and_evaluate_write_candidates_alone(
     run_dir, translator, shortlist, source_file, capsys
 ):
     assert run("translate", run_dir, source_file, "--shortlist", shortlist) == 0
     found = capsys.readouterr().out.split("\n")[:-1]
-    expected = Translator.from_run(run_dir, shortlist=shortlist)
+    expected = Run(run_dir).translator(shortlist=shortlist)
     assert found == [on_one_line(x) for x in expected.translate(SOURCES)]
     assert found != [on_one_line(x) for x in translator.translate(SOURCES)]
 

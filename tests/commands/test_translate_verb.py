@@ -11,6 +11,7 @@ from verb_calls import (
     give,
     on_one_line,
     replace_translator,
+    rows_of,
     run,
     write_lines,
 )
@@ -22,7 +23,17 @@ from keras_transformer.data import lines
 from keras_transformer.translation.translator import Hypothesis, Translator
 
 
-@pytest.mark.slow
+@pytest.fixture
+def translated(run_dir, source_file, capsysbinary):
+    """Translates the file with some flags; returns the lines written."""
+
+    def call(*flags):
+        assert run("translate", run_dir, "--input", source_file, *flags) == 0
+        return rows_of(capsysbinary)
+
+    return call
+
+
 def test_every_line_of_standard_input_gets_its_line(
     run_dir, translator, monkeypatch, capsysbinary
 ):
@@ -33,11 +44,13 @@ def test_every_line_of_standard_input_gets_its_line(
     assert run("translate", run_dir) == 0
 
     expected = [on_one_line(x) for x in translator.translate(SOURCES)]
-    written = capsysbinary.readouterr().out.decode()
-    assert written.split("\n") == [*expected, ""]
+    assert rows_of(capsysbinary) == expected
     assert expected[2] == expected[5] == ""
     # Eight sources, two of them blank and two alike.
     assert len(set(expected)) == 6
+    give(monkeypatch, b"")
+    assert run("translate", run_dir) == 0
+    assert rows_of(capsysbinary) == []
 
 
 def test_files_take_the_place_of_the_standard_streams(
@@ -66,21 +79,16 @@ def test_files_take_the_place_of_the_standard_streams(
     ]
 
 
-def test_the_options_of_translate_reach_the_search(
-    run_dir, source_file, monkeypatch
-):
-    given = replace_translator(
-        monkeypatch, lambda texts: [[Hypothesis("a", 0.0)]] * len(texts)
+def test_the_options_of_translate_reach_the_search(translated, monkeypatch):
+    given = replace_translator(monkeypatch)
+
+    translated(
+        *("--beam-size", 7, "--length-penalty", 0.3, "--n-best", 2),
+        *("--min-length", 5, "--max-length", 11, "--max-source-length", 13),
+        *("--no-unknown", "--no-repeat-ngram", 3),
+        *("--prefix", "Ein", "--parallel", 3),
     )
 
-    code = run(
-        *("translate", run_dir, "--input", source_file, "--beam-size", 7),
-        *("--length-penalty", 0.3, "--n-best", 2, "--min-length", 5),
-        *("--max-length", 11, "--max-source-length", 13, "--no-unknown"),
-        *("--no-repeat-ngram", 3, "--prefix", "Ein", "--parallel", 3),
-    )
-
-    assert code == 0
     assert given == dict(
         options=Search(
             beam_size=7,
@@ -96,43 +104,23 @@ def test_the_options_of_translate_reach_the_search(
         parallel=3,
     )
 
-
-def test_the_options_of_sampling_reach_the_search(
-    run_dir, source_file, monkeypatch
-):
-    given = replace_translator(
-        monkeypatch, lambda texts: [[Hypothesis("a", 0.0)]] * len(texts)
+    translated(
+        *("--sample", "--temperature", 0.7, "--top-k", 11, "--top-p", 0.9),
+        *("--seed", 5, "--n-best", 13),  # More than there are beams.
     )
 
-    code = run(
-        *("translate", run_dir, "--input", source_file, "--sample"),
-        *("--temperature", 0.7, "--top-k", 11, "--top-p", 0.9, "--seed", 5),
-        *("--n-best", 13),  # More than there are beams.
+    sampling = Sampling(temperature=0.7, top_k=11, top_p=0.9, seed=5)
+    assert given == dict(
+        options=Search(n_best=13, max_source_length=256, sampling=sampling),
+        prefixes=None,
+        parallel=None,  # For the translator to choose.
     )
-
-    assert code == 0
-    assert given["options"] == Search(
-        n_best=13,
-        max_source_length=256,
-        sampling=Sampling(temperature=0.7, top_k=11, top_p=0.9, seed=5),
-    )
-    assert given["prefixes"] is None
-    assert given["parallel"] is None  # For the translator to choose.
 
 
 def test_only_line_feeds_end_lines():
     content = "é\r\nb\x85\u2028c\x0b\n\n\rd\re".encode()
-
     found = list(lines.read_lines(io.BytesIO(content), "here"))
-
     assert found == ["é", "b\x85\u2028c\x0b", "", "\rd\re"]
-
-
-def test_no_input_gives_no_output(run_dir, monkeypatch, capsysbinary):
-    give(monkeypatch, b"")
-
-    assert run("translate", run_dir) == 0
-    assert capsysbinary.readouterr().out == b""
 
 
 def test_of_texts_found_twice_the_better_is_written_and_every_draw():
@@ -144,15 +132,9 @@ def test_of_texts_found_twice_the_better_is_written_and_every_draw():
     assert len(list(drawn)) == 3
 
 
-def test_n_best_names_the_line_and_the_score(
-    run_dir, translator, source_file, capsysbinary
-):
-    code = run("translate", run_dir, "--input", source_file, "--n-best", 3)
+def test_n_best_names_the_line_and_the_score(translated, translator):
+    rows = [row.split("\t") for row in translated("--n-best", 3)]
 
-    rows = [
-        row.split("\t")
-        for row in capsysbinary.readouterr().out.decode().split("\n")[:-1]
-    ]
     expected = [
         (str(number), hypothesis)
         for number, found in enumerate(
@@ -160,7 +142,6 @@ def test_n_best_names_the_line_and_the_score(
         )
         for hypothesis in found
     ]
-    assert code == 0
     assert [(number, text) for number, _, text in rows] == [
         (number, on_one_line(hypothesis.text))
         for number, hypothesis in expected
@@ -174,26 +155,18 @@ def test_n_best_names_the_line_and_the_score(
     assert len(rows) == 3 * (len(SOURCES) - 2) + 2
 
 
-def test_translate_computes_in_bfloat16_when_asked(
-    run_dir, translator, source_file, capsysbinary
-):
+@pytest.mark.slow
+def test_translate_computes_in_bfloat16_when_asked(translated, translator):
     model = of_rounded_weights(
         translator.model, ml_dtypes.bfloat16, "mixed_bfloat16"
     )
     mixed = Translator(model, translator.tokenizer)
     best = [found[0] for found in mixed.translate(SOURCES, n_best=2)]
 
-    code = run(
-        *("translate", run_dir, "--input", source_file, "--n-best", 2),
-        *("--precision", "bfloat16"),
-    )
-
-    rows = capsysbinary.readouterr().out.decode().split("\n")[:-1]
     first = {}
-    for row in rows:
+    for row in translated("--n-best", 2, "--precision", "bfloat16"):
         number, score, text = row.split("\t")
         first.setdefault(int(number), (float(score), text))
-    assert code == 0
     found = [first[number + 1] for number in range(len(SOURCES))]
     assert [text for _, text in found] == [
         on_one_line(hypothesis.text) for hypothesis in best
@@ -210,15 +183,10 @@ def pharaoh(pairs):
     return " ".join(f"{source}-{target}" for source, target in pairs)
 
 
-def test_an_alignment_follows_its_translation(
-    run_dir, translator, source_file, capsysbinary
-):
-    code = run("translate", run_dir, "--input", source_file, "--alignment")
-
-    rows = capsysbinary.readouterr().out.decode().split("\n")[:-1]
+def test_an_alignment_follows_its_translation(translated, translator):
+    rows = translated("--alignment")
     expected = [on_one_line(text) for text in translator.translate(SOURCES)]
     alignments = translator.align(SOURCES, expected)
-    assert code == 0
     assert rows == [
         f"{text} ||| {pharaoh(pairs)}"
         for text, pairs in zip(expected, alignments, strict=True)
@@ -227,19 +195,9 @@ def test_an_alignment_follows_its_translation(
     assert all(alignments[row] for row in (0, 1, 4))
 
 
-def test_with_n_best_the_alignment_is_the_fourth_column(
-    run_dir, translator, source_file, capsysbinary
-):
-    code = run(
-        *("translate", run_dir, "--input", source_file, "--alignment"),
-        *("--n-best", 2, "--sample", "--seed", 3, "--max-length", 7),
-    )
-
-    rows = [
-        row.split("\t")
-        for row in capsysbinary.readouterr().out.decode().split("\n")[:-1]
-    ]
-    assert code == 0
+def test_with_n_best_the_alignment_is_the_fourth_column(translated, translator):
+    flags = ("--n-best", 2, "--sample", "--seed", 3, "--max-length", 7)
+    rows = [row.split("\t") for row in translated("--alignment", *flags)]
     assert [row[0] for row in rows[:5]] == ["1", "1", "2", "2", "3"]
     for number, _, text, pairs in rows:
         (expected,) = translator.align([SOURCES[int(number) - 1]], [text])
@@ -248,7 +206,7 @@ def test_with_n_best_the_alignment_is_the_fourth_column(
 
 @pytest.mark.parametrize("from_file", [False, True])
 def test_translations_begin_with_the_prefixes_of_their_lines(
-    run_dir, translator, source_file, tmp_path, capsysbinary, from_file
+    translated, translator, tmp_path, from_file
 ):
     prefixes = ["Hund"] * len(SOURCES)
     flags = ["--prefix", "Hund"]
@@ -257,11 +215,9 @@ def test_translations_begin_with_the_prefixes_of_their_lines(
         write_lines(tmp_path / "prefixes", prefixes)
         flags = ["--prefixes", tmp_path / "prefixes"]
 
-    code = run("translate", run_dir, "--input", source_file, *flags)
+    rows = translated(*flags)
 
-    rows = capsysbinary.readouterr().out.decode().split("\n")[:-1]
     expected = translator.translate(SOURCES, prefixes=prefixes)
-    assert code == 0
     assert rows == [on_one_line(text) for text in expected]
     for source, prefix, row in zip(SOURCES, prefixes, rows, strict=True):
         assert row.startswith(prefix) if source.strip() else row == ""
@@ -290,49 +246,36 @@ def test_as_many_prefixes_as_lines_are_needed(
 
 
 def test_lines_that_are_cut_are_named(
-    run_dir, translator, source_file, caplog, monkeypatch, capsysbinary
+    translated, translator, caplog, monkeypatch
 ):
     monkeypatch.setattr(text_streams, "CHUNK_LINES", 3)
     lengths = translator.tokenizer.tokenize(SOURCES).row_lengths().numpy()
     longest = int(np.sort(lengths)[-3])
     cut = [i for i, length in enumerate(lengths, 1) if length > longest]
 
-    code = run(
-        *("translate", run_dir, "--input", source_file, "--max-length", 3),
-        *("--max-source-length", longest),
-    )
+    translated("--max-length", 3, "--max-source-length", longest)
 
-    assert code == 0 and 0 < len(cut) < 3
+    assert 0 < len(cut) < 3
     for number in cut:
         assert f"line {number}" in caplog.text or f", {number}" in caplog.text
     assert f"Cut after {longest} tokens (--max-source-length)" in caplog.text
-    capsysbinary.readouterr()
     caplog.clear()
-    assert run("translate", run_dir, "--input", source_file) == 0
+    translated()
     assert "Cut" not in caplog.text
-
-
-def test_a_warning_of_cuts_names_at_most_twenty_lines(caplog):
+    # At most twenty are named.
     translate_verb.warn_of_cuts([True] * 23, first=101, longest=7)
-    assert caplog.messages == [
-        "Cut after 7 tokens (--max-source-length): lines "
-        f"{', '.join(map(str, range(101, 121)))} and 3 more."
-    ]
+    numbers = ", ".join(map(str, range(101, 121)))
+    assert caplog.messages[-1] == (
+        f"Cut after 7 tokens (--max-source-length): lines {numbers} and 3 more."
+    )
 
 
 def test_sentences_of_a_line_are_translated_one_by_one(
     run_dir, tmp_path, monkeypatch, capsysbinary, caplog
 ):
     source = tmp_path / "source.en"
-    write_lines(
-        source,
-        [
-            "Dr. Dog met Mr. Cat. They ran, e.g. across the meadow!  Why?",
-            "",
-            "no end",
-            "One. Two.",
-        ],
-    )
+    long = "Dr. Dog met Mr. Cat. They ran, e.g. across the meadow!  Why?"
+    write_lines(source, [long, "", "no end", "One. Two."])
     given = []
 
     def translate(texts):
@@ -345,22 +288,17 @@ def test_sentences_of_a_line_are_translated_one_by_one(
 
     assert code == 0
     assert "looks like several sentences" not in caplog.text
-
     # The sentences and their number are those of a reader.
     assert given == [
         "Dr. Dog met Mr. Cat.",
         "They ran, e.g. across the meadow!",
-        "Why?",
-        "no end",
-        "One.",
-        "Two.",
+        *("Why?", "no end", "One.", "Two."),
     ]
-    assert capsysbinary.readouterr().out.decode().split("\n") == [
+    assert rows_of(capsysbinary) == [
         "<Dr. Dog met Mr. Cat.> <They ran, e.g. across the meadow!>  <Why?>",
         "",
         "<no end>",
         "<One.> <Two.>",
-        "",
     ]
 
 
@@ -369,9 +307,7 @@ def test_a_line_of_several_sentences_is_named_once(
 ):
     source = tmp_path / "source.en"
     write_lines(source, ["one dog", *["A dog ran. It barked."] * 3])
-    replace_translator(
-        monkeypatch, lambda texts: [[Hypothesis("a", 0.0)]] * len(texts)
-    )
+    replace_translator(monkeypatch)
     monkeypatch.setattr(text_streams, "CHUNK_LINES", 2)
 
     assert run("translate", run_dir, "--input", source) == 0
@@ -381,39 +317,25 @@ def test_a_line_of_several_sentences_is_named_once(
 
 @pytest.mark.parametrize("chunk_lines", [1, 3, 8])
 def test_input_beyond_a_chunk_is_numbered_on(
-    run_dir, source_file, monkeypatch, capsysbinary, chunk_lines
+    translated, monkeypatch, chunk_lines
 ):
     sizes = []
 
     def translate(texts):
         sizes.append(len(texts))
-        return [[Hypothesis(text + x, -0.5) for x in "ab"] for text in texts]
+        # Line ends in a translation are none in the output.
+        ends = ("a", "b\n\r\t")
+        return [[Hypothesis(text + x, -0.5) for x in ends] for text in texts]
 
     replace_translator(monkeypatch, translate)
     monkeypatch.setattr(text_streams, "CHUNK_LINES", chunk_lines)
 
-    code = run("translate", run_dir, "--input", source_file, "--n-best", 2)
-
-    expected = [
-        f"{number}\t-0.5000\t{on_one_line(source + x)}\n"
+    assert translated("--n-best", 2) == [
+        f"{number}\t-0.5000\t{on_one_line(source + x)}"
         for number, source in enumerate(SOURCES, start=1)
-        for x in "ab"
+        for x in ("a", "b   ")
     ]
-    assert code == 0
-    assert capsysbinary.readouterr().out.decode() == "".join(expected)
     assert max(sizes) == chunk_lines and sum(sizes) == len(SOURCES)
-
-
-def test_a_translation_that_holds_line_ends_stays_on_its_line(
-    run_dir, source_file, monkeypatch, capsysbinary
-):
-    replace_translator(
-        monkeypatch, lambda texts: [[Hypothesis("a\nb\r\tc", 0.0)]] * len(texts)
-    )
-
-    assert run("translate", run_dir, "--input", source_file) == 0
-
-    assert capsysbinary.readouterr().out == b"a b  c\n" * len(SOURCES)
 
 
 @pytest.mark.parametrize(
@@ -439,9 +361,6 @@ def test_a_translation_that_is_cut_short_leaves_no_file(
     monkeypatch.setattr(text_streams, "CHUNK_LINES", 3)
     output = tmp_path / "target.de"
 
-    stopped = run(
-        "translate", run_dir, "--input", source_file, "--output", output
-    )
-
-    assert stopped == code
+    files = ("--input", source_file, "--output", output)
+    assert run("translate", run_dir, *files) == code
     assert list(tmp_path.iterdir()) == [source_file]

@@ -5,6 +5,8 @@ import html
 import pytest
 from verb_calls import run
 
+FLAGS = ("--beam-size", 3, "--n-best", 2, "--max-length", 7)
+
 
 def test_view_writes_one_page_with_every_text_and_its_translations(
     run_dir, translator, tmp_path, capsys
@@ -12,8 +14,7 @@ def test_view_writes_one_page_with_every_text_and_its_translations(
     texts = ["the dog barks", "a <small> dog"]
     output = tmp_path / "page.html"
 
-    flags = ("--beam-size", 3, "--n-best", 2, "--max-length", 7)
-    assert run("view", run_dir, *texts, "--output", output, *flags) == 0
+    assert run("view", run_dir, *texts, "--output", output, *FLAGS) == 0
 
     page = output.read_text("utf-8")
     assert page.startswith("<!doctype html>")
@@ -41,7 +42,7 @@ def test_a_text_with_nothing_to_draw_is_refused(run_dir, capsys, text):
 def test_a_text_that_names_a_file_is_drawn_with_a_warning(
     run_dir, source_file, tmp_path, caplog
 ):
-    page = ("--output", tmp_path / "page.html", "--max-length", 3)
-    assert run("view", run_dir, source_file, *page) == 0
+    page = ("--output", tmp_path / "page.html")
+    assert run("view", run_dir, source_file, *page, *FLAGS) == 0
     (warning,) = [x for x in caplog.messages if " is a file" in x]
     assert warning.startswith(f"{source_file} is a file, but view does not")

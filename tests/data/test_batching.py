@@ -28,6 +28,11 @@ def elements(dataset, count=None):
 # Plans.
 
 
+@pytest.fixture(scope="module")
+def natural_plan():
+    return BatchPlan(natural_corpus(), 1009, seed=5)
+
+
 lengths = st.integers(1, 61)
 
 
@@ -65,14 +70,17 @@ def test_every_pair_comes_once_within_its_budget(
             assert (size, *padded) in plan.shapes()
 
 
-def test_all_epochs_have_the_same_shapes():
-    plan = BatchPlan(natural_corpus(), 1009, seed=5)
+def test_all_epochs_have_the_same_shapes(natural_plan):
     shapes = [
-        sorted((len(b.rows), *b[1:]) for b in plan.epoch(epoch))
-        for epoch in range(3)
+        [(len(b.rows), b.source_length, b.target_length) for b in epoch]
+        for epoch in map(natural_plan.epoch, range(3))
     ]
-    assert shapes[0] == shapes[1] == shapes[2]
-    assert sorted(set(shapes[0])) == plan.shapes()
+    assert sorted(shapes[0]) == sorted(shapes[1]) == sorted(shapes[2])
+    assert sorted(set(shapes[0])) == natural_plan.shapes()
+    # The shape of a batch is told without its rows.
+    told = map(natural_plan.shape, range(2 * len(natural_plan)))
+    assert list(told) == shapes[0] + shapes[1]
+    assert shapes[0] != shapes[1]
 
 
 def test_the_order_depends_on_seed_and_epoch_alone():
@@ -85,18 +93,13 @@ def test_the_order_depends_on_seed_and_epoch_alone():
     assert order(5, 2) != order(6, 2)
 
 
-def test_pairs_meet_others_in_the_next_epoch():
-    plan = BatchPlan(natural_corpus(), 1009, seed=5)
+def test_an_epoch_mixes_all_lengths_and_the_next_one_other_pairs(natural_plan):
     first, second = (
-        {frozenset(batch.rows) for batch in plan.epoch(epoch)}
+        {frozenset(batch.rows) for batch in natural_plan.epoch(epoch)}
         for epoch in range(2)
     )
     assert len(first & second) < len(first) / 10
-
-
-def test_batches_of_all_lengths_are_mixed():
-    plan = BatchPlan(natural_corpus(), 1009, seed=5)
-    padded = [batch.target_length for batch in plan.epoch(0)]
+    padded = [batch.target_length for batch in natural_plan.epoch(0)]
     # Sorted they would correlate with their place at nearly 1.
     assert abs(np.corrcoef(padded, np.arange(len(padded)))[0, 1]) < 0.3
 
@@ -114,31 +117,24 @@ def test_padding_waste_is_the_share_of_pad():
     positions = len(rows) * (source_length + target_length)
     assert positions >= 30
     assert plan.padding_waste() == pytest.approx(1 - 27 / positions)
+    # 512 rows of 2 tokens fit, 37 pairs are there: 64 rows hold them.
+    plan = BatchPlan(corpus([2] * 37, [2] * 37), 1024)
+    assert plan.shapes() == [(64, 2, 2)]
+    # A pair above the budget is a batch of its own.
+    plan = BatchPlan(corpus([3, 59, 3], [3, 2, 3]), 31, row_multiple=2)
+    assert [1] in [batch.rows.tolist() for batch in plan.epoch(0)]
 
 
 def test_a_natural_corpus_wastes_little_on_few_shapes():
     plan = BatchPlan(natural_corpus(pairs=28_997), 4096)
     assert plan.padding_waste() < 0.06
     assert len(plan.shapes()) < 80
-
-
-def test_a_coarser_ladder_has_fewer_shapes():
+    # A coarser ladder has fewer.
     shapes = [
         len(BatchPlan(natural_corpus(), 1009, length_growth=growth).shapes())
         for growth in (1.06, 1.2, 1.5)
     ]
     assert shapes[0] > shapes[1] > shapes[2]
-
-
-def test_a_small_rest_is_not_mostly_padding():
-    # 512 rows of 2 tokens fit, 37 pairs are there: 64 rows hold them.
-    plan = BatchPlan(corpus([2] * 37, [2] * 37), 1024)
-    assert plan.shapes() == [(64, 2, 2)]
-
-
-def test_a_pair_above_the_budget_is_a_batch_of_its_own():
-    plan = BatchPlan(corpus([3, 59, 3], [3, 2, 3]), 31, row_multiple=2)
-    assert [1] in [batch.rows.tolist() for batch in plan.epoch(0)]
 
 
 @pytest.mark.parametrize(
@@ -195,12 +191,6 @@ def test_every_batch_is_what_its_plan_says():
     assert padding_rows > 0
 
 
-def test_batches_are_int32_of_any_shape():
-    spec = batching.stream(BatchPlan(corpus([3], [3]), 31)).element_spec
-    ids = tf.TensorSpec((None, None), tf.int32)
-    assert spec == ((ids, ids), ids)
-
-
 def test_the_next_epoch_is_planned_before_this_one_ends(monkeypatch):
     planned = threading.Event()
     plan = BatchPlan(natural_corpus(pairs=503), 127, seed=5)
@@ -242,16 +232,11 @@ def test_evaluation_sees_every_pair_once_shortest_first():
     assert sorted(lengths) == sorted(pairs.target_lengths)
     widths = [max(a.shape[1], b.shape[1]) for (a, _), b in elements(dataset)]
     assert widths == sorted(widths)
-    expected = batching.stream(BatchPlan(pairs, 257)).element_spec
-    assert dataset.element_spec == expected
-
-
-def test_datasets_know_their_length():
-    pairs = natural_corpus(pairs=211)
+    assert dataset.cardinality() == len(widths)
     endless = batching.stream(BatchPlan(pairs, 257))
     assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
-    finite = batching.evaluation_batches(pairs, 257)
-    assert finite.cardinality() == len(elements(finite))
+    ids = tf.TensorSpec((None, None), tf.int32)
+    assert dataset.element_spec == ((ids, ids), ids) == endless.element_spec
 
 
 def test_a_corpus_lasts_as_long_as_somebody_reads_its_batches():
@@ -266,17 +251,6 @@ def test_a_corpus_lasts_as_long_as_somebody_reads_its_batches():
     del batches
     gc.collect()
     assert planned() is None
-
-
-def test_the_shape_of_a_batch_is_told_without_its_rows():
-    plan = BatchPlan(natural_corpus(503), 307, seed=5)
-    told = [plan.shape(number) for number in range(2 * len(plan))]
-    batches = [*plan.epoch(0), *plan.epoch(1)]
-    assert told == [
-        (len(batch.rows), batch.source_length, batch.target_length)
-        for batch in batches
-    ]
-    assert told[: len(plan)] != told[len(plan) :]
 
 
 # For somebody's own `fit`.
@@ -323,9 +297,8 @@ def test_texts_are_batched_an_epoch_at_a_time(words):
     assert [read(again, words), read(again, words)] == [one, two]
 
 
-@pytest.mark.parametrize(
-    "copies", [1, 7]
-)  # Fewer and more than are read ahead.
+# Fewer and more than are read ahead.
+@pytest.mark.parametrize("copies", [1, 7])
 def test_an_epoch_that_was_given_up_begins_again(words, copies):
     dataset, again = (
         batching.batches(PAIRS * copies, words, 61) for _ in range(2)

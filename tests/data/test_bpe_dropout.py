@@ -1,10 +1,8 @@
 """BPE-dropout: other pieces, the same text, within what was planned."""
 
-import io
-
 import numpy as np
 import pytest
-import sentencepiece
+from natural_corpus import train_pieces
 
 from keras_transformer.config import UserError
 from keras_transformer.data import batching, demo
@@ -82,20 +80,16 @@ def test_a_batch_is_a_function_of_the_seed_and_its_number(
         ResegmentedCorpus(plain, tokenizer, 0.1, 7, None), BUDGET, seed=5
     )
     number = len(plan) + 3
+    plans = (plan, same, other)
     for ids, ids_again, others in zip(
-        sides(plan, number),
-        sides(same, number),
-        sides(other, number),
-        strict=True,
+        *(sides(each, number) for each in plans), strict=True
     ):
         np.testing.assert_array_equal(ids, ids_again)
         assert ids.shape != others.shape or (ids != others).any()
-
-
-def test_a_pair_has_other_pieces_in_another_epoch(corpus):
+    # A pair has other pieces in another epoch.
     rows = np.arange(89)
-    one, other = (corpus.gather(rows, 67, 67, n)[0] for n in (2, 3))
-    assert (one != other).any(axis=1).sum() > 30
+    one, two = (plan.corpus.gather(rows, 67, 67, n)[0] for n in (2, 3))
+    assert (one != two).any(axis=1).sum() > 30
 
 
 def test_without_room_words_stay_as_they_are(plain, tokenizer):
@@ -107,6 +101,12 @@ def test_without_room_words_stay_as_they_are(plain, tokenizer):
     # With room for one more piece, some rows take it, and none takes more.
     ids, _ = corpus.gather(rows, 8, int(plain.target_lengths.max()), 3)
     assert set((ids != PAD).sum(axis=1)) == {7, 8}
+    # No length is planned beyond the greatest.
+    corpus = ResegmentedCorpus(plain, tokenizer, 0.5, 5, max_length=11)
+    long = plain.source_lengths >= 11
+    same = corpus.source_lengths == plain.source_lengths
+    assert long.any() and same[long].all()
+    assert corpus.source_lengths[~long].max() == 11
 
 
 def test_most_of_what_dropout_adds_finds_room(plain, corpus, plan):
@@ -122,27 +122,14 @@ def test_most_of_what_dropout_adds_finds_room(plain, corpus, plan):
     assert 0.7 * asked < added <= asked
 
 
-def test_no_length_is_planned_beyond_the_greatest(plain, tokenizer):
-    corpus = ResegmentedCorpus(plain, tokenizer, 0.5, 5, max_length=11)
-    long = plain.source_lengths >= 11
-    assert long.any()
-    np.testing.assert_array_equal(
-        corpus.source_lengths[long], plain.source_lengths[long]
-    )
-    assert corpus.source_lengths[~long].max() == 11
-
-
 def test_the_way_in_from_python_takes_it(tokenizer):
-    plain, dropped = (
-        next(
-            iter(
-                batching.batches(
-                    PAIRS[:211], tokenizer, 307, seed=3, bpe_dropout=dropout
-                )
-            )
-        )[0][0]
-        for dropout in (0.0, 0.3)
-    )
+    def first(dropout):
+        options = dict(seed=3, bpe_dropout=dropout)
+        dataset = batching.batches(PAIRS[:211], tokenizer, 307, **options)
+        (source, _), _ = next(iter(dataset))
+        return source
+
+    plain, dropped = first(0.0), first(0.3)
     assert plain.shape != dropped.shape or (plain != dropped).numpy().any()
 
 
@@ -153,19 +140,6 @@ def test_a_probability_that_is_none_is_refused(tokenizer, dropout):
 
 
 def test_a_vocabulary_of_another_kind_is_refused(plain):
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.Train(
-        sentence_iterator=iter(TEXT),
-        model_writer=model,
-        model_type="unigram",
-        vocab_size=307,
-        hard_vocab_limit=False,
-        pad_id=0,
-        unk_id=1,
-        bos_id=2,
-        eos_id=3,
-        minloglevel=3,
-    )
-    unigram = Tokenizer(model.getvalue())
+    unigram = Tokenizer(train_pieces(TEXT, 307, model_type="unigram"))
     with pytest.raises(UserError, match="byte-pair encoding"):
         ResegmentedCorpus(plain, unigram, 0.1, 5, None)

@@ -31,11 +31,16 @@ def test_a_folder_pairs_its_files_line_by_line(tmp_path):
         train_de="eins\nzwölf\n".encode(),
         test_en=b"three\n",
         test_de=b"drei\n",
+        one_language_en=b"alone\n",
     )
     corpus = open_corpus(name, "en", "de")
     assert set(corpus.splits) == {"train", "test"}
-    assert list(corpus.pairs("train")) == [("one", "eins"), ("two", "zwölf")]
+    for _ in range(2):  # It can be read again.
+        pairs = list(corpus.pairs("train"))
+        assert pairs == [("one", "eins"), ("two", "zwölf")]
     assert list(corpus.pairs("test")) == [("three", "drei")]
+    turned = open_corpus(name, "de", "en")
+    assert list(turned.pairs("test")) == [("drei", "three")]
 
 
 @pytest.mark.parametrize("plain", [True, False])
@@ -66,19 +71,6 @@ def test_numbered_files_are_further_references(tmp_path, plain):
         corpus.references("test")
 
 
-def test_a_folder_reads_in_either_direction(tmp_path):
-    name = write(tmp_path, train_en=b"one\n", train_de=b"eins\n")
-    assert list(open_corpus(name, "de", "en").pairs("train")) == [
-        ("eins", "one")
-    ]
-
-
-def test_pairs_can_be_read_again(tmp_path):
-    name = write(tmp_path, train_en=b"one\n", train_de=b"eins\n")
-    corpus = open_corpus(name, "en", "de")
-    assert list(corpus.pairs("train")) == list(corpus.pairs("train"))
-
-
 def test_lines_end_at_line_feeds_only(tmp_path):
     odd = "a\u2028b\u0085c\x0bd\x0ce\u00a0f\rg"
     name = write(
@@ -86,40 +78,80 @@ def test_lines_end_at_line_feeds_only(tmp_path):
         train_en=f"{odd}\r\n\n second \n".encode(),
         train_de=b"eins\nzwei\ndrei",
     )
-    sources = [
-        source for source, _ in open_corpus(name, "en", "de").pairs("train")
-    ]
-    assert sources == [odd, "", " second "]
+    # The last line needs no end.
+    pairs = list(open_corpus(name, "en", "de").pairs("train"))
+    assert pairs == [(odd, "eins"), ("", "zwei"), (" second ", "drei")]
 
 
-def test_the_last_line_needs_no_line_end(tmp_path):
-    name = write(tmp_path, train_en=b"one\ntwo", train_de=b"eins\nzwei\n")
-    pairs = open_corpus(name, "en", "de").pairs("train")
-    assert list(pairs) == [("one", "eins"), ("two", "zwei")]
+LINE = b"1\n"
+NO_PAIR = (
+    r"Expected files SPLIT\.en and SPLIT\.fr in .*, found no such pair; this "
+    r"folder has: train\.de, train\.en; name its languages with "
+    r"`source_lang` and `target_lang`\."
+)
 
 
-def test_a_split_in_one_language_alone_is_no_split(tmp_path):
-    name = write(tmp_path, a_en=b"1\n", a_de=b"1\n", b_en=b"1\n", c_de=b"1\n")
-    assert open_corpus(name, "en", "de").splits == ("a",)
+@pytest.mark.parametrize(
+    "files, languages, message",
+    [
+        ({"train_en": LINE, "train_de": LINE}, "en fr", NO_PAIR),
+        ({}, "en de", "this folder has: nothing"),
+        (
+            {f"split{n:02}_en": LINE for n in range(23)},
+            "en de",
+            r"split19\.en, and 3 more; ",
+        ),
+        (None, "en de", "Expected demo, a folder or tfds:NAME as corpus, rec"),
+        (None, "de de", "Expected two different languages, received de twice"),
+    ],
+)
+def test_a_folder_without_a_pair_of_files_is_refused(
+    tmp_path, files, languages, message
+):
+    folder = tmp_path / "corpus"
+    if files is not None:
+        folder.mkdir()
+        write(folder, **files)
+    with pytest.raises(config.UserError, match=message):
+        open_corpus(str(folder), *languages.split())
 
 
-def test_unequal_files_are_refused_before_the_first_pair(tmp_path):
-    name = write(tmp_path, train_en=b"1\n2\n3\n", train_de=b"1\n2\n")
+@pytest.mark.parametrize(
+    "split, message",
+    [
+        ("unequal", r"found 3 in .*l\.en and 1 in .*l\.de; align them"),
+        ("empty", r"sentences in .*y\.en and .*y\.de, found both files empty"),
+        ("half", r"Expected .*half\.de, plain or gzipped, as the other side"),
+        ("utf16", r"utf16\.en, found UTF-16; convert"),
+        ("utf16le", r"utf16le\.en, found zero bytes"),
+        ("returns", r"returns\.en, found carriage returns alone"),
+        ("mixed", r"mixed\.en, found carriage returns alone"),
+        ("packed", r"gzipped text in .*packed\.de\.gz"),
+        # "named" is the argument that had the split.
+        ("test", r"en and de, received test; .*, whole; .* as `named`\."),
+        ("val", r"received val; it has: "),
+    ],
+)
+def test_a_split_that_cannot_be_read_is_refused_at_once(
+    tmp_path, split, message
+):
+    text = "one\ntwo\n"
+    packed = gzip.compress(b"eins\n" * 1000)
+    name = write(
+        tmp_path,
+        **dict(whole_en=LINE, whole_de=LINE, unequal_en=LINE * 3),
+        **dict(unequal_de=LINE, empty_en=b"", empty_de=b"", half_en=LINE),
+        **dict(utf16_en=text.encode("utf-16"), utf16_de=LINE * 2),
+        **dict(utf16le_en=text.encode("utf-16-le"), utf16le_de=LINE * 2),
+        **dict(returns_en=b"one\rtwo\r", returns_de=LINE * 2),
+        **dict(mixed_en=b"one\rtwo\rthree\n", mixed_de=LINE * 2),
+        **dict(packed_en=LINE),
+    )
+    (tmp_path / "packed.de.gz").write_bytes(packed[: len(packed) // 2])
     corpus = open_corpus(name, "en", "de")
-    message = r"found 3 in .*train\.en and 2 in .*train\.de; align them"
     with pytest.raises(config.UserError, match=message):
-        corpus.pairs("train")
-
-
-def test_empty_files_are_refused(tmp_path):
-    corpus = open_corpus(
-        write(tmp_path, train_en=b"", train_de=b""), "en", "de"
-    )
-    message = (
-        r"sentences in .*train\.en and .*train\.de, found both files empty"
-    )
-    with pytest.raises(config.UserError, match=message):
-        corpus.pairs("train")
+        corpus.pairs(split, "named")
+    assert list(corpus.pairs("whole")) == [("1", "1")]
 
 
 def test_text_that_is_not_utf_8_is_refused_with_file_and_line(tmp_path):
@@ -132,15 +164,6 @@ def test_text_that_is_not_utf_8_is_refused_with_file_and_line(tmp_path):
         next(pairs)
 
 
-def test_text_that_was_edited_has_another_fingerprint(tmp_path):
-    name = write(tmp_path, train_en=b"one\n", train_de=b"eins\n")
-    corpus = open_corpus(name, "en", "de")
-    before = corpus.fingerprint("train")
-    assert corpus.fingerprint("train") == before
-    (tmp_path / "train.de").write_bytes(b"einst\n")
-    assert corpus.fingerprint("train") != before
-
-
 def test_the_fingerprint_is_of_the_text_wherever_it_lies(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
@@ -148,16 +171,13 @@ def test_the_fingerprint_is_of_the_text_wherever_it_lies(tmp_path):
         write(folder, train_en=b"one\n", train_de=b"eins\n")
     one, other = (open_corpus(str(x), "en", "de") for x in (here, there))
     assert one.fingerprint("train") == other.fingerprint("train")
-    swapped = open_corpus(str(here), "de", "en").fingerprint("train")
-    assert swapped != one.fingerprint("train")
-
-
-def test_a_line_that_moved_to_the_other_file_is_another_text(tmp_path):
-    name = write(
-        tmp_path, a_en=b"1\n2\n", a_de=b"3\n", b_en=b"1\n", b_de=b"2\n3\n"
-    )
-    corpus = open_corpus(name, "en", "de")
-    assert corpus.fingerprint("a") != corpus.fingerprint("b")
+    before = one.fingerprint("train")
+    assert open_corpus(str(here), "de", "en").fingerprint("train") != before
+    (here / "train.de").write_bytes(b"einst\n")
+    assert one.fingerprint("train") != before
+    # A line that moved to the other file makes another text.
+    write(here, a_en=b"1\n2\n", a_de=b"3\n", b_en=b"1\n", b_de=b"2\n3\n")
+    assert one.fingerprint("a") != one.fingerprint("b")
 
 
 def test_gzipped_files_are_read_and_are_the_same_text(tmp_path):
@@ -187,51 +207,6 @@ def test_a_gzipped_file_beside_the_one_that_is_read_is_named(tmp_path, caplog):
         f"Reading {tmp_path / 'train.en'} and not train.en.gz beside it; "
         "remove or rename one."
     ]
-
-
-def test_half_a_gzipped_file_is_refused_by_name(tmp_path):
-    write(tmp_path, train_en=b"one\n")
-    packed = gzip.compress(b"eins\n" * 1000)
-    (tmp_path / "train.de.gz").write_bytes(packed[: len(packed) // 2])
-    corpus = open_corpus(str(tmp_path), "en", "de")
-    with pytest.raises(
-        config.UserError, match=r"gzipped text in .*train\.de\.gz"
-    ):
-        corpus.pairs("train")
-
-
-def test_the_file_that_a_split_lacks_is_named(tmp_path):
-    name = write(tmp_path, train_en=b"1\n", val_en=b"1\n", val_de=b"1\n")
-    corpus = open_corpus(name, "en", "de")
-    message = r"Expected .*train\.de, plain or gzipped, as the other side"
-    with pytest.raises(config.UserError, match=message):
-        corpus.pairs("train")
-    assert list(corpus.pairs("val")) == [("1", "1")]
-
-
-def test_a_split_that_is_not_there_names_the_argument(tmp_path):
-    name = write(tmp_path, train_en=b"1\n", train_de=b"1\n")
-    corpus = open_corpus(name, "en", "de")
-    message = r"received test; it has: train; name one of them as `split`\."
-    with pytest.raises(config.UserError, match=message):
-        corpus.pairs("test", "split")
-
-
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        ("one\ntwo\n".encode("utf-16"), r"train\.en, found UTF-16; convert"),
-        (b"one\rtwo\r", r"train\.en, found carriage returns alone"),
-        (b"one\rtwo\rthree\n", r"train\.en, found carriage returns alone"),
-        ("one\ntwo\n".encode("utf-16-le"), r"train\.en, found zero bytes"),
-    ],
-)
-def test_what_other_systems_write_is_called_by_its_name(
-    tmp_path, content, message
-):
-    name = write(tmp_path, train_en=content, train_de=b"eins\nzwei\n")
-    with pytest.raises(config.UserError, match=message):
-        open_corpus(name, "en", "de").pairs("train")
 
 
 # In memory.
@@ -281,58 +256,6 @@ def test_a_folder_is_named_so_that_it_is_found_from_anywhere(
     assert absolute_name("tfds:toy/de-en") == "tfds:toy/de-en"
 
 
-def test_a_missing_folder_is_refused(tmp_path):
-    message = (
-        "Expected demo, a folder or tfds:NAME as corpus, received .*nowhere"
-    )
-    with pytest.raises(config.UserError, match=message):
-        open_corpus(str(tmp_path / "nowhere"), "en", "de")
-
-
-def test_a_missing_language_is_refused_with_what_is_there(tmp_path):
-    name = write(tmp_path, train_en=b"1\n", train_de=b"1\n")
-    message = (
-        r"Expected files SPLIT\.en and SPLIT\.fr in .*, found no such pair; "
-        r"this folder has: train\.de, train\.en; name its languages with "
-        r"`source_lang` and `target_lang`\."
-    )
-    with pytest.raises(config.UserError, match=message):
-        open_corpus(name, "en", "fr")
-
-
-def test_an_empty_folder_has_nothing(tmp_path):
-    with pytest.raises(config.UserError, match="this folder has: nothing"):
-        open_corpus(str(tmp_path), "en", "de")
-
-
-def test_a_crowded_folder_is_not_listed_in_full(tmp_path):
-    write(tmp_path, **{f"split{n:02}_en": b"1\n" for n in range(23)})
-    with pytest.raises(config.UserError, match=r"split19\.en, and 3 more; "):
-        open_corpus(str(tmp_path), "en", "de")
-
-
-def test_a_missing_split_is_refused_with_what_is_there(tmp_path):
-    name = write(
-        tmp_path, train_en=b"1\n", train_de=b"1\n", dev_en=b"1\n", dev_de=b"1\n"
-    )
-    corpus = open_corpus(name, "en", "de")
-    message = "in en and de, received test; it has: dev, train"
-    with pytest.raises(config.UserError, match=message):
-        corpus.pairs("test")
-
-
-def test_a_missing_val_is_refused_under_its_own_name(tmp_path):
-    name = write(tmp_path, train_en=b"1\n", train_de=b"1\n")
-    with pytest.raises(config.UserError, match="received val; it has: train"):
-        open_corpus(name, "en", "de").pairs("val")
-
-
-def test_one_language_twice_is_refused():
-    message = "Expected two different languages, received de twice"
-    with pytest.raises(config.UserError, match=message):
-        open_corpus("demo", "de", "de")
-
-
 # The built-in corpus.
 
 
@@ -341,9 +264,6 @@ def test_demo_is_the_built_in_corpus(languages):
     corpus = open_corpus("demo", *languages)
     assert corpus.splits == ("train", "val", "test")
     assert list(corpus.pairs("test")) == demo_pairs("test", *languages)
-
-
-def test_demo_in_another_language_is_refused():
     with pytest.raises(config.UserError, match="received en and fr"):
         open_corpus("demo", "en", "fr")
 
@@ -391,14 +311,11 @@ def test_a_dataset_reads_in_either_direction(toy, source_lang, target_lang):
     corpus = open_corpus(toy, source_lang, target_lang)
     texts = {"en": ENGLISH, "de": GERMAN}
     expected = zip(texts[source_lang], texts[target_lang], strict=True)
-    # TFDS shuffles what it stores.
-    assert sorted(corpus.pairs("train")) == sorted(expected)
+    # TFDS shuffles what it stores, and gives it in one order.
+    pairs = list(corpus.pairs("train"))
+    assert sorted(pairs) == sorted(expected)
+    assert list(corpus.pairs("train")) == pairs
     assert set(corpus.splits) == {"train", "validation", "broken"}
-
-
-def test_a_dataset_comes_in_the_same_order_again(toy):
-    corpus = open_corpus(toy, "en", "de")
-    assert list(corpus.pairs("train")) == list(corpus.pairs("train"))
 
 
 def test_val_finds_the_split_that_tfds_calls_validation(toy):
@@ -408,13 +325,10 @@ def test_val_finds_the_split_that_tfds_calls_validation(toy):
     )
 
 
-def test_a_split_that_the_dataset_lacks_is_refused(toy):
+def test_what_a_dataset_lacks_is_refused(toy):
     message = "received test; it has: train, validation, broken"
     with pytest.raises(config.UserError, match=message):
         open_corpus(toy, "en", "de").pairs("test")
-
-
-def test_a_language_that_the_dataset_lacks_is_refused(toy):
     message = "Expected text in en and fr, but the features of .* are: de, en"
     with pytest.raises(config.UserError, match=message):
         open_corpus(toy, "en", "fr")

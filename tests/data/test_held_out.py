@@ -16,37 +16,24 @@ def parted(share=0.2, seed=3, pairs=PAIRS, **others):
 
 
 def test_no_source_is_on_both_sides_and_no_pair_is_lost():
-    corpus = parted()
+    test = [("a", "b")]
+    corpus = parted(test=test)
     train, held = (list(corpus.pairs(split)) for split in ("train", "val"))
     assert sorted(train + held) == sorted(PAIRS)
     assert not {s for s, _ in train} & {s for s, _ in held}
-
-
-def test_about_the_share_that_is_asked_for_is_held_out():
     # The deviation of a binomial of 500 sources at 0.2, twice each, is 18.
-    assert 128 < len(list(parted().pairs("val"))) < 272
+    assert 128 < len(held) < 272
+    assert list(corpus.pairs("test")) == test
 
 
 def test_the_seed_decides_which_pairs_are_held_out():
-    first, again, other = (
-        list(parted(seed=seed).pairs("val")) for seed in (3, 3, 5)
-    )
+    corpora = [parted(seed=seed) for seed in (3, 3, 5)]
+    first, again, other = (list(each.pairs("val")) for each in corpora)
     assert first == again != other
-
-
-def test_the_text_of_each_side_has_a_name_of_its_own():
-    corpus, other = parted(), parted(seed=5)
-    names = {
-        each.fingerprint(split)
-        for each in (corpus, other)
-        for split in ("train", "val")
-    }
+    # The text of each side has a name of its own.
+    splits = ("train", "val")
+    names = {each.fingerprint(x) for each in corpora[1:] for x in splits}
     assert len(names) == 4
-
-
-def test_other_splits_stay_as_they_are():
-    test = [("a", "b")]
-    assert list(parted(test=test).pairs("test")) == test
 
 
 def test_a_corpus_with_a_validation_split_is_refused():

@@ -1,13 +1,13 @@
 """Merges by chance: sentencepiece without it, the paper's algorithm with."""
 
 import collections
-import io
 
 import numpy as np
 import pytest
 import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from natural_corpus import train_pieces
 
 from keras_transformer.data import demo
 from keras_transformer.data.bpe_dropout import Merges
@@ -108,19 +108,10 @@ def test_segmentations_are_as_frequent_as_the_papers_algorithm_makes_them(
 
 
 def test_roles_and_a_users_own_pieces_stay_whole():
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.Train(
-        sentence_iterator=iter(TEXT),
-        model_writer=model,
-        model_type="bpe",
-        vocab_size=401,
-        hard_vocab_limit=False,
-        user_defined_symbols=["<2de>"],
-        minloglevel=3,
-    )
-    pieces = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    model = train_pieces(TEXT, 401, user_defined_symbols=["<2de>"])
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
     own = pieces.piece_to_id("<2de>")
     row = [pieces.unk_id(), own, *pieces.encode("trinkt")]
-    (found,) = cut(Merges(model.getvalue()), [row], dropout=1.0)
+    (found,) = cut(Merges(model), [row], dropout=1.0)
     assert found[:2] == row[:2]
     assert "".join(map(pieces.id_to_piece, found[2:])) == "▁trinkt"

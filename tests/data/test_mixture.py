@@ -55,17 +55,15 @@ def test_a_list_trains_on_all_and_has_the_other_splits_of_the_first():
     assert mixed.references("train") is None
 
 
-def test_a_tag_begins_every_source_and_no_target():
+def test_a_tag_begins_every_source_and_no_target(tmp_path):
     mixed = open_corpus("a + b:<bt>")
     pairs = list(mixed.pairs("train"))
     assert pairs[5] == ("<bt> b train 0", "b TRAIN 0")
     assert not any("<bt>" in text for pair in pairs[:5] for text in pair)
-
-
-def test_a_tag_does_not_turn_an_empty_source_into_text(tmp_path):
+    # It does not turn an empty source into text.
     (tmp_path / "b/train.en").write_text("\n" * 7)
-    mixed = open_corpus("a + b:<bt>")
-    assert [source for source, _ in mixed.pairs("train")][5:] == [""] * 7
+    pairs = list(open_corpus("a + b:<bt>").pairs("train"))
+    assert [source for source, _ in pairs][5:] == [""] * 7
 
 
 # Worked out by hand: the k-th whole number that n·w reaches takes pair n.
@@ -89,8 +87,8 @@ def test_weights_are_exact_however_many_pairs_there_are():
     # In floating-point numbers, ten times 0.1 is less than 1.
     pairs = [(str(number), "x") for number in range(1_000)]
     (part,) = parts_of("x:0.1")
-    thousand = mix([(part, open_corpus(pairs))], "train")
-    taken = [int(source) for source, _ in thousand.pairs("train")]
+    thousand = mix([(part, open_corpus(pairs))], "train").pairs("train")
+    taken = [int(source) for source, _ in thousand]
     assert taken == list(range(9, 1_000, 10))
 
 
@@ -121,10 +119,8 @@ def test_a_weight_stays_the_same_in_a_name(weight):
     (part,) = parts_of(f"demo:{weight}")
     assert str(part) == f"demo:{weight}"
     assert parts_of(str(part)) == [part]
-
-
-def test_a_name_may_be_longer_than_that_of_a_file(tmp_path):
-    assert len(parts_of(" + ".join(["a"] * 500))) == 500
+    # A name may be longer than that of a file.
+    assert parts_of(" + ".join([str(part)] * 500)) == [part] * 500
 
 
 def test_a_path_like_a_mixture_is_refused_in_a_mixture(tmp_path, monkeypatch):
@@ -193,16 +189,13 @@ def test_a_wrong_name_is_one_sentence(name, message):
 def test_every_flag_adds_a_corpus_and_replaces_those_of_a_file(tmp_path):
     more = tmp_path / "both.args"
     more.write_text("--corpus a\n--corpus b:0.5:<bt> --steps 3")
-    given = [
-        parse_args(["train", *words]).corpus
-        for words in (
-            ["--corpus", "a", "--corpus", "b:2"],
-            [f"@{more}"],
-            [f"@{more}", "--corpus", "b"],
-            ["--corpus=b", f"@{more}"],
-        )
-    ]
-    assert given == [["a", "b:2"], ["a", "b:0.5:<bt>"], ["b"], ["b"]]
+    for words, expected in (
+        (["--corpus", "a", "--corpus", "b:2"], ["a", "b:2"]),
+        ([f"@{more}"], ["a", "b:0.5:<bt>"]),
+        ([f"@{more}", "--corpus", "b"], ["b"]),
+        (["--corpus=b", f"@{more}"], ["b"]),
+    ):
+        assert parse_args(["train", *words]).corpus == expected
 
 
 def test_the_stamp_tells_of_every_part(tmp_path, monkeypatch):

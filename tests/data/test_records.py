@@ -13,6 +13,7 @@ from keras_transformer import config
 from keras_transformer.data.records import TokenisedCorpus
 
 PAD, EOS = 0, 3
+FILES = ("source.ids", "source.lengths", "target.ids", "target.lengths")
 
 
 class WordTokenizer:
@@ -31,12 +32,19 @@ class WordTokenizer:
         return np.array(list(itertools.chain(*rows)), np.int32), lengths
 
 
-def build(pairs, directory, **options):
-    return TokenisedCorpus.build(pairs, WordTokenizer(), directory, **options)
+def build(pairs, directory, words=97, **options):
+    tokenizer = WordTokenizer(words)
+    return TokenisedCorpus.build(pairs, tokenizer, directory, **options)
 
 
-def test_records_hold_the_tokens_of_every_pair(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_transformer.data.records.CHUNK", 3)
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Two pairs a chunk, and three chunks until a note."""
+    monkeypatch.setattr("keras_transformer.data.records.CHUNK", 2)
+    monkeypatch.setattr("keras_transformer.data.records.CHUNKS_NOTED", 3)
+
+
+def test_records_hold_the_tokens_of_every_pair(tmp_path, small_chunks):
     pairs = [(f"{i} 5 7", f"{i + 41} " * (i % 4)) for i in range(11, 22)]
     records = build(pairs, tmp_path / "records")
     assert len(records) == 11
@@ -48,6 +56,10 @@ def test_records_hold_the_tokens_of_every_pair(tmp_path, monkeypatch):
         assert ids.tolist() == [words + [PAD] * (4 - len(words))]
         assert records.target_lengths[row] == len(words)
     assert records.source_lengths.tolist() == [4] * 11
+    # Ids of more than 16 bits are kept.
+    records = build([("70000", "65536")], tmp_path / "large", words=70_001)
+    for side, expected in ((records.source, 70_000), (records.target, 65_536)):
+        assert side.padded(np.array([0]), 2).tolist() == [[expected, EOS]]
 
 
 def test_records_in_memory_are_those_of_the_files(tmp_path):
@@ -75,16 +87,6 @@ def test_records_in_memory_are_those_of_the_files(tmp_path):
         )
 
 
-def test_ids_beyond_16_bits_are_kept(tmp_path):
-    tokenizer = WordTokenizer(vocab_size=70_001)
-    records = TokenisedCorpus.build(
-        [("70000", "65536")], tokenizer, tmp_path / "r"
-    )
-    row = np.array([0])
-    assert records.source.padded(row, 2).tolist() == [[70_000, EOS]]
-    assert records.target.padded(row, 2).tolist() == [[65_536, EOS]]
-
-
 def test_long_and_empty_training_pairs_are_dropped_and_counted(tmp_path):
     pairs = [
         ("5 5 5 5", "7"),  # Five tokens with the end token: just fits.
@@ -98,13 +100,10 @@ def test_long_and_empty_training_pairs_are_dropped_and_counted(tmp_path):
     records = build(pairs, tmp_path / "records", max_length=5)
     assert (len(records), records.dropped, records.empty) == (2, 2, 3)
     assert records.source_lengths.tolist() == [5, 2]
-
-
-def test_without_a_maximum_every_pair_stays(tmp_path):
-    pairs = [("5 " * 997, "7"), ("", "7"), ("5", "")]
-    records = build(pairs, tmp_path / "records")
-    assert (len(records), records.dropped, records.empty) == (3, 0, 0)
-    assert records.source_lengths.tolist() == [998, 1, 2]
+    # Without a maximum every pair stays.
+    records = build([("5 " * 997, "7"), *pairs], tmp_path / "all")
+    assert (len(records), records.dropped, records.empty) == (8, 0, 0)
+    assert records.source_lengths[[0, 4, 5]].tolist() == [998, 1, 2]
 
 
 def test_records_of_the_same_fingerprint_are_reused(tmp_path):
@@ -135,10 +134,8 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("read", [0, 1, 2, 5, 6, 11, 12, 17, 23])
 def test_a_build_cut_short_goes_on_from_its_last_note(
-    tmp_path, monkeypatch, read
+    tmp_path, monkeypatch, small_chunks, read
 ):
-    monkeypatch.setattr("keras_transformer.data.records.CHUNK", 2)
-    monkeypatch.setattr("keras_transformer.data.records.CHUNKS_NOTED", 3)
     # Every fifth pair is too long, every seventh is without text.
     pairs = [
         ("5 " * (11 if i % 5 == 0 else i % 3 + 1), "" if i % 7 == 0 else "7")
@@ -177,13 +174,10 @@ def test_a_build_cut_short_goes_on_from_its_last_note(
 
 @pytest.mark.parametrize("change", ["text", "journal", "ids", "short"])
 def test_what_is_left_of_another_or_a_broken_build_is_made_anew(
-    tmp_path, monkeypatch, change
+    tmp_path, small_chunks, change
 ):
-    monkeypatch.setattr("keras_transformer.data.records.CHUNK", 2)
-    monkeypatch.setattr("keras_transformer.data.records.CHUNKS_NOTED", 1)
-
     def interrupted():
-        yield from [("5 6", "7")] * 5
+        yield from [("5 6", "7")] * 7
         raise Killed
 
     with pytest.raises(Killed):
@@ -218,12 +212,11 @@ def test_no_pair_left_is_an_error_and_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_progress_counts_the_pairs_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_transformer.data.records.CHUNK", 3)
+def test_progress_counts_the_pairs_read(tmp_path, small_chunks):
     seen = []
-    pairs = [("5", "7"), ("", "")] * 4
+    pairs = [("5", "7"), ("", ""), ("5", "7")]
     build(pairs, tmp_path / "r", max_length=5, progress=seen.append)
-    assert seen == [3, 6, 8]
+    assert seen == [2, 3]
 
 
 def test_the_header_can_be_read_by_eye(tmp_path):
@@ -237,45 +230,24 @@ def test_the_header_can_be_read_by_eye(tmp_path):
         "dropped": 0,
         "empty": 1,
         # In bytes: 2 for an id, 4 for a length.
-        "sizes": {
-            "source.ids": 4,
-            "source.lengths": 4,
-            "target.ids": 4,
-            "target.lengths": 4,
-        },
+        "sizes": dict.fromkeys(FILES, 4),
         "checksums": {
             name: zlib.crc32((tmp_path / "r" / name).read_bytes())
-            for name in (
-                "source.ids",
-                "source.lengths",
-                "target.ids",
-                "target.lengths",
-            )
+            for name in FILES
         },
     }
 
 
-def test_records_that_lost_a_piece_are_made_again(tmp_path):
-    build([("5 6", "7")], tmp_path / "r", max_length=5)
-    path = tmp_path / "r" / "target.ids"
+@pytest.mark.parametrize("name", FILES)
+def test_records_with_a_flipped_bit_or_without_a_piece_are_made_again(
+    tmp_path, name
+):
+    path = tmp_path / "r" / name
+    build([("5 6", "7")], path.parent, max_length=5)
     whole = path.read_bytes()
-    path.write_bytes(whole[:1])
-    build([("5 6", "7")], tmp_path / "r", max_length=5)
-    assert path.read_bytes() == whole
-
-
-def test_records_with_a_flipped_bit_are_made_again(tmp_path):
-    build([("5 6", "7")], tmp_path / "r", max_length=5)
-    for name in (
-        "source.ids",
-        "source.lengths",
-        "target.ids",
-        "target.lengths",
-    ):
-        path = tmp_path / "r" / name
-        whole = path.read_bytes()
-        path.write_bytes(bytes([whole[0] ^ 4]) + whole[1:])
-        build([("5 6", "7")], tmp_path / "r", max_length=5)
+    for damaged in (bytes([whole[0] ^ 4]) + whole[1:], whole[:1]):
+        path.write_bytes(damaged)
+        build([("5 6", "7")], path.parent, max_length=5)
         assert path.read_bytes() == whole
 
 

@@ -21,10 +21,6 @@ def test_few_lines_are_all_there(tmp_path):
     assert (tmp_path / "lines.txt").read_bytes() == expected
     for _ in range(2):
         assert list(text.lines()) == [*lines, "five", "six"]
-
-
-def test_nothing_has_no_lines(tmp_path):
-    text = Sample(tmp_path / "lines.txt")
     text.write([], most=3)
     assert list(text.lines()) == []
 

@@ -48,6 +48,8 @@ def test_a_test_set_is_read_from_the_cache(cache):
     assert list(corpus.pairs("test")) == list(zip(SOURCES, FIRST, strict=True))
     assert corpus.references("test") == [(text,) for text in FIRST]
     assert corpus.fingerprint("test").startswith("en-de text ")
+    # Its name is not a folder.
+    assert absolute_name("sacrebleu:wmt14/full") == "sacrebleu:wmt14/full"
 
 
 def test_all_references_of_a_set_are_there_and_a_pair_has_the_first(cache):
@@ -76,7 +78,3 @@ def test_a_set_that_cannot_be_had_is_said_in_a_sentence(cache):
 def test_an_unknown_set_or_pair_of_languages_is_named(name, languages, message):
     with pytest.raises(UserError, match=message):
         open_corpus(name, *languages)
-
-
-def test_its_name_is_not_a_folder():
-    assert absolute_name("sacrebleu:wmt14/full") == "sacrebleu:wmt14/full"

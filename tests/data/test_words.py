@@ -1,13 +1,12 @@
 """Tokenising in bulk gives the ids of the operator that the export holds."""
 
-import io
 import unicodedata
 
 import numpy as np
 import pytest
-import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from natural_corpus import train_pieces
 
 from keras_transformer.data import bulk_tokenizer, demo
 from keras_transformer.data.tokenizer import Tokenizer
@@ -82,6 +81,7 @@ def test_words_beyond_the_memory_get_the_same_ids(tokenizer, monkeypatch):
     assert_same(Tokenizer(tokenizer.model), TEXT[:97])
 
 
+@pytest.mark.slow
 def test_no_rule_of_the_normalisation_holds_a_space(tokenizer):
     proto = bulk_tokenizer.parse_model(tokenizer.model)
     used = bytes_in_rules(proto.normalizer_spec.precompiled_charsmap)
@@ -122,24 +122,8 @@ def bytes_in_rules(charsmap):
     ids=lambda change: next(iter(change)),
 )
 def test_a_vocabulary_that_reaches_over_spaces_gets_its_own_ids(change):
-    model = io.BytesIO()
-    options = {
-        "model_type": "bpe",
-        "normalization_rule_name": "nmt_nfkc",
-        "byte_fallback": True,
-        "vocab_size": 600,
-        "hard_vocab_limit": False,
-        "pad_id": 0,
-        "unk_id": 1,
-        "bos_id": 2,
-        "eos_id": 3,
-        "minloglevel": 3,
-    }
-    sentencepiece.SentencePieceTrainer.Train(
-        sentence_iterator=iter(TEXT[:1009]),
-        model_writer=model,
-        **{**options, **change},
-    )
-    tokenizer = Tokenizer(model.getvalue())
+    options = dict(normalization_rule_name="nmt_nfkc", byte_fallback=True)
+    model = train_pieces(TEXT[:1009], 600, **{**options, **change})
+    tokenizer = Tokenizer(model)
     assert not bulk_tokenizer.are_independent(tokenizer.model)
     assert_same(tokenizer, [*TEXT[:97], "x  a b\t語  ｱ 語 \n y ", " ", NASTY])

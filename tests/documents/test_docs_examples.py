@@ -25,7 +25,7 @@ def sections(page):
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.example
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_examples_of_a_page_run_one_after_the_other(
     page, tmp_path, monkeypatch
@@ -38,32 +38,22 @@ def test_the_examples_of_a_page_run_one_after_the_other(
     assert test.examples and not said, "".join(said)
 
 
-def test_every_public_name_has_its_section_with_an_example():
+def test_every_public_name_and_layer_has_its_section_with_an_example():
+    of_layers = sections(API / "layers.md")
     shown = {
         name: examples(text)
         for page in PAGES
         if page.name != "layers.md"
         for name, text in sections(page).items()
     }
-    missing = [
-        name
-        for name in kt.__all__
-        if name != "layers"
-        and not re.search(rf"\b(kt\.|run = kt\.){name}\b", shown.get(name, ""))
-    ]
-    assert not missing
-
-
-def test_every_layer_has_its_section_with_an_example():
-    shown = sections(API / "layers.md")
+    for name in set(kt.__all__) - {"layers"}:
+        used = rf"\b(kt\.|run = kt\.){name}\b"
+        assert re.search(used, shown.get(name, "")), name
     public = [
         name
         for name, value in vars(layers).items()
         if not name.startswith("_") and callable(value)
     ]
-    missing = [
-        name
-        for name in public
-        if f"kt.layers.{name}" not in examples(shown.get(name, ""))
-    ]
-    assert public and not missing
+    assert public
+    for name in public:
+        assert f"kt.layers.{name}" in examples(of_layers.get(name, "")), name

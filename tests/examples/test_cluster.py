@@ -5,10 +5,10 @@ Slurm is not here: `fake_srun.py` stands for it, and a shell script for
 """
 
 import contextlib
-import importlib.util
 import os
 import pathlib
 import re
+import runpy
 import signal
 import socket
 import subprocess
@@ -20,8 +20,7 @@ import tensorflow as tf
 from local_workers import free_addresses, tf_config
 from sample_runs import write_digits
 
-HERE = pathlib.Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "cluster"
 SCONTROL = """#!/bin/sh
 case "$1" in
@@ -29,14 +28,6 @@ case "$1" in
     requeue) echo "$2" >> "$FAKE_SLURM/requeued" ;;
 esac
 """
-
-
-def slurm_tf_config(environment, hosts, port):
-    path = EXAMPLES / "slurm_tf_config.py"
-    spec = importlib.util.spec_from_file_location("slurm_tf_config", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.tf_config(environment, hosts, port)
 
 
 @pytest.mark.parametrize("task", [0, 3, 6])
@@ -57,7 +48,8 @@ def test_tf_config_is_what_tensorflow_makes_of_slurms_variables(
     # `scontrol show hostnames` expands that list to this.
     hosts = ["m5", "n08", "n09", "n10"]
 
-    made = slurm_tf_config(environment, hosts, 7001)
+    example = runpy.run_path(str(EXAMPLES / "slurm_tf_config.py"))
+    made = example["tf_config"](environment, hosts, 7001)
 
     assert made["cluster"] == resolver.cluster_spec().as_dict()
     assert tuple(made["task"].values()) == resolver.get_task_info()
@@ -173,7 +165,6 @@ def job(tmp_path):
 def test_three_workers_that_slurm_preempts_and_one_that_is_killed_go_on(
     job, tmp_path
 ):
-
     # Slurm's SIGTERM comes to all tasks and perhaps to the script; the job asks
     # to be started again.
     script = job.submit()

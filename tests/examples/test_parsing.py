@@ -101,35 +101,22 @@ def test_traces_and_function_tags_go(tmp_path):
     assert trees.on_one_line(second) == (
         "(NP (-LRB- -LRB-) (NNS cats) (-RRB- -RRB-))"
     )
-
-
-def test_trees_may_have_one_line_or_several(tmp_path):
-    path = tmp_path / "a.mrg"
-    path.write_text(MRG)
+    # A tree of traces alone is left out.
+    assert trees.clean(Tree.fromstring("(S (NP (-NONE- *)))")) is None
+    # Trees may have one line or several.
     several = list(trees.read_trees(path))
     path.write_text("".join(trees.on_one_line(x) + "\n" for x in several))
     assert list(trees.read_trees(path)) == several
 
 
-def test_a_tree_of_traces_alone_is_left_out():
-    assert trees.clean(Tree.fromstring("(S (NP (-NONE- *)))")) is None
-
-
 @pytest.mark.parametrize(
     "line",
     [
-        "",
-        "XX",
-        "(S XX XX XX )S",
-        "(S XX )S",
-        "(S XX XX",
-        "(S XX XX )NP",
-        "(S XX (NP )NP XX )S",
-        "(S XX )S (S XX )S",
-        "(S XX XX )S )S",
-        "XX (S XX )S",
-        "(S XX dog )S",
-        "( XX XX )",
+        *("", "XX", "(S XX XX XX )S", "(S XX )S", "(S XX XX", "(S XX XX )NP"),
+        *("(S XX (NP )NP XX )S", "(S XX )S (S XX )S", "(S XX XX )S )S"),
+        *("XX (S XX )S", "(S XX dog )S", "( XX XX )"),
+        # They never end.
+        f"{'(S ' * 5_003}XX XX{' )S' * 5_003}",
     ],
 )
 def test_what_is_no_tree_over_two_words_is_malformed(line):
@@ -197,12 +184,8 @@ def test_brackets_are_those_of_another_implementation(chance, size):
 )
 def test_brackets_are_counted_by_the_rules_of_evalb(gold, line, expected):
     found = brackets.compare(Tree.fromstring(gold), line)
-    assert (
-        found.matched,
-        found.gold,
-        found.predicted,
-        found.exact,
-    ) == expected
+    counts = (found.matched, found.gold, found.predicted, found.exact)
+    assert counts == expected
 
 
 def test_figures_are_of_all_sentences_together():
@@ -318,12 +301,6 @@ def test_a_last_line_may_lack_its_end(tmp_path):
         assert len(score.read_lines(path)) == lines
 
 
-def test_brackets_that_never_end_are_malformed():
-    gold = Tree.fromstring("(S (NN dog))")
-    line = f"{'(S ' * 5_003}XX{' )S' * 5_003}"
-    assert brackets.compare(gold, line).malformed == 1
-
-
 def test_a_picture_of_no_known_format_is_refused_before_the_work(
     tmp_path, capsys
 ):
@@ -362,7 +339,7 @@ def test_given_lines_are_scored(tmp_path, capsys):
     assert "a line for each of 3 trees, found 1" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.example
 def test_a_parser_is_trained_scored_and_exported(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sizes = ["--train", "300", "--val", "11", "--test", "13"]

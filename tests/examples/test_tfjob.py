@@ -78,6 +78,10 @@ def pod(manifest):
 
 def test_the_manifest_is_as_the_schema_says(manifest):
     assert faults(manifest, SCHEMA) == []
+    # Every mount has a volume.
+    (container,) = pod(manifest)["containers"]
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod(manifest)["volumes"]}
 
 
 @pytest.mark.parametrize(
@@ -111,22 +115,11 @@ def test_the_tf_config_that_the_operator_sets_is_understood(manifest):
         f"{name}-worker-{i}.default.svc:{port['containerPort']}"
         for i in range(worker(manifest)["replicas"])
     ]
-    text = json.dumps(
-        {
-            "cluster": {"worker": hosts},
-            "task": {"type": "worker", "index": 2},
-            "environment": "cloud",
-        }
-    )
-    cluster = Cluster.from_tf_config(text)
+    task = {"type": "worker", "index": 2}
+    told = dict(cluster={"worker": hosts}, task=task, environment="cloud")
+    cluster = Cluster.from_tf_config(json.dumps(told))
     assert cluster.addresses == tuple(hosts)
     assert cluster.index == 2
-
-
-def test_every_mount_has_a_volume(manifest):
-    (container,) = pod(manifest)["containers"]
-    mounted = {mount["name"] for mount in container["volumeMounts"]}
-    assert mounted == {volume["name"] for volume in pod(manifest)["volumes"]}
 
 
 @pytest.mark.parametrize("stopped, ends", [(0, 1), (7, 7)])

@@ -1,24 +1,19 @@
 """A corpus through Apache Beam: order, bad rows, processes."""
 
-import importlib.util
 import os
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
+import types
 
 import pytest
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "examples/beam/translate_corpus.py"
+# Beam's processes import the script by themselves.
+example = types.SimpleNamespace(**runpy.run_path(str(SCRIPT)))
 WORDS = "ein kleiner Hund läuft über die grüne Wiese und bellt laut".split()
-
-
-@pytest.fixture(scope="module")
-def example():
-    spec = importlib.util.spec_from_file_location("translate_corpus", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def sentences(count):
@@ -29,7 +24,7 @@ def sentences(count):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.example
 def test_shards_come_back_in_order_from_two_processes(
     exported, served, tmp_path
 ):
@@ -99,7 +94,7 @@ class FakeModel:
 
 
 @pytest.fixture
-def translate(example):
+def translate():
     function = example.Translate("nowhere", 3, 0, None)
     function.model = FakeModel()
     return lambda lines: next(function.process(((7, 11), lines)))
@@ -114,30 +109,26 @@ def test_a_row_that_the_model_refuses_costs_no_other_row(translate):
         ("FAIR", -1.0),
         ("FINE", -1.0),
     ]
-
-
-def test_no_translation_takes_two_lines_or_columns(translate):
+    # No translation takes two lines or columns.
     _, (_, answers) = translate([b"a\tb\nc\rd"])
     assert answers == [("A B C D", -1.0)]
 
 
-def test_an_empty_file_is_one_empty_block(example, tmp_path):
-    (tmp_path / "empty").touch()
-    read = example.ReadBlocks(2)
-    assert list(read.process((3, str(tmp_path / "empty")))) == [((3, 0), [])]
+@pytest.mark.parametrize(
+    "content, blocks",
+    [
+        (b"", [[]]),  # An empty file is one empty block.
+        (b"1\n2\r\n\n4\n5", [[b"1", b"2"], [b"", b"4"], [b"5"]]),
+    ],
+)
+def test_full_blocks_are_followed_by_the_rest(tmp_path, content, blocks):
+    path = tmp_path / "lines"
+    path.write_bytes(content)
+    found = example.ReadBlocks(2).process((3, str(path)))
+    assert list(found) == [((3, i), rows) for i, rows in enumerate(blocks)]
 
 
-def test_full_blocks_are_followed_by_the_rest(example, tmp_path):
-    (tmp_path / "five").write_bytes(b"1\n2\r\n\n4\n5")
-    read = example.ReadBlocks(2)
-    assert list(read.process((3, str(tmp_path / "five")))) == [
-        ((3, 0), [b"1", b"2"]),
-        ((3, 1), [b"", b"4"]),
-        ((3, 2), [b"5"]),
-    ]
-
-
-def test_no_input_is_one_sentence(example, tmp_path):
+def test_no_input_is_one_sentence(tmp_path):
     argv = ["--model", "m", "--output", "o", "--input", f"{tmp_path}/*.txt"]
     with pytest.raises(SystemExit, match="^error: Expected text files at "):
         example.main(argv)

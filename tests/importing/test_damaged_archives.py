@@ -56,6 +56,7 @@ def test_a_damaged_vocabulary_of_two_sides_is_refused(originals, tmp_path):
     assert refused > 100  # A date that nobody reads is no damage.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, read",
     [

@@ -1,36 +1,38 @@
 """Marian models in both of their formats, against what made or reads them.
 
 `make_marian.py` has recorded what `MarianMTModel` and `MarianTokenizer` make of
-the models, of that in Marian's form with Marian's own arithmetic; CTranslate2's
-own converter reads Marian's file here and now.
+the models, of that in Marian's form with Marian's own arithmetic.
 """
 
 import json
-import pathlib
 import pickle
-import shutil
-import tarfile
 
 import ctranslate2
 import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
-import yaml
+from imported_models import LANGUAGES, check_logits
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UserError
+from keras_transformer.config import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    Search,
+    UserError,
+)
 from keras_transformer.data.batching import batches
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.exporting import ctranslate2 as exporting
 from keras_transformer.importing import marian_model, run_directory
 from keras_transformer.importing.run_directory import import_run
 from keras_transformer.importing.tensor_files import (
     read_pickle,
     read_safetensors,
 )
+from keras_transformer.run import Run, train
 from keras_transformer.translation.translator import Translator
 
-ARCHIVE = pathlib.Path(__file__).with_name("marian.tar.xz")
-LANGUAGES = dict(source_lang="en", target_lang="de")
 LONGEST = 40  # Tokens, as in make_marian.py.
 
 
@@ -60,21 +62,13 @@ def test_rows_of_the_tied_matrix_are_in_our_order(positions, a, b, c):
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("marian")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
+def expected(originals):
+    return json.loads((originals / "expected.json").read_text())
 
 
 @pytest.fixture(scope="module")
-def expected(files):
-    return json.loads((files / "expected.json").read_text())
-
-
-@pytest.fixture(scope="module")
-def run_dir(files):
-    return import_run(files / "hf", files / "run")
+def run_dir(originals):
+    return import_run(originals / "hf", originals / "run")
 
 
 @pytest.fixture(scope="module")
@@ -83,15 +77,15 @@ def translator(run_dir):
 
 
 @pytest.fixture(scope="module")
-def of_npz(files):
-    run_dir = import_run(files / "npz", files / "run-npz", **LANGUAGES)
+def of_npz(originals):
+    run_dir = import_run(originals / "npz", originals / "run-npz", **LANGUAGES)
     return Translator.from_run(run_dir)
 
 
 @pytest.fixture(scope="module")
-def ours(files, translator):
+def ours(originals, translator):
     """Our id for each of theirs."""
-    vocab = json.loads((files / "hf" / "vocab.json").read_text())
+    vocab = json.loads((originals / "hf" / "vocab.json").read_text())
     names = translator.tokenizer.pieces(range(translator.tokenizer.vocab_size))
     return {vocab[name]: i for i, name in enumerate(names) if name in vocab}
 
@@ -130,19 +124,6 @@ def test_a_tag_that_the_model_lacks_is_told_once(translator, caplog):
     assert said.endswith("its tags: >>deu<<, >>nld<<.")
 
 
-def check_logits(translator, expected, ours, logits):
-    source = [[ours[i] for i in expected["source_ids"][0]]]
-    target = [ours[i] for i in expected["target_ids"][0]]
-    found = translator.model(
-        (np.array(source), np.array([[BOS_ID, *target[:-1]]]))
-    )[0].numpy()
-    theirs = np.array(logits)
-    for their_id, our_id in ours.items():
-        np.testing.assert_allclose(
-            found[:, our_id], theirs[:, their_id], atol=1e-4
-        )
-
-
 def test_logits_are_those_of_the_marian_model(translator, expected, ours):
     check_logits(translator, expected, ours, expected["logits"])
 
@@ -155,13 +136,8 @@ def test_logits_of_an_npz_are_those_of_marian(of_npz, expected, ours):
 
 def same_as(expected, translator, texts, beams):
     """Count the texts, of those that end, that it translates alike."""
-    found = translator.translate(
-        texts,
-        n_best=1,
-        beam_size=beams,
-        length_penalty=0.0,
-        max_length=LONGEST,
-    )
+    search = dict(beam_size=beams, length_penalty=0.0, max_length=LONGEST)
+    found = translator.translate(texts, n_best=1, **search)
     same = 0
     for i, (best,) in enumerate(found):
         if len(expected["ids"][i]) == LONGEST:
@@ -178,23 +154,25 @@ def same_as(expected, translator, texts, beams):
     return same
 
 
-@pytest.mark.slow  # Seconds to trace two searches.
-@pytest.mark.parametrize("search, beams", [("greedy", 1), ("beam", 4)])
-def test_searches_find_what_the_marian_model_generates(
-    translator, expected, search, beams
-):
-    assert same_as(expected[search], translator, expected["texts"], beams) >= 8
+slow = pytest.mark.slow
 
 
-@pytest.mark.slow  # Seconds to trace two searches.
 @pytest.mark.parametrize(
-    "search, beams, same", [("greedy", 1, 7), ("beam", 4, 8)]
+    "model, search, beams, least",
+    [
+        ("translator", "beam", 4, 8),
+        pytest.param("translator", "greedy", 1, 8, marks=slow),
+        pytest.param("of_npz", "beam", 4, 8, marks=slow),
+        pytest.param("of_npz", "greedy", 1, 7, marks=slow),
+    ],
 )
-def test_searches_in_an_npz_find_what_marian_does(
-    of_npz, expected, search, beams, same
+def test_searches_find_what_the_original_generates(
+    request, expected, model, search, beams, least
 ):
-    theirs = expected["marian"][search]
-    assert same_as(theirs, of_npz, expected["texts"], beams) == same
+    theirs = expected["marian"] if model == "of_npz" else expected
+    translator = request.getfixturevalue(model)
+    same = same_as(theirs[search], translator, expected["texts"], beams)
+    assert same >= least
 
 
 def test_scores_of_an_npz_are_those_of_marian(of_npz, expected):
@@ -207,75 +185,17 @@ def test_scores_of_an_npz_are_those_of_marian(of_npz, expected):
 
 
 def test_what_is_never_written_takes_no_share(of_npz):
-    tokenizer = of_npz.tokenizer
-    source = tokenizer.tokenize(["the bird"]).to_tensor().numpy()
+    source = of_npz.tokenizer.tokenize(["the bird"]).to_tensor().numpy()
     logits = of_npz.model((source, np.array([[BOS_ID]])))
     shares = tf.nn.softmax(logits)[0, 0].numpy()
-    assert shares[PAD_ID] == shares[BOS_ID] == 0
-    assert shares[EOS_ID] > 0
+    assert shares[PAD_ID] == shares[BOS_ID] == 0 < shares[EOS_ID]
 
 
-def ctranslate2_of(files):
-    """The model as CTranslate2 reads Marian's own files.
-
-    Its sinusoids are not Marian's. But it reads tables of learned positions,
-    so it gets Marian's as such a table.
-    """
-    npz = files / "npz"
-    output = files / "ctranslate2"
-    if not output.exists():
-        with np.load(npz / "opus.npz") as file:
-            arrays = dict(file)
-        half = arrays["Wemb"].shape[1] // 2
-        rates = np.exp(np.arange(half) * -np.log(10_000) / (half - 1))
-        angles = np.arange(64)[:, None] * rates
-        table = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
-        path = files / "with-positions.npz"
-        np.savez(path, **arrays, Wpos=table.astype("float32"))
-        vocabulary = str(npz / "opus.vocab.yml")
-        ctranslate2.converters.MarianConverter(
-            str(path), [vocabulary, vocabulary]
-        ).convert(str(output))
-    return ctranslate2.Translator(str(output), inter_threads=1)
-
-
-@pytest.mark.slow  # Seconds to trace two searches.
-@pytest.mark.parametrize("beams", [1, 4])
-def test_translations_are_those_of_ctranslate2(files, of_npz, expected, beams):
-    spm = sentencepiece.SentencePieceProcessor(
-        model_file=str(files / "npz" / "source.spm")
-    )
-    texts = [text for text in expected["texts"] if ">>" not in text]
-    theirs = ctranslate2_of(files).translate_batch(
-        [spm.encode(text, out_type=str) for text in texts],
-        beam_size=beams,
-        length_penalty=0,
-        max_decoding_length=LONGEST,
-        return_scores=True,
-    )
-    mine = of_npz.translate(
-        texts,
-        n_best=1,
-        beam_size=beams,
-        length_penalty=0.0,
-        max_length=LONGEST,
-    )
-    compared = 0
-    for result, (best,) in zip(theirs, mine, strict=True):
-        pieces = result.hypotheses[0]
-        if len(pieces) >= LONGEST - 1 or "<unk>" in pieces:
-            continue
-        compared += 1
-        assert best.text == "".join(pieces).replace("▁", " ").strip()
-        np.testing.assert_allclose(best.score, result.scores[0], atol=1e-3)
-    assert compared >= 3
-
-
-def test_every_file_of_weights_holds_the_same(files):
-    tensors = read_safetensors(files / "hf" / "model.safetensors")
+def test_every_file_of_weights_holds_the_same(originals):
+    tensors = read_safetensors(originals / "hf" / "model.safetensors")
     assert len(tensors) > 100
     for name in ("pytorch_model.bin", "legacy.bin"):
-        again = read_pickle(files / "hf" / name)
+        again = read_pickle(originals / "hf" / name)
         assert set(tensors) <= set(again)
         for key, array in tensors.items():
             np.testing.assert_array_equal(array, again[key])
@@ -295,83 +215,36 @@ def test_a_pickle_runs_no_code(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["model.safetensors", "pytorch_model.bin", "opus.npz"]
+    "of, name",
+    [
+        ("hf", "model.safetensors"),
+        ("hf", "pytorch_model.bin"),
+        ("npz", "opus.npz"),
+    ],
 )
-def test_a_damaged_file_is_named(files, tmp_path, name):
-    of = "npz" if name == "opus.npz" else "hf"
-    shutil.copytree(files / of, tmp_path / of)
-    path = tmp_path / of / name
+def test_a_damaged_file_is_named(copy_of, of, name):
+    path = copy_of(of) / name
     if name == "pytorch_model.bin":
-        (tmp_path / of / "model.safetensors").unlink()
+        path.with_name("model.safetensors").unlink()
     path.write_bytes(path.read_bytes()[:5_000])
     with pytest.raises(UserError, match=f"{name} is not a file of weights"):
-        run_directory.read(tmp_path / of)
+        run_directory.read(path.parent)
 
 
-@pytest.mark.parametrize(
-    "name, value",
-    [
-        ("activation_function", "gelu"),
-        ("scale_embedding", False),
-        ("normalize_before", True),
-        ("share_encoder_decoder_embeddings", False),
-        ("model_type", "bart"),
-    ],
-)
-def test_another_setting_of_hugging_face_is_refused(
-    files, tmp_path, name, value
-):
-    shutil.copytree(files / "hf", tmp_path / "hf")
-    path = tmp_path / "hf" / "config.json"
-    settings = {**json.loads(path.read_text()), name: value}
-    path.write_text(json.dumps(settings))
-    with pytest.raises(UserError, match=rf"exactly: its settings? .*{name}"):
-        run_directory.read(tmp_path / "hf")
-
-
-@pytest.mark.parametrize(
-    "name, value",
-    [
-        ("type", "s2s"),
-        ("tied-embeddings-all", False),
-        ("transformer-decoder-autoreg", "rnn"),
-        ("transformer-ffn-activation", "gelu"),
-        ("transformer-preprocess", "n"),
-        ("transformer-postprocess", "da"),
-    ],
-)
-def test_another_setting_of_marian_is_refused(files, tmp_path, name, value):
-    shutil.copytree(files / "npz", tmp_path / "npz")
-    path = tmp_path / "npz" / "opus.npz"
-    with np.load(path) as file:
-        arrays = dict(file)
-    key = "special:model.yml"
-    settings = yaml.safe_load(bytes(arrays[key]).rstrip(b"\0"))
-    text = yaml.safe_dump({**settings, name: value}).encode() + b"\0"
-    np.savez(path, **{**arrays, key: np.frombuffer(text, "int8")})
-    with pytest.raises(UserError, match=rf"exactly: its settings? .*{name}"):
-        run_directory.read(tmp_path / "npz")
-
-
-def test_two_vocabularies_are_refused(files, tmp_path):
-    shutil.copytree(files / "npz", tmp_path / "npz")
-    path = tmp_path / "npz" / "decoder.yml"
-    path.write_text("models: [opus.npz]\nvocabs: [src.yml, trg.yml]\n")
-    with pytest.raises(UserError, match="its setting vocabs is"):
-        run_directory.read(tmp_path / "npz")
-
-
-def test_other_folders_are_refused(files, tmp_path):
+def test_other_folders_are_refused(originals, tmp_path):
     with pytest.raises(UserError, match="Expected the folder of a model"):
         run_directory.read(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="found neither model.safetensors"):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "expected.npz").write_bytes(b"")
+    message = "found neither model.safetensors.* decoder.yml.* checkpoint"
+    with pytest.raises(UserError, match=message):
         run_directory.read(tmp_path)
     with pytest.raises(UserError, match="languages of npz"):
-        import_run(files / "npz", tmp_path / "run")
+        import_run(originals / "npz", tmp_path / "run")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="exists already"):
-        import_run(files / "npz", tmp_path / "run", **LANGUAGES)
+        import_run(originals / "npz", tmp_path / "run", **LANGUAGES)
 
 
 def test_a_plain_vocabulary_serves_both_sides(translator):
@@ -380,15 +253,12 @@ def test_a_plain_vocabulary_serves_both_sides(translator):
     assert plain.target is plain
 
 
-@pytest.mark.slow  # Seconds to trace a SavedModel and to load it.
+@pytest.mark.slow
 def test_the_saved_model_takes_and_returns_the_same_text(
-    files, run_dir, translator, expected
+    originals, run_dir, translator, expected
 ):
-    from keras_transformer.config import Search
-    from keras_transformer.run import Run
-
     path = Run(run_dir).export(
-        files / "exported", options=Search(length_penalty=0.0)
+        originals / "exported", options=Search(length_penalty=0.0)
     )
     texts = expected["texts"][:8]
     wanted = expected["beam"]["texts"][:8]
@@ -408,38 +278,25 @@ def test_the_saved_model_takes_and_returns_the_same_text(
 
 def test_bpe_dropout_needs_a_vocabulary_of_byte_pairs(translator):
     with pytest.raises(UserError, match="for `bpe_dropout`, received one of"):
-        batches(
-            [("a cat", "eine Katze")] * 3,
-            translator.tokenizer,
-            batch_tokens=64,
-            bpe_dropout=0.1,
-        )
+        pairs = [("a cat", "eine Katze")] * 3
+        batches(pairs, translator.tokenizer, 64, bpe_dropout=0.1)
 
 
-@pytest.mark.slow  # A training, of two updates.
-def test_a_training_goes_on_from_it(files, run_dir, expected):
-    from keras_transformer.run import train
-
+@pytest.mark.slow
+def test_a_training_goes_on_from_it(originals, run_dir, expected):
     pairs = [("the small dog", "der kleine Hund"), ("a cat", "eine Katze")] * 9
-    run = train(
-        files / "tuned",
-        corpus={"train": pairs, "val": pairs[:2]},
-        init_from=run_dir,
-        steps=2,
-        batch_tokens=64,
-        average=1,
-        **LANGUAGES,
-    )
+    settings = dict(steps=2, batch_tokens=64, average=1, **LANGUAGES)
+    corpus = {"train": pairs, "val": pairs[:2]}
+    tuned = originals / "tuned"
+    run = train(tuned, corpus=corpus, init_from=run_dir, **settings)
     assert run.config.model.logits_bias
     first = run.history()[0]
     assert np.isfinite(first["loss"]) and first["loss"] < 8
     assert run.translator().translate(["the small dog"])
 
 
-def test_ctranslate2_gets_what_was_imported(files, of_npz):
-    from keras_transformer.exporting import ctranslate2 as exporting
-
-    folder = exporting.export(of_npz, files / "exported-ctranslate2")
+def test_ctranslate2_gets_what_was_imported(originals, of_npz):
+    folder = exporting.export(of_npz, originals / "exported-ctranslate2")
     source, target = (
         sentencepiece.SentencePieceProcessor(
             model_file=str(folder / f"{side}.spm")

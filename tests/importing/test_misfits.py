@@ -2,35 +2,28 @@
 
 import dataclasses
 import json
-import pathlib
 import shutil
 
 import numpy as np
 import pytest
 import sentencepiece
 import yaml
+from imported_models import LANGUAGES, change_json, change_marian
 
 from keras_transformer.config import BOS_ID, PAD_ID, UserError
 from keras_transformer.importing import run_directory, tensor_files
 from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
 
-HERE = pathlib.Path(__file__).parent
-LANGUAGES = dict(source_lang="en", target_lang="de")
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:abc\n"
 Q = "model.encoder.layers.0.self_attn.q_proj.weight"
 TABLE = "model.shared.weight"
-SETTINGS = "special:model.yml"
 
 
 def refuse(folder, message):
     with pytest.raises(UserError, match=message):
         run_directory.import_run(folder, folder.parent / "run", **LANGUAGES)
     assert not (folder.parent / "run").exists()
-
-
-def change_json(path, changes):
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 def write_safetensors(path, tensors):
@@ -91,6 +84,14 @@ def test_a_part_of_a_sentencepiece_model_is_named(copy_of, kind, name, part):
         (dict(decoder_start_token_id=99), "start_token_id is 99"),
         (dict(decoder_start_token_id=-1), "start_token_id is -1"),
         (dict(decoder_start_token_id=None), "start_token_id is None"),
+        (dict(activation_function="gelu"), "setting activation_function"),
+        (dict(scale_embedding=False), "its setting scale_embedding"),
+        (dict(normalize_before=True), "its setting normalize_before"),
+        (
+            dict(share_encoder_decoder_embeddings=False),
+            "its setting share_encoder_decoder_embeddings",
+        ),
+        (dict(model_type="bart"), "exactly: its settings? .*model_type"),
     ],
 )
 def test_settings_of_another_model_are_refused(copy_of, changes, message):
@@ -158,15 +159,17 @@ def test_weights_of_another_model_are_refused(copy_of, name, make, message):
         ({"dec-depth": 2}, "it has decoder_l3_"),
         ({"enc-depth": "a"}, "its setting enc-depth is 'a'"),
         ({"transformer-heads": 3}, "3 heads, which do not divide .* 22"),
+        ({"type": "s2s"}, "exactly: its settings? .*type"),
+        ({"tied-embeddings-all": False}, "its setting tied-embeddings-all"),
+        ({"transformer-decoder-autoreg": "rnn"}, "-decoder-autoreg"),
+        ({"transformer-ffn-activation": "gelu"}, "transformer-ffn-activation"),
+        ({"transformer-preprocess": "n"}, "its setting transformer-preproc"),
+        ({"transformer-postprocess": "da"}, "its setting transformer-postp"),
     ],
 )
 def test_a_marian_model_of_other_settings_is_refused(copy_of, changes, message):
     path = copy_of("npz") / "opus.npz"
-    with np.load(path) as file:
-        arrays = dict(file)
-    settings = yaml.safe_load(bytes(arrays[SETTINGS]).rstrip(b"\0"))
-    text = yaml.safe_dump({**settings, **changes}).encode() + b"\0"
-    np.savez(path, **{**arrays, SETTINGS: np.frombuffer(text, "int8")})
+    change_marian(path, changes)
     refuse(path.parent, message)
 
 
@@ -242,17 +245,18 @@ def test_an_array_alone_is_no_model_of_marian(copy_of):
 
 
 @pytest.mark.parametrize(
-    "text",
+    "text, message",
     [
-        "models: null\nvocabs: null",
-        "models: [1]\nvocabs: [a]",
-        "models: [opus.npz]\nvocabs: [[a], [a]]",
+        ("models: null\nvocabs: null", "cannot be imported"),
+        ("models: [1]\nvocabs: [a]", "cannot be imported"),
+        ("models: [opus.npz]\nvocabs: [[a], [a]]", "cannot be imported"),
+        ("models: [opus.npz]\nvocabs: [a.yml, b.yml]", "its setting vocabs is"),
     ],
 )
-def test_odd_settings_of_marians_decoder_are_refused(copy_of, text):
+def test_odd_settings_of_marians_decoder_are_refused(copy_of, text, message):
     folder = copy_of("npz")
     (folder / "decoder.yml").write_text(text)
-    refuse(folder, "cannot be imported")
+    refuse(folder, message)
 
 
 DATA = "ckpt-600.data-00000-of-00001"
@@ -304,9 +308,8 @@ def test_a_pattern_in_the_name_of_a_folder_is_named(originals, tmp_path):
 
 def test_an_opennmt_model_of_no_heads_is_refused(copy_of):
     folder = copy_of("opennmt")
-    (folder / "model_description.py").write_text(
-        "model = lambda: opennmt.models.Transformer(num_heads=0)"
-    )
+    text = "model = lambda: opennmt.models.Transformer(num_heads=0)"
+    (folder / "model_description.py").write_text(text)
     refuse(folder, "it has 0 heads")
 
 
@@ -351,24 +354,6 @@ def test_what_is_no_language_is_not_taken_over(copy_of, tmp_path, languages):
     change_json(folder / "tokenizer_config.json", said)
     with pytest.raises(UserError, match="give `source_lang` and `target"):
         run_directory.import_run(folder, tmp_path / "run")
-
-
-def test_a_language_of_the_command_is_part_of_file_names(copy_of, tmp_path):
-    folder = copy_of("hf")
+    # One of the command is part of file names.
     with pytest.raises(UserError, match=r"such as en.*received \.\./x"):
         run_directory.import_run(folder, tmp_path / "run", "en", "../x")
-
-
-def test_a_folder_that_holds_no_model_is_told_all_formats(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "expected.npz").write_bytes(b"")
-    with pytest.raises(UserError) as raised:
-        run_directory.read(tmp_path)
-    for name in ("model.safetensors", "decoder.yml", "checkpoint"):
-        assert name in str(raised.value)
-
-
-def test_both_places_of_a_model_description_are_named(copy_of):
-    folder = copy_of("opennmt")
-    (folder / "model_description.py").unlink()
-    refuse(folder, rf"source of the model at {folder}/model_description")

@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
 from keras_transformer.exporting import ctranslate2 as ctranslate2_export
-from keras_transformer.exporting import saved_model
 from keras_transformer.importing import opennmt_settings, run_directory
 from keras_transformer.importing.run_directory import import_run
 from keras_transformer.run import Run
@@ -79,13 +78,10 @@ def test_a_piece_of_the_other_side_is_unknown(case):
         ids = side.tokenize(["der Hund the dog", *case.texts]).values.numpy()
         assert set(ids) <= {*own, EOS_ID}
         assert len(set(ids)) > 9
-
-
-def test_a_text_has_no_tags(case):
-    tokenizer = case.translator.tokenizer
+    # There are no tags.
     tagged, plain = tokenizer.tokenize([">> the dog << a", "the dog"]).to_list()
-    words = [i for i in plain if i not in (EOS_ID, UNK_ID)]
-    assert words and set(words) <= set(tagged)
+    words = set(plain) - {EOS_ID, UNK_ID}
+    assert words and words <= set(tagged)
 
 
 def test_memory_and_logits_are_the_originals(case):
@@ -136,7 +132,19 @@ def test_what_a_side_lacks_is_read_as_unknown_and_never_written(case):
         assert max(log_probs[list(everything - of_target)]) < -90
 
 
-@pytest.mark.parametrize("beam_size, alpha", [(1, 0.0), (3, 0.0), (3, 0.6)])
+# Each is a trace. Neither a length penalty nor a single beam has to do with the
+# matrices of a model.
+@pytest.mark.parametrize(
+    "case, beam_size, alpha",
+    [
+        ("separate", 3, 0.0),
+        pytest.param("separate", 3, 0.6, marks=pytest.mark.slow),
+        pytest.param("separate", 1, 0.0, marks=pytest.mark.slow),
+        pytest.param("shared", 3, 0.0, marks=pytest.mark.slow),
+        pytest.param("unequal", 3, 0.0, marks=pytest.mark.slow),
+    ],
+    indirect=["case"],
+)
 def test_searches_find_what_the_original_finds(case, beam_size, alpha):
     found = case.translator.translate(
         case.texts,
@@ -152,18 +160,6 @@ def test_searches_find_what_the_original_finds(case, beam_size, alpha):
         assert row[0].text == texts[0]
         if alpha == 0:
             assert row[0].score == pytest.approx(of_texts[0], abs=1e-3)
-
-
-# One of the two is enough, for it takes long.
-@pytest.mark.slow
-@pytest.mark.parametrize("case", ["separate"], indirect=True)
-def test_the_exported_model_answers_as_the_run_does(case, tmp_path):
-    path = saved_model.export(case.translator, tmp_path / "exported")
-    served = tf.saved_model.load(str(path)).signatures["serving_default"]
-    answer = served(text=tf.constant(case.texts))["translation"].numpy()
-    assert [text.decode() for text in answer] == case.translator.translate(
-        case.texts
-    )
 
 
 def test_ctranslate2_translates_likewise(case, tmp_path):
@@ -195,7 +191,10 @@ def test_a_folder_without_its_files_is_refused(tmp_path):
         ("sp.model", "the file that source_tokenization names"),
         ("ckpt-600.index", "the files that .*checkpoint names"),
         ("data.yml", "one .yml file with data: .* found none"),
-        ("model_description.py", "the source of the model at"),
+        (
+            "model_description.py",
+            f"the source of the model at {folder}/model_description",
+        ),
     ]
     for name, message in refusals:
         kept = (folder / name).read_bytes()
@@ -204,10 +203,7 @@ def test_a_folder_without_its_files_is_refused(tmp_path):
             run_directory.read(folder)
         (folder / name).write_bytes(kept)
     assert run_directory.read(folder).model.num_heads == 3
-
-
-def test_a_vocabulary_of_another_model_is_refused(tmp_path):
-    folder = shutil.copytree(MODELS / "separate", tmp_path / "model")
+    # A vocabulary of another model.
     with open(folder / "de.vocab", "a") as file:
         file.write("more\n")
     message = "a target_vocabulary of 26 lines, .* received 27"
@@ -291,12 +287,8 @@ def test_a_tokenization_without_sentencepiece_is_refused(tokenization):
     }
     with pytest.raises(UserError, match="in the data's source_tokenization"):
         opennmt_settings.read_side(data, "source", MODELS / "shared")
-
-
-def test_opennmts_own_tokenizer_may_hold_the_sentencepiece_model():
-    data = {
-        "source_vocabulary": "shared.vocab",
-        "source_tokenization": {"mode": "none", "sp_model_path": "sp.model"},
-    }
+    # OpenNMT's own tokenizer may hold one.
+    own = {"mode": "none", "sp_model_path": "sp.model"}
+    data["source_tokenization"] = own
     side = opennmt_settings.read_side(data, "source", MODELS / "shared")
     assert side.sentencepiece == (MODELS / "shared/sp.model").read_bytes()

@@ -11,9 +11,8 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-import yaml
+from imported_models import change_json, change_marian, check_logits
 from safetensors.numpy import load_file, save_file
-from test_marian import check_logits
 
 from keras_transformer.config import PAD_ID
 from keras_transformer.importing import run_directory
@@ -26,22 +25,11 @@ def cut_hugging_face(folder):
     kept = {n: a for n, a in tensors.items() if "decoder.layers.2." not in n}
     assert len(kept) < len(tensors)
     save_file(kept, path)
-    path = folder / "config.json"
-    settings = json.loads(path.read_text())
-    path.write_text(json.dumps({**settings, "decoder_layers": 2}))
+    change_json(folder / "config.json", {"decoder_layers": 2})
 
 
 def cut_marian(folder):
-    path = folder / "opus.npz"
-    with np.load(path) as file:
-        arrays = dict(file)
-    key = "special:model.yml"
-    settings = yaml.safe_load(bytes(arrays[key]).rstrip(b"\0"))
-    text = yaml.safe_dump({**settings, "dec-depth": 2}).encode() + b"\0"
-    arrays[key] = np.frombuffer(text, "int8")
-    kept = {n: a for n, a in arrays.items() if "decoder_l3_" not in n}
-    assert len(kept) < len(arrays)
-    np.savez(path, **kept)
+    change_marian(folder / "opus.npz", {"dec-depth": 2}, "decoder_l3_")
 
 
 def cut_opennmt(folder):
@@ -110,14 +98,3 @@ def test_logits_are_those_of_the_original_without_that_layer(
     expected = json.loads((originals / "expected.json").read_text())
     answers = {"hf": expected, "npz": expected["marian"]}[kind]
     check_logits(translator, expected, ours, answers["shallower"])
-
-
-def test_an_imported_model_of_unequal_depth_translates(copy_of, tmp_path):
-    folder = copy_of("hf")
-    cut_hugging_face(folder)
-    run_dir = run_directory.import_run(folder, tmp_path / "run", "en", "de")
-    translator = Run(run_dir).translator()
-    model = translator.model
-    assert [len(s.layers) for s in (model.encoder, model.decoder)] == [3, 2]
-    ((best,),) = translator.translate(["the small cat"], n_best=1)
-    assert best.text and np.isfinite(best.score)

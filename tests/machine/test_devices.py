@@ -55,12 +55,8 @@ def test_gpus_are_named_in_one_line(machine, monkeypatch, caplog):
         ),
     )
     machine(GPUS, driver=True)
-    assert said(caplog) == [
-        (
-            "INFO",
-            "GPUs: A1 (compute capability 8.0), /physical_device:GPU:1.",
-        )
-    ]
+    message = "GPUs: A1 (compute capability 8.0), /physical_device:GPU:1."
+    assert said(caplog) == [("INFO", message)]
 
 
 @pytest.mark.parametrize("here", ["driver", "program"])
@@ -185,20 +181,16 @@ def test_searches_share_the_cores_of_a_quota(
     assert devices.threads() == 3
 
 
-def test_with_a_gpu_the_processor_is_not_shared(machine, thread_settings):
-    machine(GPUS)
-    devices.share_cores(3)
-    assert thread_settings == []
-
-
-def test_the_users_own_number_of_threads_stays(
-    machine, thread_settings, monkeypatch
+@pytest.mark.parametrize("gpus, users, threads", [(GPUS, None, 12), ((), 5, 5)])
+def test_with_a_gpu_or_the_users_own_number_cores_are_not_shared(
+    machine, thread_settings, monkeypatch, gpus, users, threads
 ):
-    machine()
-    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "5")
+    machine(gpus)
+    if users:
+        monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", str(users))
     devices.share_cores(3)
     assert thread_settings == []
-    assert devices.threads() == 5
+    assert devices.threads() == threads
 
 
 def test_after_the_first_operator_threads_stay_as_they_are(
@@ -215,63 +207,48 @@ def test_after_the_first_operator_threads_stay_as_they_are(
     assert devices.threads() == 12
 
 
-@pytest.mark.parametrize(
-    "flags, found",
-    [
-        ("flags : avx512f avx512bw avx512dq avx512vl", ["AVX-512"]),
-        ("flags : avx512f avx512_vnni avx512bw avx512dq", ["VNNI"]),
-        ("flags : avx2 avx_vnni", ["VNNI"]),
-        ("flags : avx2 avx512f", []),
-        ("Features : asimd", []),
-        (None, []),
-    ],
-)
-def test_instructions_are_there_if_all_of_their_features_are(
-    tmp_path, monkeypatch, flags, found
+# What the kernel says of a processor, which of its instructions are used, and
+# the precisions that it does not multiply.
+NEITHER = ["bfloat16", "int8"]
+PROCESSORS = [
+    ("flags\t: avx512f avx512bw avx512dq avx512vl", ["AVX-512"], NEITHER),
+    ("flags\t: avx512_vnni avx512bw avx512dq", ["VNNI"], ["bfloat16"]),
+    ("flags : avx2 avx_vnni", ["VNNI"], ["bfloat16"]),
+    ("flags : avx2 avx512f", [], NEITHER),
+    ("flags : fpu avx512f avx512_bf16", [], ["int8"]),
+    ("flags : fpu avx512f amx_bf16 amx", [], ["int8"]),
+    ("Features : asimd", [], []),
+    (None, [], []),
+]
+
+
+@pytest.mark.parametrize("flags, instructions, slow", PROCESSORS)
+def test_what_a_processor_has_and_does_not_multiply_is_known(
+    machine, tmp_path, monkeypatch, caplog, flags, instructions, slow
 ):
+    machine()
     path = tmp_path / "cpuinfo"
+    monkeypatch.setattr(devices, "PROCESSORS", path)
     if flags:
         path.write_text(f"processor : 0\n{flags}\n")
-    monkeypatch.setattr(devices, "PROCESSORS", path)
-    assert list(filter(devices.has, devices.INSTRUCTIONS)) == found
 
-
-@pytest.mark.parametrize(
-    "flags, gpus, slow",
-    [
-        ("flags\t\t: fpu avx512f avx512_bf16\n", (), ["int8"]),
-        ("flags\t\t: fpu avx512f amx_bf16 amx\n", (), ["int8"]),
-        ("flags\t\t: fpu avx512f avx512_vnni\n", (), ["bfloat16"]),
-        ("flags\t\t: fpu avx2 avx_vnni\n", (), ["bfloat16"]),
-        ("flags\t\t: fpu avx2 avx512f\n", (), ["bfloat16", "int8"]),
-        ("flags\t\t: fpu avx2\n", GPUS, []),
-        ("Features : asimd\n", (), []),
-        (None, (), []),
-    ],
-)
-def test_what_a_processor_does_not_multiply_is_told(
-    machine, tmp_path, monkeypatch, caplog, flags, gpus, slow
-):
-    machine(gpus)
-    path = tmp_path / "cpuinfo"
-    if flags:
-        path.write_text("processor : 0\n" + flags)
-    monkeypatch.setattr(devices, "PROCESSORS", path)
-
+    assert list(filter(devices.has, devices.INSTRUCTIONS)) == instructions
     for precision in ("float32", "bfloat16", "int8"):
         devices.warn_of_slow(precision)
-
-    instructions = {
+    features = {
         "bfloat16": "amx_bf16, avx512_bf16",
         "int8": "amx_int8, avx512_vnni, avx_vnni",
     }
-    assert [
-        (record.levelname, record.message) for record in caplog.records
-    ] == [
+    assert [(x.levelname, x.message) for x in caplog.records] == [
         (
             "WARNING",
             f"This processor does not multiply {precision} (it lists none of "
-            f"{instructions[precision]}): float32 is faster here.",
+            f"{features[precision]}): float32 is faster here.",
         )
         for precision in slow
     ]
+    # With a GPU its processor does not matter.
+    machine(GPUS)
+    caplog.clear()
+    devices.warn_of_slow("int8")
+    assert not caplog.messages

@@ -99,16 +99,20 @@ def test_other_errors_are_left_as_they_are(error):
     assert caught.value is error
 
 
-@pytest.mark.parametrize("name", [None, "here"])
-def test_a_full_disk_is_the_place_where_no_file_is_named(name):
-    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
-    sentence = f"^{name or 'there'}: No space left on device; free"
-    with pytest.raises(JobError, match=sentence):
-        with exhaustion.explained("less", "there"):
+FULL_DISK = (errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    "error, sentence",
+    [
+        (OSError(*FULL_DISK), "there: No space left on device; free"),
+        (OSError(*FULL_DISK, "here"), "here: No space left on device; free"),
+        (MemoryError(), "Out of memory; rest more[.]$"),
+    ],
+)
+def test_the_place_of_a_disk_and_what_takes_less_memory_are_told(
+    error, sentence
+):
+    with pytest.raises(JobError, match=f"^{sentence}"):
+        with exhaustion.explained("rest more", "there"):
             raise error
-
-
-def test_what_takes_less_is_told():
-    with pytest.raises(JobError, match="^Out of memory; rest more[.]$"):
-        with exhaustion.explained("rest more"):
-            raise MemoryError

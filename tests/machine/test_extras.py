@@ -76,28 +76,24 @@ def read_demo(_):
     list(corpora.open_corpus("demo", "en", "de").pairs("val"))
 
 
+def read_tfds(_):
+    corpora.open_corpus("tfds:wmt14_translate", "de", "en")
+
+
+def check_output(folder):
+    ctranslate2.check_output(folder / "new")
+
+
 @pytest.mark.parametrize(
     "package, extra, use",
     [
         ("num2words", "demo", read_demo),
         ("babel", "demo", read_demo),
-        (
-            "tensorflow_datasets",
-            "tfds",
-            lambda _: corpora.open_corpus("tfds:wmt14_translate", "de", "en"),
-        ),
+        ("tensorflow_datasets", "tfds", read_tfds),
         ("matplotlib", "plot", history.draw),
         ("sentencex", "sentences", lambda _: sentences.spans_of("A. B.", "en")),
-        (
-            "uvicorn",
-            "serve",
-            start_server,
-        ),
-        (
-            "ctranslate2",
-            "ctranslate2",
-            lambda folder: ctranslate2.check_output(folder / "new"),
-        ),
+        ("uvicorn", "serve", start_server),
+        ("ctranslate2", "ctranslate2", check_output),
     ],
 )
 def test_a_missing_package_is_one_sentence_with_the_command(
@@ -126,6 +122,8 @@ def test_where_nobody_has_installed_this_package_the_command_is_the_clones(
     replace_metadata(monkeypatch, none)
     found = extras.install_command("demo")
     assert found == "pip install '.[demo]' in the clone"
+    # What is there is imported.
+    assert extras.needs("json.decoder", "demo").JSONDecoder
 
 
 def test_where_no_index_has_this_package_the_command_names_what_is_needed(
@@ -137,10 +135,6 @@ def test_where_no_index_has_this_package_the_command_names_what_is_needed(
     )
 
 
-def test_a_package_that_is_there_is_imported():
-    assert extras.needs("json.decoder", "demo").JSONDecoder
-
-
 @pytest.mark.slow
 def test_an_export_without_servings_messages_leaves_out_its_files_and_says_so(
     small_translator, tmp_path, monkeypatch, installed, caplog
@@ -150,10 +144,8 @@ def test_an_export_without_servings_messages_leaves_out_its_files_and_says_so(
     path = saved_model.export(small_translator, tmp_path / "new", 1, OPTIONS)
     assert (path / "saved_model.pb").exists()
     assert not (path / "assets.extra").exists()
-    assert {file.name for file in path.parent.iterdir()} == {
-        "1",
-        "batching_parameters.txt",
-    }
+    beside = {file.name for file in path.parent.iterdir()}
+    assert beside == {"1", "batching_parameters.txt"}
     (message,) = caplog.messages
     assert message.startswith("Leaving out models.config and the warm-up")
     assert is_asked_for(message[message.index("pip install ") :], "serving")

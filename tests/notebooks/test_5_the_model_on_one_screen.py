@@ -4,6 +4,6 @@ import pytest
 from notebook_runs import assert_runs
 
 
-@pytest.mark.slow
+@pytest.mark.example
 def test_every_cell_runs_and_gives_what_the_stored_one_shows():
     assert_runs("5_the_model_on_one_screen")

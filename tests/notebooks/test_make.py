@@ -57,6 +57,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.example
 def test_a_source_is_executed_in_an_empty_folder_without_network(
     folder, capsys
 ):
@@ -113,6 +114,7 @@ def test_what_tells_of_the_machine_is_refused(place):
             make.check(v4.new_notebook(cells=[cell]))
 
 
+@pytest.mark.example
 def test_cells_that_take_too_long_are_ended(folder):
     (folder / "1_long.py").write_text("# %%\nimport time\n\ntime.sleep(600)\n")
     notebook = make.read(folder / "1_long.py")

@@ -1,8 +1,10 @@
-"""Corpora of ids that tell their sentence, with lengths like those of text."""
+"""Corpora of ids that tell their sentence, and vocabularies of any kind."""
 
+import io
 import itertools
 
 import numpy as np
+import sentencepiece
 
 from keras_transformer.data.records import Side, TokenisedCorpus
 
@@ -33,3 +35,18 @@ def natural_corpus(pairs=5003, seed=7):
     base = random.lognormal(2.7, 0.4, pairs)
     sides = base * random.lognormal(0, 0.13, (2, pairs))
     return corpus(*np.clip(sides, 2, 61).astype(int))
+
+
+def train_pieces(sentences, vocab_size, **options):
+    """The model of a vocabulary that has our ids, if not our options."""
+    model = io.BytesIO()
+    ours = dict(model_type="bpe", pad_id=0, unk_id=1, bos_id=2, eos_id=3)
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter(sentences),
+        model_writer=model,
+        vocab_size=vocab_size,
+        hard_vocab_limit=False,
+        minloglevel=3,
+        **{**ours, **options},
+    )
+    return model.getvalue()

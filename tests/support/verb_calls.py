@@ -6,6 +6,7 @@ import sys
 import numpy as np
 
 from keras_transformer import __main__
+from keras_transformer.translation.translator import Hypothesis
 
 ENGLISH = [
     "a small dog runs across the meadow",
@@ -40,6 +41,11 @@ def write_lines(path, sentences):
     path.write_bytes("".join(line + "\n" for line in sentences).encode())
 
 
+def rows_of(captured):
+    """The lines of standard output, without the end of the last."""
+    return captured.readouterr().out.decode().split("\n")[:-1]
+
+
 def run(verb, run_dir, *more):
     argv = [verb, "--run-dir", *map(str, (run_dir, *more))]
     return __main__.main(argv)
@@ -51,7 +57,12 @@ def give(monkeypatch, content):
     monkeypatch.setattr(sys, "stdin", stdin)
 
 
-def replace_translator(monkeypatch, translate):
+def say_a(texts):
+    """The translation of every text is "a"."""
+    return [[Hypothesis("a", 0.0)]] * len(texts)
+
+
+def replace_translator(monkeypatch, translate=say_a):
     """Let a function translate; return the options that it was given."""
     given = {}
 
