@@ -14,7 +14,6 @@ from google.protobuf import (
 from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
-from keras_transformer.__main__ import main
 from keras_transformer.config import Search, UserError
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.exporting import serving_kit
@@ -146,7 +145,7 @@ def test_texts_of_the_warm_up_are_not_cut_by_default(small_translator):
 
 @pytest.mark.slow
 def test_a_later_version_adapts_to_the_files_that_are_there(
-    small_translator, tmp_path
+    small_translator, tmp_path, one_signature
 ):
     options = Search(beam_size=1, max_source_length=7)
     kit = ServingKit.plan(tmp_path, name="ende", max_batch_size=3)
@@ -223,44 +222,3 @@ def test_a_batching_file_without_a_size_is_refused(tmp_path):
     )
     with pytest.raises(UserError, match="Expected max_batch_size { value: N }"):
         ServingKit.plan(tmp_path)
-
-
-@pytest.mark.slow
-def test_the_command_passes_name_and_size_on(small_run, tmp_path, capsys):
-    code = main(
-        [
-            "export",
-            f"--run-dir={small_run}",
-            f"--output={tmp_path}",
-            "--average=1",
-            "--beam-size=1",
-            "--name=ende",
-            "--max-batch-size=3",
-        ]
-    )
-
-    assert code == 0
-    assert capsys.readouterr().out == f"{tmp_path / '1'}\n"
-    assert read_models(tmp_path).model_config_list.config[0].name == "ende"
-    found = list(read_warmup(tmp_path / "1"))
-    assert {name for name, _, _ in found} == {"ende"}
-    assert max(len(inputs.popitem()[1]) for _, _, inputs in found) == 3
-
-
-@pytest.mark.parametrize(
-    "argument, message",
-    [
-        ("--max-batch-size=0", "Expected a batch of at least 1, received 0"),
-        ("--name=a/b", "Expected a model name without / and :"),
-    ],
-)
-def test_a_wrong_argument_ends_before_any_work(
-    small_run, tmp_path, capsys, argument, message
-):
-    output = tmp_path / "exported"
-    code = main(
-        ["export", f"--run-dir={small_run}", f"--output={output}", argument]
-    )
-    assert code == 2
-    assert message in capsys.readouterr().err
-    assert not output.exists()
