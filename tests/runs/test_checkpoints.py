@@ -5,7 +5,7 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-from sample_runs import fit_tiny_model, make_tiny_model, write_tiny_run
+from sample_runs import fit_tiny_model, make_tiny_model, tiny_run
 
 from keras_transformer.config import UserError
 from keras_transformer.machine import files
@@ -29,7 +29,7 @@ def everything(model):
 @pytest.fixture
 def run_dir(tmp_path):
     """A run directory with three checkpoints of other weights each."""
-    return write_tiny_run(tmp_path)
+    return shutil.copytree(tiny_run(), tmp_path / "run")
 
 
 def test_a_restored_model_goes_on_exactly_like_the_saved_one(tmp_path):

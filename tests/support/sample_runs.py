@@ -263,6 +263,12 @@ def fit_tiny_model(model, steps, callbacks=()):
     )
 
 
+@made_once
+def tiny_run(path, ema=None):
+    """Fill a folder as `write_tiny_run` does."""
+    write_tiny_run(path, ema)
+
+
 def write_tiny_run(run_dir, ema=None):
     """Write three checkpoints of other weights each; those of their seeds.
 
