@@ -273,6 +273,7 @@ def test_there_is_nothing_to_explain_without_a_text(client):
     assert answer.status_code == 400
 
 
+@pytest.mark.stands_for("the server's page in a browser")
 def test_a_browser_gets_from_a_text_to_the_viewer(visit, server):
     """The other tests of the page have a predictable model."""
     opened = visit(server=server)

@@ -4,11 +4,15 @@ import html
 import json
 import re
 
+import pytest
 from axe_playwright_python.sync_playwright import Axe
 from running_server import running
 from word_by_word_model import SIGNATURE, Versions
 
 from keras_transformer.serving.limits import Limits
+
+# `make test` has one browser: test_page_api.py.
+pytestmark = pytest.mark.slow
 
 QUESTION = "**/api/translate"
 MARKUP = (
