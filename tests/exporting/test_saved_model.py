@@ -193,7 +193,7 @@ def test_a_version_is_never_overwritten(small_translator, exported):
     ],
 )
 def test_a_folder_that_cannot_be_made_is_one_sentence(
-    small_translator, tmp_path, place, message
+    small_translator, tmp_path, one_signature, place, message
 ):
     (tmp_path / "file").write_text("")
     with pytest.raises(config.UserError, match=message):
