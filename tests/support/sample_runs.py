@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import pathlib
 import random
+import shutil
 import tempfile
 
 import keras
@@ -158,6 +159,19 @@ def digit_weights(folder):
         (source, target_in), target, batch_size=batch, epochs=epochs, verbose=0
     )
     model.save_weights(folder / "model.weights.h5")
+
+
+@made_once
+def digit_run(path, source_lang="en", target_lang="de"):
+    """Fill a run directory with that translator, said to be of languages."""
+    model = make_digit_model()
+    model.load_weights(digit_weights() / "model.weights.h5")
+    model.compile(optimizer="sgd", loss="mse")
+    sizes = config.ModelConfig(vocab_size=model.vocab_size, **DIGIT_SIZES)
+    languages = dict(source_lang=source_lang, target_lang=target_lang)
+    make_run(sizes, **languages).save(path)
+    shutil.copy(digit_vocabulary() / "tokenizer.model", path)
+    checkpoints.save_checkpoint(path, model, Progress(step=470))
 
 
 # So that an export is soon traced.
