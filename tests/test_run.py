@@ -361,13 +361,17 @@ def test_a_callback_may_end_a_training(in_memory, tmp_path, caplog):
     assert final_result(run.path).step == 3
 
 
-class PressTwice(keras.callbacks.Callback):
-    """Ctrl-C, and once more before the step ends."""
+def at_batch(number, do):
+    """A callback that does something once, when that batch ends."""
+    return keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: batch == number and do()
+    )
 
-    def on_train_batch_end(self, batch, logs=None):
-        if batch == 4:
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGINT)
+
+def press_twice():
+    """Ctrl-C, and once more before the step ends."""
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.slow
@@ -381,7 +385,7 @@ def test_a_second_ctrl_c_is_an_exception_and_checkpoints_stay(
                 tmp_path / "run",
                 corpus=in_memory,
                 steps=11,
-                callbacks=[PressTwice()],
+                callbacks=[at_batch(4, press_twice)],
                 **SETTINGS,
             )
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -391,40 +395,23 @@ def test_a_second_ctrl_c_is_an_exception_and_checkpoints_stay(
     assert kept == ["step-000000002", "step-000000004"]
 
 
-class BeginAnew(keras.callbacks.Callback):
-    """Does what another process may do beside a training.
-
-    Args:
-        run: The other process's run directory.
-        run_dir: Where it goes, replacing this one.
-        at_end: Whether it does so when there is no checkpoint left to write.
-    """
-
-    def __init__(self, run, run_dir, at_end):
-        super().__init__()
-        self.run, self.run_dir, self.at_end = run, run_dir, at_end
-
-    def on_train_batch_end(self, batch, logs=None):
-        if batch == 4 and not self.at_end:
-            self.begin()
-
-    def on_train_end(self, logs=None):
-        if self.at_end:
-            self.begin()
-
-    def begin(self):
-        shutil.rmtree(self.run_dir)
-        shutil.copytree(self.run, self.run_dir)
-        (self.run_dir / "training.lock").write_text("{}")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("at_end", [False, True])
 def test_a_run_that_was_begun_anew_gets_nothing_of_the_old_one(
     run, in_memory, tmp_path, at_end
 ):
     path = tmp_path / "run"
-    other = BeginAnew(run.path, path, at_end)
+
+    def begin_anew(logs=None):
+        """As another process may do beside a training."""
+        shutil.rmtree(path)
+        shutil.copytree(run.path, path)
+        (path / "training.lock").write_text("{}")
+
+    # At the end there is no checkpoint left to write.
+    other = keras.callbacks.LambdaCallback(on_train_end=begin_anew)
+    if not at_end:
+        other = at_batch(4, begin_anew)
     with pytest.raises(JobError, match="or began it anew; this training ends"):
         kt.train(
             path, corpus=in_memory, steps=11, callbacks=[other], **SETTINGS
@@ -433,42 +420,32 @@ def test_a_run_that_was_begun_anew_gets_nothing_of_the_old_one(
     assert digest(path) == digest(run.path)
 
 
-class TrainBeside(keras.callbacks.Callback):
-    """Begins another training in another thread; keeps its error.
+@pytest.mark.slow
+def test_a_second_training_in_another_thread_is_refused(in_memory, tmp_path):
+    errors = []
 
-    Args:
-        run_dir: Where that would go.
-        corpus: Its corpus.
-    """
+    def train():
+        try:
+            kt.train(tmp_path / "b", corpus=in_memory, steps=1, **SETTINGS)
+        except UserError as error:
+            errors.append(str(error))
 
-    def __init__(self, run_dir, corpus):
-        super().__init__()
-        self.run_dir, self.corpus = run_dir, corpus
-
-    def on_train_begin(self, logs=None):
-        thread = threading.Thread(target=self.train)
+    def train_beside(logs):
+        thread = threading.Thread(target=train)
         thread.start()
         thread.join()
 
-    def train(self):
-        try:
-            kt.train(self.run_dir, corpus=self.corpus, steps=1, **SETTINGS)
-        except UserError as error:
-            self.error = str(error)
-
-
-@pytest.mark.slow
-def test_a_second_training_in_another_thread_is_refused(in_memory, tmp_path):
-    beside = TrainBeside(tmp_path / "second", in_memory)
+    beside = keras.callbacks.LambdaCallback(on_train_begin=train_beside)
     kt.train(
-        tmp_path / "first",
+        tmp_path / "a",
         corpus=in_memory,
         steps=1,
         callbacks=[beside],
         **SETTINGS,
     )
-    assert beside.error.startswith("Expected one training at a time")
-    assert not beside.run_dir.exists()
+    (error,) = errors
+    assert error.startswith("Expected one training at a time")
+    assert not (tmp_path / "b").exists()
 
 
 def test_an_open_corpus_is_remembered_by_its_folder(corpus, tmp_path):

@@ -172,11 +172,6 @@ def test_blank_texts_have_no_pairs(small_translator):
     assert small_translator.attention([], []) == []
 
 
-def test_as_many_sources_as_targets_are_needed(small_translator):
-    with pytest.raises(ValueError, match="2 sources, 1 targets"):
-        small_translator.attention(["a", "b"], ["c"])
-
-
 @pytest.mark.slow
 def test_the_export_tells_what_given_translations_look_at(
     served, small_translator
