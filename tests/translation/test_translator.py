@@ -240,7 +240,7 @@ def test_a_side_that_is_no_list_of_texts_is_not_scored(translator, one):
             call(one, ["laut"])
         with pytest.raises(UserError, match="`targets` to be a list of texts"):
             call(["laut"], one)
-        with pytest.raises(UserError, match="2 sources, 1 targets"):
+        with pytest.raises(ValueError, match="2 sources, 1 targets"):
             call(["a", "b"], ["c"])
 
 
