@@ -108,17 +108,14 @@ def c_program(tmp_path_factory):
     program = tmp_path_factory.mktemp("c") / "translate"
     library = pathlib.Path(tf.sysconfig.get_lib())
     # As README.md says.
-    subprocess.run(
-        [
-            compiler,
-            *("-std=c11", "-Wall", "-Wextra", "-Werror"),
-            *("-o", program, EXAMPLES / "translate.c"),
-            *(f"-I{library}/include", f"-L{library}"),
-            *("-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2"),
-            f"-Wl,-rpath,{library}",
-        ],
-        check=True,
-    )
+    command = [
+        *(compiler, "-std=c11", "-Wall", "-Wextra", "-Werror"),
+        *("-o", program, EXAMPLES / "translate.c"),
+        *(f"-I{library}/include", f"-L{library}"),
+        *("-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2"),
+        f"-Wl,-rpath,{library}",
+    ]
+    subprocess.run(command, check=True)
     return program
 
 

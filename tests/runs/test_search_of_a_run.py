@@ -48,12 +48,6 @@ def test_a_run_searches_as_the_paper_translates():
     assert found == (4, 0.6, 50)  # Section 6.1.
 
 
-def test_the_search_comes_back_as_it_was_saved(tmp_path):
-    run = make_run(ModelConfig(), search=SEARCH)
-    run.save(tmp_path)
-    assert RunConfig.load(tmp_path) == run
-
-
 def test_a_training_is_told_how_later_verbs_search():
     run = RunConfig.from_preset(
         "tiny", corpus="demo", beam_size=2, max_extra_length=3

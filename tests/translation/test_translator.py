@@ -375,13 +375,6 @@ def test_a_run_directory_holds_all_it_takes(small_run):
     assert loaded.tokenizer.model == words
 
 
-def test_a_run_without_a_vocabulary_is_refused(small_run, tmp_path):
-    shutil.copytree(small_run, tmp_path / "run")
-    (tmp_path / "run" / "tokenizer.model").unlink()
-    with pytest.raises(UserError, match="Expected a vocabulary at"):
-        Translator.from_run(tmp_path / "run", average=1)
-
-
 def test_a_run_with_the_vocabulary_of_another_is_refused(small_run, tmp_path):
     shutil.copytree(small_run, tmp_path / "run")
     path = tmp_path / "run" / "tokenizer.model"
