@@ -74,6 +74,7 @@ def load_pieces(folder):
     return sentencepiece.SentencePieceProcessor(model_file=path)
 
 
+@pytest.mark.stands_for("exports to CTranslate2")
 @pytest.mark.parametrize(
     "beam_size", [pytest.param(1, marks=pytest.mark.slow), 4]
 )

@@ -36,9 +36,10 @@ def besiege(export, *arguments):
     )
 
 
+@pytest.mark.stands_for("hostile input")
 def test_clients_get_their_own_answers_beside_hostile_requests(served):
-    siege = hostile_requests.Siege(served, WORDS[:5])
-    hostile = hostile_requests.requests(served, 40, seed=3, longest=3_000)
+    siege = hostile_requests.Siege(served, WORDS[:3])
+    hostile = hostile_requests.requests(served, 20, seed=3, longest=1_000)
     siege.run(hostile, attackers=2, clients=4)
     assert siege.failures == []
     assert set(siege.rows) == set(served.signatures)
