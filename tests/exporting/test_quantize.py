@@ -10,9 +10,8 @@ import pytest
 import sample_runs
 import tensorflow as tf
 from sample_runs import GREEDY, quantized_export
-from session_loader import Served
+from session_loader import Served, operators
 from small_models import of_rounded_weights
-from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer.__main__ import main
 from keras_transformer.config import UserError
@@ -221,18 +220,6 @@ def test_another_quantization_is_refused(small_translator, tmp_path):
     with pytest.raises(ValueError, match="received 'int4'"):
         serving.export(small_translator, tmp_path, quantization="int4")
     assert not list(tmp_path.iterdir())
-
-
-def operators(path):
-    """Names of all operators in the file, those of its functions included."""
-    saved = saved_model_pb2.SavedModel.FromString(
-        (path / "saved_model.pb").read_bytes()
-    )
-    (meta,) = saved.meta_graphs
-    nodes = [*meta.graph_def.node]
-    for function in meta.graph_def.library.function:
-        nodes += function.node_def
-    return {node.op for node in nodes}
 
 
 def is_portable(path):

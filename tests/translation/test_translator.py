@@ -59,12 +59,6 @@ def translator(model, tokenizer):
     return Translator(model, tokenizer)
 
 
-@pytest.fixture(scope="module")
-def source_ids(tokenizer):
-    texts = [text for text in SOURCES if text.strip()]
-    return tokenizer.tokenize(texts).to_tensor(PAD)
-
-
 def log_softmax(logits):
     logits = np.asarray(logits, "float64")
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
@@ -85,69 +79,6 @@ def test_what_is_no_text_to_translate_is_named(translator, wrong, called):
     for one in (None, "laut"):
         with pytest.raises(UserError, match="`texts` to be a list of texts"):
             translator.translate(one)
-
-
-def search_graph(translator, options):
-    return tf.function(
-        lambda source: translator.text_model.search_ids(source, options),
-        input_signature=[tf.TensorSpec([None, None], tf.int32)],
-        autograph=False,
-    )
-
-
-def test_one_beam_is_the_loop_over_argmax_through_the_whole_model(
-    translator, model, source_ids
-):
-    limit = 13
-    options = Search(beam_size=1, max_length=limit)
-
-    found = search_graph(translator, options)(source_ids)
-
-    # No cache here: the model reads all of the target again at every step.
-    target = np.full([len(source_ids), 1], BOS)
-    ended = np.zeros(len(source_ids), bool)
-    for _ in range(limit):
-        logits = model((source_ids, target), training=False)[:, -1].numpy()
-        logits[:, [PAD, BOS]] = -np.inf
-        ids = np.where(ended, PAD, logits.argmax(axis=-1))
-        ended |= ids == EOS
-        target = np.concatenate([target, ids[:, None]], axis=1)
-    assert ended.any() and not ended.all()
-    np.testing.assert_array_equal(
-        found.ids[:, 0], target[:, 1 : 1 + found.ids.shape[2]]
-    )
-
-
-@pytest.mark.parametrize(
-    "alpha, max_length",
-    [(0.6, 11), pytest.param(1.3, None, marks=pytest.mark.slow)],
-)
-def test_every_score_is_that_of_the_whole_model_without_a_cache(
-    translator, model, source_ids, alpha, max_length
-):
-    options = Search(
-        beam_size=5, n_best=5, length_penalty=alpha, max_length=max_length
-    )
-
-    ids, scores, lengths = map(
-        np.asarray, search_graph(translator, options)(source_ids)
-    )
-
-    for n in range(5):
-        target = ids[:, n]
-        target_in = np.pad(target, [[0, 0], [1, 0]], constant_values=BOS)
-        log_probs = log_softmax(
-            model((source_ids, target_in[:, :-1]), training=False)
-        )
-        chosen = np.take_along_axis(log_probs, target[:, :, None], axis=-1)
-        total = np.where(target != PAD, chosen[:, :, 0], 0.0).sum(axis=-1)
-        np.testing.assert_allclose(
-            scores[:, n],
-            total / ((5 + lengths[:, n]) / 6) ** alpha,
-            rtol=1e-4,
-            atol=1e-4,
-        )
-    assert len(np.unique(lengths)) > 2
 
 
 def test_translations_come_back_in_order_whatever_the_batches(translator):
@@ -383,15 +314,6 @@ def test_a_run_with_the_vocabulary_of_another_is_refused(small_run, tmp_path):
         Translator.from_run(tmp_path / "run", average=1)
     assert "Expected 331 pieces in" in str(error.value)
     assert "restore the file of this run" in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "options", [{"beam_size": 0}, {"n_best": 5}, {"max_source_length": 1}]
-)
-def test_settings_that_make_no_sense_are_refused(translator, options):
-    [name] = options
-    with pytest.raises(ValueError, match=f"Expected `{name}` to be "):
-        translator.translate(["laut"], **options)
 
 
 def test_a_model_of_another_vocabulary_is_refused(tokenizer):
