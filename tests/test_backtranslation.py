@@ -12,8 +12,6 @@ from keras_transformer.__main__ import main
 from keras_transformer.translation import translated_corpus
 from keras_transformer.translation.display import SentenceDisplay
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
@@ -22,13 +20,9 @@ def corpus(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def reverse(corpus, tmp_path_factory):
-    """A run of German to English that has learnt something."""
-    path = tmp_path_factory.mktemp("reverse") / "run"
-    languages = ("--source-lang", "de", "--target-lang", "en")
-    arguments = sample_runs.digit_arguments(corpus, path, *languages)
-    assert sample_runs.train_on_digits(*arguments, "--steps", "300") == 0
-    return kt.Run(path)
+def reverse():
+    """A run of German to English, by its own words."""
+    return kt.Run(sample_runs.digit_run("de", "en"))
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +34,7 @@ def read(folder, name):
     return (folder / name).read_text("utf-8").splitlines()
 
 
+@pytest.mark.stands_for("back-translations")
 def test_a_file_becomes_the_target_side_of_a_corpus_to_train_on(
     reverse, corpus, tmp_path
 ):
@@ -86,6 +81,7 @@ def translated(monkeypatch):
     return counts
 
 
+@pytest.mark.slow
 def test_a_killed_one_translates_nothing_twice_and_ends_the_same(
     reverse, corpus, tmp_path, monkeypatch, translated
 ):
@@ -140,6 +136,7 @@ def test_noise_drops_blanks_and_moves_words_a_little():
     assert backtranslation._with_noise(1, "") == ""
 
 
+@pytest.mark.slow
 def test_the_verb_searches_as_its_flags_say(reverse, corpus, tmp_path):
     flags = ["--run-dir", str(reverse.path), "--text", str(corpus / "more.de")]
     text, translator = read(corpus, "more.de"), reverse.translator()
@@ -172,6 +169,7 @@ def test_text_that_is_none_is_one_sentence(reverse, tmp_path, text, message):
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_call_that_fails_at_once_is_followed_by_the_corrected_one(
     reverse, corpus, tmp_path
 ):

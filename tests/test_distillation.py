@@ -10,8 +10,6 @@ from keras_transformer.__main__ import main
 from keras_transformer.translation import translated_corpus
 from keras_transformer.translation.display import SentenceDisplay
 
-pytestmark = pytest.mark.slow
-
 # A training of two updates, which is quickly traced.
 TINY = dict(
     preset="tiny",
@@ -22,17 +20,17 @@ TINY = dict(
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
+    """Digits whose originals end a word early, which no teacher has learnt."""
     folder = tmp_path_factory.mktemp("corpus")
-    return sample_runs.write_digits(folder, train=53, val=7, test=5)
+    sample_runs.write_digits(folder, train=53, val=7, test=5)
+    originals = [line.rsplit(" ", 1)[0] for line in read(folder, "train.de")]
+    (folder / "train.de").write_text("\n".join(originals) + "\n", "utf-8")
+    return folder
 
 
 @pytest.fixture(scope="module")
-def teacher(corpus, tmp_path_factory):
-    """A teacher that has learnt something, but not everything."""
-    path = tmp_path_factory.mktemp("teacher") / "run"
-    arguments = sample_runs.digit_arguments(corpus, path, "--steps", "300")
-    assert sample_runs.train_on_digits(*arguments) == 0
-    return kt.Run(path)
+def teacher():
+    return kt.Run(sample_runs.digit_run())
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +42,7 @@ def read(folder, name):
     return (folder / name).read_text("utf-8").splitlines()
 
 
+@pytest.mark.stands_for("distillations")
 def test_a_student_learns_what_its_teacher_says(teacher, corpus, tmp_path):
     run = kt.distill(teacher, tmp_path / "student", corpus=corpus, **TINY)
 
@@ -74,6 +73,7 @@ def translated(monkeypatch):
     return counts
 
 
+@pytest.mark.slow
 def test_a_killed_distillation_translates_nothing_twice(
     teacher, corpus, tmp_path, monkeypatch, translated
 ):
@@ -114,6 +114,7 @@ def test_a_teacher_that_says_nothing_is_one_sentence(
         kt.distill(teacher, tmp_path / "student", corpus=corpus, **TINY)
 
 
+@pytest.mark.slow
 def test_a_student_may_learn_the_originals_and_what_is_close_to_them(
     teacher, corpus, tmp_path
 ):
@@ -146,6 +147,7 @@ def test_a_student_may_learn_the_originals_and_what_is_close_to_them(
     assert not is_best
 
 
+@pytest.mark.slow
 def test_the_verb_takes_several_teachers(teacher, corpus, tmp_path, capsys):
     student = tmp_path / "student"
     flags = ["--corpus", str(corpus), "--run-dir", str(student)]

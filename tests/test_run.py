@@ -12,7 +12,6 @@ import matplotlib.figure
 import numpy as np
 import pytest
 import tensorflow as tf
-from sample_runs import write_digits
 
 import keras_transformer as kt
 from keras_transformer.config import JobError, UserError
@@ -144,18 +143,33 @@ def test_another_text_is_refused_in_one_sentence(run, in_memory):
     assert digest(run.path) == before
 
 
-@pytest.mark.parametrize("callbacks", [5, [7], keras.callbacks.Callback()])
-def test_what_is_no_list_of_callbacks_is_refused(
-    in_memory, tmp_path, callbacks
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (dict(callbacks=5), "`callbacks` to be a list of Keras"),
+        (dict(callbacks=[7]), "`callbacks` to be a list of Keras"),
+        (
+            dict(callbacks=keras.callbacks.Callback()),
+            "`callbacks` to be a list of Keras",
+        ),
+        (dict(dropuot=0.2), "received dropuot; .* `dropout`"),
+        (
+            dict(init_from="RUN", d_model=16),
+            "whose d_model is 14, received 16; leave out `d_model`",
+        ),
+        (
+            dict(init_from="RUN", tokenizer=pathlib.Path("words.model")),
+            "received both; leave one out",
+        ),
+    ],
+)
+def test_what_makes_no_training_is_one_sentence(
+    run, in_memory, tmp_path, given, message
 ):
-    with pytest.raises(UserError, match="`callbacks` to be a list of Keras"):
-        kt.train(tmp_path / "run", corpus=in_memory, callbacks=callbacks)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_setting_that_does_not_exist_is_named(in_memory, tmp_path):
-    with pytest.raises(UserError, match="received dropuot; .* `dropout`"):
-        kt.train(tmp_path / "run", corpus=in_memory, dropuot=0.2)
+    if "init_from" in given:
+        given = {**given, "init_from": run.path}
+    with pytest.raises(UserError, match=message):
+        kt.train(tmp_path / "run", corpus=in_memory, **given)
     assert not (tmp_path / "run").exists()
 
 
@@ -174,19 +188,28 @@ def test_a_run_translates_evaluates_and_exports(run, in_memory, tmp_path):
     assert answer.decode() == run.translator().translate(texts[:1])[0]
 
 
-def test_a_corpus_that_was_in_memory_has_to_be_given_to_a_later_process(run):
-    with pytest.raises(UserError, match="pass them again as corpus="):
-        kt.Run(run.path).evaluate("test")
-
-
-def test_pairs_are_no_split(run):
-    with pytest.raises(UserError, match="pairs are given as `corpus`"):
-        run.evaluate([("one", "eins")])
-
-
-def test_a_precision_that_no_search_has_is_refused(run):
-    with pytest.raises(UserError, match="or int8, received 'float64'"):
-        run.translator(precision="float64")
+@pytest.mark.parametrize(
+    "ask, message",
+    [
+        # A later process has the corpus no more.
+        (
+            lambda run: kt.Run(run.path).evaluate("test"),
+            "pass them again as corpus=",
+        ),
+        (
+            lambda run: run.evaluate([("one", "eins")]),
+            "pairs are given as `corpus`",
+        ),
+        (
+            lambda run: run.translator(precision="float64"),
+            "or int8, received 'float64'",
+        ),
+        (lambda run: kt.Run(run.path.parent), "Expected a run directory"),
+    ],
+)
+def test_what_a_run_cannot_do_is_one_sentence(run, ask, message):
+    with pytest.raises(UserError, match=message):
+        ask(run)
 
 
 def test_a_notebook_shows_a_run(run):
@@ -196,11 +219,6 @@ def test_a_notebook_shows_a_run(run):
     assert "data:image/png;base64," in shown
     assert isinstance(run.plot(), matplotlib.figure.Figure)
     assert repr(run) == f"Run({str(run.path)!r})"
-
-
-def test_what_is_no_run_is_refused(tmp_path):
-    with pytest.raises(UserError, match="Expected a run directory"):
-        kt.Run(tmp_path)
 
 
 def test_only_the_newest_checkpoints_can_be_resumed(run):
@@ -257,22 +275,30 @@ def test_a_finished_run_can_be_slimmed_and_moved(
     assert digest(slim) == before
 
 
-def test_a_run_may_begin_with_the_weights_of_another(run, tmp_path):
-    before = digest(run.path)
-    numbers = write_digits(tmp_path, train=61, val=7)
+@pytest.fixture(scope="module")
+def tuned(run, in_memory, tmp_path_factory):
+    """A run that began with the weights of another, which then moved."""
+    folder = tmp_path_factory.mktemp("tuned")
+    shutil.copytree(run.path, folder / "source")
     tuned = kt.train(
-        tmp_path / "tuned",
-        corpus=numbers,
-        init_from=run.path,
+        folder / "tuned",
+        corpus=in_memory,
+        init_from=folder / "source",
         steps=1,
         batch_tokens=257,
         # So that one update changes next to nothing.
         learning_rate_scale=1e-9,
     )
-    assert digest(run.path) == before
+    (folder / "source").rename(folder / "moved")
+    return tuned
+
+
+def test_a_run_may_begin_with_the_weights_of_another(run, tuned):
+    source = tuned.path.parent / "source"
+    assert digest(source.with_name("moved")) == digest(run.path)
     assert tuned.config.preset == "demo"
     assert tuned.config.model == run.config.model
-    assert tuned.config.initial["run_dir"] == str(run.path.resolve())
+    assert tuned.config.initial["run_dir"] == str(source.resolve())
     assert tuned.config.initial["checkpoints"] == ["step-000000011"]
     words = [x.path / "tokenizer.model" for x in (run, tuned)]
     assert words[0].read_bytes() == words[1].read_bytes()
@@ -284,23 +310,22 @@ def test_a_run_may_begin_with_the_weights_of_another(run, tmp_path):
 
 
 def test_a_run_that_began_with_another_needs_that_no_more(
-    run, in_memory, tmp_path
+    tuned, in_memory, tmp_path
 ):
-    source, tuned = tmp_path / "source", tmp_path / "tuned"
-    shutil.copytree(run.path, source)
-    settings = dict(corpus=in_memory, batch_tokens=257, init_from=source)
-    kt.train(tuned, steps=1, **settings)
-    source.rename(tmp_path / "gone")
-    kt.train(tuned, steps=2, **settings)
-    assert kt.Run(tuned).history()[-1]["step"] == 2
+    again = shutil.copytree(tuned.path, tmp_path / "tuned")
+    settings = dict(
+        corpus=in_memory, batch_tokens=257, learning_rate_scale=1e-9, steps=2
+    )
+    source = tuned.path.parent / "source"
+    kt.train(again, init_from=source, **settings)
+    assert kt.Run(again).history()[-1]["step"] == 2
     # Another source is refused; one with the same weights is the same.
-    settings["init_from"] = tmp_path / "gone"
-    kt.train(tuned, steps=2, **settings)
-    settings["init_from"] = tuned
+    kt.train(again, init_from=source.with_name("moved"), **settings)
     with pytest.raises(UserError, match="did not begin with the weights of"):
-        kt.train(tuned, steps=2, **settings)
+        kt.train(again, init_from=again, **settings)
 
 
+@pytest.mark.slow
 def test_another_average_is_compared_again(run, in_memory, tmp_path):
     shutil.copytree(run.path, tmp_path / "run")
     assert final_result(run.path).averages == (
@@ -336,15 +361,20 @@ def test_a_callback_may_end_a_training(in_memory, tmp_path, caplog):
     assert final_result(run.path).step == 3
 
 
-class PressTwice(keras.callbacks.Callback):
+def at_batch(number, do):
+    """A callback that does something once, when that batch ends."""
+    return keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: batch == number and do()
+    )
+
+
+def press_twice():
     """Ctrl-C, and once more before the step ends."""
-
-    def on_train_batch_end(self, batch, logs=None):
-        if batch == 4:
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_is_an_exception_and_checkpoints_stay(
     in_memory, tmp_path
 ):
@@ -355,7 +385,7 @@ def test_a_second_ctrl_c_is_an_exception_and_checkpoints_stay(
                 tmp_path / "run",
                 corpus=in_memory,
                 steps=11,
-                callbacks=[PressTwice()],
+                callbacks=[at_batch(4, press_twice)],
                 **SETTINGS,
             )
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -365,39 +395,23 @@ def test_a_second_ctrl_c_is_an_exception_and_checkpoints_stay(
     assert kept == ["step-000000002", "step-000000004"]
 
 
-class BeginAnew(keras.callbacks.Callback):
-    """Does what another process may do beside a training.
-
-    Args:
-        run: The other process's run directory.
-        run_dir: Where it goes, replacing this one.
-        at_end: Whether it does so when there is no checkpoint left to write.
-    """
-
-    def __init__(self, run, run_dir, at_end):
-        super().__init__()
-        self.run, self.run_dir, self.at_end = run, run_dir, at_end
-
-    def on_train_batch_end(self, batch, logs=None):
-        if batch == 4 and not self.at_end:
-            self.begin()
-
-    def on_train_end(self, logs=None):
-        if self.at_end:
-            self.begin()
-
-    def begin(self):
-        shutil.rmtree(self.run_dir)
-        shutil.copytree(self.run, self.run_dir)
-        (self.run_dir / "training.lock").write_text("{}")
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("at_end", [False, True])
 def test_a_run_that_was_begun_anew_gets_nothing_of_the_old_one(
     run, in_memory, tmp_path, at_end
 ):
     path = tmp_path / "run"
-    other = BeginAnew(run.path, path, at_end)
+
+    def begin_anew(logs=None):
+        """As another process may do beside a training."""
+        shutil.rmtree(path)
+        shutil.copytree(run.path, path)
+        (path / "training.lock").write_text("{}")
+
+    # At the end there is no checkpoint left to write.
+    other = keras.callbacks.LambdaCallback(on_train_end=begin_anew)
+    if not at_end:
+        other = at_batch(4, begin_anew)
     with pytest.raises(JobError, match="or began it anew; this training ends"):
         kt.train(
             path, corpus=in_memory, steps=11, callbacks=[other], **SETTINGS
@@ -406,41 +420,32 @@ def test_a_run_that_was_begun_anew_gets_nothing_of_the_old_one(
     assert digest(path) == digest(run.path)
 
 
-class TrainBeside(keras.callbacks.Callback):
-    """Begins another training in another thread; keeps its error.
+@pytest.mark.slow
+def test_a_second_training_in_another_thread_is_refused(in_memory, tmp_path):
+    errors = []
 
-    Args:
-        run_dir: Where that would go.
-        corpus: Its corpus.
-    """
+    def train():
+        try:
+            kt.train(tmp_path / "b", corpus=in_memory, steps=1, **SETTINGS)
+        except UserError as error:
+            errors.append(str(error))
 
-    def __init__(self, run_dir, corpus):
-        super().__init__()
-        self.run_dir, self.corpus = run_dir, corpus
-
-    def on_train_begin(self, logs=None):
-        thread = threading.Thread(target=self.train)
+    def train_beside(logs):
+        thread = threading.Thread(target=train)
         thread.start()
         thread.join()
 
-    def train(self):
-        try:
-            kt.train(self.run_dir, corpus=self.corpus, steps=1, **SETTINGS)
-        except UserError as error:
-            self.error = str(error)
-
-
-def test_a_second_training_in_another_thread_is_refused(in_memory, tmp_path):
-    beside = TrainBeside(tmp_path / "second", in_memory)
+    beside = keras.callbacks.LambdaCallback(on_train_begin=train_beside)
     kt.train(
-        tmp_path / "first",
+        tmp_path / "a",
         corpus=in_memory,
         steps=1,
         callbacks=[beside],
         **SETTINGS,
     )
-    assert beside.error.startswith("Expected one training at a time")
-    assert not beside.run_dir.exists()
+    (error,) = errors
+    assert error.startswith("Expected one training at a time")
+    assert not (tmp_path / "b").exists()
 
 
 def test_an_open_corpus_is_remembered_by_its_folder(corpus, tmp_path):
@@ -450,15 +455,6 @@ def test_an_open_corpus_is_remembered_by_its_folder(corpus, tmp_path):
     run.evaluate("test", beam_size=1)
     with pytest.raises(UserError, match="languages of the corpus, en and de"):
         kt.train(tmp_path / "other", corpus=opened, target_lang="fr")
-
-
-def test_the_shape_of_the_run_to_begin_with_is_kept(run, in_memory, tmp_path):
-    message = "whose d_model is 14, received 16; leave out `d_model`"
-    with pytest.raises(UserError, match=message):
-        kt.train(
-            tmp_path / "run", corpus=in_memory, init_from=run.path, d_model=16
-        )
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_vocabulary_made_elsewhere_is_taken_over(
@@ -487,16 +483,4 @@ def test_a_vocabulary_made_elsewhere_is_taken_over(
     with pytest.raises(UserError, match="another vocabulary|vocab_size"):
         kt.train(
             shared.path, corpus=in_memory, tokenizer=others, steps=1, **settings
-        )
-
-
-def test_words_and_weights_from_elsewhere_do_not_go_together(
-    run, in_memory, tmp_path
-):
-    with pytest.raises(UserError, match="received both; leave one out"):
-        kt.train(
-            tmp_path / "run",
-            corpus=in_memory,
-            tokenizer=pathlib.Path("words.model"),
-            init_from=run.path,
         )

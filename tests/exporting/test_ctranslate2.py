@@ -23,12 +23,15 @@ from keras_transformer.translation.translator import Translator
 TEXT = " three\u3000\tｆｏｕｒ \u200bfive\x07 ～Ж🙂 "
 
 
-@pytest.fixture(scope="module", params=["sinusoidal", "learned"])
-def either(request, tmp_path_factory):
-    """A trained translator and the folder of its CTranslate2 model."""
-    translator = sample_runs.digit_translator(request.param)
-    folder = tmp_path_factory.mktemp("exported") / request.param
-    return translator, ctranslate2_export.export(translator, folder)
+@pytest.fixture(scope="module")
+def trained():
+    return sample_runs.digit_translator()
+
+
+@pytest.fixture(scope="module")
+def exported_trained(trained, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported") / "trained"
+    return ctranslate2_export.export(trained, folder)
 
 
 @pytest.fixture(scope="module")
@@ -71,27 +74,32 @@ def load_pieces(folder):
     return sentencepiece.SentencePieceProcessor(model_file=path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_a_trained_model_translates_and_scores_alike(either, beam_size):
-    translator, folder = either
+@pytest.mark.stands_for("exports to CTranslate2")
+@pytest.mark.parametrize(
+    "beam_size", [pytest.param(1, marks=pytest.mark.slow), 4]
+)
+def test_a_trained_model_translates_and_scores_alike(
+    trained, exported_trained, beam_size
+):
     texts, right = sample_runs.digit_corpus()["test"]
-    expected, scores = ours(translator, texts, beam_size)
+    expected, scores = ours(trained, texts, beam_size)
     # Otherwise both might agree on nonsense.
     assert sum(map(str.__eq__, expected, right)) > 100
-    found, their_scores = theirs(folder, texts, beam_size=beam_size)
+    found, their_scores = theirs(exported_trained, texts, beam_size=beam_size)
     assert found == expected
     np.testing.assert_allclose(their_scores, scores, rtol=0, atol=1e-3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("quantization", ["float16", "int8"])
-def test_quantised_weights_translate_nearly_alike(tmp_path, quantization):
+def test_quantised_weights_translate_nearly_alike(
+    trained, tmp_path, quantization
+):
     folder = ctranslate2_export.export(
-        sample_runs.digit_translator(), tmp_path / "model", quantization
+        trained, tmp_path / "model", quantization
     )
     texts, _ = sample_runs.digit_corpus()["test"]
-    expected, _ = ours(sample_runs.digit_translator(), texts, 4)
+    expected, _ = ours(trained, texts, 4)
     found, _ = theirs(folder, texts, beam_size=4)
     agreed = sum(map(str.__eq__, found, expected))
     assert agreed >= 120, f"{agreed} of 127"
@@ -110,37 +118,24 @@ def test_quantisation_is_in_the_file(small_translator, exported, tmp_path):
     assert ctranslate2.Translator(str(int8)).compute_type == "int8_float32"
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-@pytest.mark.parametrize("widths", [(5, 7), (7, 5), (3, 3)])
-def test_every_shape_of_heads_scores_alike(tmp_path, positions, widths):
-    # Random weights in all places; neither width times 3 is the model's 10.
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        # No width of all three heads is the model's 10.
+        dict(key_dim=5, value_dim=7),
+        dict(key_dim=7, value_dim=5, positions="learned"),
+        dict(key_dim=3, value_dim=3, encoder_layers=3, decoder_layers=1),
+        dict(encoder_layers=1, decoder_layers=3),
+    ],
+    ids=lambda sizes: "-".join(map(str, sizes.values())),
+)
+def test_every_shape_scores_alike(tmp_path, sizes):
     tokenizer = sample_runs.digit_tokenizer()
-    model = make_model(
-        vocab_size=tokenizer.vocab_size,
-        positions=positions,
-        key_dim=widths[0],
-        value_dim=widths[1],
-    )
-    check_scores(model, tokenizer, tmp_path / "model")
-
-
-@pytest.mark.parametrize("depths", [(3, 1), (1, 3)])
-def test_stacks_of_unequal_depth_score_alike(tmp_path, depths):
-    tokenizer = sample_runs.digit_tokenizer()
-    model = make_model(
-        vocab_size=tokenizer.vocab_size,
-        encoder_layers=depths[0],
-        decoder_layers=depths[1],
-    )
-    assert (len(model.encoder.layers), len(model.decoder.layers)) == depths
-    check_scores(model, tokenizer, tmp_path / "model")
-
-
-def check_scores(model, tokenizer, folder):
+    model = make_model(vocab_size=tokenizer.vocab_size, **sizes)
     # Sums of many tokens, so keep them small.
     model.embedding.table.assign(0.2 * model.embedding.table)
     translator = Translator(model, tokenizer)
-    folder = ctranslate2_export.export(translator, folder)
+    folder = ctranslate2_export.export(translator, tmp_path / "model")
     # Longer than the table of 13 learned positions, and not.
     sources = ["six eight " * 9, "two", "one two three"]
     targets = ["drei acht " * 8, "neun eins", "vier"]
@@ -150,7 +145,7 @@ def check_scores(model, tokenizer, folder):
         pieces.encode(targets, out_type=str),
     )
     expected = translator.score(sources, targets, length_penalty=0.0)
-    assert min(len(result.log_probs) for result in results[:1]) > 13
+    assert len(results[0].log_probs) > 13
     np.testing.assert_allclose(
         [sum(result.log_probs) for result in results], expected, rtol=1e-4
     )
@@ -210,14 +205,13 @@ def test_a_blank_text_has_the_empty_translation(small_translator, exported):
 
 
 @pytest.mark.slow
-def test_the_documented_lines_translate_without_keras(tmp_path):
-    folder = ctranslate2_export.export(
-        sample_runs.digit_translator(), tmp_path / "model"
-    )
+def test_the_documented_lines_translate_without_keras(
+    trained, exported_trained
+):
     _, example = ctranslate2_export.__doc__.split("translates text:\n")
     example = textwrap.dedent(example.split("\nOf an imported")[0])
     source = "seven one four"
-    example = example.replace("FOLDER", str(folder))
+    example = example.replace("FOLDER", str(exported_trained))
     example = example.replace("A dog runs.", source)
     example += "\nimport sys; print({'keras', 'tensorflow'} & set(sys.modules))"
     output = subprocess.run(
@@ -226,26 +220,28 @@ def test_the_documented_lines_translate_without_keras(tmp_path):
         capture_output=True,
         text=True,
     ).stdout
-    expected = sample_runs.digit_translator().translate([source])
+    expected = trained.translate([source])
     assert expected == ["sieben eins vier"]
     assert output == f"{expected}\nset()\n"
 
 
-def test_an_existing_folder_is_left_as_it_is(small_translator, tmp_path):
-    with pytest.raises(UserError, match="exists already and is left as it is"):
-        ctranslate2_export.export(small_translator, tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_place_that_cannot_be_written_is_named(small_translator, tmp_path):
+@pytest.mark.parametrize(
+    "place, quantization, message",
+    [
+        ("file", "float32", "exists already and is left as it is"),
+        ("file/model", "float32", "Could not write the model to"),
+        ("model", "int4", "Received: quantization='int4'"),
+    ],
+)
+def test_what_cannot_be_written_is_one_sentence(
+    small_translator, tmp_path, place, quantization, message
+):
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="Could not write the model to"):
-        ctranslate2_export.export(small_translator, tmp_path / "file" / "model")
-
-
-def test_an_unknown_quantization_is_refused(small_translator, tmp_path):
-    with pytest.raises(ValueError, match="Received: quantization='int4'"):
-        ctranslate2_export.export(small_translator, tmp_path / "x", "int4")
+    with pytest.raises((UserError, ValueError), match=message):
+        ctranslate2_export.export(
+            small_translator, tmp_path / place, quantization
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_the_command_writes_the_model_and_prints_where(
@@ -283,6 +279,7 @@ def test_the_command_writes_the_model_and_prints_where(
             "--quantize bfloat16 belongs to --format savedmodel",
         ),
         (("--quantize", "int4"), "invalid choice: 'int4'"),
+        (("--beams", "3"), "--beams"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options, sentence, capsys):

@@ -132,7 +132,7 @@ def test_a_target_beyond_the_limit_is_scored_up_to_there(
 
 @pytest.mark.slow
 def test_an_export_without_limits_cuts_after_256_tokens(
-    small_translator, tmp_path
+    small_translator, tmp_path, one_signature
 ):
     options = Search(beam_size=1, max_length=3)
     served = Served(serving.export(small_translator, tmp_path, 1, options))

@@ -9,6 +9,7 @@ import sys
 import hostile_requests
 import numpy as np
 import pytest
+from sample_runs import WORDS
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -19,7 +20,7 @@ def besiege(export, *arguments):
         [
             *(sys.executable, ROOT / "benchmarks" / "load.py"),
             *("--export", export, "--minutes", "0", "--pause", "0.1"),
-            *("--clients", "4", "--longest", str(2**16), *arguments),
+            *("--clients", "4", "--longest", str(2**15), *arguments),
         ],
         check=False,
         stdout=subprocess.PIPE,
@@ -35,18 +36,28 @@ def besiege(export, *arguments):
     )
 
 
+@pytest.mark.stands_for("hostile input")
+def test_clients_get_their_own_answers_beside_hostile_requests(served):
+    siege = hostile_requests.Siege(served, WORDS[:3])
+    hostile = hostile_requests.requests(served, 20, seed=3, longest=1_000)
+    siege.run(hostile, attackers=2, clients=4)
+    assert siege.failures == []
+    assert set(siege.rows) == set(served.signatures)
+    assert len(siege.friendly_seconds) > 10
+
+
 @pytest.mark.slow
 def test_hostile_requests_are_answered_beside_clients_and_leave_no_memory(
     exported,
 ):
-    found = besiege(exported, "--requests", "300", "--warm-up", "100")
+    found = besiege(exported, "--requests", "200", "--warm-up", "100")
 
     assert found.returncode == 0, found.stdout
     assert "not answered as they should be: 0\n" in found.stdout
     # Rows of every signature, and clients in the meantime.
     rows = re.search("hostile rows: (.*)", found.stdout)[1].split(", ")
     assert len(rows) == 5 and not [x for x in rows if x.endswith(" 0")]
-    assert "hostile requests: 300;" in found.stdout
+    assert "hostile requests: 200;" in found.stdout
     assert re.search(r"friendly requests: \d\d", found.stdout)
 
 

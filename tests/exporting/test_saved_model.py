@@ -10,14 +10,13 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import tensorflow as tf
-from sample_runs import OPTIONS
-from session_loader import Served
-from tensorflow.core.protobuf import saved_model_pb2
+from session_loader import Served, operators
 
 from keras_transformer import config
 from keras_transformer.__main__ import main
 from keras_transformer.exporting import saved_model as serving
-from keras_transformer.machine import files
+from keras_transformer.exporting.serving_kit import ServingKit
+from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.text_model import TextModel
 
 TEXTS = [
@@ -97,52 +96,19 @@ def test_the_signatures_are_those_of_the_contract(served):
 
 
 def test_nothing_in_the_graph_calls_python(exported):
-    saved = saved_model_pb2.SavedModel()
-    saved.ParseFromString((exported / "saved_model.pb").read_bytes())
-    graph = saved.meta_graphs[0].graph_def
-
-    nodes = [
-        *graph.node,
-        *(node for f in graph.library.function for node in f.node_def),
-    ]
-
-    operations = {node.op for node in nodes}
-    assert "SentencepieceTokenizeOp" in operations  # We look where it matters.
+    found = operators(exported)
+    assert "SentencepieceTokenizeOp" in found  # We look where it matters.
     # PyFunc, PyFuncStateless, EagerPyFunc and NumpyFunction.
-    assert not [name for name in operations if re.search("Py|Numpy", name)]
+    assert not [name for name in found if re.search("Py|Numpy", name)]
 
 
-@pytest.mark.slow
-def test_the_best_translation_is_that_of_the_translator(
-    served, small_translator
-):
-    expected = small_translator.translate(
-        TEXTS, beam_size=5, length_penalty=0.9, n_best=1, max_source_length=11
-    )
-
-    found = served("serving_default", text=TEXTS)
-
-    assert [text.decode() for text in found["translation"]] == [
-        hypotheses[0].text for hypotheses in expected
-    ]
-    np.testing.assert_allclose(
-        found["score"],
-        [hypotheses[0].score for hypotheses in expected],
-        rtol=1e-4,
-        atol=1e-4,
-    )
-    is_long = small_translator.tokenizer.tokenize(TEXTS).row_lengths() > 11
-    assert 0 < np.sum(is_long) < len(TEXTS)
-    np.testing.assert_array_equal(found["truncated"], is_long)
-
-
-@pytest.mark.slow
-def test_the_n_best_are_those_of_the_translator(served, small_translator):
+def test_translations_are_those_of_the_translator(served, small_translator):
     expected = small_translator.translate(
         TEXTS, beam_size=5, length_penalty=0.9, n_best=3, max_source_length=11
     )
 
     found = served("n_best", text=TEXTS)
+    best = served("serving_default", text=TEXTS)
 
     for row, hypotheses in enumerate(expected):
         texts = [text.decode() for text in found["translations"][row]]
@@ -154,6 +120,12 @@ def test_the_n_best_are_those_of_the_translator(served, small_translator):
             rtol=1e-4,
             atol=1e-4,
         )
+        assert best["translation"][row] == found["translations"][row, 0]
+    np.testing.assert_allclose(best["score"], found["scores"][:, 0], rtol=1e-4)
+    is_long = small_translator.tokenizer.tokenize(TEXTS).row_lengths() > 11
+    assert 0 < np.sum(is_long) < len(TEXTS)
+    np.testing.assert_array_equal(found["truncated"], is_long)
+    np.testing.assert_array_equal(best["truncated"], is_long)
 
 
 def test_scores_are_those_of_the_translator(served, small_translator):
@@ -182,14 +154,6 @@ def test_an_empty_batch_gives_empty_answers(served):
     assert [len(value) for value in found.values()] == [0, 0]
 
 
-def test_blank_and_broken_text_gets_a_row_each(served):
-    found = served("serving_default", text=["", b"\xff\xfe", " \n", "\0"])
-
-    assert found["translation"].tolist()[0::2] == [b"", b""]
-    assert found["score"].tolist()[0::2] == [0.0, 0.0]
-    assert np.isfinite(found["score"]).all()
-
-
 def test_neighbours_in_a_batch_do_not_matter(served):
     together = served("serving_default", text=TEXTS)
     for row, text in enumerate(TEXTS):
@@ -211,39 +175,19 @@ def test_a_version_is_never_overwritten(small_translator, exported):
     assert after == before
 
 
-def test_every_signature_is_traced_once(
-    small_translator, tmp_path, monkeypatch
+@pytest.mark.parametrize(
+    "place, message",
+    [
+        ("file", "file is a file; choose"),
+        ("file/exported", "choose a folder that can be"),
+    ],
+)
+def test_a_folder_that_cannot_be_made_is_one_sentence(
+    small_translator, tmp_path, one_signature, place, message
 ):
-    """Tracing is most of the time of an export."""
-    traced = []
-
-    def count(name):
-        trace = getattr(TextModel, name)
-
-        def counting(self, *args):
-            traced.append(name)
-            return trace(self, *args)
-
-        monkeypatch.setattr(TextModel, name, counting)
-
-    for name in ("search", "score_text", "attention_text"):
-        count(name)
-    serving.export(small_translator, tmp_path, 1, OPTIONS)
-    expected = ["search"] * 3 + ["score_text", "attention_text"]
-    assert sorted(traced) == sorted(expected)
-
-
-@pytest.mark.parametrize("version", [0, -3])
-def test_versions_start_at_one(tmp_path, version):
-    with pytest.raises(config.UserError) as error:
-        files.version_path(tmp_path, version)
-    assert f"at least 1, received {version}" in str(error.value)
-
-
-def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(config.UserError, match="file is a file; choose"):
-        files.version_path(tmp_path / "file", 1)
+    with pytest.raises(config.UserError, match=message):
+        serving.export(small_translator, tmp_path / place)
 
 
 @contextmanager
@@ -259,7 +203,7 @@ def files_of_at_most(num_bytes):
 
 @pytest.mark.slow
 def test_a_full_disk_leaves_nothing_half_written(
-    small_translator, tmp_path, monkeypatch
+    small_translator, tmp_path, monkeypatch, one_signature
 ):
     output = tmp_path / "exported"
     monkeypatch.setattr(logging.root, "handlers", [])
@@ -277,28 +221,35 @@ def test_a_full_disk_leaves_nothing_half_written(
     assert logging.root.handlers == []
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(
-    small_translator, tmp_path
-):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(config.UserError, match="choose a folder that can be"):
-        serving.export(small_translator, tmp_path / "file" / "exported")
-
-
 @pytest.mark.slow
-def test_an_export_from_python_names_no_folder_that_is_gone(
-    small_translator, tmp_path, caplog
+def test_every_signature_is_traced_once_and_no_folder_named_that_is_gone(
+    small_translator, tmp_path, monkeypatch, caplog
 ):
+    """Tracing is most of the time of an export."""
     caplog.set_level(logging.INFO, "tensorflow")
+    traced = []
+
+    def count(name):
+        trace = getattr(TextModel, name)
+
+        def counting(self, *args):
+            traced.append(name)
+            return trace(self, *args)
+
+        monkeypatch.setattr(TextModel, name, counting)
+
+    for name in ("search", "score_text", "attention_text"):
+        count(name)
     greedy = config.Search(beam_size=1, n_best=1)
     serving.export(small_translator, tmp_path, options=greedy)
+    expected = ["search"] * 3 + ["score_text", "attention_text"]
+    assert sorted(traced) == sorted(expected)
     assert "partial" not in caplog.text
     assert logging.getLogger("tensorflow").level == logging.INFO
 
 
-@pytest.mark.slow
 def test_the_command_prints_the_path_and_nothing_else(
-    small_run, tmp_path, capfd, caplog
+    small_run, tmp_path, capfd, caplog, one_signature
 ):
     caplog.set_level(logging.INFO)
     code = main(
@@ -310,6 +261,8 @@ def test_the_command_prints_the_path_and_nothing_else(
             "--average=1",
             "--beam-size=2",
             "--max-length=5",
+            "--name=ende",
+            "--max-batch-size=3",
         ]
     )
 
@@ -317,9 +270,13 @@ def test_the_command_prints_the_path_and_nothing_else(
     assert capfd.readouterr().out == f"{tmp_path / '3'}\n"
     # TensorFlow's and absl's notices are not for the user.
     assert {record.name for record in caplog.records} == {"keras_transformer"}
-    found = Served(tmp_path / "3")("n_best", text=["laut"])
+    search = ModelCard.load(tmp_path / "3").search
+    found = search["beam_size"], search["n_best"], search["max_length"]
     # Two beams have no four best.
-    assert found["translations"].shape == (1, 2)
+    assert found == (2, 2, 5)
+    assert Served(tmp_path / "3")("serving_default", text=["laut"])
+    assert 'name: "ende"' in (tmp_path / "models.config").read_text()
+    assert ServingKit.plan(tmp_path).max_batch_size == 3
 
 
 @pytest.mark.parametrize(
@@ -333,6 +290,8 @@ def test_the_command_prints_the_path_and_nothing_else(
         (["--n-best=0"], "Expected --n-best to be at least 1, received 0"),
         (["--max-source-length=1"], "--max-source-length to be at least 2"),
         (["--length-penalty=-1"], "Expected --length-penalty to be at least"),
+        (["--max-batch-size=0"], "a batch of at least 1, received 0"),
+        (["--name=a/b"], "Expected a model name without / and :"),
     ],
 )
 def test_a_wrong_argument_is_one_sentence_and_exit_code_2(
@@ -351,10 +310,3 @@ def test_a_wrong_argument_is_one_sentence_and_exit_code_2(
     ]
     assert len(errors) == 1 and message in errors[0]
     assert not output.exists()
-
-
-def test_an_unknown_flag_exits_with_2(capsys):
-    with pytest.raises(SystemExit) as error:
-        main(["export", "--run-dir=r", "--output=o", "--beams=3"])
-    assert error.value.code == 2
-    assert "--beams=3" in capsys.readouterr().err

@@ -15,10 +15,9 @@ import sys
 import pytest
 import tensorflow as tf
 import yaml
-from sample_runs import OPTIONS
+from sample_runs import quantized_export
 from session_loader import Served
 
-from keras_transformer.exporting import saved_model
 from keras_transformer.exporting.serving_kit import ServingKit
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -65,6 +64,7 @@ def ask(client, *arguments):
     )
 
 
+@pytest.mark.example
 @pytest.mark.parametrize("client", ["grpc_client.py", "rest_client.py"])
 def test_a_client_prints_a_translation_a_line(ports, expected, client):
     found = ask(
@@ -74,6 +74,7 @@ def test_a_client_prints_a_translation_a_line(ports, expected, client):
     assert found.stdout == "".join(f"{text}\n" for text in expected)
 
 
+@pytest.mark.example
 @pytest.mark.parametrize("client", ["grpc_client.py", "rest_client.py"])
 def test_a_server_that_is_not_there_is_one_sentence(client):
     with socket.socket() as taken:
@@ -88,6 +89,7 @@ def test_a_server_that_is_not_there_is_one_sentence(client):
     )
 
 
+@pytest.mark.example
 @pytest.mark.parametrize("client", ["grpc_client.py", "rest_client.py"])
 def test_an_unknown_model_is_one_sentence(ports, client):
     server = f"localhost:{ports[client]}"
@@ -106,30 +108,25 @@ def c_program(tmp_path_factory):
     program = tmp_path_factory.mktemp("c") / "translate"
     library = pathlib.Path(tf.sysconfig.get_lib())
     # As README.md says.
-    subprocess.run(
-        [
-            compiler,
-            *("-std=c11", "-Wall", "-Wextra", "-Werror"),
-            *("-o", program, EXAMPLES / "translate.c"),
-            *(f"-I{library}/include", f"-L{library}"),
-            *("-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2"),
-            f"-Wl,-rpath,{library}",
-        ],
-        check=True,
-    )
+    command = [
+        *(compiler, "-std=c11", "-Wall", "-Wextra", "-Werror"),
+        *("-o", program, EXAMPLES / "translate.c"),
+        *(f"-I{library}/include", f"-L{library}"),
+        *("-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2"),
+        f"-Wl,-rpath,{library}",
+    ]
+    subprocess.run(command, check=True)
     return program
 
 
-@pytest.mark.slow
+@pytest.mark.example
 @pytest.mark.parametrize("quantization", ["float32", "bfloat16", "int8"])
-def test_a_c_program_translates(
-    c_program, small_translator, tmp_path, quantization
-):
+def test_a_c_program_translates(c_program, exported, quantization):
     if c_program is None:
         return
-    export = saved_model.export(
-        small_translator, tmp_path, 17, OPTIONS, quantization=quantization
-    )
+    export = exported
+    if quantization != "float32":
+        export = quantized_export(quantization) / "17"
     served = Served(export)
     signature = served.signatures["serving_default"]
     operators = "tensorflow_text/python/ops/_sentencepiece_tokenizer.so"

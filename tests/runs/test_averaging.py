@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from sample_runs import make_tiny_model, write_tiny_run
+from sample_runs import make_tiny_model, tiny_run
 
 from keras_transformer.config import UserError
 from keras_transformer.runs import averaging, checkpoints
@@ -14,14 +14,7 @@ from keras_transformer.runs import averaging, checkpoints
 @pytest.fixture
 def run_dir(tmp_path):
     """A run directory with three checkpoints of other weights each."""
-    return write_tiny_run(tmp_path)
-
-
-def test_the_average_is_the_mean_of_the_newest(run_dir):
-    model = averaging.load_model(run_dir, average=2)
-    two, three = (make_tiny_model(seed).get_weights() for seed in (2, 3))
-    for mean, a, b in zip(model.get_weights(), two, three, strict=True):
-        np.testing.assert_allclose(mean, (a + b) / 2, atol=1e-7)
+    return shutil.copytree(tiny_run(), tmp_path / "run")
 
 
 def test_fewer_checkpoints_than_asked_are_averaged_with_a_word(run_dir, caplog):
@@ -49,10 +42,8 @@ def test_a_directory_that_is_no_run_is_an_error(tmp_path):
 
 
 def test_a_run_without_checkpoints_is_an_error(run_dir):
-    for path in checkpoints.list_checkpoints(run_dir):
-        for file in path.iterdir():
-            file.unlink()
-        path.rmdir()
+    shutil.rmtree(run_dir / "checkpoints")
+    (run_dir / "checkpoints").mkdir()
     with pytest.raises(UserError, match="has no checkpoint yet"):
         averaging.load_model(run_dir)
 
@@ -62,12 +53,10 @@ def test_averaging_nothing_is_an_error(run_dir):
         averaging.load_model(run_dir, average=0)
 
 
-@pytest.mark.slow
-def test_a_run_with_a_moving_average_is_loaded_with_that(tmp_path, caplog):
-    write_tiny_run(tmp_path, ema=0.9)
+def test_a_run_with_a_moving_average_is_loaded_with_that(caplog):
     with caplog.at_level(logging.INFO):
-        model = averaging.load_model(tmp_path)
-    newest = tmp_path / "checkpoints" / "step-000000003"
+        model = averaging.load_model(tiny_run(0.9))
+    newest = tiny_run(0.9) / "checkpoints" / "step-000000003"
     assert caplog.messages == [
         f"Taking the moving average of the weights in {newest}."
     ]
@@ -77,14 +66,12 @@ def test_a_run_with_a_moving_average_is_loaded_with_that(tmp_path, caplog):
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.slow
-def test_an_average_that_is_asked_for_is_one_of_checkpoints(tmp_path):
-    write_tiny_run(tmp_path, ema=0.9)
-    model = averaging.load_model(tmp_path, average=2)
+def test_an_average_that_is_asked_for_is_one_of_checkpoints():
+    model = averaging.load_model(tiny_run(0.9), average=2)
     two, three = (make_tiny_model(seed).get_weights() for seed in (2, 3))
     for mean, a, b in zip(model.get_weights(), two, three, strict=True):
         np.testing.assert_allclose(mean, (a + b) / 2, atol=1e-7)
-    paths = averaging.averaged_checkpoints(tmp_path, average=2)
+    paths = averaging.averaged_checkpoints(tiny_run(0.9), average=2)
     assert [path.name[-1] for path in paths] == ["2", "3"]
 
 

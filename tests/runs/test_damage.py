@@ -47,11 +47,11 @@ def test_no_flipped_bit_of_the_configuration_is_believed(tmp_path):
             RunConfig.load(tmp_path)
 
 
-@pytest.fixture
-def run_dir(small_run, tmp_path):
+@pytest.fixture(scope="module")
+def finished(small_run, tmp_path_factory):
     """A finished run whose weights are those of its checkpoint."""
-    shutil.copytree(small_run, tmp_path / "run")
-    run_dir = tmp_path / "run"
+    run_dir = tmp_path_factory.mktemp("finished") / "run"
+    shutil.copytree(small_run, run_dir)
     known = checksum_of(load_vocabulary(run_dir))
     run = RunConfig.load(run_dir)
     dataclasses.replace(run, vocabulary=known).save(run_dir)
@@ -67,6 +67,11 @@ def run_dir(small_run, tmp_path):
         weights=files.checksum(path),
     ).save(run_dir)
     return run_dir
+
+
+@pytest.fixture
+def run_dir(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "run")
 
 
 @pytest.mark.parametrize("seed", range(5))

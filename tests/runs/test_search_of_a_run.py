@@ -1,11 +1,12 @@
 """The search that a run keeps, and who follows it."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from sample_runs import make_run, write_small_run
+from sample_runs import make_run
 from session_loader import Served
 
 from keras_transformer import __main__
@@ -15,6 +16,7 @@ from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.preparation import CHANGEABLE
 from keras_transformer.training.request import configure, default_run_dir
+from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
 SEARCH = Search(beam_size=2, length_penalty=1.7, max_extra_length=3)
@@ -22,9 +24,9 @@ TEXTS = ["ein kleiner Hund", "die Wiese und der Hund laut", "laut"]
 
 
 @pytest.fixture(scope="module")
-def run_dir(tmp_path_factory):
+def run_dir(small_run, tmp_path_factory):
     """A small run with a search of its own."""
-    path = write_small_run(tmp_path_factory.mktemp("searched"))
+    path = shutil.copytree(small_run, tmp_path_factory.mktemp("a") / "run")
     run = RunConfig.load(path)
     dataclasses.replace(run, search=SEARCH).save(path)
     return path
@@ -44,12 +46,6 @@ def test_a_run_searches_as_the_paper_translates():
     search = make_run(ModelConfig()).search
     found = search.beam_size, search.length_penalty, search.max_extra_length
     assert found == (4, 0.6, 50)  # Section 6.1.
-
-
-def test_the_search_comes_back_as_it_was_saved(tmp_path):
-    run = make_run(ModelConfig(), search=SEARCH)
-    run.save(tmp_path)
-    assert RunConfig.load(tmp_path) == run
 
 
 def test_a_training_is_told_how_later_verbs_search():
@@ -119,13 +115,11 @@ def test_a_translation_is_at_most_as_much_longer_as_the_run_says(translator):
     np.testing.assert_array_equal(lengths, sources.row_lengths() + 3)
 
 
-@pytest.mark.slow
+@pytest.mark.stands_for("exports of runs")
 def test_python_and_an_export_search_as_the_run_says(
-    run_dir, translator, tmp_path
+    run_dir, translator, tmp_path, one_signature
 ):
-    as_said = translator.translate(
-        TEXTS, beam_size=2, length_penalty=1.7, max_extra_length=3, n_best=2
-    )
+    as_said = translator.n_best(TEXTS, dataclasses.replace(SEARCH, n_best=2))[0]
     assert translator.translate(TEXTS, n_best=2) == as_said
     # The paper's search would find something else.
     paper = dict(beam_size=4, length_penalty=0.6, max_extra_length=50)
@@ -135,14 +129,11 @@ def test_python_and_an_export_search_as_the_run_says(
         TEXTS, targets, length_penalty=1.7
     )
 
-    served = Served(Run(run_dir).export(tmp_path, average=1))
+    export = Run(run_dir).export(tmp_path, average=1)
 
-    found = served("n_best", text=TEXTS)
-    assert [
-        [text.decode() for text in row] for row in found["translations"]
-    ] == [[text for text, _ in row] for row in as_said]
+    assert ModelCard.load(export).search["n_best"] == 2
+    found = Served(export)("serving_default", text=TEXTS)
+    assert [text.decode() for text in found["translation"]] == targets
     np.testing.assert_allclose(
-        found["scores"],
-        [[score for _, score in row] for row in as_said],
-        rtol=1e-4,
+        found["score"], [best.score for best, *_ in as_said], rtol=1e-4
     )

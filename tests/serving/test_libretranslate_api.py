@@ -235,6 +235,7 @@ def test_html_keeps_its_tags_around_the_words_that_come_from_theirs(
         }
 
 
+@pytest.mark.slow
 def test_a_page_s_form_data_is_translated(browser, server, translations):
     page = browser.new_page()
     page.goto(f"{server.url}/languages")

@@ -4,11 +4,15 @@ import html
 import json
 import re
 
+import pytest
 from axe_playwright_python.sync_playwright import Axe
 from running_server import running
 from word_by_word_model import SIGNATURE, Versions
 
 from keras_transformer.serving.limits import Limits
+
+# `make test` has one browser: test_page_api.py.
+pytestmark = pytest.mark.slow
 
 QUESTION = "**/api/translate"
 MARKUP = (
@@ -112,15 +116,6 @@ def test_a_closer_look_that_takes_its_time_is_announced(visit):
     opened.look_closer()
     assert page.locator("#looking").is_hidden()
     assert page.locator("#closer table").is_visible()
-
-
-def test_the_viewer_opens_for_a_sentence(visit):
-    opened = translated(visit, "Ein Hund & eine Wiese.")
-    with opened.page.context.expect_page() as found:
-        opened.page.get_by_role("link", name="Explain this sentence").click()
-    assert "Ein Hund & eine Wiese." in found.value.content().replace(
-        "&amp;", "&"
-    )
 
 
 def test_everything_is_done_with_a_keyboard(visit):
@@ -234,14 +229,6 @@ def test_text_from_the_right_is_set_from_the_right(visit):
     words.first.focus()
     opened.page.keyboard.press("ArrowLeft")
     assert marked(opened) == ["Hund"]
-
-
-def test_markup_that_is_written_stays_text(visit):
-    opened = translated(visit, MARKUP)
-    answer = opened.output.text_content()
-    assert "<script>window.struck=1</script><img" in answer
-    assert opened.page.locator("main img, main script").count() == 0
-    assert opened.page.evaluate("window.struck") is None
 
 
 def test_markup_in_any_answer_stays_text(visit):

@@ -2,11 +2,15 @@
 
 import json
 
+import pytest
 from running_server import running
 from still_model import StillModel, StillVersions
 from word_by_word_model import Versions, translation
 
 from keras_transformer.serving.limits import Limits
+
+# `make test` has one browser: test_page_api.py.
+pytestmark = pytest.mark.slow
 
 QUESTION = "**/api/translate"
 

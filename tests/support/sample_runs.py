@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import pathlib
 import random
+import shutil
 import tempfile
 
 import keras
@@ -126,23 +127,19 @@ def digit_vocabulary(folder):
 
 
 @functools.cache
-def digit_translator(positions="sinusoidal"):
+def digit_translator():
     """Translates nearly every line right. Not to be changed."""
-    model = make_digit_model(positions)
-    model.load_weights(digit_weights(positions) / "model.weights.h5")
+    model = make_digit_model()
+    model.load_weights(digit_weights() / "model.weights.h5")
     return Translator(model, digit_tokenizer())
 
 
-def make_digit_model(positions):
-    return Transformer(
-        vocab_size=digit_tokenizer().vocab_size,
-        positions=positions,
-        **DIGIT_SIZES,
-    )
+def make_digit_model():
+    return Transformer(vocab_size=digit_tokenizer().vocab_size, **DIGIT_SIZES)
 
 
 @made_once
-def digit_weights(folder, positions):
+def digit_weights(folder):
     """Weights that a training of ten epochs has found."""
     words = digit_tokenizer()
     source, target = (
@@ -152,7 +149,7 @@ def digit_weights(folder, positions):
         target[:, :-1], [[0, 0], [1, 0]], constant_values=BOS_ID
     )
     keras.utils.set_random_seed(1)
-    model = make_digit_model(positions)
+    model = make_digit_model()
     epochs, batch = 10, 64
     rate = keras.optimizers.schedules.CosineDecay(
         3e-3, epochs * len(source) // batch
@@ -162,6 +159,31 @@ def digit_weights(folder, positions):
         (source, target_in), target, batch_size=batch, epochs=epochs, verbose=0
     )
     model.save_weights(folder / "model.weights.h5")
+
+
+@made_once
+def digit_run(path, source_lang="en", target_lang="de"):
+    """Fill a run directory with that translator, said to be of languages."""
+    model = make_digit_model()
+    model.load_weights(digit_weights() / "model.weights.h5")
+    model.compile(optimizer="sgd", loss="mse")
+    sizes = config.ModelConfig(vocab_size=model.vocab_size, **DIGIT_SIZES)
+    languages = dict(source_lang=source_lang, target_lang=target_lang)
+    make_run(sizes, **languages).save(path)
+    shutil.copy(digit_vocabulary() / "tokenizer.model", path)
+    checkpoints.save_checkpoint(path, model, Progress(step=470))
+
+
+# So that an export is soon traced.
+GREEDY = Search(beam_size=1, n_best=1, length_penalty=0.0, max_source_length=31)
+
+
+@made_once
+def quantized_export(path, dtype):
+    """Export that translator as version 17, its weights stored in a type."""
+    saved_model.export(
+        *(digit_translator(), path, 17, GREEDY), quantization=dtype, card=CARD
+    )
 
 
 WORDS = (
@@ -253,6 +275,12 @@ def fit_tiny_model(model, steps, callbacks=()):
         verbose=0,
         callbacks=callbacks,
     )
+
+
+@made_once
+def tiny_run(path, ema=None):
+    """Fill a folder as `write_tiny_run` does."""
+    write_tiny_run(path, ema)
 
 
 def write_tiny_run(run_dir, ema=None):

@@ -3,6 +3,7 @@
 import pathlib
 
 import numpy as np
+from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer.serving.served_model import ServedModel
 
@@ -22,3 +23,15 @@ class Served(ServedModel):
     def everywhere(self, signature, texts):
         """Call with `texts` as each of the inputs."""
         return self(signature, **dict.fromkeys(self.inputs(signature), texts))
+
+
+def operators(path):
+    """Names of all operators in the file, those of its functions included."""
+    saved = saved_model_pb2.SavedModel.FromString(
+        (path / "saved_model.pb").read_bytes()
+    )
+    (meta,) = saved.meta_graphs
+    nodes = [*meta.graph_def.node]
+    for function in meta.graph_def.library.function:
+        nodes += function.node_def
+    return {node.op for node in nodes}

@@ -90,13 +90,6 @@ def test_signatures_say_how_the_scores_were_computed():
     )
 
 
-def test_bleu_is_the_geometric_mean_of_four_precisions():
-    # 4 of 5 words, 3 of 4 pairs, 2 of 3 triples, 1 of 2 fours: 1/5 in all.
-    score = evaluation.bleu(["a b c d e"], ["a b c d f"])
-
-    assert score.value == pytest.approx(100 * (1 / 5) ** (1 / 4))
-
-
 def test_compound_split_bleu_counts_the_parts_of_compounds():
     # Das Rich @ Text @ Format ist gut .   9 tokens
     # Das Text @ Format ist gut .          7 tokens
@@ -107,26 +100,6 @@ def test_compound_split_bleu_counts_the_parts_of_compounds():
 
     product = (7 / 9) * (5 / 8) * (4 / 7) * (3 / 6)
     assert score.value == pytest.approx(100 * product ** (1 / 4))
-
-
-def test_compound_split_bleu_is_sacrebleus_count_of_prepared_text():
-    prepared = [
-        f"Ein Hund {verb} über die grüne Wiese ." for verb in ("rennt", "läuft")
-    ]
-    compounds = [
-        f"{article} T {AT} Shirt {AT} Händler verkauft T {AT} Shirts ."
-        for article in ("Der", "Ein")
-    ]
-    expected = sacrebleu.corpus_bleu(
-        [prepared[0], "Zwei Kinder spielen Ball .", compounds[0]],
-        [[prepared[1], "Zwei Kinder spielen Fußball .", compounds[1]]],
-        tokenize="none",
-        force=True,
-    )
-
-    result = evaluate(TRANSLATIONS, REFERENCES)
-
-    assert result.compound_split_bleu.value == pytest.approx(expected.score)
 
 
 def test_lower_cased_scores_come_when_asked_for_and_say_so():

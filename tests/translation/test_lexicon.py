@@ -24,7 +24,7 @@ PAIRS = [
 
 @pytest.fixture(scope="module")
 def translator():
-    return sample_runs.digit_translator("sinusoidal")
+    return sample_runs.digit_translator()
 
 
 def by_loops(pairs, tokenizer, iterations):

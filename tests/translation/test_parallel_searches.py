@@ -48,12 +48,6 @@ def test_a_number_asked_for_is_taken():
     assert devices.searches(7, 2, 512, 2, 3) == 7
 
 
-@pytest.mark.parametrize("asked", [0, -1])
-def test_no_search_at_all_is_refused(asked):
-    with pytest.raises(ValueError, match=f"at least 1, received {asked}"):
-        devices.searches(asked, 2, 128)
-
-
 @pytest.mark.parametrize("at_once", [1, 2, 3])
 def test_every_item_comes_once_with_its_result(at_once):
     found = dict(text_batches.results(lambda i: i**2, range(23), at_once))

@@ -75,9 +75,13 @@ def test_any_text_comes_together_as_it_was():
         assert re.findall(r"[\r\n]", same) == re.findall(r"[\r\n]", text)
 
 
-@pytest.fixture
+# So that a search is soon traced.
+SHORT = dict(beam_size=1, max_length=7)
+
+
+@pytest.fixture(scope="module")
 def translator(small_translator):
-    """One that has not warned yet."""
+    """One of our own, for the log tells of several sentences only once."""
     return Translator(small_translator.model, small_translator.tokenizer)
 
 
@@ -103,37 +107,39 @@ def test_every_sentence_is_translated_on_its_own(translator):
     found = translator.translate(
         texts,
         split_sentences=True,
-        max_length=7,
         progress=lambda *counts: progress.append(counts),
+        **SHORT,
     )
 
     single = ["a dog.", "A meadow!", "The dog runs.", texts[2], "dog"]
-    one, two, three, whole, dog = translator.translate(single, max_length=7)
+    one, two, three, whole, dog = translator.translate(single, **SHORT)
     assert found == [f"{one} {two}\n{three}", "", whole, "", dog]
-    assert found[0] != translator.translate(texts[:1], max_length=7)[0]
+    assert found[0] != translator.translate(texts[:1], **SHORT)[0]
     assert progress[-1] == (5, 5)
 
 
-def test_sentences_end_as_in_the_language_of_the_run(small_run, tmp_path):
+def test_sentences_end_as_in_the_language_of_the_run(
+    translator, small_run, tmp_path
+):
     shutil.copytree(small_run, tmp_path, dirs_exist_ok=True)
     german = dataclasses.replace(
         RunConfig.load(small_run), source_lang="de", target_lang="en"
     )
     german.save(tmp_path)
+    of_german = Translator.from_run(tmp_path, average=1)
     text = ["ein Hund, ggf. Die grüne Wiese"]  # Two, by English rules.
-    for run_dir, is_one in (small_run, False), (tmp_path, True):
-        translator = Translator.from_run(run_dir, average=1)
-        whole = translator.translate(text, max_length=7)
-        split = translator.translate(text, split_sentences=True, max_length=7)
+    for each, is_one in (translator, False), (of_german, True):
+        whole = each.translate(text, **SHORT)
+        split = each.translate(text, split_sentences=True, **SHORT)
         assert (split == whole) == is_one
-    assert translator.freeze("bfloat16").source_lang == "de"
+    assert of_german.freeze("bfloat16").source_lang == "de"
 
 
 def test_a_sentence_that_is_cut_is_named_by_its_text(translator, caplog):
     long = "Dog dog dog dog dog."
     texts = ["a dog. The dog runs.", f"{long} {long}", "dog"]
     translator.translate(
-        texts, split_sentences=True, max_source_length=9, max_length=3
+        texts, split_sentences=True, max_source_length=9, **SHORT
     )
     (said,) = said_by_us(caplog)
     assert said == "Cut 1 of 3 texts after 9 tokens: number 2."
@@ -142,7 +148,7 @@ def test_a_sentence_that_is_cut_is_named_by_its_text(translator, caplog):
 def test_no_text_has_no_sentence_and_no_character_is_too_odd(translator):
     assert translator.translate([], split_sentences=True) == []
     (found,) = translator.translate(
-        ["\ud800 dog. A dog."], split_sentences=True, max_length=3
+        ["\ud800 dog. A dog."], split_sentences=True, **SHORT
     )
     assert found
     with pytest.raises(ValueError, match="to be a list of texts"):
@@ -161,14 +167,15 @@ def test_what_sentences_of_their_own_have_no_room_for_is_refused(
         translator.translate(["a dog"], split_sentences=True, **other)
 
 
-def test_a_text_of_several_sentences_is_named_once(translator, caplog):
+def test_a_text_of_several_sentences_is_named_once(small_translator, caplog):
+    translator = Translator(small_translator.model, small_translator.tokenizer)
     texts = ["a dog", "The dog runs. A dog barks."]
     # Users who have chosen need no warning.
     for chosen in (False, True):
-        translator.translate(texts, split_sentences=chosen, max_length=3)
+        translator.translate(texts, split_sentences=chosen, **SHORT)
     assert not said_by_us(caplog)
     for _ in range(2):
-        translator.translate(texts, max_length=3)
+        translator.translate(texts, **SHORT)
     (said,) = said_by_us(caplog)
     assert said.startswith("'The dog runs. A dog barks.' looks like several")
     assert "split_sentences=True" in said

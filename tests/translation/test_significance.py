@@ -39,7 +39,7 @@ def sentences(seed, wrong=0.0, count=43):
 
 
 REFERENCES = sentences(0)
-GOOD, OTHER, BAD = sentences(1, 0.3), sentences(2, 0.3), sentences(3, 0.9)
+GOOD, OTHER = sentences(1, 0.3), sentences(2, 0.3)
 
 
 def digits(value):
@@ -98,22 +98,6 @@ def test_every_reference_is_compared_with():
         assert each.system.p_value == system.p_value
         assert each.signature == str(signatures[each.metric])
         assert each.signature.startswith("nrefs:2|")
-
-
-def test_a_system_does_not_differ_from_itself():
-    for each in compare(GOOD, GOOD, [REFERENCES]):
-        assert each.other.score == each.system.score
-        assert each.system.p_value == 1
-
-
-def test_a_much_worse_system_is_worse_by_every_test():
-    for each in compare(BAD, GOOD, [REFERENCES]):
-        assert each.system.score < each.other.score - 20
-        assert each.system.p_value < 0.05
-
-
-def test_a_comparison_repeats():
-    assert compare(GOOD, BAD, [REFERENCES]) == compare(GOOD, BAD, [REFERENCES])
 
 
 def evaluated(run_dir, lines=("eins", "zwei"), corpus="demo", target="de"):
