@@ -172,6 +172,19 @@ async def measure(server: Server, args: argparse.Namespace) -> None:
             async with httpx.AsyncClient(timeout=60) as client:
                 await client.get(f"{server.host}/health")
         await asyncio.sleep(2)
+    # The last attack goes on while the server has to end.
+    tasks = [
+        asyncio.ensure_future(attack(address, request))
+        for _ in range(connections)
+    ]
+    await asyncio.sleep(2)
+    server.process.send_signal(signal.SIGTERM)
+    begun = time.monotonic()
+    await asyncio.to_thread(server.process.wait, 90)
+    print(f"\nended {time.monotonic() - begun:.1f} s after SIGTERM")
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def main(argv=None) -> int:
@@ -180,10 +193,7 @@ def main(argv=None) -> int:
     try:
         asyncio.run(measure(server, args))
     finally:
-        server.process.send_signal(signal.SIGTERM)
-        begun = time.monotonic()
-        server.process.wait(90)
-    print(f"\nended after {time.monotonic() - begun:.1f} s")
+        server.process.kill()
     return 0
 
 

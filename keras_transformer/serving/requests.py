@@ -16,7 +16,8 @@ from starlette.responses import Response
 GONE = 499
 # A form of ours has five.
 _MOST_FIELDS = 64
-# Bytes of the headers of one field.
+# Bytes of the headers of a field, which Python's reader of e-mail takes long
+# to read.
 _MOST_HEADERS = 1_024
 _DISPOSITION = re.compile(r"(?i)\r\ncontent-disposition:([^\r\n]*)")
 _NOT_UTF_8 = "Expected a form in UTF-8, received other bytes; convert the text."
@@ -212,6 +213,8 @@ def as_multipart(body: bytes, content_type: str) -> dict[str, str]:
     Raises:
         RefusalError: As from `as_form`.
     """
+    if len(content_type) > _MOST_HEADERS:
+        raise RefusalError(400, _NO_FORM)
     boundary = _header("Content-Type", content_type).get_boundary("")
     line = b"\r\n--" + boundary.encode("latin-1", "replace")
     _, *parts = (b"\r\n" + body).split(line, _MOST_FIELDS + 1)

@@ -185,6 +185,8 @@ def test_the_page_is_strict_and_holds_no_mark(client):
     assert policy["default-src"] == "'none'"
     assert policy["script-src"] == "'self'"
     assert "unsafe" not in answer.headers[POLICY]
+    # Otherwise its form would come without an origin.
+    assert answer.headers["referrer-policy"] == "same-origin"
     assert "<!-- text -->" not in answer.text
     assert "<!-- translation -->" not in answer.text
 
