@@ -66,6 +66,13 @@ def attacks(languages: dict) -> dict[str, tuple[bytes, int]]:
     part = b"--x\r\n" + b"a: b\r\n" * (MEGABYTE // 6 - 20)
     blank = asked("\n " * 340_000, languages)
     lists = b'{"instances": [' + b"[]," * 340_000 + b"[]]}"
+    long = [SENTENCE * 20] * 32
+    attention = json.dumps(
+        {
+            "signature_name": "attention",
+            "inputs": {"source": long, "target": long},
+        }
+    ).encode()
     fields = "&".join(f"a{i}=b" for i in range(116_000)).encode()
     return {
         "none": (b"", 0),
@@ -81,6 +88,7 @@ def attacks(languages: dict) -> dict[str, tuple[bytes, int]]:
             post(PREDICT, JSON, b" " * (MEGABYTE // 6), chunked=True),
             4,
         ),
+        "answers of megabytes": (post(PREDICT, JSON, attention), 2),
         "documents of blank lines": (blank, 30),
         "documents of blank lines, more": (blank, 150),
         "documents of 2,000 sentences": (
@@ -139,6 +147,10 @@ async def measure(server: Server, args: argparse.Namespace) -> None:
         *("attack", "connections", "short: median, ms", "longest", "refused"),
         *("document: longest, ms", "refused", "MB"),
     )
+    with contextlib.suppress(asyncio.TimeoutError):  # What is traced first.
+        await asyncio.wait_for(
+            Proper(server.host, "1\n" * 60, languages).run(), 5
+        )
     for name, (request, connections) in attacks(languages).items():
         if not re.search(args.only, name):
             continue

@@ -90,7 +90,8 @@ class Batcher:
         """Call a signature for the texts of a request.
 
         A long request puts only one batch for each thread into the queue at a
-        time. If cancelled, a request leaves the queue.
+        time, and one for all of them where it is not the only one. If
+        cancelled, a request leaves the queue.
 
         Args:
             model: The version, in use until this returns.
@@ -112,6 +113,9 @@ class Batcher:
             sum(len(each) for row in rows for each in row) > _BATCH_BYTES
         )
         key = _Key(model, signature, alone, is_long)
+        threads = self.batching.num_batch_threads
+        if self.taken_by_long:
+            size = max(1, size // threads)
         order = sorted(range(len(rows)), key=lambda i: sum(map(len, rows[i])))
         pieces = (order[i : i + size] for i in range(0, len(order), size))
         answers: list[Any] = [None] * len(rows)
@@ -124,7 +128,6 @@ class Batcher:
                 for i, answer in zip(piece, found, strict=True):
                     answers[i] = answer
 
-        threads = self.batching.num_batch_threads
         places = min(len(rows), threads * size)
         of_long = places if is_long else 0
         if not self._has_room(places, of_long):
