@@ -133,6 +133,9 @@ def serve(args: argparse.Namespace) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # This takes seconds, and a misspelt argument need not wait for it.
     command_line.quiet_tensorflow()
+    # What other libraries log may hold a client's text.
+    logging.getLogger("keras_transformer").setLevel(logging.INFO)
+    logging.getLogger().setLevel(logging.CRITICAL)
     # TensorFlow Serving's session loader warns that it is outdated.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     from keras_transformer.serving import server

@@ -85,6 +85,18 @@ async def _mistake(request: Request, error: Exception) -> Response:
     return json_response({"error": "Internal error"}, 500)
 
 
+def log_mistake(what: str, error: BaseException) -> None:
+    """Log the kind and place of an error, not its message.
+
+    That may hold somebody's text.
+    """
+    where = ""
+    for place in traceback.extract_tb(error.__traceback__)[-1:]:
+        file = pathlib.Path(place.filename).name
+        where = f" in {file}, line {place.lineno}"
+    logger.error("%s because of %s%s", what, type(error).__name__, where)
+
+
 class _Door:
     """Refuses requests that a page of another site makes a browser send.
 
@@ -137,11 +149,7 @@ def _is_foreign(headers: Headers, host: str) -> bool:
 
 
 class _Guard:
-    """The outermost layer: counts requests, adds headers, logs our mistakes.
-
-    For an unexpected error the log names the kind and the place, not the
-    message, which may hold somebody's text.
-    """
+    """The outermost layer: counts requests, adds headers, logs our mistakes."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app
@@ -164,13 +172,7 @@ class _Guard:
         try:
             await self.app(scope, receive, send_on)
         except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            logger.error(
-                "No answer because of %s in %s, line %d",
-                type(error).__name__,
-                pathlib.Path(place.filename).name,
-                place.lineno,
-            )
+            log_mistake("No answer", error)
         finally:
             seconds = time.perf_counter() - begun
             self.metrics.count(scope["path"], status or GONE, seconds)

@@ -105,6 +105,7 @@ def serve(
     sys.setswitchinterval(5e-4)
 
     async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(_log_lost)
         following = asyncio.ensure_future(versions.follow())
         try:
             await make(service, origins, hosts).serve(sockets=[listening])
@@ -112,6 +113,12 @@ def serve(
             following.cancel()
 
     asyncio.run(run())
+
+
+def _log_lost(loop: asyncio.AbstractEventLoop, context: dict) -> None:
+    """Log an error that nobody waited for, as asyncio would in all detail."""
+    if "exception" in context:
+        app.log_mistake("A task ended", context["exception"])
 
 
 def names_of(host: str, others: Sequence[str] = ()) -> list[str]:

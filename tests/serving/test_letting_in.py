@@ -8,9 +8,9 @@ import time
 
 import httpx
 import pytest
-from serving_thread import running
+from running_server import running
 from still_model import StillModel, StillVersions
-from word_by_word import Versions as WordVersions
+from word_by_word_model import Versions as WordVersions
 
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import service as service_module
