@@ -31,6 +31,7 @@ MEGABYTE = 1 << 20
 SENTENCE = "On May 16, 2024 three hundred and two of them came."
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
+PARTS = "multipart/form-data"
 PREDICT = f"/v1/models/{NAME}:predict"
 
 
@@ -63,7 +64,7 @@ def asked(q: str | list[str], languages: dict) -> bytes:
 def attacks(languages: dict) -> dict[str, tuple[bytes, int]]:
     """List requests, and over how many connections each comes."""
     same = {**languages, "target": languages["source"]}
-    part = b"--x\r\n" + b"a: b\r\n" * (MEGABYTE // 6 - 20)
+    part = b"--x\r\nContent-Disposition: form-data; name=a\r\n\r\nb\r\n"
     blank = asked("\n " * 340_000, languages)
     lists = b'{"instances": [' + b"[]," * 340_000 + b"[]]}"
     long = [SENTENCE * 20] * 32
@@ -79,10 +80,10 @@ def attacks(languages: dict) -> dict[str, tuple[bytes, int]]:
         "349,000 empty texts": (asked([""] * 349_000, languages), 1),
         "empty texts, one language": (asked([""] * 349_000, same), 1),
         "lists in lists": (post(PREDICT, JSON, lists), 4),
-        "a form of 116,000 fields": (post("/", FORM, fields), 1),
-        "a part with 170,000 headers": (
-            post("/translate", "multipart/form-data; boundary=x", part),
-            1,
+        "a form of 116,000 fields": (post("/", FORM, fields), 4),
+        "a form of 20,000 parts": (
+            post("/translate", f"{PARTS}; boundary=x", part * 20_000),
+            4,
         ),
         "chunks of a byte": (
             post(PREDICT, JSON, b" " * (MEGABYTE // 6), chunked=True),

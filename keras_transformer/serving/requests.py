@@ -1,6 +1,7 @@
 """Shared by all interfaces: how requests are read, refused and answered."""
 
 import email.message
+import functools
 import json
 import re
 import zlib
@@ -83,11 +84,14 @@ def json_written(content: Any) -> Generator[None, None, Response]:
     return Response(text, media_type="application/json")
 
 
+_piece = functools.partial(json.dumps, ensure_ascii=False)
+
+
 def _written(content: Any) -> Iterator[str]:
     """Write JSON in pieces: a whole `json.dumps` would stop all threads."""
     if isinstance(content, dict):
         for i, (name, value) in enumerate(content.items()):
-            yield f"{', ' if i else '{'}{json.dumps(name)}: "
+            yield f"{', ' if i else '{'}{_piece(name)}: "
             yield from _written(value)
         yield "}" if content else "{}"
     elif isinstance(content, list) and isinstance(
@@ -98,7 +102,7 @@ def _written(content: Any) -> Iterator[str]:
             yield from _written(value)
         yield "]"
     else:
-        yield json.dumps(content, ensure_ascii=False)
+        yield _piece(content)
 
 
 def unpacked(body: bytes, encoding: str, most: int) -> bytes:
