@@ -30,7 +30,12 @@ from keras_transformer.serving.requests import (
 )
 from keras_transformer.serving.sentence_answers import translate_html
 from keras_transformer.serving.served_model import DEFAULT_SIGNATURE
-from keras_transformer.serving.service import Job, Service, card_of
+from keras_transformer.serving.service import (
+    Job,
+    Service,
+    card_of,
+    check_signature,
+)
 
 HEALTH_SECONDS = 10.0
 _WORD = b"a"
@@ -103,16 +108,17 @@ class LibreTranslateApi:
         loop, batcher = asyncio.get_running_loop(), self.service.batcher
         end, before = loop.time() + HEALTH_SECONDS, batcher.answered
         with self.service.versions.use() as model:
+            check_signature(model, DEFAULT_SIGNATURE)
+            row = (_WORD,) * len(model.inputs(DEFAULT_SIGNATURE))
+            # If the queue is full, others' texts show that the model works.
             task = asyncio.ensure_future(
-                self.service.run(model, DEFAULT_SIGNATURE, [(_WORD,)])
+                batcher.run(model, DEFAULT_SIGNATURE, [row])
             )
             try:
                 while loop.time() < end:
                     await asyncio.sleep(0.02)
                     if batcher.answered > before:
                         return json_response({"status": "ok"})
-                    if task.done():
-                        task.result()  # Raises.
             finally:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)

@@ -115,12 +115,7 @@ class Service:
             RefusalError: If there are too many, no room now, or no such
                 signature.
         """
-        if signature not in model.signatures:
-            raise RefusalError(
-                501,
-                f"This export has no signature {signature}, which this takes; "
-                "export the model with this version of keras-transformer.",
-            )
+        check_signature(model, signature)
         self.limits.check_texts(len(rows))
         return await self.batcher.run(model, signature, rows)
 
@@ -226,6 +221,16 @@ async def _message(request: Request, seconds: float) -> Mapping[str, Any]:
 async def _left(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def check_signature(model: ServedModel, signature: str) -> None:
+    """Raise `RefusalError` if an export lacks a signature."""
+    if signature not in model.signatures:
+        raise RefusalError(
+            501,
+            f"This export has no signature {signature}, which this takes; "
+            "export the model with this version of keras-transformer.",
+        )
 
 
 def card_of(model: ServedModel) -> ModelCard:
