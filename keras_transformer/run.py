@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 import pathlib
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -380,7 +381,8 @@ class Run:
         """Export the run as it is now, unless that has been done.
 
         If the weights or the search of the run differ from those of the highest
-        version, write a version one above it.
+        version, write a version one above it. It replaces the one that it
+        differs from in its weights alone.
 
         Args:
             output: Folder of all versions.
@@ -393,12 +395,13 @@ class Run:
         path = pathlib.Path(output) / str(newest)
         kept = ModelCard.load(path) if newest else None
         search = self.config.search.kept_by_run()
-        if (
-            kept is None
-            or kept.weights != now.weights
-            or any(kept.search.get(name) != search[name] for name in search)
-        ):
+        is_alike = kept is not None and all(
+            kept.search.get(name) == search[name] for name in search
+        )
+        if kept is None or not is_alike or kept.weights != now.weights:
             self.export(output, newest + 1)
+            if kept and is_alike and kept.quantization == now.quantization:
+                shutil.rmtree(path)
         elif kept.scores != now.scores:  # The run was evaluated since.
             dataclasses.replace(kept, scores=now.scores).save(path)
 

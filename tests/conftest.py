@@ -103,8 +103,14 @@ def server(exported, small_run):
     from running_server import running
 
     from keras_transformer.commands.serve import explainer
+    from keras_transformer.run import Run
 
-    with running(exported.parent, explain=explainer(small_run)) as found:
+    explain = explainer(small_run)
+    # The card of that export is invented.
+    weights = Run(small_run).card().weights
+    with running(
+        exported.parent, explain=lambda text, _: explain(text, weights)
+    ) as found:
         yield found
 
 

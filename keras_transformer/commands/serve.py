@@ -124,8 +124,8 @@ def serve(args: argparse.Namespace) -> None:
                 f"received {origin}."
             )
     for package in (
-        *("babel", "lxml", "prometheus_client", "python_multipart"),
-        *("sentencex", "starlette", "uvicorn"),
+        *("babel", "lxml", "prometheus_client", "sentencex"),
+        *("starlette", "uvicorn"),
     ):
         extras.needs(package, "serve")
     # Without a handler, SIGTERM would not end a container's first process while
@@ -133,6 +133,9 @@ def serve(args: argparse.Namespace) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # This takes seconds, and a misspelt argument need not wait for it.
     command_line.quiet_tensorflow()
+    # What other libraries log may hold a client's text.
+    logging.getLogger("keras_transformer").setLevel(logging.INFO)
+    logging.getLogger().setLevel(logging.CRITICAL)
     # TensorFlow Serving's session loader warns that it is outdated.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     from keras_transformer.serving import server
@@ -162,24 +165,33 @@ def serve(args: argparse.Namespace) -> None:
     )
 
 
-def explainer(run_dir: pathlib.Path) -> Callable[[str, int], str]:
+def explainer(run_dir: pathlib.Path) -> Callable[[str, str], str]:
     """Make the function that explains a text as an HTML document.
 
-    The function loads the run's model at its first call, and again for another
-    version of the export.
+    The function loads the run's model at its first call, and again for an
+    export of other weights. It raises `UserError` if the run has gone on to
+    others.
     """
+    from keras_transformer.run import Run
     from keras_transformer.translation.translator import Translator
     from keras_transformer.viewing import page
 
     lock = threading.Lock()
-    loaded: dict[int, Translator] = {}
+    loaded: dict[str, Translator] = {}
 
-    def explain(text: str, version: int) -> str:
+    def explain(text: str, weights: str) -> str:
         with lock:
-            if version not in loaded:
+            if weights not in loaded:
                 loaded.clear()
-                loaded[version] = Translator.from_run(run_dir)
-            translator = loaded[version]
+                found = Translator.from_run(run_dir)
+                if Run(run_dir).card().weights != weights:
+                    raise UserError(
+                        f"Expected the weights {weights}, which translate "
+                        "here, but the run has others by now; start the "
+                        "server again to explain with those."
+                    )
+                loaded[weights] = found
+            translator = loaded[weights]
         explanation = translator.explain(
             text, max_source_length=MAX_SOURCE_LENGTH
         )

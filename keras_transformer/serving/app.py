@@ -2,6 +2,7 @@
 
 import logging
 import pathlib
+import re
 import time
 import traceback
 from collections.abc import Sequence
@@ -10,7 +11,6 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -30,7 +30,8 @@ from keras_transformer.serving.tensorflow_api import TensorFlowApi
 
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
+    # With "no-referrer" our own page's form would come without an origin.
+    (b"referrer-policy", b"same-origin"),
 )
 
 logger = logging.getLogger("keras_transformer")
@@ -64,9 +65,7 @@ def build(
     )
     # No address has two spellings, and no answer uses a client's "Host".
     interfaces.router.redirect_slashes = False
-    app: ASGIApp = _SameSite(interfaces, origins)
-    app = TrustedHostMiddleware(app, hosts, www_redirect=False)
-    app = _Guard(app, metrics)
+    app: ASGIApp = _Guard(_Door(interfaces, origins, hosts), metrics)
     if origins:
         app = CORSMiddleware(
             app,
@@ -86,42 +85,71 @@ async def _mistake(request: Request, error: Exception) -> Response:
     return json_response({"error": "Internal error"}, 500)
 
 
-class _SameSite:
-    """Refuses requests that pages of other sites make a browser send.
+def log_mistake(what: str, error: BaseException) -> None:
+    """Log the kind and place of an error, not its message.
+
+    That may hold somebody's text.
+    """
+    where = ""
+    for place in traceback.extract_tb(error.__traceback__)[-1:]:
+        file = pathlib.Path(place.filename).name
+        where = f" in {file}, line {place.lineno}"
+    logger.error("%s because of %s%s", what, type(error).__name__, where)
+
+
+class _Door:
+    """Refuses requests that a page of another site makes a browser send.
 
     Such a page could not read the answer, but could make the model work for
-    nothing. A link to our own page may be anywhere.
+    nothing. A link to our own page may be anywhere. The page may also lead its
+    own name to this machine; then the browser sends that name.
     """
 
-    def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, origins: Sequence[str], hosts: Sequence[str]
+    ) -> None:
         self.app = app
         self.origins = origins
+        self.hosts = [host.lower() for host in hosts]
 
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
         headers = Headers(scope=scope)
-        is_foreign = headers.get("sec-fetch-site") == "cross-site"
+        host = headers.get("host", "").lower()
         is_link = (
             headers.get("sec-fetch-mode") == "navigate" and scope["path"] == "/"
         )
-        if is_foreign and not is_link and "*" not in self.origins:
-            if headers.get("origin") not in self.origins:
+        refusal = None
+        if not {"*", re.sub(r":\d*$", "", host)}.intersection(self.hosts):
+            refusal = RefusalError(
+                400,
+                "This server has another name; start it with --allow-host to "
+                "give it one more.",
+            )
+        elif _is_foreign(headers, host) and not is_link:
+            if not {"*", headers.get("origin")}.intersection(self.origins):
                 refusal = RefusalError(
                     403,
                     "This server answers its own page; start it with --cors "
                     "for pages of other sites.",
                 )
-                return await error_response(refusal)(scope, receive, send)
-        await self.app(scope, receive, send)
+        answer = error_response(refusal) if refusal else self.app
+        await answer(scope, receive, send)
+
+
+def _is_foreign(headers: Headers, host: str) -> bool:
+    """Return whether a page of another site makes a browser ask."""
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None or origin is None:
+        return site == "cross-site"
+    # Over plain HTTP, browsers tell the site to loopback addresses alone. A
+    # page without an origin sends "null".
+    return origin.lower().partition("://")[2] != host
 
 
 class _Guard:
-    """The outermost layer: counts requests, adds headers, logs our mistakes.
-
-    For an unexpected error the log names the kind and the place, not the
-    message, which may hold somebody's text.
-    """
+    """The outermost layer: counts requests, adds headers, logs our mistakes."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app
@@ -144,13 +172,7 @@ class _Guard:
         try:
             await self.app(scope, receive, send_on)
         except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            logger.error(
-                "No answer because of %s in %s, line %d",
-                type(error).__name__,
-                pathlib.Path(place.filename).name,
-                place.lineno,
-            )
+            log_mistake("No answer", error)
         finally:
             seconds = time.perf_counter() - begun
             self.metrics.count(scope["path"], status or GONE, seconds)

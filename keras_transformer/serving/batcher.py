@@ -4,6 +4,9 @@ A text waits until there are `max_batch_size` of them or
 `batch_timeout_micros` have passed, then shares a batch with those of nearest
 length. Its result does not depend on the others, up to the rounding of sums.
 
+Short and long requests take turns, so that a short one waits for the batches
+that are in work and for other short ones, however much else is in the queue.
+
 The event loop decides and threads compute, so nothing here needs a lock.
 """
 
@@ -25,6 +28,19 @@ from keras_transformer.serving.served_model import (
 # The most bytes in a batch, with each text counted as the longest: a few
 # sentences of the greatest length that models take, so nobody waits long.
 _BATCH_BYTES = 8_192
+# Requests of more than this part of a batch are long.
+_SHORT = 1 / 4
+# The part of all places that long requests may take.
+_LONG = 3 / 4
+
+
+class _Key(NamedTuple):
+    """What texts have in common that may share a batch."""
+
+    model: ServedModel
+    signature: str
+    alone: object | None  # The request, if only its own texts may.
+    is_long: bool
 
 
 class _Waiting(NamedTuple):
@@ -49,6 +65,7 @@ class Batcher:
 
     Attributes:
         taken: Texts that hold a place.
+        taken_by_long: Those of long requests among them.
         answered: Batches that the model has answered so far.
         observe_batch: Receives the size of every batch that begins, so that
             callers can count.
@@ -56,7 +73,7 @@ class Batcher:
 
     def __init__(self, batching: Batching) -> None:
         self.batching = batching
-        self.taken = self.answered = 0
+        self.taken = self.taken_by_long = self.answered = 0
         self.observe_batch = lambda size: None
         self._pool = concurrent.futures.ThreadPoolExecutor(
             batching.num_batch_threads, "batch"
@@ -64,16 +81,17 @@ class Batcher:
         self._delay = batching.batch_timeout_micros / 1e6
         self._free = batching.num_batch_threads
         # Texts in one queue may share a batch; oldest first.
-        self._queues: dict[tuple, list[_Waiting]] = {}
+        self._queues: dict[_Key, list[_Waiting]] = {}
+        self._was_long = False  # The batch that began last.
 
     async def run(
         self, model: ServedModel, signature: str, rows: Sequence[Row]
     ) -> Outputs:
         """Call a signature for the texts of a request.
 
-        A large request puts only one batch for each thread into the queue at a
-        time, so that it does not hold up all others. If cancelled, it leaves
-        the queue.
+        A long request puts only one batch for each thread into the queue at a
+        time, and one for all of them where it is not the only one. If
+        cancelled, a request leaves the queue.
 
         Args:
             model: The version, in use until this returns.
@@ -90,8 +108,14 @@ class Batcher:
         # Padding shows how long the longest text of a batch is. Such a batch
         # therefore holds the texts of one request only.
         alone = object() if signature in model.padded else None
-        key = model, signature, alone
         size = self.batching.max_batch_size
+        is_long = len(rows) > max(1, size * _SHORT) or (
+            sum(len(each) for row in rows for each in row) > _BATCH_BYTES
+        )
+        key = _Key(model, signature, alone, is_long)
+        threads = self.batching.num_batch_threads
+        if self.taken_by_long:
+            size = max(1, size // threads)
         order = sorted(range(len(rows)), key=lambda i: sum(map(len, rows[i])))
         pieces = (order[i : i + size] for i in range(0, len(order), size))
         answers: list[Any] = [None] * len(rows)
@@ -104,9 +128,9 @@ class Batcher:
                 for i, answer in zip(piece, found, strict=True):
                     answers[i] = answer
 
-        threads = self.batching.num_batch_threads
         places = min(len(rows), threads * size)
-        if self.taken + places > self.batching.capacity:
+        of_long = places if is_long else 0
+        if not self._has_room(places, of_long):
             raise RefusalError(
                 503,
                 "The batch scheduling queue to which this task was submitted "
@@ -114,17 +138,26 @@ class Batcher:
                 retry=True,
             )
         self.taken += places
+        self.taken_by_long += of_long
         tasks = [asyncio.ensure_future(work_off()) for _ in range(threads)]
         try:
             await asyncio.gather(*tasks)
         finally:
             self.taken -= places
+            self.taken_by_long -= of_long
             for task in tasks:
                 task.cancel()
         return joined(answers)
 
+    def _has_room(self, places: int, of_long: int) -> bool:
+        capacity = self.batching.capacity
+        if of_long and self.taken_by_long:  # Alone, it always has room.
+            if self.taken_by_long + of_long > capacity * _LONG:
+                return False
+        return self.taken + places <= capacity
+
     def _enqueue(
-        self, key: tuple, rows: Sequence[Row]
+        self, key: _Key, rows: Sequence[Row]
     ) -> list[asyncio.Future[Outputs]]:
         loop = asyncio.get_running_loop()
         new = [_Waiting(row, loop.time(), loop.create_future()) for row in rows]
@@ -150,13 +183,20 @@ class Batcher:
             ]
             if not ready:
                 return
-            key = min(ready, key=lambda key: self._queues[key][0].since)
+            key = min(
+                ready,
+                key=lambda key: (
+                    key.is_long == self._was_long,
+                    self._queues[key][0].since,
+                ),
+            )
+            self._was_long = key.is_long
             while self._free and self._queues[key]:
                 batch = self._take(key)
                 self._free -= 1
                 asyncio.ensure_future(self._compute(key, batch))
 
-    def _take(self, key: tuple) -> list[_Waiting]:
+    def _take(self, key: _Key) -> list[_Waiting]:
         """Pick the oldest text of a queue and those of nearest length.
 
         Each free thread gets a share: two halves in parallel finish before the
@@ -180,7 +220,7 @@ class Batcher:
         queue[:] = [each for each in queue if id(each) not in ids]
         return taken
 
-    async def _compute(self, key: tuple, batch: list[_Waiting]) -> None:
+    async def _compute(self, key: _Key, batch: list[_Waiting]) -> None:
         self.observe_batch(len(batch))
         try:
             if not await self._answer(key, batch) and len(batch) > 1:
@@ -191,17 +231,16 @@ class Batcher:
             self._free += 1
             self._begin()
 
-    async def _answer(self, key: tuple, batch: list[_Waiting]) -> bool:
+    async def _answer(self, key: _Key, batch: list[_Waiting]) -> bool:
         """Answer a batch; return False where the model fails."""
-        model, signature, _ = key
         batch = [waiting for waiting in batch if not waiting.answer.done()]
         if not batch:
             return True
         try:
             outputs = await asyncio.get_running_loop().run_in_executor(
                 self._pool,
-                model.run,
-                signature,
+                key.model.run,
+                key.signature,
                 [waiting.row for waiting in batch],
             )
         except Exception as error:  # The batch failed, not the server.

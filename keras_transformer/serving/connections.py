@@ -1,7 +1,8 @@
 """Connections that no client can hold open by doing nothing.
 
 Uvicorn waits for ever for the rest of a head and for a client that does not
-read. It also drops the request of a client that has closed its sending side.
+read. It also drops the request of a client that has closed its sending side,
+and reads a body in chunks of a byte each for seconds.
 """
 
 import asyncio
@@ -16,10 +17,30 @@ HEAD_SECONDS = 10.0
 READ_SECONDS = 30.0
 # How long a client that has left may take to refuse what is sent to it.
 _REFUSAL_SECONDS = 0.2
+# Bytes to read before others have their turn.
+_READ_BYTES = 1 << 12
+# Each chunk of a body costs as much as reading a thousand bytes of it.
+_MOST_CHUNKS = 2_048
 _ANSWER = (
     "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
     "Content-Length: {length}\r\nConnection: close\r\n\r\n{text}"
 )
+
+
+class _FewChunks(h11.Connection):
+    """Refuses a body in too many chunks."""
+
+    _chunks = 0
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._chunks = 0
+        elif isinstance(event, h11.Data):
+            self._chunks += event.chunk_start
+            if self._chunks > _MOST_CHUNKS:
+                raise h11.RemoteProtocolError("too many chunks")
+        return event
 
 
 class Connection(H11Protocol):
@@ -27,11 +48,13 @@ class Connection(H11Protocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.conn = _FewChunks(h11.SERVER)
         self._deadline: asyncio.TimerHandle | None = None
         self._reader: asyncio.TimerHandle | None = None
         self._is_last = False
 
     def connection_made(self, transport: Any) -> None:
+        transport.max_size = _READ_BYTES  # Asyncio reads 256 KiB otherwise.
         super().connection_made(transport)
         self._watch()
 
@@ -53,6 +76,12 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        # After an answer nothing else can be sent.
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        self.transport.close()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         is_begun = bool(self.conn.trailing_data[0])

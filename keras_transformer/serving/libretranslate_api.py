@@ -20,18 +20,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from keras_transformer.serving.documents import Documents
+from keras_transformer.serving import documents
 from keras_transformer.serving.requests import (
     RefusalError,
     as_form,
-    as_json,
     as_multipart,
     json_response,
     scalar_text,
 )
 from keras_transformer.serving.sentence_answers import translate_html
 from keras_transformer.serving.served_model import DEFAULT_SIGNATURE
-from keras_transformer.serving.service import Service, card_of
+from keras_transformer.serving.service import (
+    Job,
+    Service,
+    card_of,
+    check_signature,
+)
 
 HEALTH_SECONDS = 10.0
 _WORD = b"a"
@@ -54,7 +58,6 @@ class LibreTranslateApi:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.documents = Documents(service)
         self.routes = [
             Route("/translate", self.translate, methods=["POST"]),
             Route("/languages", self.languages),
@@ -65,25 +68,26 @@ class LibreTranslateApi:
 
     async def translate(self, request: Request) -> Response:
         """Translate one text or several."""
-        fields = await self._fields(request)
+        return await self.service.answer(request, self._translate)
+
+    async def _translate(self, job: Job) -> Response:
         with self.service.versions.use() as model:
             card = card_of(model)
-            count = self._check(fields, card.source_lang, card.target_lang)
-            q = fields["q"]
-            texts = [
-                scalar_text(t) for t in (q if isinstance(q, list) else [q])
-            ]
-            source = fields["source"]
+
+            def read() -> tuple[dict[str, Any], int]:
+                fields = self._fields(job)
+                languages = card.source_lang, card.target_lang
+                return fields, self._check(fields, *languages)
+
+            fields, count = await job.turn(read)
+            texts, source = fields["texts"], fields["source"]
             source = card.source_lang if source == "auto" else source
             if source == fields["target"]:
                 found = [[text] for text in texts]
+            elif fields["format"] == "html":
+                found = await translate_html(job, model, texts)
             else:
-                work = (
-                    translate_html(self.documents, model, texts)
-                    if fields["format"] == "html"
-                    else self.documents.translate(model, texts, 1 + count)
-                )
-                found = await self.service.unless_gone(request, work)
+                found = await documents.translate(job, model, texts, 1 + count)
         answer: dict[str, Any] = {
             "translatedText": [best for best, *_ in found]
         }
@@ -92,9 +96,9 @@ class LibreTranslateApi:
         detected = {"confidence": 100.0, "language": card.source_lang}
         if fields["source"] == "auto":
             answer["detectedLanguage"] = [detected] * len(texts)
-        if not isinstance(q, list):
+        if not isinstance(fields["q"], list):
             answer = {key: values[0] for key, values in answer.items()}
-        return json_response(answer)
+        return await job.turn(lambda: json_response(answer))
 
     async def health(self, request: Request) -> Response:
         """Wait until a word or another text is translated.
@@ -104,7 +108,9 @@ class LibreTranslateApi:
         loop, batcher = asyncio.get_running_loop(), self.service.batcher
         end, before = loop.time() + HEALTH_SECONDS, batcher.answered
         with self.service.versions.use() as model:
+            check_signature(model, DEFAULT_SIGNATURE)
             row = (_WORD,) * len(model.inputs(DEFAULT_SIGNATURE))
+            # If the queue is full, others' texts show that the model works.
             task = asyncio.ensure_future(
                 batcher.run(model, DEFAULT_SIGNATURE, [row])
             )
@@ -160,13 +166,13 @@ class LibreTranslateApi:
         """Refuse what this server does not offer."""
         raise RefusalError(*_REFUSED[request.scope["path"]])
 
-    async def _fields(self, request: Request) -> dict[str, Any]:
+    def _fields(self, job: Job) -> dict[str, Any]:
         """Read the parameters from the address, a form or JSON."""
-        body = await self.service.bodies.read(request)
+        request, body = job.request, job.body
         content_type = request.headers.get("content-type", "")
         kind = content_type.partition(";")[0].strip().lower()
         if kind == "application/json" or kind.endswith("+json"):
-            return as_json(body)
+            return job.as_json()
         if kind not in ("", _FORM, _FORM_DATA):
             raise RefusalError(
                 415,
@@ -187,7 +193,8 @@ class LibreTranslateApi:
     ) -> int:
         """Refuse invalid parameters, in LibreTranslate's words.
 
-        It also replaces the languages by the model's names for them.
+        It also replaces the languages by the model's names for them, and adds
+        the list `texts`.
 
         Returns:
             The number of alternatives asked for.
@@ -199,10 +206,12 @@ class LibreTranslateApi:
                 )
         q = fields["q"]
         texts = q if isinstance(q, list) else [q]
+        self.service.limits.check_texts(len(texts))
         if not all(isinstance(text, str) for text in texts):
             raise RefusalError(
                 400, "Invalid request: q must be a text or a list of texts"
             )
+        fields["texts"] = [scalar_text(text) for text in texts]
         known = {code.lower(): code for code in (source_lang, target_lang)}
         for name, codes in (
             ("source", {"auto": "auto", **known}),

@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 from keras_transformer.config import UserError
+from keras_transformer.serving.requests import RefusalError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,10 +13,11 @@ class Limits:
 
     Attributes:
         max_texts: Texts of a request; a document counts its sentences.
-        max_body_bytes: Bytes of a body.
+        max_body_bytes: Bytes of a body, compressed or not.
         seconds: Time from the last byte of a request until the answer.
         body_seconds: Time that a client has to send a body.
-        max_bytes_held: Bytes of all bodies that have not arrived in full.
+        max_bytes_held: Bytes of all bodies, from their arrival until they are
+            answered. Short ones are counted, but not refused.
         max_connections: Connected clients.
     """
 
@@ -23,7 +25,7 @@ class Limits:
     max_body_bytes: int = 1 << 20
     seconds: float = 120.0
     body_seconds: float = 30.0
-    max_bytes_held: int = 64 << 20
+    max_bytes_held: int = 32 << 20
     max_connections: int = 1_000
 
     def __post_init__(self) -> None:
@@ -32,3 +34,18 @@ class Limits:
                 raise UserError(
                     f"Expected a limit {name} above 0, received {value}."
                 )
+
+    def check_texts(self, count: int, what: str = "") -> None:
+        """Refuse a request of more texts than the limit.
+
+        Args:
+            count: How many there are.
+            what: What was counted, if not every text: "sentences or more".
+        """
+        if count > self.max_texts:
+            found = f"{count} {what}" if what else count
+            raise RefusalError(
+                400,
+                f"Invalid request: request ({found}) exceeds text limit "
+                f"({self.max_texts})",
+            )

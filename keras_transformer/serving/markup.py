@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import lxml.etree
 import lxml.html
 
+from keras_transformer.serving.requests import RefusalError
 from keras_transformer.translation.sentences import Span, pieces
 
 # No sentence crosses the border of one of these.
@@ -113,17 +114,33 @@ class Page:
 
     Attributes:
         segments: The segments with text, in order.
+
+    Raises:
+        RefusalError: If it is empty, or lxml would read only a part of it.
     """
 
     def __init__(self, html: str) -> None:
         parser = lxml.html.HTMLParser(encoding="utf-8")
         self._is_whole = bool(re.match(r"\s*<(!doctype|html)\b", html, re.I))
         source = _CONTROL.sub("", html).encode()
-        if self._is_whole:
-            self._root = lxml.html.document_fromstring(source, parser=parser)
-        else:
-            self._root = lxml.html.fragment_fromstring(
-                source, create_parent="div", parser=parser
+        try:
+            if self._is_whole:
+                self._root = lxml.html.document_fromstring(
+                    source, parser=parser
+                )
+            else:
+                self._root = lxml.html.fragment_fromstring(
+                    source, create_parent="div", parser=parser
+                )
+        except lxml.etree.LxmlError:
+            raise RefusalError(
+                400, "Expected HTML, received no element and no text."
+            ) from None
+        if parser.error_log.filter_from_fatals():
+            raise RefusalError(
+                400,
+                "Expected HTML with at most 250 elements inside each other, "
+                "received more or other HTML that cannot be read to its end.",
             )
         self.segments = [
             segment for segment in self._found() if segment.text.strip()

@@ -23,17 +23,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from keras_transformer.serving.documents import Documents
+from keras_transformer.config import UserError
+from keras_transformer.serving import documents
 from keras_transformer.serving.libretranslate_api import name_of
 from keras_transformer.serving.requests import (
     RefusalError,
     as_form,
-    as_json,
     json_response,
     scalar_text,
 )
 from keras_transformer.serving.sentence_answers import translate_text
-from keras_transformer.serving.service import Service, card_of
+from keras_transformer.serving.service import Job, Service, card_of
 from keras_transformer.viewing import page as viewer_page
 
 _TYPES = {
@@ -67,7 +67,6 @@ class PageApi:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.documents = Documents(service)
         # Explanations have a thread of their own: one that nobody waits for
         # still runs to its end, and must not take threads that others need.
         self._explainer = ThreadPoolExecutor(1, "explain")
@@ -98,18 +97,24 @@ class PageApi:
     async def form(self, request: Request) -> Response:
         """Show the page with the translation of a form, or why it failed."""
         text = ""
-        try:
-            fields = as_form(await self.service.bodies.read(request))
-            text = "\n".join(fields.get("text", "").splitlines())
+
+        def read(job: Job) -> str:
+            return "\n".join(as_form(job.body).get("text", "").splitlines())
+
+        async def work(job: Job) -> Response:
+            nonlocal text
+            text = await job.turn(lambda: read(job))
             with self.service.versions.use() as model:
-                work = self.documents.translate(model, [text])
-                ((found,),) = await self.service.unless_gone(request, work)
+                ((found,),) = await documents.translate(job, model, [text])
+            return await job.turn(lambda: self._page(text, found))
+
+        try:
+            return await self.service.answer(request, work)
         except RefusalError as error:
             page = self._page(text, message=error.detail)
             page.status_code = error.status_code
             page.headers.update(error.headers or {})
             return page
-        return self._page(text, found)
 
     async def file(self, request: Request) -> Response:
         """Serve a script or the style sheet."""
@@ -151,23 +156,21 @@ class PageApi:
 
     async def translate(self, request: Request) -> Response:
         """Translate a document, sentence by sentence."""
-        fields = as_json(await self.service.bodies.read(request))
+        return await self.service.answer(request, self._translate)
+
+    async def _translate(self, job: Job) -> Response:
+        fields = await job.turn(job.as_json)
         text, n_best = fields.get("text"), fields.get("n_best")
         if not isinstance(text, str):
             raise RefusalError(400, "Expected a text, received none.")
         is_count = isinstance(n_best, int) and not isinstance(n_best, bool)
         if n_best is not None and (not is_count or n_best < 1):
             raise RefusalError(400, "Expected n_best to be null or at least 1.")
+        scalar = await job.turn(lambda: scalar_text(text))
+        links = bool(fields.get("alignment"))
         with self.service.versions.use() as model:
-            work = translate_text(
-                self.documents,
-                model,
-                scalar_text(text),
-                n_best,
-                links=bool(fields.get("alignment")),
-            )
-            answer = await self.service.unless_gone(request, work)
-        return json_response(answer)
+            answer = await translate_text(job, model, scalar, n_best, links)
+        return await job.turn(lambda: json_response(answer))
 
     async def explain(self, request: Request) -> Response:
         """Serve the viewer for a sentence."""
@@ -186,12 +189,15 @@ class PageApi:
             raise RefusalError(
                 503, "Other explanations are waiting; try again.", retry=True
             )
-        version = self.service.versions.current.version
-        explanation = self._explainer.submit(explain, text, version)
+        weights = card_of(self.service.versions.current).weights
+        explanation = self._explainer.submit(explain, text, weights)
         self._explanations.append(explanation)
         # If the client leaves before it begins, it never begins.
         work = asyncio.wrap_future(explanation)
-        document = await self.service.unless_gone(request, work)
+        try:
+            document = await self.service.unless_gone(request, work)
+        except UserError as error:
+            raise RefusalError(409, str(error)) from None
         return _html(document, viewer_policy())
 
     def _page(

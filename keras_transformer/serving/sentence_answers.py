@@ -5,17 +5,16 @@ Words are linked by the signature `attention`, which knows pieces, not words.
 Axes: S source pieces, T target pieces.
 """
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
 
-from keras_transformer.serving.documents import Documents
+from keras_transformer.serving import documents
 from keras_transformer.serving.markup import Page, Part
 from keras_transformer.serving.requests import RefusalError
 from keras_transformer.serving.served_model import Outputs, ServedModel
-from keras_transformer.serving.service import Service
+from keras_transformer.serving.service import Job
 from keras_transformer.translation.alignment import align_words
 from keras_transformer.translation.sentences import together
 
@@ -30,7 +29,7 @@ Links = list[tuple[int, int]]  # Source words with target words, from 0.
 
 
 async def translate_text(
-    documents: Documents,
+    job: Job,
     model: ServedModel,
     text: str,
     n_best: int | None,
@@ -39,7 +38,7 @@ async def translate_text(
     """Translate a document for the page.
 
     Args:
-        documents: Translates texts.
+        job: The request.
         model: The version, in use until this returns.
         text: Any text.
         n_best: The most hypotheses of a sentence; None for the best.
@@ -49,15 +48,15 @@ async def translate_text(
         The answer of `/api/translate`.
 
     Raises:
-        RefusalError: As in `Documents.search`.
+        RefusalError: As in `documents.search`.
     """
-    (parts,) = await documents.search(model, [text], n_best or 1)
+    (parts,) = await documents.search(job, model, [text], n_best or 1)
     sources = [text[slice(*part.span)] for part in parts]
     best = [part.best for part in parts]
     words: list[Links | None] = [None] * len(parts)
     if links:
         pairs = list(zip(sources, best, strict=True))
-        words = await _linked_words(documents.service, model, pairs)
+        words = await _linked_words(job, model, pairs)
     return {
         "sentences": [
             {
@@ -77,12 +76,12 @@ async def translate_text(
 
 
 async def translate_html(
-    documents: Documents, model: ServedModel, texts: Sequence[str]
+    job: Job, model: ServedModel, texts: Sequence[str]
 ) -> list[list[str]]:
     """Translate HTML: the sentences change, the tags stay.
 
     Args:
-        documents: Translates texts.
+        job: The request.
         model: The version, in use until this returns.
         texts: HTML, whole pages or parts.
 
@@ -99,18 +98,26 @@ async def translate_html(
             f"Invalid request: request ({size}) exceeds text limit "
             f"({MAX_HTML}) of HTML",
         )
-    pages = await documents.read(texts, lambda: [Page(x) for x in texts])
+
+    def read() -> Generator[None, None, list[Page]]:
+        pages = []
+        for text in texts:
+            pages.append(Page(text))
+            yield
+        return pages
+
+    pages = await job.finish(read())
     segments = [segment for page in pages for segment in page.segments]
-    found = await documents.search(model, [each.text for each in segments])
+    found = await documents.search(job, model, [x.text for x in segments])
     pairs = [
         (segment.text[slice(*part.span)], part.best)
         for segment, parts in zip(segments, found, strict=True)
         for part in parts
         if segment.has_elements
     ]
-    links = iter(await _linked_words(documents.service, model, pairs))
+    links = iter(await _linked_words(job, model, pairs))
 
-    def put_back() -> list[list[str]]:
+    def put_back() -> Generator[None, None, list[list[str]]]:
         for segment, parts in zip(segments, found, strict=True):
             segment.put(
                 [
@@ -122,35 +129,39 @@ async def translate_html(
                     for part in parts
                 ]
             )
+            yield
         return [[page.html()] for page in pages]
 
-    return await documents.read(texts, put_back)
+    return await job.finish(put_back())
 
 
 async def _linked_words(
-    service: Service, model: ServedModel, pairs: Pairs
+    job: Job, model: ServedModel, pairs: Pairs
 ) -> list[Links | None]:
     """Find the words that belong together, if the model can tell."""
     if "attention" not in model.signatures:
         return [None] * len(pairs)
     found: list[Links | None] = []
     # A document has many matrices, so take those of one batch at a time.
-    most = service.batcher.batching.max_batch_size
+    most = job.service.batcher.batching.max_batch_size
     for start in range(0, len(pairs), most):
         part = pairs[start : start + most]
         rows = [(one.encode(), other.encode()) for one, other in part]
-        outputs = await service.run(model, "attention", rows)
-        found += await asyncio.to_thread(_links, part, outputs)
+        outputs = await job.service.run(model, "attention", rows)
+        found += await job.finish(_links(part, outputs))
     return found
 
 
-def _links(pairs: Pairs, outputs: Outputs) -> list[Links | None]:
+def _links(
+    pairs: Pairs, outputs: Outputs
+) -> Generator[None, None, list[Links | None]]:
     names = ("source_pieces", "target_pieces", "attention")
     matrices = (outputs[name] for name in names)
-    return [
-        word_links(*pair, *of_pair)
-        for pair, *of_pair in zip(pairs, *matrices, strict=True)
-    ]
+    found = []
+    for pair, *of_pair in zip(pairs, *matrices, strict=True):
+        found.append(word_links(*pair, *of_pair))
+        yield
+    return found
 
 
 def word_links(

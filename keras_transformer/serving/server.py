@@ -21,8 +21,9 @@ from keras_transformer.serving.versions import Versions
 
 # Connections that may wait to be accepted, Uvicorn's default.
 _BACKLOG = 2_048
-# Time to answer the accepted requests once the process has to end.
-SHUTDOWN_SECONDS = 20
+# Time to answer the accepted requests once the process has to end. With what
+# the model is at by then, and the end itself, that makes 20 seconds.
+SHUTDOWN_SECONDS = 17
 
 logger = logging.getLogger("keras_transformer")
 
@@ -69,7 +70,7 @@ def serve(
     limits: Limits,
     origins: Sequence[str] = (),
     hosts: Sequence[str] = ("*",),
-    explain: Callable[[str, int], str] | None = None,
+    explain: Callable[[str, str], str] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then finish the accepted requests.
 
@@ -104,6 +105,7 @@ def serve(
     sys.setswitchinterval(5e-4)
 
     async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(_log_lost)
         following = asyncio.ensure_future(versions.follow())
         try:
             await make(service, origins, hosts).serve(sockets=[listening])
@@ -111,6 +113,12 @@ def serve(
             following.cancel()
 
     asyncio.run(run())
+
+
+def _log_lost(loop: asyncio.AbstractEventLoop, context: dict) -> None:
+    """Log an error that nobody waited for, as asyncio would in all detail."""
+    if "exception" in context:
+        app.log_mistake("A task ended", context["exception"])
 
 
 def names_of(host: str, others: Sequence[str] = ()) -> list[str]:

@@ -13,12 +13,11 @@ is. `{"b64": …}` holds bytes, also in an answer if the output's name ends in
 `_bytes`. Numbers that are not finite are written as NaN, Infinity or -Infinity.
 """
 
-import asyncio
 import base64
 import contextlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -30,15 +29,15 @@ from starlette.routing import Route
 
 from keras_transformer.serving.requests import (
     RefusalError,
-    as_json,
     json_response,
+    json_written,
 )
 from keras_transformer.serving.served_model import (
     DEFAULT_SIGNATURE,
     Row,
     ServedModel,
 )
-from keras_transformer.serving.service import Service
+from keras_transformer.serving.service import Job, Service
 
 _PLACE = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
 _PREDICT = re.compile(f"{_PLACE}:(classify|regress|predict)", re.I | re.A)
@@ -70,17 +69,17 @@ class TensorFlowApi:
             raise RefusalError(
                 400, "Expected :predict, which is what this model answers."
             )
-        body = await self.service.bodies.read(request)
         strict = request.query_params.get("nonfinite") == "null"
         name, version = unquote(found[1]), _version(found)
-        answer = self._predict(name, version, body, strict)
-        return await self.service.unless_gone(request, answer)
+        return await self.service.answer(
+            request, lambda job: self._predict(job, name, version, strict)
+        )
 
     async def _predict(
-        self, name: str, version: int | None, body: bytes, strict: bool
+        self, job: Job, name: str, version: int | None, strict: bool
     ) -> Response:
         with self._use(name, version) as model:
-            fields = as_json(body)
+            fields = await job.turn(job.as_json)
             signature = fields.get("signature_name", "")
             if not isinstance(signature, str):
                 raise RefusalError(
@@ -95,7 +94,9 @@ class TensorFlowApi:
                     f'Serving signature name: "{signature}" not found in '
                     "signature def",
                 )
-            rows = to_rows(fields, model.inputs(signature))
+            rows = await job.turn(
+                lambda: to_rows(fields, model.inputs(signature))
+            )
             most = self.service.batcher.batching.max_batch_size
             if signature in model.padded and len(rows) > most:
                 # The answers are large, and all are padded to the longest.
@@ -105,11 +106,11 @@ class TensorFlowApi:
                     f"{most}",
                 )
             outputs = await self.service.run(model, signature, rows)
-            as_rows = "instances" in fields
-            # Large answers take seconds; meanwhile others are served.
-            return await asyncio.to_thread(
-                lambda: json_response(to_json(outputs, as_rows, strict))
-            )
+        as_rows = "instances" in fields
+        # Even the answer to a short text may be large.
+        job.is_long = job.is_long or signature in model.padded
+        content = await job.finish(to_json(outputs, as_rows, strict))
+        return await job.finish(json_written(content))
 
     def _use(
         self, name: str, version: int | None
@@ -214,8 +215,8 @@ def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
 
 def to_json(
     outputs: Mapping[str, np.ndarray], as_rows: bool, strict: bool
-) -> dict[str, Any]:
-    """Write an answer.
+) -> Generator[None, None, dict[str, Any]]:
+    """Make the JSON of an answer, row by row.
 
     Args:
         outputs: The outputs, each `(B, ...)`.
@@ -223,9 +224,12 @@ def to_json(
         strict: Whether NaN and infinities become null, which every parser of
             JSON reads.
     """
-    columns = {
-        name: _values(name, outputs[name], strict) for name in sorted(outputs)
-    }
+    columns: dict[str, list] = {}
+    for name in sorted(outputs):
+        columns[name] = []
+        for row in outputs[name]:
+            columns[name].append(_value(name, row, strict))
+            yield
     answer: Any = columns
     if len(columns) == 1:
         (answer,) = columns.values()
@@ -325,17 +329,20 @@ def _text(value: Any) -> bytes:
         ) from None
 
 
-def _values(name: str, values: np.ndarray, strict: bool) -> Any:
-    """Turn an output into nested lists."""
-    if values.dtype == object:
+def _value(name: str, row: Any, strict: bool) -> Any:
+    """Turn a row of an output into a value or nested lists."""
+    # A part at a time: NumPy stops all other threads.
+    if np.ndim(row) > 1:
+        return [_value(name, each, strict) for each in row]
+    if isinstance(row, bytes) or row.dtype == object:
+        texts = row if isinstance(row, bytes) else row.tolist()
         as_bytes = name.endswith("_bytes")
-        return _map(_base64 if as_bytes else _decoded, values.tolist())
-    if values.dtype.kind != "f":
-        return values.tolist()
-    # The shortest decimals leave out the digits that float64 adds. One row at a
-    # time, since these strings take 128 bytes each.
-    decimals = [row.astype("U").astype("float64").tolist() for row in values]
-    if strict and not np.isfinite(values).all():
+        return _map(_base64 if as_bytes else _decoded, texts)
+    if row.dtype.kind != "f":
+        return row.tolist()
+    # The shortest decimals leave out the digits that float64 adds.
+    decimals = np.asarray(row).astype("U").astype("float64").tolist()
+    if strict and not np.isfinite(row).all():
         return _map(lambda x: x if math.isfinite(x) else None, decimals)
     return decimals
 

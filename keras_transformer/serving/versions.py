@@ -20,6 +20,7 @@ from keras_transformer.serving.served_model import (
     DEFAULT_SIGNATURE,
     ServedModel,
 )
+from keras_transformer.translation.model_card import ModelCard
 
 LOADING, AVAILABLE, UNLOADING, END = "LOADING", "AVAILABLE", "UNLOADING", "END"
 POLL_SECONDS = 2.0
@@ -124,13 +125,16 @@ class Versions:
         version, path = max(found), found[max(found)]
         content = await asyncio.to_thread(_content, path)
         if version == self.current.version:
-            if content != self._content:
+            if content != self._content and self.current.card is None:
+                # Who copies a version by hand may copy its card last.
+                self.current.card = ModelCard.load(path)
+            elif content != self._content:
                 logger.warning(
                     "Version %d has changed on disk and is served as it was; "
                     "give the changed model a new number.",
                     version,
                 )
-                self._content = content
+            self._content = content
             return
         failed, when = self._failed.get(version, (None, 0.0))
         if failed == content and time.monotonic() - when < RETRY_SECONDS:

@@ -99,10 +99,14 @@ class ModelCard:
             card = cls(**{n: v for n, v in fields.items() if n in known})
             return dataclasses.replace(
                 card,
-                scores=tuple(card.scores),
-                examples=tuple(card.examples),
-                operators=tuple(card.operators),
-                instructions=tuple(card.instructions),
+                source_lang=_text(card.source_lang),
+                target_lang=_text(card.target_lang),
+                weights=_text(card.weights),
+                scores=tuple(dict(score) for score in card.scores),
+                search=dict(card.search),
+                examples=tuple(map(_text, card.examples)),
+                operators=tuple(map(_text, card.operators)),
+                instructions=tuple(map(_text, card.instructions)),
             )
         except FileNotFoundError:
             return None
@@ -112,6 +116,12 @@ class ModelCard:
                 f"({type(error).__name__}); export the model again or remove "
                 "the file."
             ) from None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
 def make_card(

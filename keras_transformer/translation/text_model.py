@@ -6,6 +6,7 @@ size. Exported models are made of them.
 Axes: B batch, S source length, T target length, P prefix length, N hypotheses.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ import tensorflow as tf
 
 from keras_transformer.config import PAD_ID, Search, SettingError
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.ensemble import Ensemble
 from keras_transformer.decoding.frozen_weights import FrozenWeights
 from keras_transformer.decoding.id_model import IdModel
@@ -112,8 +114,31 @@ class TextModel(IdModel):
         result = self.search_ids(
             source.to_tensor(PAD_ID), options, prefix, self.seeds(text, options)
         )
-        return TextResult(
-            self.tokenizer.detokenize(result.ids), result.scores, truncated
+        return TextResult(*self.texts_of(result, options), truncated)
+
+    def texts_of(
+        self, result: BeamResult, options: Search
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Detokenize hypotheses; of a search, each text is there once.
+
+        Other pieces may spell the same text. The best score stays, and what is
+        left of N is missing. Drawn texts may repeat.
+
+        Returns:
+            Texts, string `(B, N)`, and scores, float32 `(B, N)`.
+        """
+        texts = self.tokenizer.detokenize(result.ids)
+        if options.sampling or options.n_best == 1:
+            return texts, result.scores
+        same = texts[:, :, None] == texts[:, None, :]
+        earlier = tf.range(options.n_best)[:, None] > tf.range(options.n_best)
+        repeats = tf.reduce_any(same & earlier, axis=2)
+        texts = tf.where(repeats, "", texts)
+        scores = tf.where(repeats, -math.inf, result.scores)
+        order = tf.argsort(tf.cast(repeats, tf.int32), stable=True)
+        return (
+            tf.gather(texts, order, batch_dims=1),
+            tf.gather(scores, order, batch_dims=1),
         )
 
     def prefix_ids(

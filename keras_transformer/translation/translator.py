@@ -269,7 +269,8 @@ class Translator:
 
         Returns:
             One translation for each text, in order; with `n_best` a list of
-            hypotheses, best first, which is shorter where fewer exist.
+            hypotheses, best first and each text once, which is shorter
+            where fewer exist.
 
         Raises:
             ValueError: If an option is out of range, or as in `n_best`.
@@ -387,9 +388,9 @@ class Translator:
             results(search_rows, planned, parallel)
         ) as searched:
             for rows, result in searched:
-                translations = self.tokenizer.detokenize(result.ids).numpy()
+                texts_of_rows = self.text_model.texts_of(result, options)
                 for row, texts_of_row, scores in zip(
-                    rows, translations, result.scores.numpy(), strict=True
+                    rows, *(x.numpy() for x in texts_of_rows), strict=True
                 ):
                     found[row] = _hypotheses(texts_of_row, scores)
                 done += len(rows)

@@ -173,7 +173,7 @@ for name in names:
     packages = (
         *("babel", "num2words", "tensorflow_datasets", "importlib_resources"),
         *("matplotlib", "sentencex", "ctranslate2", "tensorflow_serving"),
-        *("starlette", "uvicorn", "prometheus_client", "python_multipart"),
+        *("starlette", "uvicorn", "prometheus_client"),
         "safetensors",
     )
     subprocess.run(

@@ -160,8 +160,8 @@ def test_a_request_beyond_the_room_is_refused_and_the_room_comes_back():
         # Room for two batches that wait and one in work: nine texts.
         model, batcher = Notes(is_open=False), Batcher(BATCHING)
         held = [
-            asyncio.ensure_future(batcher.run(model, "plain", rows("a", "b")))
-            for _ in range(4)
+            asyncio.ensure_future(batcher.run(model, "plain", rows(*texts)))
+            for texts in ("ab", "ab", "ab", "a", "b")
         ]
         await begun(model)
         with pytest.raises(RefusalError):

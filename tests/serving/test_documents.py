@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import threading
 import time
 from types import SimpleNamespace
 
@@ -12,13 +11,10 @@ import pytest
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import documents as module
 from keras_transformer.serving.batcher import Batcher
-from keras_transformer.serving.documents import (
-    Documents,
-    halves,
-)
+from keras_transformer.serving.documents import halves
 from keras_transformer.serving.limits import Limits
 from keras_transformer.serving.requests import RefusalError
-from keras_transformer.serving.service import Service
+from keras_transformer.serving.service import Job, Service
 from keras_transformer.translation.sentences import Span
 
 
@@ -63,14 +59,16 @@ class ShortModel:
         }
 
 
-def documents(**limits):
+def a_job(**limits):
     batcher = Batcher(Batching(3, batch_timeout_micros=0))
-    return Documents(Service("name", None, batcher, Limits(**limits)))
+    job = Job(Service("name", None, batcher, Limits(**limits)), None)
+    job.is_long = True
+    return job
 
 
 def translate(*texts, model=None):
     async def ask():
-        return await documents().translate(model or ShortModel(), texts)
+        return await module.translate(a_job(), model or ShortModel(), texts)
 
     return [best for (best,) in asyncio.run(ask())]
 
@@ -89,7 +87,7 @@ def test_alternatives_take_no_second_search_either():
 
     async def ask():
         texts = ["Yes. wooden box"]
-        return await documents().search(model, texts, count=3)
+        return await module.search(a_job(), model, texts, count=3)
 
     (parts,) = asyncio.run(ask())
     assert [part.hypotheses for part in parts] == [
@@ -111,7 +109,7 @@ def test_a_text_of_too_many_sentences_is_refused_before_all_are_found(
     monkeypatch.setattr(module, "iterate_spans", endless)
 
     async def ask():
-        await documents(max_texts=5).translate(ShortModel(), ["x" * 3_000])
+        await module.translate(a_job(max_texts=5), ShortModel(), ["x"])
 
     with pytest.raises(RefusalError, match="exceeds text limit .5."):
         asyncio.run(ask())
@@ -119,29 +117,29 @@ def test_a_text_of_too_many_sentences_is_refused_before_all_are_found(
 
 
 def test_what_nobody_waits_for_is_split_no_further(monkeypatch):
-    begun, ended = threading.Event(), threading.Event()
+    found = []
 
     def endless(text, language):
-        try:
-            while True:
-                begun.set()
-                time.sleep(0.001)
-                yield Span(0, 1)
-        finally:
-            ended.set()
+        while True:
+            found.append(text)
+            time.sleep(0.001)
+            yield Span(0, 1)
 
     monkeypatch.setattr(module, "iterate_spans", endless)
 
     async def ask():
-        work = documents(max_texts=10**9).translate(ShortModel(), ["x" * 3_000])
-        task = asyncio.ensure_future(work)
-        while not begun.is_set():
+        job = a_job(max_texts=10**9)
+        task = asyncio.ensure_future(module.translate(job, ShortModel(), ["x"]))
+        while not found:
             await asyncio.sleep(0.001)
         task.cancel()
-        await asyncio.to_thread(ended.wait, 20)
+        # What comes after its last turn.
+        await job.service.turns.finish(iter(()))
+        before = len(found)
+        await asyncio.sleep(0.02)
+        assert len(found) == before
 
     asyncio.run(ask())
-    assert ended.is_set()
 
 
 def test_what_the_model_would_cut_is_halved_until_nothing_is_lost():

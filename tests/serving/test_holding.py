@@ -187,17 +187,17 @@ def test_bodies_that_arrive_together_have_one_room(model):
         running(StillVersions(model), limits=limits) as server,
         socket.create_connection(("127.0.0.1", server.port), 20) as first,
     ):
-        bodies = server.service.bodies
+        service = server.service
         first.sendall(begun)
-        until(lambda: bodies.held == 3_000)
+        until(lambda: service.held == 3_000)
         with socket.create_connection(("127.0.0.1", server.port), 20) as other:
             other.sendall(begun)
             assert other.recv(1 << 16).startswith(b"HTTP/1.1 503")
-        until(lambda: bodies.held == 3_000)
+        until(lambda: service.held == 3_000)
         question = json.dumps({"inputs": ["a"]})
         first.sendall(question.encode().ljust(1_000))
         assert first.recv(1 << 16).startswith(b"HTTP/1.1 200")
-        until(lambda: bodies.held == 0)
+        until(lambda: service.held == 0)
 
 
 def test_connections_beyond_the_limit_are_told_to_come_again(model):
@@ -218,7 +218,7 @@ def test_no_client_puts_off_the_end(model, monkeypatch):
     with running(StillVersions(model), limits=Limits()) as server:
         line = socket.create_connection(("127.0.0.1", server.port), 20)
         line.sendall(head.encode() + b" ")
-        until(lambda: server.service.bodies.held)
+        until(lambda: server.service.held)
         start = time.monotonic()
     assert time.monotonic() - start < 10
     line.close()
@@ -254,6 +254,12 @@ def test_a_page_of_another_site_makes_the_model_do_nothing(model):
             ("/", link, 200),
             ("/languages", {**cross, "Origin": friend}, 200),
             ("/languages", {**cross, "Origin": "https://other.org"}, 403),
+            # Over plain HTTP on a network.
+            ("/languages", {"Origin": f"http://127.0.0.1:{server.port}"}, 200),
+            ("/languages", {"Origin": "http://127.0.0.1:1"}, 403),
+            ("/languages", {"Origin": "http://other.org"}, 403),
+            ("/languages", {"Origin": "null"}, 403),
+            ("/languages", {"Origin": friend}, 200),
         ):
             found = httpx.get(server.url + path, headers=headers)
             assert found.status_code == status, (path, headers)
@@ -322,6 +328,9 @@ def test_a_mistake_of_ours_is_a_500_and_no_text_goes_to_the_log(
         answer = httpx.post(held.url + PREDICT, json={"inputs": [SECRET]})
         ours = "No answer because of ValueError in still_model.py"
         until(lambda: ours in caplog.text)
+        # Nor from what nobody waited for.
+        server_module._log_lost(None, {"exception": ValueError(SECRET)})
+        assert "A task ended because of ValueError" in caplog.text
     assert (answer.status_code, answer.json()) == (
         500,
         {"error": "Internal error"},

@@ -279,6 +279,19 @@ def test_a_model_that_hangs_is_not_well(monkeypatch):
     assert answer.status_code == 503
 
 
+def test_an_export_without_the_usual_signature_says_so():
+    model = StillModel()
+    model.signatures = {"score": None}
+    body = {"q": "a", "source": "de", "target": "en"}
+    with running(StillVersions(model)) as server:
+        for answer in (
+            httpx.get(f"{server.url}/health"),
+            httpx.post(f"{server.url}/translate", json=body),
+        ):
+            assert answer.status_code == 501
+            assert "no signature serving_default" in answer.json()["error"]
+
+
 def test_the_settings_name_both_languages(client):
     found = client.get("/frontend/settings").json()
     assert found["language"] == {

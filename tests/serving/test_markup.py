@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.serving.markup import Page, Part
+from keras_transformer.serving.requests import RefusalError
 from keras_transformer.translation.sentences import Span
 
 
@@ -178,11 +179,18 @@ def test_no_element_and_no_word_is_lost_whatever_comes_from_where(seed):
 
 
 @pytest.mark.parametrize(
-    "unit", ["<", "<a ", "<b>", "<p>x", "&#x", "<!--", "<b>x </b>", "<![CDATA["]
+    "unit", ["<", "<a ", "<p>x", "&#x", "<!--", "<b>x </b>", "<![CDATA["]
 )
 def test_a_hundred_thousand_odd_characters_are_read_and_written(unit):
     html = unit * (100_000 // len(unit))
     assert isinstance(shouted(html), str)
+
+
+@pytest.mark.parametrize("html", ["<html", "<!doctype html>", "<b>" * 260])
+def test_what_cannot_be_read_to_its_end_is_refused(html):
+    assert "<b>" * 240 in shouted("<b>" * 240 + "a")
+    with pytest.raises(RefusalError, match="Expected HTML"):
+        Page(html)
 
 
 def test_what_lxml_cannot_hold_does_not_come_from_a_translation():

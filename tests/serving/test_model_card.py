@@ -37,6 +37,24 @@ def test_a_broken_card_is_one_sentence(tmp_path, text):
         ModelCard.load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"search": [1, 2]},
+        {"search": "n_best"},
+        {"scores": ["BLEU"]},
+        {"source_lang": 7},
+        {"weights": None},
+        {"examples": [["a"]]},
+    ],
+)
+def test_a_card_with_a_field_of_another_kind_is_broken(tmp_path, field):
+    fields = {**dataclasses.asdict(CARD), **field}
+    (tmp_path / CARD_FILE).write_text(json.dumps(fields))
+    with pytest.raises(UserError, match="export the model again or remove"):
+        ModelCard.load(tmp_path)
+
+
 @pytest.fixture
 def run(small_run, tmp_path, monkeypatch):
     """A copy of the run, whose exports are cards alone."""
@@ -101,10 +119,10 @@ def test_a_run_is_exported_once_and_again_when_it_changes(run):
         card, scores=scores
     )
 
-    # It is trained on: these weights have no scores yet.
+    # It is trained on: these weights replace the others, and have no scores.
     save_checkpoint(run, 11)
     run.keep_exported(output)
-    assert sorted(path.name for path in output.iterdir()) == ["1", "2"]
+    assert [path.name for path in output.iterdir()] == ["2"]
     assert ModelCard.load(output / "2").scores == ()
 
     # It says now to search otherwise.
@@ -112,7 +130,7 @@ def test_a_run_is_exported_once_and_again_when_it_changes(run):
     dataclasses.replace(run.config, search=search).save(run.path)
     for _ in range(2):
         run.keep_exported(output)
-    assert sorted(path.name for path in output.iterdir()) == ["1", "2", "3"]
+    assert sorted(path.name for path in output.iterdir()) == ["2", "3"]
 
 
 @pytest.mark.parametrize(

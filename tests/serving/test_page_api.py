@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import dataclasses
 import hashlib
 import html
 import pathlib
@@ -17,7 +18,9 @@ from still_model import StillModel, StillVersions
 from word_by_word_model import WordByWord
 
 from keras_transformer.commands.serve import explainer
+from keras_transformer.config import UserError
 from keras_transformer.machine.batching_file import Batching
+from keras_transformer.run import Run
 from keras_transformer.serving.page_api import viewer_policy
 from keras_transformer.serving.sentence_answers import word_links
 from keras_transformer.translation.translator import Translator
@@ -182,6 +185,8 @@ def test_the_page_is_strict_and_holds_no_mark(client):
     assert policy["default-src"] == "'none'"
     assert policy["script-src"] == "'self'"
     assert "unsafe" not in answer.headers[POLICY]
+    # Otherwise its form would come without an origin.
+    assert answer.headers["referrer-policy"] == "same-origin"
     assert "<!-- text -->" not in answer.text
     assert "<!-- translation -->" not in answer.text
 
@@ -250,7 +255,7 @@ def test_explanations_that_nobody_waits_for_take_no_other_thread():
     assert set(at_once) == {1}
 
 
-def test_a_new_version_is_explained_by_weights_read_anew(monkeypatch):
+def test_a_version_is_explained_by_its_own_weights_or_not_at_all(monkeypatch):
     class Explained:
         def __init__(self, *args):
             self.read.append(args)
@@ -259,13 +264,21 @@ def test_a_new_version_is_explained_by_weights_read_anew(monkeypatch):
             return self
 
         def to_html(self):
-            return f"<p>weights {len(self.read)}"
+            return f"<p>read {len(self.read)} times"
 
     Explained.read = []
+    now = dataclasses.replace(CARD, weights="step 3")
     monkeypatch.setattr(Translator, "from_run", Explained)
+    monkeypatch.setattr(Run, "__init__", lambda self, path: None)
+    monkeypatch.setattr(Run, "card", lambda self: now)
     explain = explainer(pathlib.Path("runs/mine"))
-    for version, weights in (3, 1), (3, 1), (4, 2), (4, 2):
-        assert f"<p>weights {weights}" in explain("Hund", version)
+    assert "<p>read 1 times" in explain("Hund", "step 3")
+    assert "<p>read 1 times" in explain("Hund", "step 3")
+    now = dataclasses.replace(CARD, weights="step 4")
+    assert "<p>read 1 times" in explain("Hund", "step 3")
+    assert "<p>read 2 times" in explain("Hund", "step 4")
+    with pytest.raises(UserError, match="start the server again"):
+        explain("Hund", "step 3")
 
 
 def test_there_is_nothing_to_explain_without_a_text(client):

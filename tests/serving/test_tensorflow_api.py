@@ -260,7 +260,9 @@ def test_an_unknown_place_is_a_sentence_with_its_code(client, path, status):
 def test_one_output_stands_without_its_name_and_bytes_in_base64():
     outputs = {"raw_bytes": np.array([b"\xff", b"a"], object)}
     encoded = [{"b64": "/w=="}, {"b64": "YQ=="}]
-    assert tensorflow_api.to_json(outputs, True, False) == {
-        "predictions": encoded
-    }
-    assert tensorflow_api.to_json(outputs, False, False) == {"outputs": encoded}
+    for as_rows, name in (True, "predictions"), (False, "outputs"):
+        work = tensorflow_api.to_json(outputs, as_rows, False)
+        with pytest.raises(StopIteration) as end:
+            while True:
+                next(work)
+        assert end.value.value == {name: encoded}

@@ -5,10 +5,12 @@ import os
 from types import SimpleNamespace
 
 import pytest
+from sample_runs import CARD
 
 from keras_transformer.config import UserError
 from keras_transformer.serving import versions
 from keras_transformer.serving.versions import Versions
+from keras_transformer.translation.model_card import ModelCard
 
 
 class Model:
@@ -26,6 +28,7 @@ class Model:
         if (path / "saved_model.pb").read_text() == "odd":
             raise RecursionError("what nobody thought of")
         self.version, self.is_closed, self.warm = int(path.name), False, []
+        self.card = ModelCard.load(path)
         self.called = []
         self.path = path
         self.made.append(self)
@@ -235,10 +238,15 @@ def test_the_signatures_of_the_page_are_warmed_up_while_a_version_serves(
     asyncio.run(asyncio.wait_for(follow(), 20))
 
 
-def test_a_version_that_is_exchanged_under_its_number_is_told(folder, caplog):
+def test_a_version_that_is_exchanged_is_told_but_a_late_card_is_read(
+    folder, caplog
+):
     async def change():
         served = Versions(folder)
         await served.change_over()
+        CARD.save(folder / "9")  # It comes last.
+        await served.change_over()
+        assert served.current.card == CARD
         assert not caplog.records
         write(folder, "9", "another")
         for _ in range(2):

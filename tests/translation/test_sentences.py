@@ -37,6 +37,19 @@ def test_space_alone_has_no_sentences_and_stays(text):
     assert together(text, [], []) == text
 
 
+def test_blank_lines_and_gaps_are_not_searched(monkeypatch):
+    searched = []
+
+    def in_line(text, language):
+        searched.append(text)
+        return [(0, len(text.rstrip()))]
+
+    monkeypatch.setattr(sentences, "_in_line", in_line)
+    spans = spans_of("\n " * 999 + "a" + " " * 9_999 + "b\r", "en")
+    assert spans == [(1_998, 1_999), (11_998, 11_999)]
+    assert [text.strip() for text in searched] == ["a", "b"]
+
+
 def test_translations_take_the_places_of_their_sentences():
     spans = spans_of(TEXT, "en")
     assert together(TEXT, spans, SENTENCES) == TEXT

@@ -102,6 +102,26 @@ def test_n_best_are_hypotheses_best_first(translator):
         assert scores == sorted(scores, reverse=True)
 
 
+def test_a_text_that_other_pieces_spell_again_is_there_once(
+    translator, monkeypatch
+):
+    texts = [["a", "b", "a", "c"], ["", "", "", ""]]
+    monkeypatch.setattr(
+        translator.tokenizer, "detokenize", lambda ids: tf.constant(texts)
+    )
+    scores = tf.constant([[-1.0, -2.0, -3.0, -5.0], [0.0] + [-np.inf] * 3])
+    result = BeamResult(None, scores, None)
+    found, kept = translator.text_model.texts_of(result, Search(n_best=4))
+    assert found.numpy().tolist() == [[b"a", b"b", b"c", b""], [b""] * 4]
+    assert kept.numpy().tolist() == [
+        [-1.0, -2.0, -5.0, -np.inf],
+        [0.0, *[-np.inf] * 3],
+    ]
+    drawn = Search(n_best=4, sampling=Sampling())
+    found, _ = translator.text_model.texts_of(result, drawn)
+    assert found.numpy().astype(str).tolist() == texts
+
+
 def test_blank_texts_translate_to_nothing_without_the_model(tokenizer):
     class NoModel:
         vocab_size = tokenizer.vocab_size

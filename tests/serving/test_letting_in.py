@@ -1,0 +1,275 @@
+"""What is let in, in which order it is worked on, and what is refused."""
+
+import asyncio
+import gzip
+import json
+import threading
+import time
+
+import httpx
+import pytest
+from running_server import running
+from still_model import StillModel, StillVersions
+from word_by_word_model import Versions as WordVersions
+
+from keras_transformer.machine.batching_file import Batching
+from keras_transformer.serving import service as service_module
+from keras_transformer.serving.batcher import Batcher
+from keras_transformer.serving.connections import _MOST_CHUNKS
+from keras_transformer.serving.limits import Limits
+from keras_transformer.serving.requests import RefusalError, as_json
+from keras_transformer.serving.turns import Turns
+
+MEGABYTE = 1 << 20
+PREDICT = "/v1/models/small:predict"
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
+PARTS = "multipart/form-data; boundary=x"
+DE_EN = {"source": "de", "target": "en"}
+
+
+@pytest.fixture(scope="module")
+def still():
+    model = StillModel()
+    with running(StillVersions(model)) as server:
+        yield server, model
+
+
+def post(server, path, body, kind=JSON, **headers):
+    headers = {"Content-Type": kind, **headers}
+    return httpx.post(server.url + path, content=body, headers=headers)
+
+
+def lines(count, **fields):
+    """Ask LibreTranslate's interface for many texts that are empty."""
+    return json.dumps({"q": [""] * count, **DE_EN, **fields}).encode()
+
+
+@pytest.mark.parametrize(
+    "path, kind, body, said",
+    [
+        ("/translate", JSON, lines(2_049), "text limit (2048)"),
+        ("/translate", JSON, lines(2_049, target="de"), "text limit (2048)"),
+        ("/translate", JSON, lines(200_000), "at most 10304 values"),
+        (PREDICT, JSON, b'{"inputs":[' + b"[]," * 99_999, "10304 values"),
+        (PREDICT, JSON, b'{"inputs":[' + b'"",' * 2_048 + b'""]}', "limit (2"),
+        (PREDICT, JSON, b'{"instances":[' + b'"",' * 2_048 + b'""]}', "limit"),
+        ("/api/translate", JSON, b"[" + b"{}," * 99_999, "10304 values"),
+        ("/", FORM, b"a=b&" * 99_999, "at most 64 fields"),
+        ("/translate", FORM, b"a=b&" * 99_999, "at most 64 fields"),
+        ("/translate", PARTS, b"--x\r\n" + b"a:b\r\n" * 99_999, "64 fields"),
+        (
+            "/translate",
+            PARTS,
+            b"--x\r\n" + b"a:b\r\n" * 999 + b"\r\nb\r\n--x--",
+            "64 fields",
+        ),
+        ("/translate", PARTS, b"--x\r\n\r\n\r\n" * 99_999, "64 fields"),
+        ("/translate", FORM, b"q=a&q=b&source=de&target=en", "in JSON"),
+    ],
+)
+def test_what_is_dear_to_read_is_refused(still, path, kind, body, said):
+    server, model = still
+    model.texts.clear()
+    answer = post(server, path, body, kind)
+    assert answer.status_code == 400
+    assert said in answer.text
+    assert not model.texts
+
+
+def test_a_body_in_thousands_of_chunks_is_refused(still):
+    server, _ = still
+    body = json.dumps({"inputs": ["a"]})
+    whole = [part.encode() for part in body]
+    assert post(server, PREDICT, iter(whole)).status_code == 200
+    spaces = [b" "] * (_MOST_CHUNKS + 1)
+    try:
+        answer = post(server, PREDICT, iter(spaces))
+    except httpx.HTTPError:  # Closed while it was still being sent.
+        return
+    assert answer.status_code == 400
+
+
+def test_long_bodies_are_read_and_answered_beside_the_loop(monkeypatch):
+    threads = set()
+
+    def noting(*args):
+        threads.add(threading.current_thread().name)
+        return as_json(*args)
+
+    monkeypatch.setattr(service_module, "as_json", noting)
+    with running(WordVersions()) as server:
+        for path, fields in (
+            ("/translate", {"q": "Ein Hund.\n" * 300, **DE_EN}),
+            ("/api/translate", {"text": "Ein Hund.\n" * 300}),
+            (PREDICT, {"inputs": ["Ein Hund."] * 300}),
+        ):
+            answer = post(server, path, json.dumps(fields).encode())
+            assert answer.status_code == 200
+            assert answer.text.count("dog. Ein") >= 300
+    assert threads == {"turns_0"}
+
+
+def test_what_is_soon_done_does_not_wait_for_what_takes_long():
+    order, may_begin = [], threading.Event()
+
+    def work(name, turns):
+        may_begin.wait(20)
+        for _ in range(turns):
+            time.sleep(0.006)  # Longer than a turn has to be.
+            yield
+        order.append(name)
+        return name
+
+    async def ask():
+        turns = Turns()
+        long = [
+            asyncio.ensure_future(turns.finish(work(f"long {i}", 9)))
+            for i in range(3)
+        ]
+        left = asyncio.ensure_future(turns.finish(work("left", 3)))
+        await asyncio.sleep(0.05)
+        left.cancel()
+        may_begin.set()
+        await asyncio.sleep(0.03)  # They have had some turns.
+        assert await turns.finish(work("short", 2)) == "short"
+        await asyncio.gather(*long)
+
+    asyncio.run(ask())
+    assert order[0] == "short"
+    assert sorted(order[1:]) == ["long 0", "long 1", "long 2"]
+
+
+def test_bodies_have_one_room_until_they_are_answered():
+    model = StillModel()
+    limits = Limits(max_bytes_held=5_000)
+    long = json.dumps({"inputs": ["a" * 3_000]}).encode()
+
+    async def ask(server):
+        async with httpx.AsyncClient(base_url=server.url) as client:
+            first = asyncio.ensure_future(client.post(PREDICT, content=long))
+            while server.service.held < 3_000:
+                await asyncio.sleep(0.005)
+            refused = await client.post(PREDICT, content=long)
+            short = asyncio.ensure_future(
+                client.post(PREDICT, content=b'{"inputs": ["b"]}')
+            )
+            while server.service.batcher.taken < 2:
+                await asyncio.sleep(0.005)
+            model.gate.set()
+            return await first, refused, await short
+
+    model.gate.clear()
+    with running(StillVersions(model), limits=limits) as server:
+        answers = asyncio.run(ask(server))
+        assert server.service.held == 0
+    assert [answer.status_code for answer in answers] == [200, 503, 200]
+    assert answers[1].headers["retry-after"] == "1"
+
+
+def test_long_requests_leave_places_and_turns_to_short_ones():
+    # Room for 32 texts, 24 of them for long requests.
+    batching = Batching(8, 0, num_batch_threads=1, max_enqueued_batches=3)
+    model = StillModel()
+    long = [(b"long",)] * 20
+
+    async def ask():
+        batcher = Batcher(batching)
+
+        def begin(rows):
+            run = batcher.run(model, "serving_default", rows)
+            return asyncio.ensure_future(run)
+
+        tasks = [begin(long) for _ in range(3)]
+        while not model.texts:
+            await asyncio.sleep(0.001)
+        assert (batcher.taken, batcher.taken_by_long) == (24, 24)
+        with pytest.raises(RefusalError, match="try again"):
+            await batcher.run(model, "serving_default", long)
+        tasks += [begin([(b"short",)]) for _ in range(8)]
+        await asyncio.sleep(0.01)
+        assert batcher.taken == 32
+        model.gate.set()
+        await asyncio.gather(*tasks)
+        assert (batcher.taken, batcher.taken_by_long) == (0, 0)
+
+    model.gate.clear()
+    asyncio.run(ask())
+    # One batch was in work.
+    assert model.texts[8:16] == [b"short"] * 8
+    assert model.texts.count(b"long") == 60
+
+
+def test_bodies_may_come_in_gzip_and_no_bomb_goes_off(still):
+    server, _ = still
+    packed = {"Content-Encoding": "gzip"}
+    body = gzip.compress(b'{"inputs": ["a"]}')
+    bomb = gzip.compress(b" " * (MEGABYTE + 1))
+    for content, headers, status in (
+        (body, packed, 200),
+        (body, {"Content-Encoding": "identity"}, 400),
+        (body, {"Content-Encoding": "br"}, 415),
+        (body[:-9], packed, 400),
+        (b"{}", packed, 400),
+        (bomb, packed, 413),
+    ):
+        answer = post(server, PREDICT, content, **headers)
+        assert (answer.status_code, headers) == (status, headers)
+    assert server.service.held == 0
+
+
+def test_no_field_of_a_request_reaches_the_log(caplog):
+    caplog.set_level("DEBUG")
+    secret = "Geheimnis"
+    part = f'\r\nContent-Disposition: form-data; name="{secret}"; {secret}'
+    with running(WordVersions(), explain="{}".format) as server:
+        for path, kind, bodies in (
+            (
+                "/translate",
+                JSON,
+                [
+                    json.dumps({**DE_EN, "q": "a", name: secret})
+                    for name in ("q", "source", "format", "alternatives", "x")
+                ],
+            ),
+            ("/translate", FORM, [f"q={secret}&source={secret}", f"%{secret}"]),
+            (
+                "/translate",
+                PARTS,
+                [
+                    f"--x{part}\r\n\r\n{secret}\r\n--x--",
+                    f"--x\r\n{secret}\r\n\r\n{secret}",
+                    f"--x\r\nContent-Disposition\x00: {secret}\r\n\r\n--x--",
+                ],
+            ),
+            ("/translate", f"multipart/form-data; boundary={secret}", ["--"]),
+            ("/translate", secret, [secret]),
+            ("/", FORM, [f"text={secret}", f"{secret}=a"]),
+            (
+                "/api/translate",
+                JSON,
+                [
+                    json.dumps({"text": secret, "alignment": True}),
+                    json.dumps({"text": "a", "n_best": secret}),
+                ],
+            ),
+            (
+                PREDICT,
+                JSON,
+                [
+                    json.dumps({"inputs": [secret]}),
+                    json.dumps({"instances": [{secret: secret}]}),
+                    json.dumps({"inputs": "a", "signature_name": secret}),
+                    secret,
+                ],
+            ),
+            (f"/v1/models/{secret}:predict", JSON, ["{}"]),
+            (f"/{secret}", JSON, [secret]),
+        ):
+            for body in bodies:
+                post(server, path, body.encode(), kind, Cookie=secret)
+        for path in ("/explain?text=", "/v1/", "/languages?"):
+            httpx.get(f"{server.url}{path}{secret}", headers={"Host": secret})
+    said = [record.getMessage() for record in caplog.records]
+    said = [text for text in said if not text.startswith("HTTP Request:")]
+    assert secret not in " ".join(said)
