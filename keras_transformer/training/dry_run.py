@@ -11,6 +11,7 @@ import pathlib
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import keras
@@ -20,7 +21,7 @@ import tensorflow as tf
 from keras_transformer import config
 from keras_transformer.config import UserError
 from keras_transformer.data import batching
-from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import devices
@@ -147,10 +148,16 @@ def dry_run(
 
 def head(corpus: Corpus) -> Corpus:
     """Cut each split of the corpus soon after `HEAD_PAIRS`."""
+    read_whole = corpus.read_whole or corpus.read
+
+    def cut(pairs: Iterator[Pair]) -> Iterator[Pair]:
+        # One more pair shows whether there are others.
+        return itertools.islice(pairs, HEAD_PAIRS + 1)
+
     return dataclasses.replace(
         corpus,
-        # One more pair shows whether there are others.
-        read=lambda split: itertools.islice(corpus.read(split), HEAD_PAIRS + 1),
+        read=lambda split: cut(corpus.read(split)),
+        read_whole=lambda split: cut(read_whole(split)),
     )
 
 

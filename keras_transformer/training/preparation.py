@@ -276,9 +276,24 @@ def prepare_data(
         run.validation_split,
         run.search.max_extra_length,
     )
-    pairs = list(corpus.pairs(run.validation_split))
-    random.Random(recipe.seed).shuffle(pairs)
-    return run, plan, batches, pairs[:VALIDATION_SAMPLE]
+    return run, plan, batches, _watched(run, run_dir, corpus)
+
+
+def _watched(run: RunConfig, run_dir: pathlib.Path, corpus: Corpus) -> list:
+    """Choose the pairs to watch BLEU on; a resumed run reads no text."""
+    remembered, seed = Remembered(run_dir), run.training.seed
+    chosen_from = [(run.fingerprints or {}).get("validation"), seed]
+    try:
+        known, pairs = remembered.notes["watched"]
+    except (KeyError, ValueError, TypeError):
+        known = None
+    if known != chosen_from:
+        pairs = list(corpus.pairs(run.validation_split))
+        random.Random(seed).shuffle(pairs)
+        del pairs[VALIDATION_SAMPLE:]
+        remembered.notes["watched"] = [chosen_from, pairs]
+        remembered.save()
+    return [(source, target) for source, target in pairs]
 
 
 def _pairs(corpus: Corpus, split: str) -> Iterator[Pair]:
@@ -316,6 +331,7 @@ class Remembered:
 
     Attributes:
         notes: Under `text SPLIT`, the state of the files and the fingerprint;
+            under `watched`, the fingerprint, the seed and the pairs to watch;
             under `vocabulary`, the size asked for, the fingerprint and symbols
             it was made of, and its checksum. `save` writes new ones.
     """
