@@ -98,9 +98,9 @@ def distill(
     asked = Asked.understand(run_dir=run_dir, **arguments)
     if asked.session.strategy == "multiworker":
         raise UserError(
-            "Expected one machine, since each would translate the whole text, "
-            "received `strategy` multiworker; distill on one and train on its "
-            f"{DISTILLED} with all."
+            "Distillation runs on one machine, but with `strategy` multiworker "
+            "every worker would translate the corpus; distill on one and train "
+            f"on its {DISTILLED} with all."
         )
     of_teacher = teacher.config
     languages = asked.corpus.source_lang, asked.corpus.target_lang

@@ -194,7 +194,7 @@ def test_the_verb_takes_several_teachers(teacher, corpus, tmp_path, capsys):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        (dict(strategy="multiworker"), "Expected one machine"),
+        (dict(strategy="multiworker"), "Distillation runs on one machine"),
         (dict(source_lang="de", target_lang="en"), "a teacher of de to en"),
         (dict(validation_split="dev"), "received dev; it has"),
     ],

@@ -1,5 +1,6 @@
 """Prepares the run directory of a training: vocabulary and records."""
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from keras_transformer.config import UserError
-from keras_transformer.data import batching
+from keras_transformer.data import batching, inspection
 from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.mixture import tags_of
 from keras_transformer.data.paired_tokenizer import load_tokenizer
@@ -158,13 +159,23 @@ def prepare_tokenizer(
             )
         return run, tokenizer
     run_dir.mkdir(parents=True, exist_ok=True)
+    made_for = None
     if run.initial:
         source = pathlib.Path(run.initial["run_dir"])
         given = load_vocabulary(source)
         run = dataclasses.replace(run, initial=initial_record(source))
+        split = RunConfig.load(source).train_split
+        with contextlib.suppress(UserError):  # It may have no records.
+            made_for = TokenisedCorpus.load(source / layout.RECORDS / split)
     if given:
         tokenizer = given
         check_tags(run.corpus, tokenizer)
+        inspection.warn_of_misfit(
+            corpus.pairs(run.train_split),
+            tokenizer,
+            made_for,
+            (run.source_lang, run.target_lang),
+        )
         tokenizer.save(path)
     else:
         tokenizer = _learn_vocabulary(run, run_dir, corpus)
@@ -239,10 +250,13 @@ def prepare_records(
     run = run.with_fingerprints(found, run_dir)
     run = dataclasses.replace(run, vocabulary=checksum_of(tokenizer))
     remembered.save()
+    looking = inspection.Inspection(corpus)
     with heartbeat("Preparing the token records"):
         train, validation = (
             TokenisedCorpus.build(
-                _pairs(corpus, split),
+                looking.watch(_pairs(corpus, split))
+                if role == "train"
+                else _pairs(corpus, split),
                 tokenizer,
                 run_dir / layout.RECORDS / split,
                 # Never drop a validation sentence; a long one is cut below.
@@ -252,6 +266,9 @@ def prepare_records(
             )
             for role, split in roles.items()
         )
+    # Nothing was read if the records were there.
+    if advice := looking.findings().advice(train.dropped):
+        logger.warning(advice)
     return run, train, validation
 
 

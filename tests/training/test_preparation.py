@@ -16,6 +16,7 @@ from keras_transformer.config import (
     UserError,
 )
 from keras_transformer.data import folders, records
+from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import preparation
@@ -143,6 +144,21 @@ def test_a_text_that_was_just_written_is_read_in_any_case(
     opened.clear()
     prepare(folder, run_dir)
     assert {"train.en", "train.de"} <= set(opened)
+
+
+def test_what_to_clean_and_a_vocabulary_that_misfits_are_told(
+    folder, run_dir, small_run, caplog
+):
+    prepare(folder, run_dir)
+    # 97 pairs, of which 13 differ.
+    said = (
+        "Of 97 training pairs 84 repeated (86.6 %): clean the text if you can."
+    )
+    assert caplog.messages.count(said) == 1
+    run = make_run(MODEL, initial={"run_dir": str(small_run)})
+    chinese = open_corpus([("一二三四五六七", "eins zwei")])
+    preparation.prepare_tokenizer(run, run_dir.with_name("other"), chinese)
+    assert "tokens a character for the en side, seldom more" in caplog.text
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1, 2]", '{"text train": 5}'])
