@@ -16,7 +16,6 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:  # The same names once more, for type checkers.
     from keras_transformer import layers as layers
     from keras_transformer import masks as masks
-    from keras_transformer.backtranslation import backtranslate as backtranslate
     from keras_transformer.config import JobError as JobError
     from keras_transformer.config import Sampling as Sampling
     from keras_transformer.config import Search as Search
@@ -28,7 +27,6 @@ if TYPE_CHECKING:  # The same names once more, for type checkers.
     from keras_transformer.decoding.beam_search import (
         beam_search as beam_search,
     )
-    from keras_transformer.distillation import distill as distill
     from keras_transformer.exporting.saved_model import export as export
     from keras_transformer.importing.run_directory import (
         import_run as import_run,
@@ -49,6 +47,8 @@ if TYPE_CHECKING:  # The same names once more, for type checkers.
     from keras_transformer.schedules import (
         TransformerSchedule as TransformerSchedule,
     )
+    from keras_transformer.synthetic import backtranslate as backtranslate
+    from keras_transformer.synthetic import distill as distill
     from keras_transformer.training.optimizers import Adam as Adam
     from keras_transformer.training.request import recipe as recipe
     from keras_transformer.translation.alignment import Attention as Attention
@@ -83,8 +83,8 @@ _HOMES = {
     "export": "exporting.saved_model",
     "import_run": "importing.run_directory",
     "train": "run",
-    "distill": "distillation",
-    "backtranslate": "backtranslation",
+    "distill": "synthetic",
+    "backtranslate": "synthetic",
     "dry_run": "run",
     "Run": "run",
     "recipe": "training.request",

@@ -287,7 +287,7 @@ class TrainingConfig:
     validation_share: float | None = setting(
         None,
         "share of the training split to hold out for validation, if a corpus "
-        "has no validation split",
+        "has no validation split; the text decides which pairs, not the seed",
         within="(0, 1)",
     )
     length_growth: float | None = setting(

@@ -7,7 +7,7 @@ import pytest
 import sample_runs
 
 import keras_transformer as kt
-from keras_transformer import backtranslation
+from keras_transformer import synthetic
 from keras_transformer.__main__ import main
 from keras_transformer.translation import translated_corpus
 from keras_transformer.translation.display import SentenceDisplay
@@ -70,14 +70,19 @@ def test_a_file_becomes_the_target_side_of_a_corpus_to_train_on(
 
 @pytest.fixture
 def translated(monkeypatch):
-    """The numbers of texts of each call of `Translator.translate`."""
-    counts, translate = [], kt.Translator.translate
+    """The numbers of texts that were translated together."""
+    counts, finder = [], synthetic._finder
 
-    def counting(self, texts, **how):
-        counts.append(len(texts))
-        return translate(self, texts, **how)
+    def counting(*arguments, **how):
+        find = finder(*arguments, **how)
 
-    monkeypatch.setattr(kt.Translator, "translate", counting)
+        def count(texts, progress):
+            counts.append(len(texts))
+            return find(texts, progress)
+
+        return count
+
+    monkeypatch.setattr(synthetic, "_finder", counting)
     return counts
 
 
@@ -109,13 +114,13 @@ def test_a_killed_one_translates_nothing_twice_and_ends_the_same(
     translated.clear()
     kt.backtranslate(reverse, corpus / "more.de", tmp_path / "b", **how)
     assert not translated
-    with pytest.raises(kt.UserError, match="of another model or text"):
+    with pytest.raises(kt.UserError, match="of another noise, sampling than"):
         kt.backtranslate(reverse, corpus / "more.de", tmp_path / "b")
 
 
 def test_noise_drops_blanks_and_moves_words_a_little():
     words = [f"w{i}" for i in range(1_000)]
-    noised = backtranslation._with_noise(7, " ".join(words)).split()
+    noised = synthetic._with_noise(7, " ".join(words)).split()
     blanks = noised.count("_")
     assert len(noised) == pytest.approx(900, abs=30)
     assert blanks == pytest.approx(100, abs=30)
@@ -129,11 +134,11 @@ def test_noise_drops_blanks_and_moves_words_a_little():
     moved = sum(a > b for a, b in zip(kept, kept[1:], strict=False))
     assert moved > 100
 
-    assert backtranslation._with_noise(7, " ".join(words)).split() == noised
-    assert backtranslation._with_noise(8, " ".join(words)).split() != noised
+    assert synthetic._with_noise(7, " ".join(words)).split() == noised
+    assert synthetic._with_noise(8, " ".join(words)).split() != noised
     for number in range(100):
-        assert backtranslation._with_noise(number, "word") in ("word", "_")
-    assert backtranslation._with_noise(1, "") == ""
+        assert synthetic._with_noise(number, "word") in ("word", "_")
+    assert synthetic._with_noise(1, "") == ""
 
 
 @pytest.mark.slow
@@ -189,11 +194,11 @@ def test_text_that_changes_meanwhile_makes_no_corpus(
     text = tmp_path / "text.de"
     text.write_text("eins\nzwei\n")
 
-    def change(self, texts, **how):
+    def change(self, texts, *_, **how):
         text.write_text("zwei\neins\n")
-        return list(texts)
+        return [[kt.Hypothesis(x, 0.0)] for x in texts], [False, False]
 
-    monkeypatch.setattr(kt.Translator, "translate", change)
+    monkeypatch.setattr(kt.Translator, "n_best", change)
     with pytest.raises(kt.UserError, match="changed while it was translated"):
         kt.backtranslate(reverse, text, tmp_path / "back")
     assert not (tmp_path / "back").exists()

@@ -1,11 +1,16 @@
 """Students of a teacher: `kt.distill` and `keras-transformer distill`."""
 
+import dataclasses
+import itertools
+import shutil
+
+import numpy as np
 import pytest
 import sacrebleu
 import sample_runs
 
 import keras_transformer as kt
-from keras_transformer import distillation
+from keras_transformer import synthetic
 from keras_transformer.__main__ import main
 from keras_transformer.translation import translated_corpus
 from keras_transformer.translation.display import SentenceDisplay
@@ -62,14 +67,19 @@ def test_a_student_learns_what_its_teacher_says(teacher, corpus, tmp_path):
 
 @pytest.fixture
 def translated(monkeypatch):
-    """The numbers of texts of each call of `Translator.translate`."""
-    counts, translate = [], kt.Translator.translate
+    """The numbers of texts that were translated together."""
+    counts, finder = [], synthetic._finder
 
-    def counting(self, texts, **how):
-        counts.append(len(texts))
-        return translate(self, texts, **how)
+    def counting(*arguments, **how):
+        find = finder(*arguments, **how)
 
-    monkeypatch.setattr(kt.Translator, "translate", counting)
+        def count(texts, progress):
+            counts.append(len(texts))
+            return find(texts, progress)
+
+        return count
+
+    monkeypatch.setattr(synthetic, "_finder", counting)
     return counts
 
 
@@ -104,12 +114,32 @@ def test_a_killed_distillation_translates_nothing_twice(
     assert not translated
 
 
+def test_a_source_that_the_teacher_cuts_is_no_pair_of_the_student(
+    teacher, corpus, tmp_path, caplog
+):
+    short = shutil.copytree(teacher.path, tmp_path / "teacher")
+    config, sources = teacher.config, read(corpus, "train.en")
+    lengths = teacher.translator().tokenizer.tokenize(sources).row_lengths()
+    longest = int(np.median(lengths))
+    recipe = dataclasses.replace(config.training, max_length=longest)
+    dataclasses.replace(config, training=recipe).save(short)
+    run = kt.distill(short, tmp_path / "student", corpus=corpus, **TINY)
+
+    whole = [*itertools.compress(sources, lengths.numpy() <= longest)]
+    assert 0 < len(whole) < len(sources)
+    assert read(run.path / "distilled", "train.en") == whole
+    said = teacher.translator().translate(whole)
+    assert read(run.path / "distilled", "train.de") == said
+    assert f"Left out {53 - len(whole)} of 53 texts" in caplog.text
+
+
 def test_a_teacher_that_says_nothing_is_one_sentence(
     teacher, corpus, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(
-        kt.Translator, "translate", lambda self, texts, **how: [""] * len(texts)
-    )
+    def say_nothing(self, texts, *_, **how):
+        return [[kt.Hypothesis("", 0.0)] for _ in texts], [False] * len(texts)
+
+    monkeypatch.setattr(kt.Translator, "n_best", say_nothing)
     with pytest.raises(kt.UserError, match="received empty ones alone; train"):
         kt.distill(teacher, tmp_path / "student", corpus=corpus, **TINY)
 
@@ -160,13 +190,13 @@ def test_the_verb_takes_several_teachers(teacher, corpus, tmp_path, capsys):
     assert read(student / "distilled", "train.de") == said
 
     assert main(["distill", *teachers, *flags, "--keep-originals"]) == 2
-    assert "holds translations of another model" in capsys.readouterr().err
+    assert "of another keep_originals than" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "changes, message",
     [
-        (dict(strategy="multiworker"), "Expected one machine"),
+        (dict(strategy="multiworker"), "Distillation runs on one machine"),
         (dict(source_lang="de", target_lang="en"), "a teacher of de to en"),
         (dict(validation_split="dev"), "received dev; it has"),
     ],
@@ -189,10 +219,10 @@ def test_a_new_vocabulary_keeps_the_tags_of_the_mixture(
     teacher, corpus, tmp_path, monkeypatch
 ):
     given = {}
-    monkeypatch.setattr(distillation, "check_tags", lambda *_: None)
-    monkeypatch.setattr(distillation, "_translate", lambda *_: None)
+    monkeypatch.setattr(synthetic, "check_tags", lambda *_: None)
+    monkeypatch.setattr(synthetic, "_teach", lambda *_: None)
     monkeypatch.setattr(
-        distillation, "train", lambda _, **arguments: given.update(arguments)
+        synthetic, "train", lambda _, **arguments: given.update(arguments)
     )
     mixture = [corpus, f"{corpus}:<x>"]
     kt.distill(teacher, tmp_path / "s", corpus=mixture, symbols=["<y>"], **TINY)

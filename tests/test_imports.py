@@ -26,7 +26,7 @@ FLOORS = [
     {"decoding", "runs", "viewing"},
     {"importing", "translation"},
     {"exporting", "serving", "training"},
-    {"run", "backtranslation", "distillation"},
+    {"run", "synthetic"},
     {"__main__", "commands"},
 ]
 FLOOR = {place: i for i, floor in enumerate(FLOORS) for place in floor}
@@ -39,8 +39,7 @@ STEPS = {
     ("presets", "config"),
     ("presets", "settings"),
     ("replicas", "keras_internals"),
-    ("backtranslation", "run"),
-    ("distillation", "run"),
+    ("synthetic", "run"),
     ("__main__", "commands"),
 }
 

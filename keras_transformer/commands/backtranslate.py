@@ -19,8 +19,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=pathlib.Path,
         required=True,
         metavar="FILE",
-        help="lines of text in the source language of the run, plain or "
-        "gzipped",
+        help="lines of text in the language that the run of --run-dir reads, "
+        "plain or gzipped",
     )
     add(
         "--output",
@@ -60,12 +60,12 @@ def backtranslate(args: argparse.Namespace) -> None:
     searches = search_flags.searches_of(args, run)
     command_line.quiet_tensorflow()
     devices.share_cores(searches)
-    from keras_transformer import backtranslation
+    from keras_transformer import synthetic
 
     options = search.kept_by_run()
     if search.sampling:
         options["sampling"] = search.sampling
-    backtranslation.backtranslate(
+    synthetic.backtranslate(
         search_flags.run_of(args),
         args.text,
         args.output,

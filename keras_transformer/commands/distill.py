@@ -65,14 +65,14 @@ def distill(args: argparse.Namespace) -> None:
     for path in teachers:
         RunConfig.load(path)
     command_line.quiet_tensorflow()
-    from keras_transformer import distillation, run
+    from keras_transformer import run, synthetic
 
     if args.dry_run:
         print(run.dry_run(args.run_dir, **arguments, **chosen))
         return
     # After SIGTERM the checkpoint is written, and nothing has failed.
     with contextlib.suppress(SystemExit):
-        distillation.distill(
+        synthetic.distill(
             run.Run(teachers[0], teachers[1:]),
             args.run_dir,
             **own,

@@ -61,6 +61,8 @@ class Corpus:
         references: Reads all references of each source of a split; the
             result is None if a source has but the one of its pair.
         parts: The corpora of a mixture; empty if it is none.
+        read_whole: Streams a split with what was held out of it, if anything
+            was; otherwise None.
     """
 
     name: str
@@ -80,6 +82,9 @@ class Corpus:
     )
     parts: tuple[tuple[Part, "Corpus"], ...] = dataclasses.field(
         default=(), repr=False
+    )
+    read_whole: Callable[[str], Iterator[Pair]] | None = dataclasses.field(
+        default=None, repr=False
     )
 
     def pairs(self, split: str, flag: str | None = None) -> Iterator[Pair]:
@@ -123,10 +128,14 @@ class Corpus:
     def sentences(self, split: str) -> Iterator[str]:
         """Stream both sides of a split, to learn a vocabulary from.
 
+        Pairs held out of it are among them, so that the vocabulary does not
+        depend on their share.
+
         Raises:
             UserError: As in `pairs`.
         """
-        return itertools.chain.from_iterable(self.pairs(split))
+        read = self.read_whole or self.read
+        return itertools.chain.from_iterable(read(self.find(split)))
 
     def fingerprint(self, split: str) -> str:
         """Name the text of a split, independent of its place.

@@ -224,8 +224,8 @@ def _remove_abandoned(path: pathlib.Path) -> None:
     """Remove leftovers of `path` from ended processes of this machine."""
     for left in path.parent.glob(f"{_ours()}*-{glob.escape(path.name)}"):
         process, _, name = left.name.removeprefix(_ours()).partition("-")
-        is_of_path = name == path.name and process.isdecimal()
-        if is_of_path and not _is_being_written(left):
+        is_of_path = name in (path.name, f"old-{path.name}")
+        if is_of_path and process.isdecimal() and not _is_being_written(left):
             _erase(left)
 
 

@@ -7,7 +7,8 @@
     result.json           which those are, and what validation said of them
     curve.png             the learning curve
     records/SPLIT/        the corpus as ids; SPLIT.unfinished/ until complete
-    records/remembered.json  fingerprints of the text, so that no start reads it
+    records/remembered.json  fingerprints of the text and the pairs that
+                          validation watches, so that no start reads it
     checkpoints/step-N/   weights, optimizer, place in the data
     checkpoints/best-N/   weights of the best validation, with `patience`
     logs/                 history.csv, TensorBoard's logs

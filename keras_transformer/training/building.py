@@ -87,13 +87,14 @@ def restore_model(
             )
         if run.initial and not start.step:
             _begin_with(model, run.initial)
-    recipe = zlib.crc32(f"{run} {session.minutes}".encode())
-    workers.check_alike(
-        strategy,
-        f"update {start.step} of {run.training.steps} in {run_dir}, recipe "
-        f"{recipe:08x}",
-    )
+    workers.check_alike(strategy, start.step, arguments_of(run, session))
     return model, average, start
+
+
+def arguments_of(run: RunConfig, session: Session) -> dict[str, Any]:
+    """Collect what every worker must be told alike; paths may differ."""
+    settings = dataclasses.asdict(run.training), run.search.kept_by_run()
+    return {**settings[0], **settings[1], "minutes": session.minutes}
 
 
 def initial_record(init_from: str | pathlib.Path) -> dict[str, Any]:

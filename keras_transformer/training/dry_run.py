@@ -1,9 +1,12 @@
 """Estimates a training's costs from the head of its corpus and a few steps.
 
+All of the corpus is read once, to tell what to clean in it.
+
 Axes: B rows of a batch, S source length, T target length.
 """
 
 import dataclasses
+import functools
 import itertools
 import logging
 import os
@@ -11,6 +14,7 @@ import pathlib
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import keras
@@ -20,7 +24,8 @@ import tensorflow as tf
 from keras_transformer import config
 from keras_transformer.config import UserError
 from keras_transformer.data import batching
-from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.corpus import Corpus, Pair, checksum_of
+from keras_transformer.data.inspection import Inspection, Row
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import devices
@@ -29,6 +34,7 @@ from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.training import estimates, workers
 from keras_transformer.training.building import build_model
 from keras_transformer.training.cluster import count_workers
+from keras_transformer.training.display import heartbeat
 from keras_transformer.training.planning import (
     choose_lengths,
     compiles,
@@ -44,6 +50,7 @@ from keras_transformer.training.request import Session
 
 logger = logging.getLogger("keras_transformer")
 HEAD_PAIRS = 20_000
+HEAD = "head"  # Where their records are.
 # A few thousand tokens would fill a handful of batches and pad them more than
 # a real corpus, so the head's lengths are planned as if they came this often.
 REPEATS = 50
@@ -123,6 +130,10 @@ def dry_run(
     xla = compiles(session.xla)
     run = choose_lengths(run, begun_config(run_dir), xla)
     run, given = take_vocabulary(run, tokenizer)
+    looking = Inspection(corpus)
+    with heartbeat("Looking through the text"):
+        for _ in looking.watch(corpus.pairs(run.train_split)):
+            pass
     corpus = head(corpus)
     replicas = strategy.num_replicas_in_sync
     with tempfile.TemporaryDirectory() as name:
@@ -141,16 +152,31 @@ def dry_run(
         with strategy.scope():
             model = build_model(run, session)
         measured = measure(model, run, plan, costs.flops, replicas)
+        of_text = looking.findings().rows(
+            TokenisedCorpus.load(folder / HEAD),
+            vocabulary,
+            run.training.max_length,
+        )
     warn_of_warm_up(run.training, run.training.steps)
-    return Table(report(run, plan, costs, measured, session, replicas, xla))
+    return Table(
+        report(run, plan, costs, measured, session, replicas, xla, of_text)
+    )
 
 
 def head(corpus: Corpus) -> Corpus:
     """Cut each split of the corpus soon after `HEAD_PAIRS`."""
+
+    def cut(read: Callable[[str], Iterator[Pair]], split: str) -> Iterator:
+        # One more pair shows whether there are others.
+        return itertools.islice(read(split), HEAD_PAIRS + 1)
+
+    read = functools.partial(cut, corpus.read)
     return dataclasses.replace(
         corpus,
-        # One more pair shows whether there are others.
-        read=lambda split: itertools.islice(corpus.read(split), HEAD_PAIRS + 1),
+        read=read,
+        identify=checksum_of(read),
+        stamp=lambda split: None,
+        read_whole=functools.partial(cut, corpus.read_whole or corpus.read),
     )
 
 
@@ -172,7 +198,7 @@ def make_plan(
     records = TokenisedCorpus.build(
         corpus.pairs(run.train_split),
         tokenizer,
-        folder / "head",
+        folder / HEAD,
         run.training.max_length,
     )
     whole = len(records) + records.dropped + records.empty <= HEAD_PAIRS
@@ -311,8 +337,9 @@ def report(
     session: Session,
     replicas: int = 1,
     xla: bool = False,
+    of_text: Iterable[Row] = (),
 ) -> str:
-    """Write the table that the user reads."""
+    """Write the table that the user reads; `of_text` are its last rows."""
     model, recipe = run.model, run.training
     # This also scales costs that do not depend on the rows, such as Adam's.
     share = costs.flops / estimates.step_flops(model, *measured.shape)
@@ -379,6 +406,7 @@ def report(
         rows.append(
             ("the paper's", f"{paper:.1e}", "GPUs × seconds × 9.5 TFLOPS")
         )
+    rows += ["", *of_text]
     return "\n".join(
         row
         if isinstance(row, str)

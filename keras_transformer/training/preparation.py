@@ -1,5 +1,6 @@
 """Prepares the run directory of a training: vocabulary and records."""
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from keras_transformer.config import UserError
-from keras_transformer.data import batching
+from keras_transformer.data import batching, inspection
 from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.mixture import tags_of
 from keras_transformer.data.paired_tokenizer import load_tokenizer
@@ -158,13 +159,23 @@ def prepare_tokenizer(
             )
         return run, tokenizer
     run_dir.mkdir(parents=True, exist_ok=True)
+    made_for = None
     if run.initial:
         source = pathlib.Path(run.initial["run_dir"])
         given = load_vocabulary(source)
         run = dataclasses.replace(run, initial=initial_record(source))
+        split = RunConfig.load(source).train_split
+        with contextlib.suppress(UserError):  # It may have no records.
+            made_for = TokenisedCorpus.load(source / layout.RECORDS / split)
     if given:
         tokenizer = given
         check_tags(run.corpus, tokenizer)
+        inspection.warn_of_misfit(
+            corpus.pairs(run.train_split),
+            tokenizer,
+            made_for,
+            (run.source_lang, run.target_lang),
+        )
         tokenizer.save(path)
     else:
         tokenizer = _learn_vocabulary(run, run_dir, corpus)
@@ -239,10 +250,13 @@ def prepare_records(
     run = run.with_fingerprints(found, run_dir)
     run = dataclasses.replace(run, vocabulary=checksum_of(tokenizer))
     remembered.save()
+    looking = inspection.Inspection(corpus)
     with heartbeat("Preparing the token records"):
         train, validation = (
             TokenisedCorpus.build(
-                _pairs(corpus, split),
+                looking.watch(_pairs(corpus, split))
+                if role == "train"
+                else _pairs(corpus, split),
                 tokenizer,
                 run_dir / layout.RECORDS / split,
                 # Never drop a validation sentence; a long one is cut below.
@@ -252,6 +266,9 @@ def prepare_records(
             )
             for role, split in roles.items()
         )
+    # Nothing was read if the records were there.
+    if advice := looking.findings().advice(train.dropped):
+        logger.warning(advice)
     return run, train, validation
 
 
@@ -276,9 +293,24 @@ def prepare_data(
         run.validation_split,
         run.search.max_extra_length,
     )
-    pairs = list(corpus.pairs(run.validation_split))
-    random.Random(recipe.seed).shuffle(pairs)
-    return run, plan, batches, pairs[:VALIDATION_SAMPLE]
+    return run, plan, batches, _watched(run, run_dir, corpus)
+
+
+def _watched(run: RunConfig, run_dir: pathlib.Path, corpus: Corpus) -> list:
+    """Choose the pairs to watch BLEU on; a resumed run reads no text."""
+    remembered, seed = Remembered(run_dir), run.training.seed
+    chosen_from = [(run.fingerprints or {}).get("validation"), seed]
+    try:
+        known, pairs = remembered.notes["watched"]
+    except (KeyError, ValueError, TypeError):
+        known = None
+    if known != chosen_from:
+        pairs = list(corpus.pairs(run.validation_split))
+        random.Random(seed).shuffle(pairs)
+        del pairs[VALIDATION_SAMPLE:]
+        remembered.notes["watched"] = [chosen_from, pairs]
+        remembered.save()
+    return [(source, target) for source, target in pairs]
 
 
 def _pairs(corpus: Corpus, split: str) -> Iterator[Pair]:
@@ -316,6 +348,7 @@ class Remembered:
 
     Attributes:
         notes: Under `text SPLIT`, the state of the files and the fingerprint;
+            under `watched`, the fingerprint, the seed and the pairs to watch;
             under `vocabulary`, the size asked for, the fingerprint and symbols
             it was made of, and its checksum. `save` writes new ones.
     """

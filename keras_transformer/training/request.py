@@ -162,7 +162,7 @@ def open_text(run: RunConfig, source: Source) -> Corpus:
     if share is None:
         return corpus
     splits = run.train_split, run.validation_split
-    return hold_out(corpus, *splits, share, run.training.seed)
+    return hold_out(corpus, *splits, share)
 
 
 def fitting_preset(

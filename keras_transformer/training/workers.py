@@ -14,7 +14,7 @@ import re
 import signal
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -239,21 +239,34 @@ def wait_for_file(path: pathlib.Path, seconds: float = 60.0) -> None:
         time.sleep(0.2)
 
 
-def check_alike(strategy: tf.distribute.Strategy, what: str) -> None:
-    """Check that every worker starts from the same state, described by `what`.
+def check_alike(
+    strategy: tf.distribute.Strategy, update: int, arguments: Mapping[str, Any]
+) -> None:
+    """Check that every worker starts after the same update, and as the others.
 
     Raises:
         UserError: On every worker, if they differ.
     """
     if not are_several(strategy):
         return
-    mine = tf.constant([zlib.crc32(what.encode())], tf.int64)
-    all_of_them = strategy.gather(mine, axis=0).numpy()
-    if len(set(all_of_them)) > 1:
-        raise UserError(
-            f"Expected the same on every worker, here it is {what}; `run_dir` "
-            "must be on a file system that all workers share."
-        )
+    facts = {"update": update, **arguments}
+    mine = [zlib.crc32(str(value).encode()) for value in facts.values()]
+    # (workers, facts)
+    found = strategy.gather(tf.constant([mine], tf.int64), axis=0).numpy()
+    differ = [
+        f"{name} {value}"
+        for (name, value), column in zip(facts.items(), found.T, strict=True)
+        if len({*column.tolist()}) > 1
+    ]
+    if not differ:
+        return
+    way_on = "give all of them the same arguments"
+    if len({*found[:, 0].tolist()}) > 1:
+        way_on = "`run_dir` must be on a file system that all workers share"
+    raise UserError(
+        f"Expected the same on every worker, here it is {', '.join(differ)}; "
+        f"{way_on}."
+    )
 
 
 @contextlib.contextmanager

@@ -169,8 +169,13 @@ def read(path: str | os.PathLike, tokenizer: Tokenizer) -> Shortlist:
         ) from None
     names = tokenizer.pieces(range(tokenizer.vocab_size))
     ids = {name: i for i, name in enumerate(names) if i >= SPECIAL} | {"": 0}
+    if not text:
+        raise UserError(
+            f"Expected a shortlist in {path}, found an empty file; make one "
+            "with keras-transformer shortlist."
+        )
     rows: dict[int, list[int]] = {}
-    for number, line in enumerate(text.split("\n")[:-1], 1):
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         piece, tab, found = line.partition("\t")
         try:
             rows[ids[piece]] = [ids[name] for name in found.split(" ")]
@@ -181,11 +186,6 @@ def read(path: str | os.PathLike, tokenizer: Tokenizer) -> Shortlist:
                 f"found {what} in line {number}; make one for this run with "
                 "keras-transformer shortlist."
             ) from None
-    if not rows:
-        raise UserError(
-            f"Expected a shortlist in {path}, found an empty file; make one "
-            "with keras-transformer shortlist."
-        )
     width = max(map(len, rows.values()))
     candidates = np.full([tokenizer.vocab_size, width], PAD_ID, np.int32)
     for i, row in rows.items():

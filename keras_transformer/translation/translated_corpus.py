@@ -4,22 +4,23 @@ A process that is killed loses at most the last 1,000 translations: the next one
 takes the others up.
 """
 
+import dataclasses
 import itertools
 import json
 import logging
 import os
 import pathlib
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, TypeVar
 
-from keras_transformer.config import UserError
+from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
+from keras_transformer.data.corpus import Pair
 from keras_transformer.machine import files
 from keras_transformer.translation.display import SentenceDisplay
 
 Item = TypeVar("Item")
-# Translates items, and shows how many are done.
+# Translates items, "" where it cannot, and shows how many are done.
 Translate = Callable[[Sequence[Item], SentenceDisplay], Iterable[str]]
 
 # Texts that are translated before they are written.
@@ -36,56 +37,73 @@ class TranslatedCorpus:
     Args:
         folder: The folder.
         origin: The model, the text and the way of translating, ready for JSON.
+        search: How the model searches, which is of the origin too.
 
     Raises:
         UserError: If one of the folders exists and is of another origin. An
-            unfinished one without a translation is removed instead.
+            unfinished one without a translation is replaced instead.
     """
 
-    def __init__(self, folder: pathlib.Path, origin: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: pathlib.Path, origin: Mapping[str, Any], search: Search
+    ) -> None:
         self._folder = folder
         self._growing = folder.with_name(f"{folder.name}.unfinished")
-        if _is_begun_alone(self._growing):
-            shutil.rmtree(self._growing)
-        for found in (folder, self._growing):
-            if not found.exists():
-                continue
-            of_found = _origin_of(found)
-            if of_found is None:
-                raise UserError(
-                    f"{found} exists, and holds no translations made here; "
-                    "choose another place."
-                )
-            if of_found != origin:
-                raise UserError(
-                    f"{found} holds translations of another model or text, or "
-                    "made otherwise; remove it or choose another place."
-                )
+        self._longest = search.max_source_length
+        self._origin = {**origin, **dataclasses.asdict(search)}
+        if folder.exists():
+            self._check(folder)
+        if self._growing.exists() and not self._is_begun_alone():
+            self._check(self._growing)
         # A process was killed before it removed this.
         (folder / _TRANSLATIONS).unlink(missing_ok=True)
-        self._origin = origin
+
+    def _check(self, found: pathlib.Path) -> None:
+        of_found = _origin_of(found)
+        if of_found is None:
+            raise UserError(
+                f"{found} exists, and holds no translations made here; "
+                "choose another place."
+            )
+        names = [
+            name
+            for name in {**of_found, **self._origin}
+            if of_found.get(name) != self._origin.get(name)
+        ]
+        if names:
+            raise UserError(
+                f"{found} holds translations of another {', '.join(names)} "
+                "than this call asks for; remove it or choose another place."
+            )
 
     @property
     def is_complete(self) -> bool:
         return self._folder.exists()
 
+    def _is_begun_alone(self) -> bool:
+        """Return whether it was begun here and has no translation yet."""
+        translations = self._growing / _TRANSLATIONS
+        return _origin_of(self._growing) is not None and not (
+            translations.exists() and translations.stat().st_size
+        )
+
     def translate(
         self,
         items: Iterable[Item],
         total: int,
-        make: Callable[[], Translate[Item]],
+        load: Callable[[], Translate[Item]],
     ) -> None:
         """Translate the items that have no translation yet.
 
         Args:
             items: What to translate, always the same in the same order.
             total: Number of items.
-            make: Makes the function that translates, if there is work for it.
+            load: Makes the function that translates, if there is work for it.
 
         Raises:
             UserError: If all translations are empty.
         """
-        if not self._growing.exists():
+        if not self._growing.exists() or self._is_begun_alone():
             with files.whole(self._growing) as made:
                 made.mkdir(parents=True)
                 text = json.dumps(self._origin, indent=2)
@@ -94,23 +112,44 @@ class TranslatedCorpus:
             done = _cut_to_chunks(file, total)
             if done < total:
                 rest = itertools.islice(items, done, None)
-                _append_translations(file, rest, done, total, make())
-        if not any(self.translations()):
+                _append_translations(file, rest, done, total, load())
+        if not any(self._translations()):
             raise UserError(
                 "Expected translations, received empty ones alone; train the "
                 f"model for longer, and remove {self._growing}."
             )
 
-    def translations(self) -> Iterator[str]:
+    def pairs(self, texts: Iterable[str]) -> Iterator[Pair]:
+        """Pair the texts with their translations; leave out those without."""
+        left_out = total = 0
+        for pair in zip(texts, self._translations(), strict=True):
+            total += 1
+            if pair[1].strip():
+                yield pair
+            else:
+                left_out += 1
+        if left_out:
+            logger.warning(
+                "Left out %d of %d texts: blank, translated into nothing, or "
+                "cut by the search, which reads %s tokens.",
+                *(left_out, total, self._longest or "all"),
+            )
+
+    def _translations(self) -> Iterator[str]:
         """Read the translations, in the order of the items."""
         path = self._growing / _TRANSLATIONS
         with open(path, "rb") as file:
             yield from lines.read_lines(file, str(path))
 
-    def write(self, name: str, texts: Iterable[str]) -> None:
-        """Write a file of the corpus."""
-        with files.open_whole(self._growing / name) as file:
-            _append(file, texts)
+    def write(
+        self, split: str, languages: tuple[str, str], pairs: Iterable[Pair]
+    ) -> None:
+        """Write a split, each side of the pairs to its language's file."""
+        stems = [self._growing / f"{split}.{name}" for name in languages]
+        with files.open_whole(stems[0]) as one, files.open_whole(stems[1]) as t:
+            for pair in pairs:
+                for file, text in zip((one, t), pair, strict=True):
+                    _append(file, [text])
 
     def complete(self) -> None:
         """Give the folder its name."""
@@ -118,19 +157,11 @@ class TranslatedCorpus:
         (self._folder / _TRANSLATIONS).unlink()
 
 
-def _origin_of(folder: pathlib.Path) -> Any:
+def _origin_of(folder: pathlib.Path) -> dict[str, Any] | None:
     try:
-        return json.loads((folder / _ORIGIN).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return dict(json.loads((folder / _ORIGIN).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
         return None
-
-
-def _is_begun_alone(folder: pathlib.Path) -> bool:
-    """Return whether a folder was begun here and has no translation yet."""
-    translations = folder / _TRANSLATIONS
-    return _origin_of(folder) is not None and not (
-        translations.exists() and translations.stat().st_size
-    )
 
 
 def _cut_to_chunks(file: BinaryIO, total: int) -> int:

@@ -200,15 +200,7 @@ class Translator:
             SettingError: If a setting makes no sense.
             UserError: If a name is unknown.
         """
-        known = [field.name for field in dataclasses.fields(Search)]
-        for name in given.keys() - known:
-            # A slip may also mean another argument of `translate`.
-            also = ("prefixes", "split_sentences", "batch_tokens", "parallel")
-            raise UserError(
-                f"Expected a setting of a search, received {name}"
-                f"{meant(name, (*known, *also))}"
-            )
-        return dataclasses.replace(self.search, **given)
+        return search_with(self.search, **given)
 
     @overload
     def translate(
@@ -554,6 +546,19 @@ class Translator:
                 *(_SEEDS if name == "seeds" else IDS for name in inputs),
             )
         return self._search_graphs[options, inputs]
+
+
+def search_with(search: Search, **given: Any) -> Search:
+    """Override settings of a search, as `Translator.options` does."""
+    known = [field.name for field in dataclasses.fields(Search)]
+    for name in given.keys() - known:
+        # A slip may also mean another argument of `translate`.
+        also = ("prefixes", "split_sentences", "batch_tokens", "parallel")
+        raise UserError(
+            f"Expected a setting of a search, received {name}"
+            f"{meant(name, (*known, *also))}"
+        )
+    return dataclasses.replace(search, **given)
 
 
 def _hypotheses(texts: np.ndarray, scores: np.ndarray) -> list[Hypothesis]:

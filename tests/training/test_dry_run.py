@@ -300,6 +300,7 @@ def test_python_tells_the_same_and_takes_what_a_training_takes(tmp_path):
     assert "tiny on memory: " in told and "micro-batches: 2" in told
     assert figure(told, "vocabulary") <= 270
     assert figure(told, "hours") > 0
+    assert "The text, 50 pairs\n" in told and figure(told, "repeated") == 49
     assert not list(tmp_path.iterdir())
     names, others = (
         inspect.signature(function).parameters

@@ -21,6 +21,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import preparation
 from keras_transformer.training.display import heartbeat
+from keras_transformer.training.request import open_text
 
 MODEL = ModelConfig(
     vocab_size=293,
@@ -68,10 +69,11 @@ def opened(monkeypatch):
     return names
 
 
-def prepare(folder, run_dir, model=MODEL, symbols=None):
+def prepare(folder, run_dir, model=MODEL, symbols=None, share=None):
     """Prepare as a training does before it has a model."""
-    run = make_run(model, TrainingConfig(), corpus=str(folder), symbols=symbols)
-    corpus = open_corpus(folder, "en", "de")
+    recipe = TrainingConfig(validation_share=share)
+    run = make_run(model, recipe, corpus=str(folder), symbols=symbols)
+    corpus = open_text(run, folder)
     preparation.check_beginning(run, run_dir, corpus)
     run, tokenizer = preparation.prepare_tokenizer(run, run_dir, corpus)
     run, plan, _, sample = preparation.prepare_data(
@@ -85,14 +87,21 @@ def prepare(folder, run_dir, model=MODEL, symbols=None):
     return run, plan, sample
 
 
-def test_a_text_that_stayed_alike_is_not_read_again(folder, run_dir, opened):
-    run, plan, _ = prepare(folder, run_dir)
-    assert {"train.en", "train.de", "val.en"} <= set(opened)
+@pytest.mark.parametrize("share", [None, 0.2])
+def test_a_text_that_stayed_alike_is_not_read_again(
+    folder, run_dir, opened, share
+):
+    if share:
+        for language in ("en", "de"):
+            (folder / f"val.{language}").unlink()
+    run, plan, sample = prepare(folder, run_dir, share=share)
+    assert {"train.en", "train.de"} <= set(opened)
     opened.clear()
-    again, same_plan, sample = prepare(folder, run_dir)
-    assert not {"train.en", "train.de"} & set(opened)
+    again, same_plan, same_sample = prepare(folder, run_dir, share=share)
+    assert not [name for name in opened if name.endswith((".en", ".de"))]
     assert again == run and len(same_plan) == len(plan)
-    assert ("two dogs 5 .", "zwei Hunde 5 .") in sample
+    assert same_sample == sample
+    assert share or ("two dogs 5 .", "zwei Hunde 5 .") in sample
 
 
 def test_a_text_that_is_elsewhere_now_is_read_and_known(
@@ -135,6 +144,21 @@ def test_a_text_that_was_just_written_is_read_in_any_case(
     opened.clear()
     prepare(folder, run_dir)
     assert {"train.en", "train.de"} <= set(opened)
+
+
+def test_what_to_clean_and_a_vocabulary_that_misfits_are_told(
+    folder, run_dir, small_run, caplog
+):
+    prepare(folder, run_dir)
+    # 97 pairs, of which 13 differ.
+    said = (
+        "Of 97 training pairs 84 repeated (86.6 %): clean the text if you can."
+    )
+    assert caplog.messages.count(said) == 1
+    run = make_run(MODEL, initial={"run_dir": str(small_run)})
+    chinese = open_corpus([("一二三四五六七", "eins zwei")])
+    preparation.prepare_tokenizer(run, run_dir.with_name("other"), chinese)
+    assert "tokens a character for the en side, seldom more" in caplog.text
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1, 2]", '{"text train": 5}'])

@@ -1,11 +1,13 @@
 """Whole runs by two worker processes, and all that may go wrong with them."""
 
 import contextlib
+import dataclasses
 import json
 import re
 import signal
 import socket
 import time
+import types
 
 import h5py
 import numpy as np
@@ -13,14 +15,14 @@ import pytest
 import tensorflow as tf
 from forked_programs import Program
 from local_workers import free_addresses, tf_config
-from sample_runs import digit_arguments, write_digits
+from sample_runs import TINY, digit_arguments, make_run, write_digits
 
 from keras_transformer.__main__ import main
 from keras_transformer.commands import command_line
-from keras_transformer.config import UserError
+from keras_transformer.config import TrainingConfig, UserError
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.history import read_history
-from keras_transformer.training import cluster, workers
+from keras_transformer.training import building, cluster, workers
 from keras_transformer.training.cluster import Cluster
 from keras_transformer.training.request import Session
 
@@ -138,6 +140,40 @@ def test_workers_that_do_not_answer_are_named_until_they_do(monkeypatch):
 def test_a_file_of_the_chief_that_never_comes_is_one_sentence(tmp_path):
     with pytest.raises(UserError, match="file system that all workers share"):
         workers.wait_for_file(tmp_path / "config.json", seconds=0.1)
+
+
+@pytest.mark.parametrize(
+    "changes, update, said",
+    [
+        (dict(corpus="/there/text"), 7, None),
+        (dict(), 11, "here it is update 7; `run_dir` must be on a file system"),
+        (
+            dict(training=TrainingConfig(steps=5, patience=3)),
+            7,
+            "here it is steps 100000, patience None; give all of them the same",
+        ),
+    ],
+)
+def test_workers_that_differ_hear_in_what(monkeypatch, changes, update, said):
+    sent = []
+
+    def gather(mine, axis):
+        sent.append(mine)
+        return tf.concat(sent, axis)
+
+    monkeypatch.setattr(workers, "are_several", lambda strategy: True)
+    strategy = types.SimpleNamespace(gather=gather)
+    run = make_run(TINY, corpus="/here/text")
+    other = building.arguments_of(
+        dataclasses.replace(run, **changes), Session()
+    )
+    workers.check_alike(strategy, update, other)
+    mine = building.arguments_of(run, Session())
+    if said is None:
+        workers.check_alike(strategy, 7, mine)
+    else:
+        with pytest.raises(UserError, match=re.escape(said)):
+            workers.check_alike(strategy, 7, mine)
 
 
 def test_who_has_not_heard_of_the_last_meeting_still_ends_well(monkeypatch):
@@ -377,7 +413,7 @@ def test_workers_with_other_arguments_end_with_a_sentence_each(
     codes, logs = pair.end()
     assert codes == [2, 2], logs
     for log, steps in zip(logs, (60, 61), strict=True):
-        assert f"here it is update 0 of {steps} in" in log
+        assert f"here it is steps {steps}; give all of them the same" in log
         assert "Traceback" not in log
 
 

@@ -8,7 +8,7 @@ import pytest
 import sample_runs
 import sentencepiece
 
-from keras_transformer.config import UserError
+from keras_transformer.config import EOS_ID, UserError
 from keras_transformer.exporting import ctranslate2 as ctranslate2_export
 from keras_transformer.translation import lexicon
 from keras_transformer.translation.translator import Translator
@@ -81,7 +81,12 @@ def test_what_is_written_is_read_again(translator, tmp_path):
     candidates = lexicon.learn(PAIRS, translator.tokenizer, common=5, best=3)
     path = tmp_path / "shortlist.tsv"
     lexicon.write(path, candidates, translator.tokenizer)
+    # An editor or a tool may have left out the last line's end.
+    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
     shortlist = lexicon.read(path, translator.tokenizer)
+    last = translator.tokenizer.vocab_size - 1
+    words = shortlist.words(np.array([[last, EOS_ID]]), None)
+    assert last in words.ids.numpy()  # A piece is its own candidate.
     for text in ("one two", "seven", ""):
         ids = translator.tokenizer.tokenize([text]).to_tensor()
         words = shortlist.words(ids, None)

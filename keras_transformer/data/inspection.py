@@ -1,0 +1,231 @@
+"""Looks through a corpus for what to clean before a model learns from it.
+
+Axes: N pairs.
+"""
+
+import itertools
+import logging
+import operator
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_transformer.config import UNK_ID
+from keras_transformer.data.corpus import Corpus, Pair
+from keras_transformer.data.records import TokenisedCorpus
+from keras_transformer.data.tokenizer import Tokenizer
+
+# Pairs looked at together.
+CHUNK = 8192
+# Characters from which on the lengths of two sides tell something.
+TELLING_LENGTH = 20
+# Times the usual ratio of lengths from which on a pair is suspect.
+FAR = 3
+# Fewer in a corpus are not worth a line in the log.
+NOTICEABLE = 1 / 1000
+# Pairs that tell how well a vocabulary fits, and tokens a character, compared
+# with its own text and at most, from which on it does not.
+SAMPLE = 1_000
+MISFIT, MOST = 1.5, 1.0
+# Characters that a table shows.
+MOST_SHOWN = 12
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
+
+Row = str | tuple[str, str, str]
+
+logger = logging.getLogger("keras_transformer")
+
+
+class Findings(NamedTuple):
+    """The pairs of a text that are suspect.
+
+    Attributes:
+        pairs: All pairs.
+        repeated: Pairs that stood there before; None if nobody counted.
+        equal: Pairs whose sides are the same text.
+        empty: Pairs with a side without text.
+        ratio: Characters of the target for one of the source, the median.
+        unlike: Pairs whose ratio is more than `FAR` times above or below it.
+    """
+
+    pairs: int
+    repeated: int | None
+    equal: int
+    empty: int
+    ratio: float
+    unlike: int
+
+    def advice(self, too_long: int) -> str:
+        """Name what to clean, as one sentence; empty if that is little."""
+        what = {
+            "repeated": self.repeated or 0,
+            "with equal sides": self.equal,
+            f"with one side {FAR} times longer than usual": self.unlike,
+            "with an empty side": self.empty,
+            "too long": too_long,
+        }
+        named = [
+            f"{count:,} {which} ({100 * count / self.pairs:.1f} %)"
+            for which, count in what.items()
+            if self.pairs and count > NOTICEABLE * self.pairs
+        ]
+        if not named:
+            return ""
+        return (
+            f"Of {self.pairs:,} training pairs {', '.join(named)}: clean the "
+            "text if you can."
+        )
+
+    def rows(
+        self, records: TokenisedCorpus, tokenizer: Tokenizer, longest: int
+    ) -> list[Row]:
+        """Make the rows of a table, with what the first records say."""
+        read = len(records) + records.dropped + records.empty
+        part = f", of the first {read:,}" if read < self.pairs else ""
+        found = spelled(records, tokenizer)
+        shown = " ".join(char for char, _ in found.most_common(MOST_SHOWN))
+        share = sum(found.values()) / max(sum(records.num_tokens), 1)
+        repeated = "not counted" if self.repeated is None else self.repeated
+        counts: list[tuple[str, int | str, str]] = [
+            ("repeated", repeated, "pairs that stood there before"),
+            ("equal sides", self.equal, "pairs"),
+            ("target/source", f"{self.ratio:.2f}", "characters, the median"),
+            ("unlike lengths", self.unlike, f"pairs over {FAR} times off that"),
+            ("empty", self.empty, "pairs with an empty side, dropped"),
+            (
+                *("too long", records.dropped),
+                f"pairs above {longest} tokens, dropped{part}",
+            ),
+            (
+                *("spelled in bytes", len(found)),
+                f"different characters, {100 * share:.2g} % of the tokens"
+                f"{part}{': ' if shown else ''}{shown}",
+            ),
+        ]
+        return [
+            f"The text, {self.pairs:,} pairs",
+            *(
+                (name, f"{x:,}" if isinstance(x, int) else x, unit)
+                for name, x, unit in counts
+            ),
+        ]
+
+
+class Inspection:
+    """Counts what is suspect in the pairs of a corpus while they are read."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        # A mixture with a larger weight repeats pairs on purpose.
+        self._repeats = all(part.weight <= 1 for part, _ in corpus.parts)
+        self._pairs = self._equal = self._empty = 0
+        self._hashes = [np.zeros(0, np.int64)]  # (N,) in all
+        self._ratios = [np.zeros(0, np.float32)]  # Of the telling ones.
+
+    def watch(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """Pass pairs on, and count."""
+        rest = iter(pairs)
+        while chunk := list(itertools.islice(rest, CHUNK)):
+            self._count(chunk)
+            yield from chunk
+
+    def _count(self, chunk: Sequence[Pair]) -> None:
+        sides = sources, targets = [[pair[i] for pair in chunk] for i in (0, 1)]
+        # (2, N)
+        lengths = np.stack([np.fromiter(map(len, x), np.int32) for x in sides])
+        space = np.stack(
+            [np.fromiter(map(str.isspace, x), bool) for x in sides]
+        )
+        full = ~(space | (lengths == 0)).any(axis=0)
+        equal = np.fromiter(map(operator.eq, sources, targets), bool)
+        self._pairs += len(chunk)
+        self._empty += int((~full).sum())
+        self._equal += int((equal & full).sum())
+        if self._repeats:
+            hashes = np.fromiter(map(hash, chunk), np.int64)
+            self._hashes.append(hashes[full])
+        source, target = lengths[:, full & (lengths >= TELLING_LENGTH).any(0)]
+        self._ratios.append((target / source).astype(np.float32))
+
+    def findings(self) -> Findings:
+        """Sum up what was read."""
+        repeated = None
+        if self._repeats:
+            hashes = np.sort(np.concatenate(self._hashes))
+            repeated = int((hashes[1:] == hashes[:-1]).sum())
+        ratios = np.concatenate(self._ratios)
+        usual = float(np.median(ratios)) if len(ratios) else 1.0
+        off = np.maximum(ratios / usual, usual / ratios)
+        return Findings(
+            *(self._pairs, repeated, self._equal, self._empty, usual),
+            int((off > FAR).sum()),
+        )
+
+
+def spelled(records: TokenisedCorpus, tokenizer: Tokenizer) -> Counter[str]:
+    """Count the characters that the vocabulary lacks and spells in bytes.
+
+    A character without bytes counts as "⁇", and so do bytes that are none.
+    """
+    names = tokenizer.pieces(range(tokenizer.vocab_size))
+    values = np.full(len(names), -1)  # The byte that each piece stands for.
+    for piece_id, name in enumerate(names):
+        if matched := _BYTE.fullmatch(name):
+            values[piece_id] = int(matched[1], 16)
+    found: Counter[str] = Counter()
+    for side in (records.source, records.target):
+        ids = side.ids
+        for start in range(0, len(ids), 1 << 22):
+            part = np.asarray(ids[start : start + (1 << 22)])
+            found["⁇"] += int((part == UNK_ID).sum())
+            of_part = values[part]
+            text = bytes(of_part[of_part >= 0].astype(np.uint8))
+            found.update(text.decode("utf-8", "replace").replace("�", "⁇"))
+    return +found
+
+
+def warn_of_misfit(
+    pairs: Iterable[Pair],
+    tokenizer: Tokenizer,
+    own: TokenisedCorpus | None,
+    languages: Sequence[str],
+) -> None:
+    """Warn if a vocabulary made elsewhere was made for other text.
+
+    Args:
+        pairs: The text; its beginning is read.
+        tokenizer: The vocabulary.
+        own: Records of the text that it was made for, if there are any.
+        languages: Those of both sides.
+    """
+    head = list(itertools.islice(pairs, SAMPLE))
+    for i, side in enumerate((tokenizer, tokenizer.target)):
+        texts = [pair[i] for pair in head]
+        here = _tokens_a_character(side, texts)
+        known = None
+        if own is not None:
+            ids = (own.source, own.target)[i]
+            rows = np.arange(min(SAMPLE, len(ids.lengths)))
+            longest = int(ids.lengths[rows].max(initial=1))
+            read = side.detokenize(ids.padded(rows, longest)).numpy()
+            known = _tokens_a_character(side, [x.decode() for x in read])
+        if here > (MISFIT * known if known else MOST):
+            usual = "seldom more than 1"
+            if known:
+                usual = f"{known:.2f} for the text that it was made for"
+            logger.warning(
+                "The vocabulary takes %.2f tokens a character for the %s side, "
+                "%s: it was made for another language or script, so the model "
+                "learns slowly and drops long pairs. Learn a new vocabulary "
+                "(without `init_from` and `tokenizer`) or begin with another "
+                "run.",
+                *(here, languages[i], usual),
+            )
+
+
+def _tokens_a_character(side: Tokenizer, texts: Sequence[str]) -> float:
+    lengths = side.tokenize(texts).row_lengths().numpy() if texts else []
+    characters = sum(map(len, texts))
+    return float(np.sum(lengths) - len(texts)) / max(characters, 1)

@@ -1,0 +1,361 @@
+"""Corpora that models write: for a student, or of text translated back.
+
+A teacher, one model or an ensemble, translates a training text once. A student
+learns these translations more easily than those of people, so a smaller or
+faster model comes closer to its teacher (Kim and Rush, 2016).
+
+A model of the reverse direction translates text that has no translation. The
+pairs have a machine's sentences as sources and real ones as targets (Sennrich
+et al., 2016), and train a model beside real pairs.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import sacrebleu
+
+from keras_transformer.config import Search, SettingError, UserError
+from keras_transformer.data import folders, lines
+from keras_transformer.data.corpus import Corpus, Pair, checked_texts
+from keras_transformer.machine import files
+from keras_transformer.run import Run, log_shown, train
+from keras_transformer.runs import lock
+from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
+from keras_transformer.runs.vocabulary import load_vocabulary
+from keras_transformer.training.preparation import check_tags
+from keras_transformer.training.request import Asked
+from keras_transformer.translation.display import SentenceDisplay
+from keras_transformer.translation.evaluation import longest_source
+from keras_transformer.translation.translated_corpus import (
+    Translate,
+    TranslatedCorpus,
+)
+from keras_transformer.translation.translator import Hypothesis, search_with
+
+# Edunov et al. (2018): shares of words, and places.
+_DROPPED = 0.1
+_BLANKED = 0.1
+_MOVED = 3
+_BLANK = "_"
+
+logger = logging.getLogger("keras_transformer")
+
+
+def distill(
+    teacher: Run | str | os.PathLike,
+    run_dir: str | os.PathLike,
+    *,
+    keep_originals: bool = False,
+    closest: bool = False,
+    **arguments: Any,
+) -> Run:
+    """Train a student on its teacher's translations of a training text.
+
+    The teacher searches as its run says. Its translations are kept in
+    `run_dir/distilled`, a corpus with the validation split and, if there is
+    one, the split `test` of the original. Sources that are longer than the
+    teacher reads are left out, and the log counts them. The same call again
+    resumes after the last 1,000 texts that were translated.
+
+    Example:
+        teacher = kt.Run("runs/seed-1", ensemble=["runs/seed-2"])
+        kt.distill(teacher, "runs/student", corpus="my-text", preset="tiny")
+
+    Args:
+        teacher: A run, or its directory.
+        run_dir: The student's run directory.
+        keep_originals: Whether the student learns the original translations
+            too.
+        closest: Whether to take the hypothesis of the teacher's beam that is
+            closest to the original translation, by BLEU of the sentence, and
+            not the one with the best score.
+        **arguments: All other arguments of `train`. The vocabulary is the
+            teacher's unless you give `tokenizer`, `init_from` or `symbols`.
+
+    Returns:
+        The student's run.
+
+    Raises:
+        UserError: If the request makes no sense, or the folder holds
+            translations of another teacher, search or text.
+    """
+    if not isinstance(teacher, Run):
+        teacher = Run(teacher)
+    if pathlib.Path(run_dir).resolve() == teacher.path.resolve():
+        raise UserError(
+            "Expected another run_dir for the student than the teacher's, "
+            f"received {run_dir} for both."
+        )
+    own = (arguments.get(x) for x in ("tokenizer", "init_from", "symbols"))
+    if all(vocabulary is None for vocabulary in own):
+        arguments["tokenizer"] = teacher.path / TOKENIZER_FILE
+    asked = Asked.understand(run_dir=run_dir, **arguments)
+    if asked.session.strategy == "multiworker":
+        raise UserError(
+            "Distillation runs on one machine, but with `strategy` multiworker "
+            "every worker would translate the corpus; distill on one and train "
+            f"on its {DISTILLED} with all."
+        )
+    of_teacher = teacher.config
+    languages = asked.corpus.source_lang, asked.corpus.target_lang
+    if languages != (of_teacher.source_lang, of_teacher.target_lang):
+        raise UserError(
+            f"Expected a teacher of {languages[0]} to {languages[1]}, received "
+            f"{of_teacher.source_lang} to {of_teacher.target_lang} in "
+            f"{teacher.path}; choose another or change the languages."
+        )
+    # The name of the folder to train on has no tags.
+    check_tags(asked.run.corpus, load_vocabulary(teacher.path))
+    if arguments.get("symbols") is not None:
+        arguments["symbols"] = asked.run.symbols
+    folder = asked.path / DISTILLED
+    splits = asked.run.train_split, asked.run.validation_split
+    asked.corpus.find(splits[0], "train_split")
+    asked.corpus.find(splits[1], "validation_split")
+    with log_shown(), lock.only_writer(asked.path):
+        _teach(teacher, asked.corpus, splits, folder, keep_originals, closest)
+    # Its validation text is a split of the folder now.
+    arguments["validation_share"] = None
+    return train(run_dir, **{**arguments, "corpus": folder})
+
+
+def _teach(
+    teacher: Run,
+    corpus: Corpus,
+    splits: tuple[str, str],
+    folder: pathlib.Path,
+    keep_originals: bool,
+    closest: bool,
+) -> None:
+    """Write a corpus of the teacher's translations, unless it is there.
+
+    The first of `splits` is translated, that of validation is copied.
+    """
+    split, *copied = splits
+    of_teacher = teacher.config
+    search = search_with(
+        of_teacher.search,
+        n_best=of_teacher.search.beam_size if closest else 1,
+        max_source_length=of_teacher.training.max_length,
+    )
+    origin = {
+        "teacher": teacher.card().weights,
+        "text": corpus.fingerprint(split),
+        "keep_originals": keep_originals,
+        "closest": closest,
+    }
+    made = TranslatedCorpus(folder, origin, search)
+    if made.is_complete:
+        return
+    bleu = sacrebleu.BLEU(effective_order=True)
+
+    def choose(hypotheses: Sequence[Hypothesis], original: str) -> str:
+        # Of equals, the first, which the teacher finds best.
+        return max(
+            (each.text for each in hypotheses),
+            key=lambda text: bleu.sentence_score(text, [original]).score,
+            default="",
+        )
+
+    def load() -> Translate[Pair]:
+        find = _finder(search, teacher)
+
+        def translate(pairs: Sequence[Pair], progress: SentenceDisplay) -> list:
+            found = find([source for source, _ in pairs], progress)
+            if not closest:
+                return [_best(hypotheses) for hypotheses in found]
+            return [*map(choose, found, (original for _, original in pairs))]
+
+        return translate
+
+    originals = list(corpus.pairs(split))
+    made.translate(originals, len(originals), load)
+    written = {split: list(made.pairs(source for source, _ in originals))}
+    if keep_originals:
+        written[split] += originals
+    for name in {*copied, *({"test"} & {*corpus.splits})}:
+        written[name] = list(corpus.pairs(name))
+    languages = corpus.source_lang, corpus.target_lang
+    for name, pairs in written.items():
+        made.write(name, languages, pairs)
+    made.complete()
+
+
+def backtranslate(
+    reverse: Run | str | os.PathLike,
+    text: str | os.PathLike | Sequence[str],
+    output: str | os.PathLike,
+    *,
+    noise: bool = False,
+    average: int | None = None,
+    precision: str = "float32",
+    shortlist: str | os.PathLike | None = None,
+    parallel: int | None = None,
+    **options: Any,
+) -> pathlib.Path:
+    """Make a corpus of text and its translations into the source language.
+
+    The folder has the split `train` alone. The translations are its source
+    side, the text is its target side. Texts that are blank, or longer than the
+    run reads, are left out, and the log counts them. The same call again
+    resumes after the last 1,000 texts that were translated.
+
+    Example:
+        kt.backtranslate("runs/de-en", "more.de", "backtranslated")
+        kt.train("runs/en-de", corpus=["my-text", "backtranslated:0.5:<bt>"])
+
+    Args:
+        reverse: A run that translates from the target language into the source
+            language, or its directory.
+        text: A file in UTF-8, one text a line, plain or gzipped, or texts: in
+            the language that `reverse` reads.
+        output: The folder to write.
+        noise: Whether to drop a tenth of the words of each translation, to
+            replace a tenth by `_`, and to move words by up to three places.
+            A line always gets the same noise.
+        average: As in `Run.translator`, like the next two.
+        precision: Type to multiply in.
+        shortlist: A file that `Run.shortlist` wrote.
+        parallel: As in `Translator.translate`.
+        **options: Fields of `Search` that override the run's, such as
+            `sampling=kt.Sampling(seed=1)` to draw the translations.
+
+    Returns:
+        The path of the folder.
+
+    Raises:
+        UserError: If the text cannot be read or changes meanwhile, or the
+            folder holds other translations.
+
+    Reference:
+        [Sennrich et al., 2016](https://aclanthology.org/P16-1009/); noise:
+        [Edunov et al., 2018](https://aclanthology.org/D18-1045/).
+    """
+    if not isinstance(reverse, Run):
+        reverse = Run(reverse)
+    if options.get("n_best", 1) != 1:
+        raise SettingError(
+            "n_best", "1, a source for each text", options["n_best"]
+        )
+    run, folder = reverse.config, pathlib.Path(os.path.abspath(output))
+    lock_folder = folder.with_name(f"{folder.name}.lock")
+    longest = longest_source(run.training.max_length)
+    search = search_with(
+        run.search, **{"max_source_length": longest, **options}
+    )
+    if shortlist:
+        lines.open_file(shortlist, "`shortlist`").close()
+    count, checksum, read = _open(text)
+
+    def load() -> Translate[tuple[int, str]]:
+        weights = average, precision, shortlist
+        find = _finder(search, reverse, *weights, parallel=parallel)
+
+        def translate(
+            numbered: Sequence[tuple[int, str]], progress: SentenceDisplay
+        ) -> list[str]:
+            numbers, texts = zip(*numbered, strict=True)
+            found = [*map(_best, find(texts, progress))]
+            return [*map(_with_noise, numbers, found)] if noise else found
+
+        return translate
+
+    with log_shown(), lock.only_writer(lock_folder):
+        origin = {
+            "model": reverse.card(average).weights,
+            "text": checksum,
+            "noise": noise,
+            "precision": precision,
+            "shortlist": shortlist and files.checksum(shortlist),
+        }
+        made = TranslatedCorpus(folder, origin, search)
+        if not made.is_complete:
+            logger.info(
+                "Reading text in %s, writing its translations into %s: pairs "
+                "to train %s to %s.",
+                *(run.source_lang, run.target_lang) * 2,
+            )
+            made.translate(enumerate(read()), count, load)
+            languages = run.source_lang, run.target_lang
+            made.write("train", languages, made.pairs(read()))
+            if _open(text)[:2] != (count, checksum):
+                raise UserError(
+                    f"{text} changed while it was translated; remove "
+                    f"{folder}.unfinished and begin again."
+                )
+            made.complete()
+    # A process that was killed has left it.
+    with contextlib.suppress(OSError):
+        lock_folder.rmdir()
+    return pathlib.Path(output)
+
+
+def _finder(
+    search: Search, run: Run, *weights: Any, parallel: int | None = None
+) -> Callable[[Sequence[str], SentenceDisplay], list[list[Hypothesis]]]:
+    """Load a run; return what finds hypotheses, none for a text that is cut."""
+    translator = run.translator(*weights)
+
+    def find(
+        texts: Sequence[str], progress: SentenceDisplay
+    ) -> list[list[Hypothesis]]:
+        found, are_cut = translator.n_best(
+            texts, search, parallel=parallel, progress=progress
+        )
+        return [
+            [] if is_cut else hypotheses
+            for hypotheses, is_cut in zip(found, are_cut, strict=True)
+        ]
+
+    return find
+
+
+def _best(hypotheses: Sequence[Hypothesis]) -> str:
+    return hypotheses[0].text if hypotheses else ""
+
+
+def _open(
+    text: str | os.PathLike | Sequence[str],
+) -> tuple[int, str, Callable[[], Iterator[str]]]:
+    """Return the number of texts, their checksum, and what reads them."""
+    digest = hashlib.blake2b(digest_size=16)
+    if isinstance(text, str | os.PathLike):
+        path = pathlib.Path(text)
+        if not path.is_file():
+            raise UserError(
+                f"Expected a file of text as `text`, received {path}; check "
+                "the path."
+            )
+        count = folders.count_lines(path, digest)
+        if not count:
+            raise UserError(f"Expected text in {path}, found none.")
+        return count, digest.hexdigest(), lambda: folders.read_texts(path)
+    texts = list(checked_texts("text", text))
+    if not texts:
+        raise UserError("Expected texts as `text`, received none.")
+    for each in texts:
+        digest.update(f"{each}\n".encode())
+    return len(texts), digest.hexdigest(), lambda: iter(texts)
+
+
+def _with_noise(number: int, text: str) -> str:
+    """Drop, blank and move words; a text always keeps one.
+
+    The draws depend on the text's number alone.
+    """
+    random = np.random.default_rng(number)
+    words = np.array(text.split(), object)
+    draws = random.random(len(words))
+    words[draws < _DROPPED + _BLANKED] = _BLANK
+    kept = words[draws >= _DROPPED]
+    if not len(kept):
+        return text
+    # No word passes one that is more than `_MOVED` places away.
+    places = np.arange(len(kept)) + random.random(len(kept)) * (_MOVED + 1)
+    return " ".join(kept[np.argsort(places, kind="stable")])

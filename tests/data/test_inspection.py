@@ -1,0 +1,117 @@
+"""What a corpus is said to be cleaned of."""
+
+import logging
+
+import pytest
+from sample_runs import digit_corpus, digit_tokenizer
+
+from keras_transformer.data.corpora import open_corpus
+from keras_transformer.data.inspection import (
+    Findings,
+    Inspection,
+    spelled,
+    warn_of_misfit,
+)
+from keras_transformer.data.records import TokenisedCorpus
+
+# 23 characters against 46.
+CLEAN = [(f"source of number {i:06}", f"target {i:06}" + 33 * "x")
+         for i in range(1_009)]  # fmt: skip
+DIRTY = [
+    *7 * [CLEAN[5]],
+    *[(f"this is no translation {i}",) * 2 for i in range(5)],
+    *[("", "empty"), (" \u00a0", "blank"), ("blank", "\t")],
+    *[("a long source of sixty characters and more than that" * 9, "short"),
+      ("just a source of twenty", "x" * 139)],
+]  # fmt: skip
+
+
+def look(pairs):
+    inspection = Inspection(open_corpus({"train": CLEAN}))
+    assert list(inspection.watch(pairs)) == pairs
+    return inspection.findings()
+
+
+def test_pairs_that_spoil_a_training_are_counted():
+    found = look(CLEAN + DIRTY)
+    assert found == Findings(
+        *(1_009 + 7 + 5 + 3 + 2, 7, 5, 3), pytest.approx(2.0), 2
+    )
+    advice = found.advice(too_long=11)
+    for said in (
+        *("Of 1,026 training pairs 7 repeated (0.7 %), 5 with equal sides",),
+        *("2 with one side 3 times", "3 with an empty", "11 too long"),
+    ):
+        assert said in advice
+    # One in more than a thousand is no reason for a line.
+    assert look(CLEAN + CLEAN[:1]).advice(too_long=1) == ""
+    assert look([]).advice(too_long=0) == ""
+
+
+def test_a_mixture_that_repeats_pairs_on_purpose_has_no_repeated_ones(
+    tmp_path,
+):
+    for language in ("en", "de"):
+        (tmp_path / f"train.{language}").write_text("a\na\nb\n")
+    for weight, repeated in ((0.5, 0), (2, None)):
+        mixed = open_corpus([tmp_path, f"{tmp_path}:{weight}"])
+        inspection = Inspection(mixed)
+        pairs = list(inspection.watch(mixed.pairs("train")))
+        if repeated is not None:
+            repeated = len(pairs) - len(set(pairs))
+        assert inspection.findings().repeated == repeated
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """Digits in words, three names, and one side that is too long."""
+    pairs = [*zip(*digit_corpus()["test"], strict=True)]
+    pairs[3:3] = [
+        ("日本 one", "Ł one"),
+        ("日 two", "two" * 99),
+        ("one 本本", "x"),
+    ]
+    folder = tmp_path_factory.mktemp("records")
+    return TokenisedCorpus.build(pairs, digit_tokenizer(), folder / "train", 47)
+
+
+def test_characters_that_the_vocabulary_spells_in_bytes_are_named(records):
+    found = spelled(records, digit_tokenizer())
+    assert {x: found[x] for x in "日本Ł"} == {"日": 1, "本": 3, "Ł": 1}
+    assert not set(found) & set("one zwei")
+    rows = look(CLEAN).rows(records, digit_tokenizer(), 47)
+    said = {row[0]: row[1:] for row in rows[1:]}
+    assert rows[0] == "The text, 1,009 pairs"
+    part = ", of the first 130"
+    assert said["too long"] == ("1", f"pairs above 47 tokens, dropped{part}")
+    count, shown = said["spelled in bytes"]
+    assert count == f"{len(found)}" and ": 本 " in shown
+
+
+def test_a_vocabulary_of_another_language_is_told_with_both_numbers(
+    records, caplog
+):
+    caplog.set_level(logging.WARNING, "keras_transformer")
+    words, here = (
+        digit_tokenizer(),
+        [*zip(*digit_corpus()["test"], strict=True)],
+    )
+    for own in (records, None):
+        warn_of_misfit(here, words, own, ("en", "de"))
+    assert not caplog.records
+    chinese = [("一二三四五六七", "eins zwei drei vier"), ("八九", "acht neun")]
+    sources = [source for source, _ in here]
+    tokens = words.tokenize(sources).row_lengths().numpy() - 1
+    known = tokens.sum() / sum(map(len, sources))
+    for own in (records, None):
+        warn_of_misfit(chinese, words, own, ("zh", "de"))
+        (record,) = caplog.records
+        # Three bytes each, and a space before a text of 7 and one of 2.
+        said = "takes 3.22 tokens a character for the zh side, "
+        assert said in record.message
+        usual = record.message.partition(said)[2]
+        if own:
+            assert float(usual.split()[0]) == pytest.approx(known, rel=0.1)
+        else:
+            assert usual.startswith("seldom more than 1:")
+        caplog.clear()

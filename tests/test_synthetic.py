@@ -1,0 +1,93 @@
+"""Folders of translations: which pairs they hold, and what they are made of."""
+
+import contextlib
+import dataclasses
+import shutil
+
+import pytest
+
+import keras_transformer as kt
+from keras_transformer import synthetic
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.translation.translated_corpus import TranslatedCorpus
+
+
+def killed(*_):
+    raise KeyboardInterrupt
+
+
+def found_at_once(texts, progress):
+    return [[kt.Hypothesis(text.upper(), 0.0)] for text in texts]
+
+
+TEXTS = ["two dogs", "", "dogs " * 29, "a small dog"]
+
+
+def read(folder, name):
+    return (folder / name).read_text("utf-8").splitlines()
+
+
+def test_a_text_that_is_blank_or_cut_has_no_pair(
+    small_run, small_translator, tmp_path, caplog, monkeypatch
+):
+    monkeypatch.setattr(kt.Run, "translator", lambda *_: small_translator)
+    how = dict(beam_size=1, max_source_length=19)
+    folder = kt.backtranslate(small_run, TEXTS, tmp_path / "back", **how)
+    kept = [TEXTS[0], TEXTS[3]]
+    assert read(folder, "train.en") == kept
+    assert read(folder, "train.de") == small_translator.translate(kept, **how)
+    assert "Left out 2 of 4 texts" in caplog.text
+    assert "text in en, writing its translations into de" in caplog.text
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_translations_of_another_search_are_not_taken_up(
+    small_run, tmp_path, monkeypatch, is_finished
+):
+    run = shutil.copytree(small_run, tmp_path / "run")
+    monkeypatch.setattr(synthetic, "_finder", lambda *_, **__: found_at_once)
+    listed = tmp_path / "words.txt"
+    listed.write_text("\tone two\n")
+    how = dict(output=tmp_path / "back", shortlist=listed)
+    with monkeypatch.context() as patch:
+        if not is_finished:
+            patch.setattr(TranslatedCorpus, "complete", killed)
+        with contextlib.suppress(KeyboardInterrupt):
+            kt.backtranslate(run, TEXTS, **how)
+    assert (tmp_path / "back").exists() == is_finished
+    config = RunConfig.load(run)
+    search = dataclasses.replace(config.search, beam_size=3)
+    dataclasses.replace(config, search=search).save(run)
+    with pytest.raises(kt.UserError, match="of another beam_size than"):
+        kt.backtranslate(run, TEXTS, **how)
+    config.save(run)
+    listed.write_text("\tone three\n")
+    with pytest.raises(kt.UserError, match="of another shortlist than"):
+        kt.backtranslate(run, TEXTS, **how)
+
+
+def test_a_kill_while_a_beginning_is_removed_leaves_a_free_place(
+    tmp_path, monkeypatch
+):
+    def corpus(text, translate):
+        made = TranslatedCorpus(tmp_path / "made", {"text": text}, kt.Search())
+        made.translate(["a"], 1, lambda: lambda items, _: translate(items))
+        return made
+
+    with pytest.raises(KeyboardInterrupt):
+        corpus("one", killed)
+
+    def remove_one_file(folder, *_):
+        min(folder.iterdir()).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", remove_one_file)
+        with pytest.raises(KeyboardInterrupt):
+            corpus("another", killed)
+    made = corpus("another", list)
+    made.write("train", ("en", "de"), made.pairs(["A"]))
+    made.complete()
+    assert read(tmp_path / "made", "train.en") == ["A"]
+    assert read(tmp_path / "made", "train.de") == ["a"]
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
