@@ -28,7 +28,9 @@ from keras_transformer.config import (
 )
 from keras_transformer.machine import files
 from keras_transformer.presets import PRESETS
+from keras_transformer.runs import run_config
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.settings import setting
 
 
 def run_of(model=None, training=None, **changes):
@@ -155,39 +157,38 @@ def test_an_export_to_ctranslate2_is_no_damaged_run(tmp_path):
         RunConfig.load(tmp_path)
 
 
-def fields_of_parts(is_optional):
-    """Parts and names of the fields that are None by default, or of others."""
-    return [
-        (part, field.name)
-        for part, kind in (
-            ("model", ModelConfig),
-            ("training", TrainingConfig),
-            ("search", Search),
-        )
-        for field in dataclasses.fields(kind)
-        if (field.default is None) == is_optional
-    ]
-
-
-@pytest.mark.parametrize("part, name", fields_of_parts(is_optional=False))
-def test_a_field_without_which_a_run_is_unknown_must_be_there(
-    tmp_path, part, name
+def test_a_run_of_before_a_setting_existed_has_its_default(
+    tmp_path, monkeypatch
 ):
-    fields = dataclasses.asdict(run_of())
-    del fields[part][name]
-    (tmp_path / "config.json").write_text(json.dumps(fields))
-    with pytest.raises(UserError, match=f"it lacks {name}"):
+    luck = dataclasses.make_dataclass(
+        "TrainingConfig",
+        [("luck", float, setting(0.25, "share of lucky updates"))],
+        bases=(TrainingConfig,),
+        frozen=True,
+    )
+    run_of(training={"steps": 17}).save(tmp_path)
+
+    monkeypatch.setattr(run_config, "TrainingConfig", luck)
+    later = RunConfig.load(tmp_path)
+
+    assert later.training.luck == 0.25 and later.training.steps == 17
+    assert later.resume(later, ["steps"], tmp_path) == later
+    recipe = dataclasses.replace(later.training, luck=0.5)
+    with pytest.raises(UserError, match="luck = 0.25, this command says 0.5"):
+        dataclasses.replace(later, training=recipe).resume(later, [], tmp_path)
+    # And the other way round: a later run in an earlier version.
+    dataclasses.replace(later, version="0.99").save(tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="its luck is unknown.; install .*0.99"):
         RunConfig.load(tmp_path)
 
 
-@pytest.mark.parametrize("part, name", fields_of_parts(is_optional=True))
-def test_a_run_of_before_an_optional_setting_was_begun_without_it(
-    tmp_path, part, name
-):
-    fields = dataclasses.asdict(run_of())
-    del fields[part][name]
+def test_a_run_that_noted_no_version_has_none(tmp_path):
+    fields = without(dataclasses.asdict(run_of()), "version")
     (tmp_path / "config.json").write_text(json.dumps(fields))
-    assert RunConfig.load(tmp_path) == run_of()
+    assert RunConfig.load(tmp_path) == dataclasses.replace(
+        run_of(), version=None
+    )
 
 
 def test_a_run_of_before_unequal_depths_goes_on(tmp_path):
