@@ -6,6 +6,7 @@ the run directory.
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import os
 import pathlib
@@ -100,14 +101,14 @@ class Training:
             return True
         if self.start.step >= recipe.steps:
             return True
-        bleu = history.row_of(self.run_dir, self.start.step).get(
-            "validation_bleu", -1.0
-        )
-        return recipe.target_bleu is not None and bleu >= recipe.target_bleu
+        if recipe.target_bleu is None:
+            return False
+        row = history.row_of(self.run_dir, self.start.step)
+        return row.get("validation_bleu", -1.0) >= recipe.target_bleu
 
-    @property
+    @functools.cached_property
     def lacks_validation(self) -> bool:
-        """Tell whether a kill came between a checkpoint and its validation."""
+        """Whether a kill came between a checkpoint and its validation."""
         step = self.start.step
         if not step or final_result(self.run_dir):  # The end is validated too.
             return False

@@ -39,15 +39,15 @@ def kill_somewhere(seed):
     return kill("history.csv", draw.randrange(3, 47), draw.random() / 20)
 
 
-# A resumed session reads the history (0) and rewrites it (1 write, 2 flush,
-# 3 rename, 4 flush the folder); then comes the line after its first step.
-TERMINATE = {**kill("history.csv", 5), "number": signal.SIGTERM}
+# A session rewrites the history (0 write, 1 flush, 2 rename, 3 flush the
+# folder); then comes the line after its first step.
+TERMINATE = {**kill("-history.csv", 4), "number": signal.SIGTERM}
 
 # The second checkpoint is written, and its validation begins; then a session
 # begins with that validation.
 IN_A_VALIDATION = [
     {"number": signal.SIGTERM, "after": after, "event": event, "delay": 0.5}
-    for after, event in (("-step-000000006", 10), ("history.csv", 4))
+    for after, event in (("-step-000000006", 10), ("-history.csv", 3))
 ]
 
 # A checkpoint takes eleven operations (0 make its folder, 1 write the
