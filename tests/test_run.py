@@ -18,6 +18,7 @@ import keras_transformer as kt
 from keras_transformer.config import JobError, UserError
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.result import final_result
+from keras_transformer.training.request import Asked
 
 # So small that graphs are traced quickly.
 SHAPE = dict(num_layers=1, d_model=14, num_heads=2, ffn_dim=17, dropout=0.1)
@@ -115,6 +116,16 @@ def test_the_same_call_again_does_nothing(run, in_memory):
     for path, was in before.items():  # Not even replaced by an equal file.
         assert os.path.samestat(was, after[path])
         assert was.st_mtime_ns == after[path].st_mtime_ns
+
+
+def test_an_iterator_is_read_once_whatever_is_left_to_the_text():
+    pairs = [("one", "eins"), ("two", "zwei")]
+    corpus = {"train": iter(pairs), "val": iter(pairs[:1])}
+    asked = Asked.understand(corpus=corpus)  # As `train` and `dry_run` do.
+    assert asked.run.preset == "tiny"
+    assert list(asked.corpus.pairs("train")) == pairs
+    asked = Asked.understand(corpus=iter(pairs * 50), validation_share=0.5)
+    assert list(asked.corpus.pairs("train"))
 
 
 def test_more_steps_go_on_where_it_ended(run, in_memory, tmp_path):
