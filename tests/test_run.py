@@ -1,6 +1,8 @@
 """The one way in from Python: `kt.train` and `kt.Run`."""
 
+import errno
 import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -16,6 +18,8 @@ from sample_runs import write_digits
 
 import keras_transformer as kt
 from keras_transformer.config import JobError, UserError
+from keras_transformer.exporting import saved_model
+from keras_transformer.machine import files
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.result import final_result
 from keras_transformer.training.request import Asked
@@ -126,6 +130,47 @@ def test_an_iterator_is_read_once_whatever_is_left_to_the_text():
     assert list(asked.corpus.pairs("train")) == pairs
     asked = Asked.understand(corpus=iter(pairs * 50), validation_share=0.5)
     assert list(asked.corpus.pairs("train"))
+
+
+def test_reports_and_cards_name_the_weights_that_were_loaded(
+    small_run, tmp_path, monkeypatch
+):
+    run = kt.Run(shutil.copytree(small_run, tmp_path / "run"))
+    model = averaging.load_model(run.path)
+    model.compile("sgd", "mse")
+    load, steps = kt.Run.translator, iter([11, 13, 17, 19])
+
+    def while_it_trains(*args, **kwargs):
+        save = checkpoints.save_checkpoint
+        save(run.path, model, checkpoints.Progress(next(steps)))
+        translator = load(*args, **kwargs)
+        save(run.path, model, checkpoints.Progress(next(steps)))
+        return translator
+
+    def export(*args):
+        return args[6].weights
+
+    monkeypatch.setattr(kt.Run, "translator", while_it_trains)
+    monkeypatch.setattr(saved_model, "export", export)
+    run.evaluate(corpus={"test": [("a small dog", "ein Hund")]}, beam_size=1)
+    report = json.loads((run.path / "evaluation" / "test.json").read_text())
+    names = [f"step-0000000{step:02}" for step in (7, 11, 13, 17)]
+    assert report["checkpoints"] == names[:2]
+    assert run.export(tmp_path / "exported").split()[:-1] == names
+
+
+def test_a_full_disk_is_one_sentence_in_python_too(
+    small_run, tmp_path, monkeypatch
+):
+    run = kt.Run(shutil.copytree(small_run, tmp_path / "run"))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files, "_flush", full)
+    message = f"{run.path}/evaluation.*: No space left on device; free space"
+    with pytest.raises(JobError, match=message):
+        run.evaluate(corpus={"test": [("a small dog", "ein Hund")]})
 
 
 def test_more_steps_go_on_where_it_ended(run, in_memory, tmp_path):

@@ -64,6 +64,19 @@ def test_no_average_has_a_passing_checkpoint_that_a_kill_left(
     assert list(left) == [3, 7]
 
 
+def test_a_checkpoint_begins_only_where_all_of_it_has_room(
+    tmp_path, monkeypatch
+):
+    # HDF5 may crash the process on a full disk.
+    model = make_tiny_model(seed=1)
+    checkpoints.save_best(tmp_path, model, Progress(3))
+    size = sum(file.stat().st_size for file in tmp_path.rglob("*"))
+    free = shutil.disk_usage(tmp_path)._replace(free=size)
+    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda path: free)
+    with pytest.raises(OSError, match="No space left on device: .*checkpoints"):
+        checkpoints.save_best(tmp_path, model, Progress(5))
+
+
 def _interrupt(*_):
     raise KeyboardInterrupt
 

@@ -368,7 +368,7 @@ def test_an_early_end_leaves_the_best_weights_and_a_kill_changes_no_bit(
     for run in (whole, killed):
         assert run.history()[-1]["step"] == END
         assert final_result(run.path).better == BEST
-        assert averaging.checkpoint_names(run.path) == ["best-000000008"]
+        assert averaging.choose(run.path).checkpoints == ("best-000000008",)
         # Long since gone from the checkpoints.
         (newest,) = checkpoints.list_checkpoints(run.path)
         assert newest.name == "step-000000014"
