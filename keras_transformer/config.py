@@ -244,7 +244,10 @@ class TrainingConfig:
         within="(0, inf)",
     )
     checkpoint_steps: int | None = setting(
-        None, "updates between checkpoints, instead of minutes", within=_SIZE
+        None,
+        "updates between checkpoints, instead of minutes",
+        within=_SIZE,
+        instead_of="checkpoint_minutes",
     )
     keep_checkpoints: int = setting(
         10, "newest checkpoints kept, at least `average`", within=_SIZE
@@ -382,6 +385,7 @@ class Search:
         "most tokens of a translation, including the end token; if not "
         "given, those of the source plus `max_extra_length`",
         within=_SIZE,
+        instead_of="max_extra_length",
     )
     max_extra_length: int = setting(
         50,
@@ -437,6 +441,16 @@ SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(
             *dataclasses.fields(TrainingConfig),
             *(f for f in dataclasses.fields(Search) if f.name in RUN_SEARCH),
         )
+    }
+)
+# The setting that each one excludes, if it does.
+EXCLUDED: Mapping[str, str] = MappingProxyType(
+    {
+        one: other
+        for kind in (ModelConfig, TrainingConfig, Search)
+        for field in dataclasses.fields(kind)
+        if (excluded := setting_of(field).instead_of)
+        for one, other in ((field.name, excluded), (excluded, field.name))
     }
 )
 

@@ -27,7 +27,7 @@ from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import devices, exhaustion, files
 from keras_transformer.runs import averaging, history, layout
-from keras_transformer.runs.result import LAST, final_result
+from keras_transformer.runs.averaging import Chosen
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.settings import whole_number, with_settings
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from keras_transformer.translation.significance import Texts
 
 logger = logging.getLogger("keras_transformer")
+
+_LESS_MEMORY = "end other programs that need it, or lower `beam_size`"
 
 
 class Run:
@@ -128,6 +130,7 @@ class Run:
             self._ensemble_mean,
         )
 
+    @exhaustion.explained(_LESS_MEMORY)
     def shortlist(
         self,
         output: str | os.PathLike,
@@ -152,6 +155,7 @@ class Run:
 
         Raises:
             UserError: If the run has no corpus, or a number is below 1.
+            JobError: If the disk is full.
         """
         run, tokenizer = self.config, load_vocabulary(self.path)
         text = self._open_corpus(None).pairs(run.train_split, "train_split")
@@ -160,6 +164,7 @@ class Run:
         lexicon.write(output, candidates, tokenizer)
         return pathlib.Path(output)
 
+    @exhaustion.explained(_LESS_MEMORY)
     def evaluate(
         self,
         split: str = "test",
@@ -221,6 +226,7 @@ class Run:
         Raises:
             UserError: If there is no such split, or no weights, or nothing to
                 compare with.
+            JobError: If memory or disk is full.
         """
         if not isinstance(split, str):
             expected = "the name of a split; pairs are given as `corpus`"
@@ -282,9 +288,6 @@ class Run:
             **text,
             **search,
             "precision": precision,
-            "ema": self._ema(average),
-            "checkpoints": averaging.checkpoint_names(self.path, average),
-            **self._ensemble_report(average),
         }
         for what, file in (("shortlist", shortlist), ("against", against)):
             if file:
@@ -293,8 +296,12 @@ class Run:
         with evaluation.written(
             self.path, name, run.target_lang, json_file
         ) as write:
+            translator = self.translator(average, precision, shortlist)
+            own, *_ = translator.weights
+            report |= {"ema": own.ema, "checkpoints": [*own.checkpoints]}
+            report |= self._ensemble_report(translator.weights)
             result = evaluation.evaluate(
-                self.translator(average, precision, shortlist),
+                translator,
                 pairs,
                 run.target_lang,
                 **search,
@@ -324,6 +331,7 @@ class Run:
             )
         return open_text(run, run.corpus)
 
+    @exhaustion.explained(_LESS_MEMORY)
     def export(
         self,
         output: str | os.PathLike,
@@ -356,6 +364,7 @@ class Run:
 
         Raises:
             UserError: If it cannot be written, or there are no weights.
+            JobError: If memory or disk is full.
             ValueError: If `quantization` is not one of the four.
         """
         from keras_transformer.exporting import saved_model
@@ -373,7 +382,9 @@ class Run:
             options,
             kit,
             quantization,
-            self.card(average, options, quantization, bool(shortlist)),
+            self._card(
+                translator.weights, options, quantization, bool(shortlist)
+            ),
             portable,
         )
 
@@ -427,36 +438,40 @@ class Run:
             UserError: If there are no weights.
         """
         run_dirs = [self.path, *self.ensemble]
+        weights = [averaging.choose(path, average) for path in run_dirs]
+        return self._card(weights, search, quantization, shortlist)
+
+    def _card(
+        self,
+        weights: Sequence[Chosen],
+        search: Search | None,
+        quantization: str,
+        shortlist: bool,
+    ) -> ModelCard:
+        run_dirs = [self.path, *self.ensemble]
         in_16_bits = quantization == "float16"  # Stored so, nothing else.
         return model_card.make_card(
-            run_dirs,
+            weights,
             sum(parameters(RunConfig.load(path).model) for path in run_dirs),
-            average,
             {
                 **(search or self.config.search).kept_by_run(),
                 "precision": "float32" if in_16_bits else quantization,
                 "shortlist": shortlist,
-                **self._ensemble_report(average),
+                **self._ensemble_report(weights),
             },
         )
 
-    def _ensemble_report(self, average: int | None) -> dict[str, Any]:
+    def _ensemble_report(self, weights: Sequence[Chosen]) -> dict[str, Any]:
         """Return what a report says of the models beside this run's."""
         if not self.ensemble:
             return {}
         return {
             "ensemble": {
-                os.fspath(path): averaging.checkpoint_names(path, average)
-                for path in self.ensemble
+                os.fspath(path): [*chosen.checkpoints]
+                for path, chosen in zip(self.ensemble, weights[1:], strict=True)
             },
             "ensemble_mean": self._ensemble_mean,
         }
-
-    def _ema(self, average: int | None) -> float | None:
-        """Return the factor of the moving average in use, or None."""
-        result = final_result(self.path)
-        is_last = result is not None and result.better == LAST
-        return None if average or is_last else self.config.training.ema
 
     def __repr__(self) -> str:
         others = ""

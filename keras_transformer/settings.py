@@ -74,6 +74,7 @@ class Setting:
         flag: Whether command lines have a flag for it.
         metavar: What the flag's help calls the value.
         of_layers: Whether the layers of a model's stacks take it.
+        instead_of: A setting that it excludes; the one given later counts.
     """
 
     help: str
@@ -83,6 +84,7 @@ class Setting:
     flag: bool = True
     metavar: str | None = None
     of_layers: bool = False
+    instead_of: str | None = None
 
     def described(self) -> str:
         """Return the help with the symbol, and the choices or the range."""

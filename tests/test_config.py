@@ -28,7 +28,9 @@ from keras_transformer.config import (
 )
 from keras_transformer.machine import files
 from keras_transformer.presets import PRESETS
+from keras_transformer.runs import run_config
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.settings import setting
 
 
 def run_of(model=None, training=None, **changes):
@@ -136,33 +138,45 @@ def test_a_damaged_configuration_is_named(tmp_path, damage):
     assert message.endswith("); train the run again or restore the file.")
 
 
-def fields_of_parts(is_optional):
-    """Parts and names of the fields that are None by default, or of others."""
-    return [
-        (part, field.name)
-        for part, kind in (
-            ("model", ModelConfig),
-            ("training", TrainingConfig),
-            ("search", Search),
-        )
-        for field in dataclasses.fields(kind)
-        if (field.default is None) == is_optional
-    ]
+def test_an_export_to_ctranslate2_is_no_damaged_run(tmp_path):
+    (tmp_path / "config.json").write_text('{"add_source_bos": false}')
+    (tmp_path / "model.bin").touch()
+    with pytest.raises(UserError, match="an export to CTranslate2"):
+        RunConfig.load(tmp_path)
 
 
-@pytest.mark.parametrize("is_optional", [True, False])
-def test_only_a_setting_that_is_none_by_default_may_be_missing_in_a_run(
-    tmp_path, is_optional
+def test_a_run_of_before_a_setting_existed_has_its_default(
+    tmp_path, monkeypatch
 ):
-    for part, name in fields_of_parts(is_optional):
-        fields = dataclasses.asdict(run_of())
-        del fields[part][name]
-        (tmp_path / "config.json").write_text(json.dumps(fields))
-        if is_optional:  # A run of before it was begun without it.
-            assert RunConfig.load(tmp_path) == run_of(), name
-        else:
-            with pytest.raises(UserError, match=f"it lacks {name}"):
-                RunConfig.load(tmp_path)
+    luck = dataclasses.make_dataclass(
+        "TrainingConfig",
+        [("luck", float, setting(0.25, "share of lucky updates"))],
+        bases=(TrainingConfig,),
+        frozen=True,
+    )
+    run_of(training={"steps": 17}).save(tmp_path)
+
+    monkeypatch.setattr(run_config, "TrainingConfig", luck)
+    later = RunConfig.load(tmp_path)
+
+    assert later.training.luck == 0.25 and later.training.steps == 17
+    assert later.resume(later, ["steps"], tmp_path) == later
+    recipe = dataclasses.replace(later.training, luck=0.5)
+    with pytest.raises(UserError, match="luck = 0.25, this command says 0.5"):
+        dataclasses.replace(later, training=recipe).resume(later, [], tmp_path)
+    # And the other way round: a later run in an earlier version.
+    dataclasses.replace(later, version="0.99").save(tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="its luck is unknown.; install .*0.99"):
+        RunConfig.load(tmp_path)
+
+
+def test_a_run_that_noted_no_version_has_none(tmp_path):
+    fields = without(dataclasses.asdict(run_of()), "version")
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    assert RunConfig.load(tmp_path) == dataclasses.replace(
+        run_of(), version=None
+    )
 
 
 def test_a_run_of_before_unequal_depths_goes_on(tmp_path):

@@ -1,6 +1,8 @@
 """The one way in from Python: `kt.train` and `kt.Run`."""
 
+import errno
 import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -15,8 +17,11 @@ import tensorflow as tf
 
 import keras_transformer as kt
 from keras_transformer.config import JobError, UserError
+from keras_transformer.exporting import saved_model
+from keras_transformer.machine import files
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.result import final_result
+from keras_transformer.training.request import Asked
 
 # So small that graphs are traced quickly.
 SHAPE = dict(num_layers=1, d_model=14, num_heads=2, ffn_dim=17, dropout=0.1)
@@ -114,6 +119,57 @@ def test_the_same_call_again_does_nothing(run, in_memory):
     for path, was in before.items():  # Not even replaced by an equal file.
         assert os.path.samestat(was, after[path])
         assert was.st_mtime_ns == after[path].st_mtime_ns
+
+
+def test_an_iterator_is_read_once_whatever_is_left_to_the_text():
+    pairs = [("one", "eins"), ("two", "zwei")]
+    corpus = {"train": iter(pairs), "val": iter(pairs[:1])}
+    asked = Asked.understand(corpus=corpus)  # As `train` and `dry_run` do.
+    assert asked.run.preset == "tiny"
+    assert list(asked.corpus.pairs("train")) == pairs
+    asked = Asked.understand(corpus=iter(pairs * 50), validation_share=0.5)
+    assert list(asked.corpus.pairs("train"))
+
+
+def test_reports_and_cards_name_the_weights_that_were_loaded(
+    small_run, tmp_path, monkeypatch
+):
+    run = kt.Run(shutil.copytree(small_run, tmp_path / "run"))
+    model = averaging.load_model(run.path)
+    model.compile("sgd", "mse")
+    load, steps = kt.Run.translator, iter([11, 13, 17, 19])
+
+    def while_it_trains(*args, **kwargs):
+        save = checkpoints.save_checkpoint
+        save(run.path, model, checkpoints.Progress(next(steps)))
+        translator = load(*args, **kwargs)
+        save(run.path, model, checkpoints.Progress(next(steps)))
+        return translator
+
+    def export(*args):
+        return args[6].weights
+
+    monkeypatch.setattr(kt.Run, "translator", while_it_trains)
+    monkeypatch.setattr(saved_model, "export", export)
+    run.evaluate(corpus={"test": [("a small dog", "ein Hund")]}, beam_size=1)
+    report = json.loads((run.path / "evaluation" / "test.json").read_text())
+    names = [f"step-0000000{step:02}" for step in (7, 11, 13, 17)]
+    assert report["checkpoints"] == names[:2]
+    assert run.export(tmp_path / "exported").split()[:-1] == names
+
+
+def test_a_full_disk_is_one_sentence_in_python_too(
+    small_run, tmp_path, monkeypatch
+):
+    run = kt.Run(shutil.copytree(small_run, tmp_path / "run"))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files, "_flush", full)
+    message = f"{run.path}/evaluation.*: No space left on device; free space"
+    with pytest.raises(JobError, match=message):
+        run.evaluate(corpus={"test": [("a small dog", "ein Hund")]})
 
 
 def test_more_steps_go_on_where_it_ended(run, in_memory, tmp_path):

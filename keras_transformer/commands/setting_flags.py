@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from keras_transformer import settings
-from keras_transformer.config import JobError, UserError
+from keras_transformer.config import EXCLUDED, JobError, UserError
 from keras_transformer.settings import kind_of, setting_of
 
 
@@ -38,6 +38,8 @@ def add(
             known = {"action": "store_const", "const": True}
         elif about.choices:
             known["metavar"] = field.name.upper()
+        if field.name in EXCLUDED:
+            known["action"] = _Instead
         ending = default or ""
         if default is None and field.default not in (None, False):
             ending = f"; default: {field.default}"
@@ -47,6 +49,20 @@ def add(
             help=re.sub(r"`(\w+)`", lambda name: flag(name[1]), text),
             **known,
         )
+
+
+class _Instead(argparse.Action):
+    """Stores a value, and forgets the one that it excludes."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, values)
+        setattr(namespace, EXCLUDED[self.dest], None)
 
 
 def given(

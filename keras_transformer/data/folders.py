@@ -1,5 +1,6 @@
 """Opens a folder of `SPLIT.LANG` files, plain or gzipped."""
 
+import codecs
 import gzip
 import hashlib
 import itertools
@@ -219,13 +220,17 @@ def _blocks(path: pathlib.Path) -> Iterator[bytes]:
 
 
 def count_lines(path: pathlib.Path, digest: "hashlib.blake2b") -> int:
-    """Count lines; the last one needs no line end.
+    """Count lines of UTF-8; the last one needs no line end.
 
     Args:
         path: A file of a split.
         digest: Gets its text.
+
+    Raises:
+        UserError: If it is not UTF-8; it names the line.
     """
     count, size, returns, last = 0, 0, 0, b"\n"
+    decoder = codecs.getincrementaldecoder("utf-8")()
     for block in _blocks(path):
         digest.update(block)
         if not size and block[:2] in _UTF_16:
@@ -238,10 +243,18 @@ def count_lines(path: pathlib.Path, digest: "hashlib.blake2b") -> int:
                 f"Expected UTF-8 text in {path}, found zero bytes, as UTF-16 "
                 "has them; convert it with iconv -f UTF-16LE -t UTF-8."
             )
+        try:
+            decoder.decode(block)
+        except UnicodeDecodeError as error:
+            # It also holds the end of the block before, without a line end.
+            count += error.object.count(b"\n", 0, error.start)
+            raise lines.not_utf_8(path, count + 1, error.reason) from None
         count += block.count(b"\n")
         returns += block.count(b"\r")
         size += len(block)
         last = block[-1:]
+    if decoder.getstate()[0]:
+        raise lines.not_utf_8(path, count + 1, "unexpected end of data")
     if returns > 1 and count <= 1:
         raise UserError(
             f"Expected line feeds at the ends of lines in {path}, found "

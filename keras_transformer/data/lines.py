@@ -50,7 +50,12 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
                     "unpack it, as in zcat FILE | keras-transformer translate "
                     "--run-dir RUN."
                 ) from None
-            raise UserError(
-                f"Expected UTF-8 text in {name}, found other bytes in line "
-                f"{number} ({error.reason}); convert the text."
-            ) from None
+            raise not_utf_8(name, number, error.reason) from None
+
+
+def not_utf_8(name: str | os.PathLike, line: int, reason: str) -> UserError:
+    """Make the error about a line that is not UTF-8."""
+    return UserError(
+        f"Expected UTF-8 text in {name}, found other bytes in line {line} "
+        f"({reason}); convert the text."
+    )

@@ -17,9 +17,9 @@ _NO_MEMORY = ("out of memory", "out_of_memory", "alloc_failed")  # CUDA's words.
 def full_disk(error: Exception) -> str | None:
     """Find the system's words for a full disk or quota in an error, or None.
 
-    Libraries pass them on in their own errors.
+    Libraries pass them on in their own errors; h5py's may be a RuntimeError.
     """
-    if not isinstance(error, OSError) and _code(error) is None:
+    if not isinstance(error, OSError | RuntimeError) and _code(error) is None:
         return None
     text = f"{getattr(error, 'strerror', None) or ''} {error}"
     reasons = map(os.strerror, files.FULL)

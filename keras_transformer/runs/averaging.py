@@ -5,11 +5,13 @@ import logging
 import os
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
 
 from keras_transformer.config import UserError
+from keras_transformer.machine import files
 from keras_transformer.model import Transformer
 from keras_transformer.runs.checkpoints import (
     WEIGHTS_FILE,
@@ -17,17 +19,62 @@ from keras_transformer.runs.checkpoints import (
     newest_undamaged,
     read_moving_average,
 )
-from keras_transformer.runs.layout import FINAL_FILE
-from keras_transformer.runs.result import final_result
+from keras_transformer.runs.layout import CHECKPOINTS, FINAL_FILE
+from keras_transformer.runs.result import LAST, final_result
 from keras_transformer.runs.run_config import RunConfig
+
+# Of reading weights that a running training may replace.
+_ATTEMPTS = 3
 
 logger = logging.getLogger("keras_transformer")
 
 
-def load_model(
-    run_dir: str | os.PathLike, average: int | None = None
-) -> Transformer:
-    """Build a run's model with the weights to translate with.
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """The weights of a run that are taken.
+
+    Attributes:
+        run_dir: The run directory.
+        checkpoints: Names of the checkpoints behind them, oldest first; none
+            if only the final weights are left.
+        checksum: CRC-32 of the file that they, or the newest of them, are in.
+        said: What the log calls them.
+        is_final: Whether they are in `final.weights.h5`.
+        ema: Factor of the moving average that they are; None if they are none.
+    """
+
+    run_dir: pathlib.Path
+    checkpoints: tuple[str, ...]
+    checksum: int | None
+    said: str
+    is_final: bool = False
+    ema: float | None = None
+
+    def __str__(self) -> str:
+        """Identify them: other weights have another text."""
+        return " ".join([*self.checkpoints, f"{self.checksum:08x}"])
+
+    def load_into(self, model: keras.Model) -> None:
+        """Set a model to these weights."""
+        folder = self.run_dir / CHECKPOINTS
+        paths = [folder / name for name in self.checkpoints]
+        if self.is_final:
+            _load_final(model, self.run_dir / FINAL_FILE)
+        elif self.ema:
+            model.set_weights(read_moving_average(paths[-1]))
+        else:
+            average_weights(model, paths)
+
+    def has_gone(self) -> bool:
+        """Return whether a training has replaced the final weights since."""
+        path = self.run_dir / FINAL_FILE
+        return self.is_final and (
+            not path.exists() or files.checksum(path) != self.checksum
+        )
+
+
+def choose(run_dir: str | os.PathLike, average: int | None = None) -> Chosen:
+    """Choose a run's weights to translate with.
 
     Args:
         run_dir: The run directory.
@@ -38,30 +85,65 @@ def load_model(
             the moving average in the newest checkpoint of a run with `--ema`,
             or averages as many checkpoints as the recipe does.
 
+    Raises:
+        UserError: If `run_dir` is not a run directory, or has no weights.
+    """
+    run_dir = pathlib.Path(run_dir)
+    ema = RunConfig.load(run_dir).training.ema
+    if average is None and (result := final_result(run_dir)):
+        return Chosen(
+            run_dir,
+            result.checkpoints,
+            result.weights,
+            result.sentence(),
+            is_final=True,
+            ema=None if result.better == LAST else ema,
+        )
+    if average is None and is_slim(run_dir):
+        checksum = files.checksum(run_dir / FINAL_FILE)
+        said = "weights that the training ended with"
+        return Chosen(run_dir, (), checksum, said, is_final=True, ema=ema)
+    return _choose_average(run_dir, average)
+
+
+def _choose_average(run_dir: pathlib.Path, average: int | None) -> Chosen:
+    found = _averaged(run_dir, average)
+    names = tuple(path.name for path, _ in found)
+    newest, state = found[-1]
+    ema = RunConfig.load(run_dir).training.ema if average is None else None
+    said = average_of(len(names))
+    if ema:
+        said = f"moving average of the weights in {newest}"
+    return Chosen(run_dir, names, state["files"][WEIGHTS_FILE], said, ema=ema)
+
+
+def load(
+    run_dir: str | os.PathLike, average: int | None = None
+) -> tuple[Transformer, Chosen]:
+    """Build a run's model with the weights to translate with.
+
+    The arguments are those of `choose`.
+
     Returns:
-        The model, in float32 and without an optimizer. One line of the log
-        says which weights it has.
+        The model, in float32 and without an optimizer, and the weights that it
+        has, which one line of the log names.
 
     Raises:
         UserError: If `run_dir` is not a run directory, or has no weights that
             can be read.
     """
-    if average is None and (result := final_result(run_dir)):
-        logger.info("Taking the %s.", result.sentence())
-    elif average is None and is_slim(run_dir):
-        logger.info("Taking the weights that the training ended with.")
-    else:
-        return load_average(run_dir, average)
-    model = _fresh_model(run_dir)
-    path = pathlib.Path(run_dir) / FINAL_FILE
-    try:
-        model.load_weights(path)
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(
-            f"{path} cannot be read ({type(error).__name__}); restore it, or "
-            "ask for an average of checkpoints with `average`."
-        ) from None
-    return model
+    for _ in range(_ATTEMPTS):
+        chosen = choose(run_dir, average)
+        if model := _loaded(chosen, average, "Taking"):
+            return model, chosen
+    raise _is_changing(run_dir)
+
+
+def load_model(
+    run_dir: str | os.PathLike, average: int | None = None
+) -> Transformer:
+    """Return the model alone of `load`."""
+    return load(run_dir, average)[0]
 
 
 def load_average(
@@ -72,57 +154,59 @@ def load_average(
     """Load the average of checkpoints, even if validation preferred others.
 
     Args:
-        run_dir: As in `load_model`, like the next one.
+        run_dir: As in `choose`, like the next one.
         average: The number of checkpoints.
         purpose: What happens to the weights, as the log begins its line.
     """
-    recipe = RunConfig.load(run_dir).training
-    paths = averaged_checkpoints(run_dir, average)
-    model = _fresh_model(run_dir)
-    if average is None and recipe.ema:
-        logger.info(
-            "%s the moving average of the weights in %s.", purpose, paths[-1]
-        )
-        model.set_weights(read_moving_average(paths[-1]))
-        return model
-    wanted = average or recipe.average
-    if len(paths) < wanted:
+    for _ in range(_ATTEMPTS):
+        chosen = _choose_average(pathlib.Path(run_dir), average)
+        if model := _loaded(chosen, average, purpose):
+            return model
+    raise _is_changing(run_dir)
+
+
+def _loaded(
+    chosen: Chosen, average: int | None, purpose: str
+) -> Transformer | None:
+    """Load what was chosen; None if a training has removed it meanwhile."""
+    run = RunConfig.load(chosen.run_dir)
+    wanted = average or run.training.average
+    count = len(chosen.checkpoints)
+    if not (chosen.is_final or chosen.ema) and count < wanted:
         logger.warning(
             "Averaging only %d checkpoint%s instead of %d: %s has no more.",
-            len(paths),
-            "s" if len(paths) > 1 else "",
+            count,
+            "s" if count > 1 else "",
             wanted,
-            run_dir,
+            chosen.run_dir,
         )
     else:
-        logger.info("%s the %s.", purpose, average_of(len(paths)))
+        logger.info("%s the %s.", purpose, chosen.said)
+    model = Transformer(**dataclasses.asdict(run.model))
     try:
-        average_weights(model, paths)
-    except FileNotFoundError:  # A training has just removed the oldest.
-        average_weights(model, averaged_checkpoints(run_dir, average))
-    return model
+        chosen.load_into(model)
+    except FileNotFoundError:
+        return None
+    return None if chosen.has_gone() else model
 
 
-def _fresh_model(run_dir: str | os.PathLike) -> Transformer:
-    run = RunConfig.load(run_dir)
-    return Transformer(**dataclasses.asdict(run.model))
+def _load_final(model: keras.Model, path: pathlib.Path) -> None:
+    try:
+        model.load_weights(path)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"{path} cannot be read ({type(error).__name__}); restore it, or "
+            "ask for an average of checkpoints with `average`."
+        ) from None
 
 
-def checkpoint_names(
-    run_dir: str | os.PathLike, average: int | None = None
-) -> list[str]:
-    """Name the checkpoints that `load_model` takes its weights from.
-
-    Oldest first; none if only the final weights are left.
-
-    Raises:
-        UserError: As in `load_model`.
-    """
-    if average is None and (result := final_result(run_dir)):
-        return list(result.checkpoints)
-    if average is None and is_slim(run_dir):
-        return []
-    return [path.name for path in averaged_checkpoints(run_dir, average)]
+def _is_changing(run_dir: str | os.PathLike) -> UserError:
+    return UserError(
+        f"The weights in {run_dir} changed each time they were read; wait "
+        "until the training has written its files, then try again."
+    )
 
 
 def is_slim(run_dir: str | os.PathLike) -> bool:
@@ -146,8 +230,15 @@ def averaged_checkpoints(
     They are the newest ones, as many as `average` or else the recipe says.
 
     Raises:
-        UserError: As in `load_model`.
+        UserError: As in `choose`.
     """
+    return [path for path, _ in _averaged(run_dir, average)]
+
+
+def _averaged(
+    run_dir: str | os.PathLike, average: int | None
+) -> list[tuple[pathlib.Path, dict[str, Any]]]:
+    """List the folders to average, each with its `state.json`."""
     recipe = RunConfig.load(run_dir).training
     if average is None:
         average = 1 if recipe.ema else recipe.average
@@ -164,7 +255,7 @@ def averaged_checkpoints(
         raise UserError(
             f"{run_dir} has no checkpoint yet; train until it has written one."
         )
-    return [path for path, _ in newest_undamaged(run_dir, average)]
+    return newest_undamaged(run_dir, average)
 
 
 def average_weights(model: keras.Model, paths: Sequence[pathlib.Path]) -> None:

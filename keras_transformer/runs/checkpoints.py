@@ -102,9 +102,7 @@ def save_checkpoint(
     path = pathlib.Path(run_dir) / CHECKPOINTS / f"step-{progress.step:09d}"
     variables = _training_variables(model, average)
     _write(path, model, progress, variables, is_passing)
-    for old in list_checkpoints(run_dir):
-        if old != path and _is_passing(old):
-            files.remove(old)
+    _remove_passing(run_dir, path)
     kept = list_checkpoints(run_dir)
     for old in kept[:-keep]:
         files.remove(old)
@@ -171,12 +169,13 @@ def restore_checkpoint(
     if not list_checkpoints(run_dir):
         return Progress()
     path, state = newest_undamaged(run_dir, 1, needed=_TRAINING_FILE)[0]
-    for later in list_checkpoints(run_dir):
-        if step_of(later) > step_of(path):  # It is damaged: set it aside.
-            aside = later.with_name(f".damaged-{later.name}")
+    for other in list_checkpoints(run_dir):
+        if step_of(other) > step_of(path):  # It is damaged: set it aside.
+            aside = other.with_name(f".damaged-{other.name}")
             if aside.exists():  # An earlier one of the same step.
                 files.remove(aside)
-            later.rename(aside)
+            other.rename(aside)
+    _remove_passing(run_dir, path)
     with _without_optimizer(model):
         model.load_weights(path / WEIGHTS_FILE)
     with np.load(path / _TRAINING_FILE) as arrays:
@@ -240,10 +239,12 @@ def _check_space(
     variables: Iterable[keras.Variable], folder: pathlib.Path
 ) -> None:
     """Fail before the first byte: HDF5 may crash the process on a full disk."""
+    # HDF5 adds some 2.5 kB to every variable.
     needed = sum(
-        int(np.prod(v.shape)) * np.dtype(v.dtype).itemsize for v in variables
+        1.1 * int(np.prod(v.shape)) * np.dtype(v.dtype).itemsize + 4096
+        for v in variables
     )
-    if shutil.disk_usage(folder).free < 1.1 * needed:
+    if shutil.disk_usage(folder).free < needed:
         raise OSError(
             errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder.parent)
         )
@@ -311,6 +312,13 @@ def _read_state(path: pathlib.Path) -> tuple[dict[str, Any], str | None]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         return {}, f"{type(error).__name__}: {error}"
     return state, None
+
+
+def _remove_passing(run_dir: str | os.PathLike, newest: pathlib.Path) -> None:
+    """Remove passing checkpoints before the newest: no average has them."""
+    for old in list_checkpoints(run_dir):
+        if old != newest and _is_passing(old):
+            files.remove(old)
 
 
 def _is_passing(path: pathlib.Path) -> bool:

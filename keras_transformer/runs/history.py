@@ -48,9 +48,6 @@ class History:
         run_dir: The run directory.
         step: The update that training resumes from; later rows, left by a
             killed session, are dropped.
-
-    Attributes:
-        last: The row that training resumes after; empty if there is none.
     """
 
     def __init__(self, run_dir: str | os.PathLike, step: int) -> None:
@@ -64,7 +61,6 @@ class History:
             for row in read_history(run_dir)
             if row["step"] <= step
         ]
-        self.last = rows[-1] if rows else {}
         text = io.StringIO(newline="")
         table = csv.DictWriter(text, HISTORY_FIELDS)
         table.writeheader()
@@ -128,6 +124,12 @@ def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:
         else:
             rows.append(values)
     return rows
+
+
+def row_of(run_dir: str | os.PathLike, step: int) -> dict[str, float]:
+    """Return the measurements of an update; empty if there are none."""
+    rows = {row["step"]: row for row in read_history(run_dir)}
+    return rows.get(step, {})
 
 
 def plot(run_dir: str | os.PathLike) -> "Figure":

@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from keras_transformer import config, presets
+from keras_transformer import __version__, config, presets
 from keras_transformer.config import (
     RUN_SEARCH,
     SETTINGS,
@@ -22,7 +22,7 @@ from keras_transformer.machine import files
 from keras_transformer.runs.layout import CONFIG_FILE, has_begun
 from keras_transformer.settings import meant
 
-Part = TypeVar("Part", ModelConfig, TrainingConfig, Search)
+Part = TypeVar("Part", ModelConfig, TrainingConfig, Search, "RunConfig")
 # Errors of reading a configuration that is not as it was written.
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, UserError)
 
@@ -54,6 +54,8 @@ class RunConfig:
             were asked for.
         is_imported: Whether another system has trained the run, and ours
             never has.
+        version: The version of this package that began the run; None if it
+            did not note it.
     """
 
     preset: str
@@ -71,6 +73,7 @@ class RunConfig:
     vocabulary: str | None = None
     symbols: tuple[str, ...] | None = None
     is_imported: bool = False
+    version: str | None = __version__
 
     @classmethod
     def from_preset(
@@ -183,7 +186,8 @@ class RunConfig:
             UserError: If any other field differs; it names the field.
         """
         found = {"vocab_size", "fingerprints", "initial", "vocabulary"}
-        free = {"corpus", "symbols", "is_imported", *found, *changeable}
+        free = {"corpus", "symbols", "is_imported", "version"}
+        free |= {*found, *changeable}
         new, old = _flat(self), _flat(saved)
         # The preset first: it explains all others.
         for name in sorted(new, key=lambda name: (name != "preset", name)):
@@ -254,20 +258,24 @@ class RunConfig:
     def load(cls, run_dir: str | os.PathLike) -> "RunConfig":
         """Read `config.json`.
 
+        A setting that did not exist when the run began has its default.
+
         Raises:
-            UserError: If `run_dir` holds no readable configuration.
+            UserError: If `run_dir` holds no readable configuration, or one
+                with an unknown setting.
         """
         path = pathlib.Path(run_dir) / CONFIG_FILE
+        version = __version__
         try:
             fields = files.from_json(path.read_text(encoding="utf-8"))
-            fields["model"] = _with_all_fields(ModelConfig, fields["model"])
-            fields["training"] = _with_all_fields(
-                TrainingConfig, fields["training"]
-            )
-            fields["search"] = _with_all_fields(Search, fields["search"])
+            fields.setdefault("version", None)
+            version = fields["version"] or version
+            fields["model"] = _completed(ModelConfig, fields["model"])
+            fields["training"] = _completed(TrainingConfig, fields["training"])
+            fields["search"] = _completed(Search, fields.get("search", {}))
             if fields.get("symbols") is not None:
                 fields["symbols"] = tuple(fields["symbols"])
-            return cls(**fields)
+            return _completed(cls, fields)
         except (FileNotFoundError, NotADirectoryError):
             raise _not_a_run(path.parent) from None
         except _UNREADABLE as error:
@@ -276,9 +284,12 @@ class RunConfig:
                     f"Expected a run directory, received {path.parent}, an "
                     "export to CTranslate2, which reads it."
                 ) from None
+            advice = "train the run again or restore the file"
+            if version != __version__:
+                advice = f"install version {version}, which wrote it"
             raise UserError(
                 f"{path} is not a configuration this version can read "
-                f"({error}); train the run again or restore the file."
+                f"({error}); {advice}."
             ) from None
 
 
@@ -348,17 +359,9 @@ def _flat(run: RunConfig) -> dict[str, Any]:
     return {**fields, **model, **training}
 
 
-def _with_all_fields(kind: type[Part], values: Mapping[str, Any]) -> Part:
-    """Build `kind`; raise `ValueError` if a field is missing.
-
-    A field that is None by default may be missing: the run began before there
-    was such a setting, so without it.
-    """
-    missing = {
-        field.name
-        for field in dataclasses.fields(kind)
-        if field.default is not None and field.name not in values
-    }
-    if missing:
-        raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+def _completed(kind: type[Part], values: Mapping[str, Any]) -> Part:
+    """Build `kind`; raise `ValueError` if it has no such field."""
+    known = {field.name for field in dataclasses.fields(kind)}
+    if unknown := values.keys() - known:
+        raise ValueError(f"its {', '.join(sorted(unknown))} is unknown")
     return kind(**values)

@@ -35,11 +35,7 @@ def build_model(run: RunConfig, session: Session) -> Transformer:
     model.compile(
         # Sections 5.3 and 5.4.
         optimizer=Adam(
-            TransformerSchedule(
-                run.model.d_model,
-                recipe.warmup_steps,
-                recipe.learning_rate_scale,
-            ),
+            schedule_of(run),
             beta_1=0.9,
             beta_2=0.98,
             epsilon=1e-9,
@@ -50,6 +46,15 @@ def build_model(run: RunConfig, session: Session) -> Transformer:
     )
     model.optimizer.build(model.trainable_variables)
     return model
+
+
+def schedule_of(run: RunConfig) -> TransformerSchedule:
+    """Make the learning rate of a run (5.3)."""
+    return TransformerSchedule(
+        run.model.d_model,
+        run.training.warmup_steps,
+        run.training.learning_rate_scale,
+    )
 
 
 def local_copy(run: RunConfig) -> Transformer:
@@ -101,13 +106,13 @@ def initial_record(init_from: str | pathlib.Path) -> dict[str, Any]:
     """Note for `config.json` the run that this one begins with.
 
     Raises:
-        UserError: As in `averaging.load_model`.
+        UserError: As in `averaging.load`.
     """
     init_from = pathlib.Path(init_from).resolve()
-    model = averaging.load_model(init_from)
+    model, chosen = averaging.load(init_from)
     return {
         "run_dir": str(init_from),
-        "checkpoints": averaging.checkpoint_names(init_from),
+        "checkpoints": [*chosen.checkpoints],
         "weights": _checksum(model),
     }
 

@@ -1,5 +1,6 @@
 """Callbacks around the steps of `fit`: time, signals, checkpoints, NaN."""
 
+import contextlib
 import logging
 import os
 import pathlib
@@ -7,7 +8,7 @@ import signal
 import threading
 import time
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import keras
@@ -126,6 +127,8 @@ class Stopwatch(keras.callbacks.Callback):
 class StopTraining(keras.callbacks.Callback):
     """Ends `fit` after the running step: on a signal, or when time is up.
 
+    It hears signals inside `listening`, in a validation before or after `fit`
+    too.
     The first Ctrl-C or SIGTERM lets the step end, so that a checkpoint can be
     written. A second Ctrl-C raises `KeyboardInterrupt` at once, as usual; a
     second SIGTERM ends the process.
@@ -155,11 +158,18 @@ class StopTraining(keras.callbacks.Callback):
         self.wanted = False
         self.handlers: dict[signal.Signals, Any] = {}
 
-    def on_train_begin(self, logs: Logs = None) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return  # Python gives signals only to the main thread.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self.handlers[number] = signal.signal(number, self._note)
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Note signals until the block ends."""
+        # Python gives signals only to the main thread.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.handlers[number] = signal.signal(number, self._note)
+        try:
+            yield
+        finally:
+            for number, handler in self.handlers.items():
+                signal.signal(number, handler)
 
     def _note(self, number: int, frame: types.FrameType | None) -> None:
         self.signal = signal.Signals(number)
@@ -176,14 +186,6 @@ class StopTraining(keras.callbacks.Callback):
         elif self.model.stop_training and self.several:
             logger.info("Another worker was asked to end: ending with it.")
             self.signal = signal.SIGTERM
-
-    def on_train_end(self, logs: Logs = None) -> None:
-        self.restore_handlers()
-
-    def restore_handlers(self) -> None:
-        """Restore the earlier signal handlers."""
-        for number, handler in self.handlers.items():
-            signal.signal(number, handler)
 
 
 class SaveCheckpoints(keras.callbacks.Callback):

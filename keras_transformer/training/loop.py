@@ -6,6 +6,7 @@ the run directory.
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import os
 import pathlib
@@ -25,6 +26,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, history, layout, lock
 from keras_transformer.runs.checkpoints import Progress
+from keras_transformer.runs.result import final_result
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.training import callbacks, ending, workers
@@ -99,11 +101,20 @@ class Training:
             return True
         if self.start.step >= recipe.steps:
             return True
-        target = recipe.target_bleu
-        return target is not None and any(
-            row["step"] == self.start.step
-            and row.get("validation_bleu", -1) >= target
-            for row in history.read_history(self.run_dir)
+        if recipe.target_bleu is None:
+            return False
+        row = history.row_of(self.run_dir, self.start.step)
+        return row.get("validation_bleu", -1.0) >= recipe.target_bleu
+
+    @functools.cached_property
+    def lacks_validation(self) -> bool:
+        """Whether a kill came between a checkpoint and its validation."""
+        step = self.start.step
+        if not step or final_result(self.run_dir):  # The end is validated too.
+            return False
+        is_due = step % self.run.training.validation_steps == 0
+        return (is_due or self.is_at_limit) and (
+            "validation_bleu" not in history.row_of(self.run_dir, step)
         )
 
 
@@ -187,11 +198,12 @@ def _train(
     model = training.model
     measured = local_copy(run) if workers.are_several(strategy) else model
     validator = Validator(measured, tokenizer, validation, sample, run)
-    if not finished:
-        stopped = _fit(training, validator)
+    if training.lacks_validation or not finished:
+        stopped = _fit(training, validator, finished)
         if stopped:
             logger.info("Stopped; the same command goes on from here.")
             return stopped
+    if not finished:
         newest = checkpoints.list_checkpoints(run_dir)[-1]
         ended = checkpoints.step_of(newest)
         if ended < run.training.steps:
@@ -268,14 +280,14 @@ def _train_beside_chief(
     # Only the chief looks at the clock.
     stop = callbacks.StopTraining(stopwatch.now, None, several=True)
     average = [training.average] if training.average else []
-    try:
+    with stop.listening():
         _take_steps(training, [stopwatch, *average, stop])
-    finally:
-        stop.restore_handlers()
     return stop.signal
 
 
-def _fit(training: Training, validator: Validator) -> signal.Signals | None:
+def _fit(
+    training: Training, validator: Validator, finished: bool
+) -> signal.Signals | None:
     """Train to the end; return the signal that came before it, or None."""
     recipe, start = training.run.training, training.start
     run_dir, model, plan = training.run_dir, training.model, training.plan
@@ -324,13 +336,16 @@ def _fit(training: Training, validator: Validator) -> signal.Signals | None:
         validation,
     ]
     try:
-        if validation.was_left_undone(log.last):
-            validation.set_model(model)
-            validation.validate()
-        if not stop.wanted or several:  # Others would wait for a step.
-            _take_steps(training, own, training.session.callbacks, stop.wanted)
+        with stop.listening():
+            if training.lacks_validation:
+                validation.set_model(model)
+                validation.validate()
+            wanted = stop.wanted or stop.signal is not None
+            # Others would wait for a step.
+            if not finished and (several or not wanted):
+                theirs = training.session.callbacks
+                _take_steps(training, own, theirs, wanted)
     finally:  # Keras ends no callback after an error.
-        stop.restore_handlers()
         display.bar.stop()
         log.close()
     return stop.signal

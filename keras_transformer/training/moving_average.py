@@ -27,6 +27,8 @@ class MovingAverage(keras.callbacks.Callback):
 
     def __init__(self, model: keras.Model, ema: float) -> None:
         super().__init__()
+        # A validation may come before `fit` gives callbacks their model.
+        self.set_model(model)
         self.ema = ema
         self.variables = [
             keras.Variable(weight.numpy(), trainable=False)

@@ -56,8 +56,9 @@ def prepare(
 ) -> tuple[
     RunConfig, Tokenizer, batching.BatchPlan, tf.data.Dataset, list[Pair]
 ]:
-    """Write the files that a training needs; a wrong request leaves none.
+    """Write the files that a training needs.
 
+    A refusal leaves what was made of the text, for the next request to take.
     The arguments are those of `loop.train`, with the tokenizer read.
 
     Returns:
@@ -73,17 +74,11 @@ def prepare(
         run_dir / layout.LOGS,
         run_dir / layout.RECORDS,
     )
-    before = set(run_dir.iterdir())
-    try:
-        run, tokenizer = prepare_tokenizer(run, run_dir, corpus, tokenizer)
-        run, plan, validation, sample = prepare_data(
-            run, run_dir, corpus, tokenizer
-        )
-        run.save(run_dir)
-    except UserError:
-        for path in set(run_dir.iterdir()) - before:
-            files.remove(path)
-        raise
+    run, tokenizer = prepare_tokenizer(run, run_dir, corpus, tokenizer)
+    run, plan, validation, sample = prepare_data(
+        run, run_dir, corpus, tokenizer
+    )
+    run.save(run_dir)
     return run, tokenizer, plan, validation, sample
 
 

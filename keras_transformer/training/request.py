@@ -12,7 +12,12 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from keras_transformer.config import SETTINGS, SettingError, UserError
+from keras_transformer.config import (
+    EXCLUDED,
+    SETTINGS,
+    SettingError,
+    UserError,
+)
 from keras_transformer.data.corpora import (
     Source,
     absolute_name,
@@ -107,10 +112,14 @@ def request(
     if corpus is None:
         corpus = open_corpus(None)  # Refused.
     corpus = one_name(corpus)
+    is_name = isinstance(corpus, str | os.PathLike)
+    if not is_name:  # An iterator can be read once.
+        sides = ("source_lang", "target_lang")
+        named = {name: settings[name] for name in sides if name in settings}
+        corpus = open_corpus(corpus, **named)
     if settings.get("preset") is None and settings.get("init_from") is None:
         settings["preset"] = fitting_preset(corpus, **settings)
     run = configure(corpus, **settings)
-    is_name = isinstance(corpus, str | os.PathLike)
     return run, open_text(run, run.corpus if is_name else corpus)
 
 
@@ -143,7 +152,10 @@ class Asked(NamedTuple):
         session = Session(**of_session)
         given = {name: x for name, x in arguments.items() if x is not None}
         if of_recipe is not None:
-            given = {**recipe(of_recipe), **given}
+            excluded = [EXCLUDED.get(name) for name in given]
+            for name, value in recipe(of_recipe).items():
+                if name not in excluded:
+                    given.setdefault(name, value)
         run, corpus = request(**given)
         path = given.get("run_dir") or default_run_dir(run.preset)
         return cls(given, session, run, corpus, pathlib.Path(path))

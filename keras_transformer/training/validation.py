@@ -9,7 +9,7 @@ Axes: B rows of a batch, S source length, T target length.
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -203,15 +203,6 @@ class Validation(keras.callbacks.Callback):
         self.weights = weights
         self.target_bleu = target_bleu
         self.patience = patience
-
-    def was_left_undone(self, last: Mapping[str, float]) -> bool:
-        """Return whether a kill came between a checkpoint and its validation.
-
-        `last` is the last row of the history.
-        """
-        step = self.now().step
-        is_done = last.get("step") == step and "validation_bleu" in last
-        return bool(step) and step % self.steps == 0 and not is_done
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         if self.now().step % self.steps == 0 and not self.stop.signal:

@@ -12,6 +12,7 @@ from keras_transformer.decoding.frozen_weights import FrozenWeights, can_pack
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging
+from keras_transformer.runs.averaging import Chosen
 from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.runs.vocabulary import load_vocabulary
 
@@ -20,20 +21,23 @@ def load(
     run_dirs: Sequence[str | os.PathLike],
     average: int | None,
     mean: str,
-) -> tuple[Ensemble, Tokenizer]:
+) -> tuple[Ensemble, Tokenizer, tuple[Chosen, ...]]:
     """Load the models of one or several runs, to search together.
 
-    `average` is that of `averaging.load_model`, `mean` that of `Ensemble`.
+    `average` is that of `averaging.choose`, `mean` that of `Ensemble`.
+
+    Returns:
+        The models, their tokenizer, and the weights of each.
 
     Raises:
         UserError: If one is not a run directory with a checkpoint, its
             vocabulary is not that of its model, or not that of the first run.
     """
     first, *others = run_dirs
-    model, tokenizer = _load(first, average)
-    models = [model]
+    model, tokenizer, chosen = _load(first, average)
+    models, weights = [model], [chosen]
     for run_dir in others:
-        model, its_own = _load(run_dir, average)
+        model, its_own, chosen = _load(run_dir, average)
         if its_own.model != tokenizer.model:
             raise UserError(
                 f"Expected runs of one vocabulary, but that of {run_dir} is "
@@ -41,13 +45,14 @@ def load(
                 f"{os.path.join(first, TOKENIZER_FILE)}."
             )
         models.append(model)
-    return Ensemble(models, mean), tokenizer
+        weights.append(chosen)
+    return Ensemble(models, mean), tokenizer, tuple(weights)
 
 
 def _load(
     run_dir: str | os.PathLike, average: int | None
-) -> tuple[Transformer, Tokenizer]:
-    model = averaging.load_model(run_dir, average)
+) -> tuple[Transformer, Tokenizer, Chosen]:
+    model, chosen = averaging.load(run_dir, average)
     tokenizer = load_vocabulary(run_dir)
     if model.vocab_size != tokenizer.vocab_size:
         raise UserError(
@@ -55,7 +60,7 @@ def _load(
             f"{TOKENIZER_FILE} as in the model, found "
             f"{tokenizer.vocab_size}; restore the file of this run."
         )
-    return model, tokenizer
+    return model, tokenizer, chosen
 
 
 def check_precision(precision: str) -> None:

@@ -11,7 +11,7 @@ import logging
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer import __version__
 from keras_transformer.config import UserError
@@ -21,6 +21,9 @@ from keras_transformer.data.mixture import SEPARATOR, parts_of
 from keras_transformer.machine import files
 from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig
+
+if TYPE_CHECKING:  # It loads Keras, which a server of an export does not need.
+    from keras_transformer.runs.averaging import Chosen
 
 CARD_FILE = "model_card.json"
 logger = logging.getLogger("keras_transformer")
@@ -125,38 +128,30 @@ def _text(value: object) -> str:
 
 
 def make_card(
-    run_dirs: Sequence[pathlib.Path],
-    parameters: int,
-    average: int | None,
-    how: Mapping[str, Any],
+    weights: "Sequence[Chosen]", parameters: int, how: Mapping[str, Any]
 ) -> ModelCard:
     """Make the card for an export.
 
     Args:
-        run_dirs: The run directory, and those of other runs whose models
-            search together with it.
+        weights: Those of the run, and of other runs whose models search
+            together with it.
         parameters: Number of weights of all models.
-        average: As in `Translator.from_run`.
         how: What the reports of evaluations have to say of their search,
             precision, shortlist and ensemble for their scores to be here.
     """
-    # This loads Keras, which a server of an export does not need.
-    from keras_transformer.runs import averaging
-
-    run_dir = run_dirs[0]
+    run_dir, names = weights[0].run_dir, [*weights[0].checkpoints]
     run = RunConfig.load(run_dir)
-    names = averaging.checkpoint_names(run_dir, average)
     is_demo = run.corpus == DEMO
-    weights = " + ".join(_weights(path, average) for path in run_dirs)
+    identity = " + ".join(map(str, weights))
     if "ensemble" in how:
-        weights += f", mean of {how['ensemble_mean']}"
+        identity += f", mean of {how['ensemble_mean']}"
     return ModelCard(
         run.source_lang,
         run.target_lang,
         run.preset,
         _public_name(run.corpus),
         parameters,
-        weights=weights,
+        weights=identity,
         scores=_scores(run_dir, {**_HOW, **how, "checkpoints": names}),
         shortlist=how["shortlist"],
         subject=demo.SUBJECT if is_demo else "",
@@ -189,20 +184,6 @@ def _scores(
                 type(error).__name__,
             )
     return tuple(found)
-
-
-def _weights(run_dir: pathlib.Path, average: int | None) -> str:
-    """Identify the weights by their checkpoints and a checksum."""
-    from keras_transformer.runs import averaging
-    from keras_transformer.runs.checkpoints import WEIGHTS_FILE
-    from keras_transformer.runs.result import final_result
-
-    names = averaging.checkpoint_names(run_dir, average)
-    path = run_dir / layout.FINAL_FILE
-    is_final = averaging.is_slim(run_dir) or final_result(run_dir)
-    if average is not None or not is_final:
-        path = run_dir / layout.CHECKPOINTS / names[-1] / WEIGHTS_FILE
-    return " ".join([*names, f"{files.checksum(path):08x}"])
 
 
 def _public_name(corpus: str) -> str:

@@ -24,6 +24,7 @@ from keras_transformer.decoding.frozen_weights import FrozenWeights
 from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
+from keras_transformer.runs.averaging import Chosen
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.settings import meant, whole_number
 from keras_transformer.translation import lexicon, loading, sentences
@@ -69,10 +70,11 @@ class Translator:
             them; by default translations follow any training of the model.
         shortlist: The only target pieces to score for a source; by default
             all. Sampling ignores it.
+        weights: What each model was loaded with, if it comes from a run.
 
     Attributes:
         text_model: The same translation inside a graph, as exports hold it.
-        tokenizer: The argument; so are `search` and `source_lang`.
+        tokenizer: The argument; so are `search`, `source_lang` and `weights`.
 
     Raises:
         ValueError: If model and tokenizer differ in vocabulary size.
@@ -86,11 +88,13 @@ class Translator:
         source_lang: str = "en",
         frozen: FrozenWeights | None = None,
         shortlist: Shortlist | None = None,
+        weights: Sequence[Chosen] = (),
     ) -> None:
         self.text_model = TextModel(model, tokenizer, frozen, shortlist)
         self.tokenizer = tokenizer
         self.search = search or Search()
         self.source_lang = source_lang
+        self.weights = tuple(weights)
         self._is_warned = False  # About texts of several sentences.
         self._pairs = GivenPairs(self.text_model)
         self._explainer = Explainer(self.text_model)
@@ -135,7 +139,7 @@ class Translator:
         Args:
             run_dir: The run directory.
             average: How many of the newest checkpoints to average; None for
-                what the run asks for, as in `averaging.load_model`.
+                what the run asks for, as in `averaging.choose`.
             precision: What to compute in, as in `freeze`.
             shortlist: A file made by `keras-transformer shortlist`, with the
                 only target pieces to score for each source; by default all.
@@ -149,7 +153,7 @@ class Translator:
         """
         loading.check_precision(precision)
         devices.let_memory_grow()  # A training may run on the same GPU.
-        models, tokenizer = loading.load(
+        models, tokenizer, weights = loading.load(
             [run_dir, *ensemble], average, ensemble_mean
         )
         run = RunConfig.load(run_dir)
@@ -157,7 +161,9 @@ class Translator:
         if shortlist is not None:
             words = lexicon.read(shortlist, tokenizer)
         return cls(
-            models, tokenizer, run.search, run.source_lang, shortlist=words
+            *(models, tokenizer, run.search, run.source_lang),
+            shortlist=words,
+            weights=weights,
         ).freeze(precision)
 
     def freeze(
@@ -191,6 +197,7 @@ class Translator:
             *(models, self.tokenizer, self.search, self.source_lang),
             frozen=frozen,
             shortlist=self.text_model.shortlist,
+            weights=self.weights,
         )
 
     def options(self, **given: Any) -> Search:

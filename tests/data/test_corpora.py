@@ -1,12 +1,14 @@
 """Corpora: what is read, in which direction, and what bad input says."""
 
 import gzip
+import hashlib
 import logging
 
 import pytest
 import tensorflow_datasets as tfds
 
 from keras_transformer import config
+from keras_transformer.data import folders
 from keras_transformer.data.corpora import absolute_name, open_corpus
 from keras_transformer.data.demo import demo_pairs
 
@@ -155,13 +157,28 @@ def test_a_split_that_cannot_be_read_is_refused_at_once(
 
 
 def test_text_that_is_not_utf_8_is_refused_with_file_and_line(tmp_path):
+    # Before the first pair.
     latin = "eins\nzwölf\n".encode("latin-1")
     name = write(tmp_path, train_en=b"one\ntwelve\n", train_de=latin)
-    pairs = open_corpus(name, "en", "de").pairs("train")
-    assert next(pairs) == ("one", "eins")
     message = r"UTF-8 text in .*train\.de, found other bytes in line 2"
     with pytest.raises(config.UserError, match=message):
-        next(pairs)
+        open_corpus(name, "en", "de").pairs("train")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 97])
+def test_a_block_may_end_within_a_line_or_a_character(
+    tmp_path, monkeypatch, size
+):
+    monkeypatch.setattr(folders, "BLOCK_BYTES", size)
+    path = tmp_path / "text"
+    text = "zwölf\n\n“…” 🙂\nfünf"
+    path.write_text(text, encoding="utf-8")
+    assert folders.count_lines(path, hashlib.blake2b()) == 4
+    for end in (b"\xff", b"\xc3", b"\n\xf0\x9f\n"):
+        path.write_bytes(text.encode() + end)
+        line = 4 + end.startswith(b"\n")
+        with pytest.raises(config.UserError, match=f"bytes in line {line} "):
+            folders.count_lines(path, hashlib.blake2b())
 
 
 def test_the_fingerprint_is_of_the_text_wherever_it_lies(tmp_path):

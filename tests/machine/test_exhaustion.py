@@ -39,6 +39,10 @@ def run(error):
             OSError("Can't write data (errno = 28, No space left on device)"),
             "No space left on device; free space or choose a place that can ",
         ),
+        (
+            RuntimeError("Can't decrement id (No space left on device, 28)"),
+            "No space left on device; free space or choose a place that can ",
+        ),
         (FULL, "No space left on device; free space or choose a place that "),
         (
             tf.errors.ResourceExhaustedError(

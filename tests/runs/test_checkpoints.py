@@ -46,6 +46,41 @@ def test_a_restored_model_goes_on_exactly_like_the_saved_one(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+def test_no_average_has_a_passing_checkpoint_that_a_kill_left(
+    tmp_path, monkeypatch
+):
+    model = make_tiny_model(seed=1)
+    for step, is_passing in ((3, False), (5, True)):
+        checkpoints.save_checkpoint(
+            tmp_path, model, Progress(step), is_passing=is_passing
+        )
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(files, "remove", _interrupt)
+        checkpoints.save_checkpoint(tmp_path, model, Progress(7))
+
+    assert checkpoints.restore_checkpoint(tmp_path, model).step == 7
+
+    left = map(checkpoints.step_of, checkpoints.list_checkpoints(tmp_path))
+    assert list(left) == [3, 7]
+
+
+def test_a_checkpoint_begins_only_where_all_of_it_has_room(
+    tmp_path, monkeypatch
+):
+    # HDF5 may crash the process on a full disk.
+    model = make_tiny_model(seed=1)
+    checkpoints.save_best(tmp_path, model, Progress(3))
+    size = sum(file.stat().st_size for file in tmp_path.rglob("*"))
+    free = shutil.disk_usage(tmp_path)._replace(free=size)
+    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda path: free)
+    with pytest.raises(OSError, match="No space left on device: .*checkpoints"):
+        checkpoints.save_best(tmp_path, model, Progress(5))
+
+
+def _interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def test_a_moving_average_goes_on_exactly_too(tmp_path):
     model, restored = make_tiny_model(seed=1), make_tiny_model(seed=2)
     averages = [MovingAverage(x, 0.7) for x in (model, restored)]

@@ -180,15 +180,16 @@ def test_a_second_ctrl_c_is_an_exception_and_a_second_sigterm_deadly():
     if not process:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         stop = callbacks.StopTraining(Clock(), None)
-        stop.on_train_begin()
-        os.kill(os.getpid(), signal.SIGINT)
         try:
-            assert stop.signal == signal.SIGINT
-            os.kill(os.getpid(), signal.SIGINT)
-        except KeyboardInterrupt:
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert stop.signal == signal.SIGTERM
-            os.kill(os.getpid(), signal.SIGTERM)
+            with stop.listening():
+                os.kill(os.getpid(), signal.SIGINT)
+                assert stop.signal == signal.SIGINT
+                try:
+                    os.kill(os.getpid(), signal.SIGINT)
+                except KeyboardInterrupt:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    assert stop.signal == signal.SIGTERM
+                    os.kill(os.getpid(), signal.SIGTERM)
         finally:
             os._exit(1)
     _, status = os.waitpid(process, 0)

@@ -30,9 +30,13 @@ def test_shares_of_the_moving_average_fall_by_its_factor():
 
 
 def test_the_moving_average_is_lent_and_the_weights_come_back():
+    # Before `fit`, as when a session resumes with a validation.
     model = make_tiny_model(seed=1)
-    average = MovingAverage(make_tiny_model(seed=2), 0.7)
-    average.set_model(model)
+    average = MovingAverage(model, 0.7)
+    for variable, weight in zip(
+        average.variables, make_tiny_model(seed=2).weights, strict=True
+    ):
+        variable.assign(weight)
     before = model.get_weights()
     with pytest.raises(KeyboardInterrupt), average.in_use():
         for a, b in zip(

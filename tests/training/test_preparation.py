@@ -185,6 +185,38 @@ def test_a_remembered_fingerprint_that_is_not_the_runs_is_not_believed(
     assert "train.en" in opened
 
 
+def test_a_bad_byte_in_any_split_is_found_before_anything_is_made(
+    folder, run_dir
+):
+    (folder / "val.de").write_bytes("zwölf\n".encode("latin-1") * 11)
+    with pytest.raises(UserError, match="val.de, found other bytes in line 1"):
+        prepare(folder, run_dir)
+    assert not run_dir.exists()
+
+
+def test_a_refusal_keeps_the_vocabulary_and_the_users_own_files(
+    folder, run_dir, monkeypatch
+):
+    train = Tokenizer.train
+
+    def train_while_somebody_writes(sentences, size, path, symbols):
+        (run_dir / "thesis").mkdir()
+        (run_dir / "thesis" / "text").write_text("years of work")
+        return train(sentences, size, path, symbols)
+
+    run_dir.mkdir()
+    run = make_run(MODEL, TrainingConfig(max_length=2), corpus=str(folder))
+    corpus = open_corpus(folder, "en", "de")
+    with monkeypatch.context() as patch:
+        patch.setattr(Tokenizer, "train", train_while_somebody_writes)
+        with pytest.raises(UserError, match="text and at most 2 tokens"):
+            preparation.prepare(run, run_dir, corpus, None)
+    assert (run_dir / "thesis" / "text").read_text() == "years of work"
+    sizes = trained(monkeypatch)
+    prepare(folder, run_dir)
+    assert sizes == []
+
+
 class Killed(BaseException):
     """As if the process ended here."""
 

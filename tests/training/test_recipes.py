@@ -18,7 +18,7 @@ from keras_transformer.data.batching import BatchPlan
 from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import estimates
-from keras_transformer.training.request import configure
+from keras_transformer.training.request import Asked, configure
 
 RECIPES = pathlib.Path(__file__).parents[2] / "keras_transformer" / "recipes"
 
@@ -133,6 +133,29 @@ def test_python_takes_a_recipe_as_the_command_line_does(name):
     text = (RECIPES / f"{name}.args").read_text()
     said = re.findall(r"^--([a-z-]+)", text, re.MULTILINE)
     assert {n.replace("_", "-") for n in arguments} <= set(said)
+
+
+@pytest.mark.parametrize("name", ["small-corpus", "wmt14-en-de-base"])
+def test_of_two_settings_that_exclude_each_other_the_later_counts(name):
+    minutes, steps = ("checkpoint_minutes", 7.0), ("checkpoint_steps", 11)
+    for setting, value in (minutes, steps):
+        flags = (f"--{setting.replace('_', '-')}", str(value))
+        for run in (
+            run_of(name, "--corpus", "demo", *flags)[0],
+            Asked.understand(
+                recipe=name, corpus="demo", **{setting: value}
+            ).run,
+        ):
+            assert getattr(run.training, setting) == value
+            assert (run.training.checkpoint_steps is None) == (
+                setting == "checkpoint_minutes"
+            )
+    # Also among flags alone, and for a search.
+    text = "--checkpoint-steps 3 --checkpoint-minutes 7 --corpus demo"
+    run, _ = run_of(name, *text.split())
+    assert run.training.checkpoint_steps is None
+    text = "translate --run-dir x --max-length 5 --max-extra-length 7"
+    assert parse_args(text.split()).max_length is None
 
 
 def test_no_other_recipe_is_known():

@@ -23,6 +23,7 @@ WAYS = {
     "two replicas": (
         *(2, "--strategy", "mirrored", "--accumulate", "2"),
         *("--ema", "0.9", "--bpe-dropout", "0.3"),
+        *("--validation-steps", "6", "--patience", "97"),
     ),
 }
 
@@ -38,9 +39,16 @@ def kill_somewhere(seed):
     return kill("history.csv", draw.randrange(3, 47), draw.random() / 20)
 
 
-# A resumed session reads the history (0) and rewrites it (1 write, 2 flush,
-# 3 rename, 4 flush the folder); then comes the line after its first step.
-TERMINATE = {**kill("history.csv", 5), "number": signal.SIGTERM}
+# A session rewrites the history (0 write, 1 flush, 2 rename, 3 flush the
+# folder); then comes the line after its first step.
+TERMINATE = {**kill("-history.csv", 4), "number": signal.SIGTERM}
+
+# The second checkpoint is written, and its validation begins; then a session
+# begins with that validation.
+IN_A_VALIDATION = [
+    {"number": signal.SIGTERM, "after": after, "event": event, "delay": 0.5}
+    for after, event in (("-step-000000006", 10), ("-history.csv", 3))
+]
 
 # A checkpoint takes eleven operations (0 make its folder, 1 write the
 # optimizer, 2 and 3 read for the checksums, 4 write the state, 5 to 8 flush the
@@ -63,6 +71,7 @@ ENDS = {
     "two replicas": [
         kill(WRITE, 13 + 3),
         TERMINATE,
+        *IN_A_VALIDATION,
     ],
 }
 
@@ -148,23 +157,28 @@ def arrays(run):
     return found
 
 
-def validation(run):
-    """The figures of the one validation in the history."""
-    rows = history.read_history(run.run_dir)
-    (row,) = (row for row in rows if "validation_loss" in row)
-    return {n: x for n, x in row.items() if n.startswith("validation")}
+def validations(run):
+    """The figures of each validation in the history, by update."""
+    return {
+        row["step"]: {n: x for n, x in row.items() if "validation" in n}
+        for row in history.read_history(run.run_dir)
+        if "validation_loss" in row
+    }
 
 
 @in_way(TWO_MOMENTS, EVERY_MOMENT)
-def test_a_run_killed_again_and_again_ends_the_same_bit_for_bit(runs):
+def test_a_run_killed_again_and_again_ends_the_same_bit_for_bit(runs, request):
     whole, killed = map(arrays, runs)
     assert whole.keys() == killed.keys()
     # Weights and their average twice over, optimizer, seeds of the dropout.
     assert len(whole) > 100
     for name, values in whole.items():
         np.testing.assert_array_equal(values, killed[name], err_msg=name)
-    one, other = map(validation, runs)
-    assert one == other and one["validation_loss"] > 0
+    one, other = map(validations, runs)
+    assert one == other
+    way = request.node.callspec.params["runs"]
+    every = {"one replica": [], "two replicas": [6, 12, 18, 24]}[way]
+    assert list(one) == [*every, 29]
 
 
 @in_way(TWO_MOMENTS, EVERY_MOMENT)
@@ -193,7 +207,10 @@ def test_a_run_with_a_moving_average_ends_with_that(runs):
     last = averaging.load_model(run_dir, average=1).get_weights()
     result = final_result(run_dir)
     assert result.averages == "moving average of the weights"
-    better = averaged if result.better == "average" else last
+    best = averaging.load_average(run_dir)
+    best.load_weights(checkpoints.list_best(run_dir)[-1] / "model.weights.h5")
+    weights = {"average": averaged, "last": last, "best": best.get_weights()}
+    better = weights[result.better]
     found = averaging.load_model(run_dir).get_weights()
     for arrays_of_one in zip(
         expected, averaged, last, better, found, strict=True
@@ -217,6 +234,17 @@ def test_what_a_killed_session_leaves_is_removed_by_the_next(runs):
     assert {"records/train.unfinished/source.ids"} <= set(killed[1].files)
     assert not any(".partial-" in file for file in last.files)
     assert not any(".unfinished" in file for file in last.files)
+
+
+@in_way(TWO_MOMENTS)
+def test_a_validation_that_was_stopped_is_made_up_for(runs):
+    ends, sessions = ENDS["two replicas"], runs[1].sessions
+    for end in IN_A_VALIDATION:
+        session = sessions[ends.index(end)]
+        assert "Stopped; the same command goes on from here." in session.log
+        assert "step 6  validation loss" not in session.log
+    last = sessions[ends.index(end) + 1]
+    assert "step 6  validation loss" in last.log
 
 
 @in_way(TWO_MOMENTS)

@@ -82,12 +82,20 @@ def test_a_stop_changes_neither_the_checkpoints_nor_their_average(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "rhythm",
+    [
+        # The first validation reaches the target.
+        dict(steps=11, validation_steps=4, target_bleu=0.0),
+        # The last one is left, at no multiple of its interval.
+        dict(steps=4, validation_steps=7, ema=0.9),
+    ],
+    ids=["in the midst", "at the end"],
+)
 def test_a_validation_that_a_kill_left_undone_still_ends_the_training(
-    corpus, tmp_path, monkeypatch
+    corpus, tmp_path, monkeypatch, rhythm
 ):
-    # The first validation reaches it.
-    rhythm = dict(steps=11, checkpoint_steps=4, validation_steps=4)
-    rhythm["target_bleu"] = 0.0
+    rhythm = dict(checkpoint_steps=4, **rhythm)
     with monkeypatch.context() as patch:
         patch.setattr(Validation, "validate", kill)
         with pytest.raises(Killed):

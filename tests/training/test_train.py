@@ -153,7 +153,6 @@ def error_of(capsys, *argv, code=command_line.WRONG):
         ("--steps", "0", "--steps to be at least 1, received 0"),
         ("--seed", "-1", r"--seed to be in \[0, 4294967296\), received -1"),
         ("--validation-split", "train", "two splits, received train for"),
-        ("--max-length", "2", "none with text and at most 2 tokens"),
         ("--keep-checkpoints", "3", "at least 5, the --average at the end"),
         ("--vocab-size", "12", "Expected a vocabulary size above 260"),
         ("--minutes", "0", "--minutes to be above 0 and finite, received 0"),
@@ -247,7 +246,7 @@ MAY_NOT = [
         # Only the text must agree, and the vocabulary in its file.
         *("corpus", "fingerprints", "initial", "vocabulary"),
         # The search may change; symbols may not, in another sentence.
-        *("search", "symbols", "is_imported"),
+        *("search", "symbols", "is_imported", "version"),
     }
 ]
 
