@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from keras_transformer.exporting.serving_kit import ServingKit
     from keras_transformer.translation.evaluation import Evaluation
+    from keras_transformer.translation.significance import Texts
 
 logger = logging.getLogger("keras_transformer")
 
@@ -163,6 +164,8 @@ class Run:
         split: str = "test",
         corpus: Source | None = None,
         *,
+        reference: "Texts | Sequence[Texts] | None" = None,
+        hypotheses: "Texts | None" = None,
         average: int | None = None,
         beam_size: int | None = None,
         length_penalty: float | None = None,
@@ -175,7 +178,7 @@ class Run:
         shortlist: str | os.PathLike | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> "Evaluation":
-        """Translate a split and score it.
+        """Translate a split and score it, or score given translations of it.
 
         No source is left out. One longer than 256 tokens, or than the run's
         `max_length` if that is more, is cut there, and the log names it.
@@ -183,11 +186,16 @@ class Run:
         The translations go to `evaluation/SPLIT.LANG.txt` of the run directory
         and all figures to `evaluation/SPLIT.json`. They replace those of an
         earlier evaluation. Those of an ensemble go to `SPLIT.ensemble.LANG.txt`
-        and `SPLIT.ensemble.json`.
+        and `SPLIT.ensemble.json`. Given translations leave both as they are.
 
         Args:
             split: Name of the split.
             corpus: Another corpus than the run's, as in `open_corpus`.
+            reference: What to score against instead of the corpus's
+                references: a file with a text on each line, or several files
+                or lists of texts, one for each reference.
+            hypotheses: Translations to score, as a file or a list of texts;
+                nothing is translated then.
             average: As in `translator`.
             beam_size: Live hypotheses per sentence; the run's if not given,
                 as with the next two.
@@ -210,7 +218,8 @@ class Run:
 
         Raises:
             UserError: If there is no such split, or no weights, or nothing to
-                compare with.
+                compare with, or if an argument would change nothing beside
+                `hypotheses`.
         """
         if not isinstance(split, str):
             expected = "the name of a split; pairs are given as `corpus`"
@@ -222,28 +231,62 @@ class Run:
             max_extra_length=max_extra_length,
         )
         given = {name: x for name, x in given.items() if x is not None}
+        if isinstance(reference, str | os.PathLike):
+            reference = [reference]
+        if hypotheses is not None:
+            useless = dict(given, average=average, parallel=parallel)
+            useless |= dict(shortlist=shortlist, ensemble=self.ensemble or None)
+            useless["precision"] = None if precision == "float32" else precision
+            for name, value in useless.items():
+                if value is not None:
+                    raise UserError(
+                        f"Expected no `{name}` beside `hypotheses`, for which "
+                        "nothing is searched; leave one of them out."
+                    )
         search = dataclasses.replace(run.search, **given).kept_by_run()
         opened = self._open_corpus(corpus)
         pairs = list(opened.pairs(split, "split"))
         from keras_transformer.translation import evaluation, significance
 
-        compared = against and significance.read_translations(
-            against, opened.name, split, run.target_lang, len(pairs)
-        )
-        report = {
+        compared = None
+        if against is not None:
+            compared = significance.read_translations(
+                against, opened.name, split, run.target_lang, len(pairs)
+            )
+        references = evaluation.references_of(split, opened, pairs, reference)
+        text: dict[str, Any] = {
             "corpus": opened.name,
             "split": split,
             "source_lang": run.source_lang,
             "target_lang": run.target_lang,
+        }
+        if reference is not None:
+            text["reference"] = [significance.name_of(x) for x in reference]
+        for what, other in (("hypotheses", hypotheses), ("against", against)):
+            if other is not None:
+                text[what] = significance.name_of(other)
+        if hypotheses is not None:
+            lines = significance.given_texts(
+                hypotheses, "hypotheses", split, len(pairs)
+            )
+            with evaluation.written(
+                None, split, run.target_lang, json_file
+            ) as write:
+                result = evaluation.score(
+                    lines, references, run.target_lang, lowercase, compared
+                )
+                write(result, text)
+            return result
+        report = {
+            **text,
             **search,
             "precision": precision,
             "ema": self._ema(average),
             "checkpoints": averaging.checkpoint_names(self.path, average),
             **self._ensemble_report(average),
         }
-        for what, file in (("shortlist", shortlist), ("against", against)):
-            if file:
-                report[what] = os.fspath(file)
+        if shortlist:
+            report["shortlist"] = os.fspath(shortlist)
         name = f"{split}.ensemble" if self.ensemble else split
         with evaluation.written(
             self.path, name, run.target_lang, json_file
@@ -256,9 +299,9 @@ class Run:
                 max_source_length=evaluation.longest_source(
                     run.training.max_length
                 ),
-                references=opened.references and opened.references(split),
+                references=references,
                 lowercase=lowercase,
-                against=compared or None,
+                against=compared,
                 parallel=parallel,
                 progress=progress,
             )

@@ -31,6 +31,20 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add("--split", default="test", help="default: %(default)s")
     add(
+        "--reference",
+        type=pathlib.Path,
+        action="append",
+        metavar="FILE",
+        help="score against FILE, a text on each line, instead of the corpus's "
+        "references; may be given several times, once for each reference",
+    )
+    add(
+        "--hypotheses",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="score FILE, a translation on each line, instead of translating",
+    )
+    add(
         "--lowercase",
         action="store_true",
         help="score lower-cased text too, plain and tokenised by Moses",
@@ -52,6 +66,10 @@ def evaluate(args: argparse.Namespace) -> None:
 
     The translations go to RUN/evaluation/SPLIT.LANG.txt and all figures to
     RUN/evaluation/SPLIT.json. They replace those of an earlier evaluation.
+    With --hypotheses it scores a file and leaves those as they are.
+
+    A folder may have several references of a split: SPLIT.LANG.0,
+    SPLIT.LANG.1 and on.
     """
     run = RunConfig.load(args.run_dir)
     search = search_flags.search_from(args, run.search)
@@ -64,8 +82,10 @@ def evaluate(args: argparse.Namespace) -> None:
         result = search_flags.run_of(args).evaluate(
             args.split,
             args.corpus,
+            reference=args.reference,
+            hypotheses=args.hypotheses,
             average=args.average,
-            **search.kept_by_run(),
+            **{name: getattr(args, name) for name in search.kept_by_run()},
             lowercase=args.lowercase,
             against=args.against,
             json_file=args.json,
@@ -80,10 +100,12 @@ def evaluate(args: argparse.Namespace) -> None:
         print(f"\n{comparison.metric}, {comparison.test}")
         for name, tested in (
             (args.against, comparison.other),
-            (args.run_dir, comparison.system),
+            (args.hypotheses or args.run_dir, comparison.system),
         ):
             print(_row(name, tested))
         print(f"        {comparison.signature}")
+    if args.hypotheses:
+        return
     exported = f"exported/{args.run_dir.resolve().name}"
     command_line.say_next(
         "export", "--run-dir", args.run_dir, "--output", exported
@@ -106,17 +128,24 @@ def check_text(args: argparse.Namespace, run: RunConfig) -> None:
     else:
         corpus = open_text(run, name)
     pairs = corpus.pairs(args.split, "split")
+    given = [("reference", path) for path in args.reference or ()]
+    given += [("hypotheses", args.hypotheses), ("against", args.against)]
     # A pipe can be read once.
-    if args.against and not args.against.is_fifo():
-        from keras_transformer.translation import significance
+    given = [
+        (what, path) for what, path in given if path and not path.is_fifo()
+    ]
+    if not given:
+        return
+    from keras_transformer.translation import significance
 
-        significance.read_translations(
-            args.against,
-            corpus.name,
-            args.split,
-            run.target_lang,
-            sum(1 for _ in pairs),
-        )
+    count = sum(1 for _ in pairs)
+    for what, path in given:
+        if what == "against":
+            significance.read_translations(
+                path, corpus.name, args.split, run.target_lang, count
+            )
+        else:
+            significance.given_texts(path, what, args.split, count)
 
 
 def _row(name: pathlib.Path, tested: "Tested") -> str:

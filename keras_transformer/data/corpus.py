@@ -58,8 +58,8 @@ class Corpus:
         stamp: Tells at once whether a split can have changed: the same stamp,
             the same text. It returns None if nothing tells.
         missing: The file that a split with only one language lacks, by split.
-        references: All references of each source of a split, if there may be
-            more than the one of its pair; otherwise None.
+        references: Reads all references of each source of a split; the
+            result is None if a source has but the one of its pair.
         parts: The corpora of a mixture; empty if it is none.
     """
 
@@ -75,8 +75,8 @@ class Corpus:
     missing: Mapping[str, str] = dataclasses.field(
         default_factory=dict, repr=False
     )
-    references: Callable[[str], list[tuple[str, ...]]] | None = (
-        dataclasses.field(default=None, repr=False)
+    references: Callable[[str], list[tuple[str, ...]] | None] = (
+        dataclasses.field(default=lambda split: None, repr=False)
     )
     parts: tuple[tuple[Part, "Corpus"], ...] = dataclasses.field(
         default=(), repr=False

@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 import pathlib
+import re
 import time
 import zlib
 from collections.abc import Iterator
@@ -38,7 +39,12 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
         )
     files = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
     languages = source_lang, target_lang
-    named = [file.removesuffix(".gz").rpartition(".") for file in files]
+    # `test.de.1` is a reference of the split `test` too.
+    numbered = re.compile(rf"(?<=\.{re.escape(target_lang)})\.\d+$")
+    named = [
+        numbered.sub("", file.removesuffix(".gz")).rpartition(".")
+        for file in files
+    ]
     sides = [
         {split for split, _, ending in named if split and ending == language}
         for language in languages
@@ -73,6 +79,7 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
         texts.identify,
         texts.stamp,
         missing,
+        texts.references,
     )
 
 
@@ -133,12 +140,47 @@ class _Texts:
             parts.append([str(path.resolve()), found.st_size, *times])
         return json.dumps(parts)
 
+    def references(self, split: str) -> list[tuple[str, ...]] | None:
+        """Read `SPLIT.LANG.0`, `SPLIT.LANG.1` and on, with `SPLIT.LANG`.
+
+        Return None if there is but one file.
+
+        Raises:
+            UserError: If they differ in their number of lines.
+        """
+        paths = self._references(split)
+        if len(paths) == 1:
+            return None
+        first, *others = texts = [list(read_texts(path)) for path in paths]
+        for path, found in zip(paths[1:], others, strict=True):
+            if len(found) != len(first):
+                raise UserError(
+                    f"Expected as many lines in {path} as in {paths[0]}, "
+                    f"{len(first)}, found {len(found)}; align them again."
+                )
+        return list(zip(*texts, strict=True))
+
+    def _references(self, split: str) -> list[pathlib.Path]:
+        """List the files of the target side, the one of the pairs first."""
+        plain = self._path(f"{split}.{self.languages[1]}")
+        name = re.compile(
+            rf"{re.escape(split)}\.{re.escape(self.languages[1])}\.(\d+)(\.gz)?"
+        )
+        numbered = {
+            int(found[1]): path
+            for path in self.folder.iterdir()
+            if (found := name.fullmatch(path.name)) and path.is_file()
+        }
+        others = [path for _, path in sorted(numbered.items())]
+        return [plain, *others] if plain.is_file() or not others else others
+
+    def _path(self, name: str) -> pathlib.Path:
+        path = self.folder / name
+        return path if path.is_file() else path.with_name(f"{name}.gz")
+
     def _paths(self, split: str) -> list[pathlib.Path]:
-        plain = [self.folder / f"{split}.{name}" for name in self.languages]
-        return [
-            path if path.is_file() else path.with_name(f"{path.name}.gz")
-            for path in plain
-        ]
+        source = self._path(f"{split}.{self.languages[0]}")
+        return [source, self._references(split)[0]]
 
     def _scan(self, split: str) -> _Scan:
         """Read both files, unless they have not changed since the last time."""

@@ -111,6 +111,9 @@ def mix(parts: Sequence[tuple[Part, Corpus]], train_split: str) -> Corpus:
         # The parts' weights and tags are in the mixture's name alone.
         return None if None in stamps else json.dumps([name, *stamps])
 
+    def references(split: str) -> list[tuple[str, ...]] | None:
+        return None if split == whole else first.references(split)
+
     name = SEPARATOR.join(str(part) for part, _ in parts)
     return dataclasses.replace(
         first,
@@ -118,6 +121,7 @@ def mix(parts: Sequence[tuple[Part, Corpus]], train_split: str) -> Corpus:
         read=read,
         identify=identify,
         stamp=stamp,
+        references=references,
         parts=tuple(parts),
     )
 

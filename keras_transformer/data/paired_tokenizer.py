@@ -17,6 +17,7 @@ Axes: B batch, L length.
 
 import io
 import json
+import logging
 import os
 import zipfile
 import zlib
@@ -29,6 +30,7 @@ import tensorflow as tf
 import tensorflow_text
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
+from keras_transformer.data.corpus import some
 from keras_transformer.data.tokenizer import (
     ZIP,
     Tokenizer,
@@ -36,6 +38,8 @@ from keras_transformer.data.tokenizer import (
     read_model,
 )
 from keras_transformer.machine.files import ZIP_DAMAGES
+
+logger = logging.getLogger("keras_transformer")
 
 SOURCE, TARGET = "source", "target"
 _PIECES, _RULES = "pieces.json", "rules.json"
@@ -116,6 +120,7 @@ class PairedTokenizer(Tokenizer):
         self.vocab_size = len(self._names)
         self.load_operator()
         self._has_tags = rules.get("has_tags", True)
+        self._unknown_tags: set[str] = set()  # A warning has named them.
         ids = np.arange(self.vocab_size, dtype="int64")
         ids[rules.get("lacking", {}).get(side, [])] = UNK_ID
         self._table = tf.lookup.StaticHashTable(
@@ -145,8 +150,24 @@ class PairedTokenizer(Tokenizer):
 
     def tokenize(self, text: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
         tags, rest = self._split_tags(text)
-        tags, pieces = self._ids(tags), self._ids(self._run("tokenize", rest))
-        return tf.concat([tags, pieces, _for_each(rest, EOS_ID)], axis=1)
+        ids, pieces = self._ids(tags), self._ids(self._run("tokenize", rest))
+        if tf.executing_eagerly():
+            self._check_tags(tags.values, ids.values)
+        return tf.concat([ids, pieces, _for_each(rest, EOS_ID)], axis=1)
+
+    def _check_tags(self, tags: tf.Tensor, ids: tf.Tensor) -> None:
+        """Warn once of each tag that the model lacks: it reads none then."""
+        lacking = tf.boolean_mask(tags, ids == UNK_ID).numpy()
+        new = {tag.decode(errors="replace") for tag in lacking}
+        new -= self._unknown_tags
+        if new:
+            self._unknown_tags |= new
+            logger.warning(
+                "The model does not know the tag %s, so it may write another "
+                "language; its tags: %s.",
+                some(tuple(sorted(new))),
+                some(tuple(x for x in self._names if x.startswith(">>"))),
+            )
 
     def tokenize_with_offsets(
         self, text: tf.Tensor | Sequence[str]

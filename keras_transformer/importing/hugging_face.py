@@ -94,14 +94,8 @@ def read(folder: pathlib.Path) -> Imported:
     ids = _read_json(folder / VOCABULARY)
     pieces = marian_model.vocabulary(ids, str(folder / VOCABULARY))
     tensors = _tensors(folder)
-    try:
-        weights = _weights(tensors, settings, model, ids, pieces)
-        tensors.check_all_taken()
-    except KeyError as error:
-        raise UserError(
-            f"Expected the weights of a MarianMTModel in {folder}, found no "
-            f"{error.args[0]}; download them again."
-        ) from None
+    weights = _weights(tensors, settings, model, ids, pieces)
+    tensors.check_all_taken()
     return Imported(
         dataclasses.replace(model, vocab_size=len(pieces)),
         weights,
@@ -127,7 +121,7 @@ def _model_config(settings: dict[str, Any], what: str) -> ModelConfig:
         ),
         vocab_size=same(settings, "vocab_size", "vocab_size", what),
         ffn_dim=same(settings, "encoder_ffn_dim", "decoder_ffn_dim", what),
-        dropout=float(settings.get("dropout", 0.1)),
+        dropout=settings.get("dropout", 0.1),
         activation=_ACTIVATIONS[activation],
         norm_epsilon=_EPSILON,
     )
@@ -158,7 +152,7 @@ def _weights(
         name = "encoder.embed_tokens.weight"
     table = tensors[name]
     marian_model.check_rows(ids, table, VOCABULARY)
-    start = settings["decoder_start_token_id"]
+    start = settings.get("decoder_start_token_id")
     if not isinstance(start, int) or not 0 <= start < len(table):
         raise UserError(
             "The model cannot be imported: its setting decoder_start_token_id "

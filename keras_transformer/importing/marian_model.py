@@ -41,9 +41,13 @@ class Arrays:
         return name in self._arrays
 
     def __getitem__(self, name: str) -> np.ndarray:
-        array = self._arrays[name]
+        if name not in self._arrays:
+            raise UserError(
+                f"Expected the weights of a Marian transformer in {self._what},"
+                f" found no {name}; download it again."
+            )
         self._left.discard(name)
-        return array
+        return self._arrays[name]
 
     def check_all_taken(self) -> None:
         """Refuse a model with arrays that ours has no use for."""
@@ -111,7 +115,18 @@ def embedding(
 
 
 def tokenizer(folder: pathlib.Path, pieces: Sequence[str]) -> PairedTokenizer:
-    """Join the folder's two sentencepiece models over the pieces."""
-    source = read_sentencepiece(folder / "source.spm")
-    target = read_sentencepiece(folder / "target.spm")
-    return PairedTokenizer(pack(source, target, pieces))
+    """Join the folder's two sentencepiece models over the pieces.
+
+    Raises:
+        UserError: If they are missing, or merges of subword-nmt are there.
+    """
+    source, target = folder / "source.spm", folder / "target.spm"
+    merges = source.with_suffix(".bpe")
+    if merges.exists() and not source.exists():
+        raise UserError(
+            f"{folder} cannot be imported: its texts are segmented by "
+            f"subword-nmt ({merges.name}), which is not supported; take a "
+            f"release with {source.name} and {target.name}."
+        )
+    models = read_sentencepiece(source), read_sentencepiece(target)
+    return PairedTokenizer(pack(*models, pieces))

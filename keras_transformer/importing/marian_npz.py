@@ -5,6 +5,9 @@
     opus.spm32k.vocab.yml  the id of every piece
     source.spm, target.spm
 
+Or `decoder.yml` names a sentencepiece model in place of the vocabulary: then it
+gives the ids, and segments both sides.
+
 Positions are Marian's own: sines, then cosines, with rates 10000^(-i/(D/2-1)),
 which are tensor2tensor's. Marian computes them in
 `src/graph/node_initializers.cpp` of marian-nmt/marian,
@@ -19,8 +22,10 @@ import pathlib
 from typing import Any
 
 import numpy as np
+import sentencepiece
 
 from keras_transformer.config import ModelConfig, UserError
+from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import marian_model
 from keras_transformer.importing.imported import (
     Imported,
@@ -42,6 +47,7 @@ from keras_transformer.importing.source_files import (
     languages,
     parse_yaml,
     read_bytes,
+    read_sentencepiece,
 )
 from keras_transformer.machine.files import ZIP_DAMAGES
 
@@ -76,6 +82,14 @@ _FOLLOWED = {
     "output-omit-bias": (False,),
     "ulr": (False,),
 }
+# Characters that PyYAML rejects or takes for line ends, and Marian does not.
+# While YAML is parsed, characters of a private plane stand for them.
+_SPECIAL = (
+    *(*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0)),
+    *(0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF),
+)
+_HIDDEN = {ordinal: 0x100000 + ordinal for ordinal in _SPECIAL}
+_SHOWN = {hidden: ordinal for ordinal, hidden in _HIDDEN.items()}
 
 
 def is_here(folder: pathlib.Path) -> bool:
@@ -93,19 +107,19 @@ def read(folder: pathlib.Path) -> Imported:
     weights_path, vocabulary_path = _paths(folder)
     arrays = Arrays(_arrays(weights_path), str(weights_path))
     settings = _yaml(bytes(arrays[_SETTINGS]).rstrip(b"\0"), weights_path)
-    ids = _vocabulary(vocabulary_path)
+    is_spm = vocabulary_path.suffix == ".spm"
+    ids = (_ids_of if is_spm else _vocabulary)(vocabulary_path)
     pieces = marian_model.vocabulary(ids, str(vocabulary_path))
     model = _model_config(settings, str(weights_path), len(pieces))
-    try:
-        marian_model.check_rows(ids, arrays["Wemb"], vocabulary_path.name)
-        weights = _weights(arrays, model, [ids.get(piece) for piece in pieces])
-        arrays.check_all_taken()
-    except KeyError as error:
-        raise UserError(
-            f"Expected the weights of a Marian transformer in {weights_path}, "
-            f"found no {error.args[0]}; download it again."
-        ) from None
-    tokenizer = marian_model.tokenizer(folder, pieces)
+    marian_model.check_rows(ids, arrays["Wemb"], vocabulary_path.name)
+    weights = _weights(arrays, model, [ids.get(piece) for piece in pieces])
+    arrays.check_all_taken()
+    if is_spm:
+        spm = vocabulary_path.read_bytes()
+        # Marian leaves tags to the sentencepiece model.
+        tokenizer = PairedTokenizer(pack(spm, spm, pieces, has_tags=False))
+    else:
+        tokenizer = marian_model.tokenizer(folder, pieces)
     return Imported(model, weights, tokenizer, *languages(folder))
 
 
@@ -160,11 +174,20 @@ def _yaml(content: bytes, path: pathlib.Path) -> dict[str, Any]:
     )
 
 
+def _ids_of(path: pathlib.Path) -> dict[str, int]:
+    """Read the ids of a sentencepiece model's pieces."""
+    model = sentencepiece.SentencePieceProcessor(
+        model_proto=read_sentencepiece(path)
+    )
+    return {model.IdToPiece(i): i for i in range(model.GetPieceSize())}
+
+
 def _vocabulary(path: pathlib.Path) -> dict[str, int]:
-    # Plain, so that the piece "no" is not False and "1" not a number.
-    found = parse_yaml(read_bytes(path), path, plain=True)
     try:
-        return {piece: int(i) for piece, i in found.items()}
+        text = read_bytes(path).decode("utf-8-sig").translate(_HIDDEN)
+        # Plain, so that the piece "no" is not False and "1" not a number.
+        found = parse_yaml(text, path, plain=True)
+        return {piece.translate(_SHOWN): int(i) for piece, i in found.items()}
     except (AttributeError, TypeError, ValueError):
         raise UserError(
             f"Expected the ids of pieces as YAML in {path}, found something "

@@ -122,9 +122,12 @@ def read(folder: pathlib.Path) -> Imported:
 
 
 def _unreadable(folder: pathlib.Path) -> UserError:
+    advice = "copy the whole folder"
+    if set("[\\") & set(str(folder.resolve())):
+        advice = "TensorFlow takes brackets in a path for a pattern: rename it"
     return UserError(
         f"Expected the files that {folder / 'checkpoint'} names, cannot read "
-        "them; copy the whole folder."
+        f"them; {advice}."
     )
 
 

@@ -90,6 +90,11 @@ def read(folder: pathlib.Path) -> Imported:
         if reader.is_here(folder):
             with refusing(folder):
                 return reader.read(folder)
+    if (folder / layout.TOKENIZER_FILE).exists():
+        raise UserError(
+            f"Expected a model of another system, but {folder} is a run "
+            "directory already; translate with it as it is."
+        )
     raise UserError(
         f"Expected in {folder} the files of a model, found neither "
         "model.safetensors or pytorch_model.bin beside a config.json (Hugging "

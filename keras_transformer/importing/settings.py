@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from keras_transformer.config import ModelConfig, UserError
+from keras_transformer.config import ModelConfig, SettingError, UserError
 
 
 def require(
@@ -75,6 +75,9 @@ def model_config(
         d_model: As in `ModelConfig`, and `others` too.
         num_heads: Must divide the width.
         **others: The other settings.
+
+    Raises:
+        UserError: If a value is out of range; it names the file.
     """
     if num_heads < 1 or d_model % num_heads:
         raise UserError(
@@ -88,13 +91,20 @@ def model_config(
             "encoder_layers": encoder_layers,
             "decoder_layers": decoder_layers,
         }
-    return ModelConfig(
-        **depths,
-        d_model=d_model,
-        num_heads=num_heads,
-        key_dim=d_model // num_heads,
-        value_dim=d_model // num_heads,
-        attention_bias=True,
-        logits_bias=True,
-        **others,
-    )
+    try:
+        return ModelConfig(
+            **depths,
+            d_model=d_model,
+            num_heads=num_heads,
+            key_dim=d_model // num_heads,
+            value_dim=d_model // num_heads,
+            attention_bias=True,
+            logits_bias=True,
+            **others,
+        )
+    except SettingError as error:
+        raise UserError(
+            f"{what} cannot be imported: expected its {error.setting} to be "
+            f"{error.expected}, received {error.received!r:.60}; correct the "
+            "file."
+        ) from None

@@ -68,7 +68,9 @@ def read_bytes(path: pathlib.Path) -> bytes:
     return path.read_bytes()
 
 
-def parse_yaml(content: bytes, path: pathlib.Path, plain: bool = False) -> Any:
+def parse_yaml(
+    content: bytes | str, path: pathlib.Path, plain: bool = False
+) -> Any:
     """Parse YAML without aliases, deep nesting and very long values.
 
     Args:

@@ -19,11 +19,17 @@ from typing import Any
 import sacrebleu
 import sacremoses
 
-from keras_transformer.config import MAX_SOURCE_LENGTH
+from keras_transformer.config import MAX_SOURCE_LENGTH, SettingError
+from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.lines import on_one_line
 from keras_transformer.machine import files
 from keras_transformer.runs.layout import EVALUATION
-from keras_transformer.translation.significance import Comparison, compare
+from keras_transformer.translation.significance import (
+    Comparison,
+    Texts,
+    compare,
+    given_texts,
+)
 from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
@@ -65,8 +71,10 @@ class Evaluation:
         lowercase_tokenised_bleu: BLEU as many papers on small corpora print
             it, such as those on Multi30k; None if not asked for.
         translations: One for each pair, in order.
-        seconds: Time of the translation only.
-        target_tokens: Tokens of the translations, including end tokens.
+        seconds: Time of the translation only; None if the translations were
+            given.
+        target_tokens: Tokens of the translations, including end tokens; None
+            likewise.
         comparisons: Tests of the difference from another system; empty unless
             one was named.
     """
@@ -77,8 +85,8 @@ class Evaluation:
     lowercase_bleu: Score | None
     lowercase_tokenised_bleu: Score | None
     translations: tuple[str, ...] = dataclasses.field(repr=False)
-    seconds: float
-    target_tokens: int
+    seconds: float | None = None
+    target_tokens: int | None = None
     comparisons: tuple[Comparison, ...] = ()
 
     @property
@@ -94,6 +102,13 @@ class Evaluation:
         """Collect all but the translations, ready for JSON."""
         sentences = len(self.translations)
         comparisons = [dataclasses.asdict(each) for each in self.comparisons]
+        speed = {}
+        if self.seconds and self.target_tokens is not None:
+            speed = {
+                "seconds": self.seconds,
+                "sentences_per_second": sentences / self.seconds,
+                "target_tokens_per_second": self.target_tokens / self.seconds,
+            }
         return {
             "scores": {
                 name: dataclasses.asdict(score)
@@ -101,9 +116,7 @@ class Evaluation:
             },
             **({"comparisons": comparisons} if comparisons else {}),
             "sentences": sentences,
-            "seconds": self.seconds,
-            "sentences_per_second": sentences / self.seconds,
-            "target_tokens_per_second": self.target_tokens / self.seconds,
+            **speed,
             "versions": {
                 "python": platform.python_version(),
                 **{name: metadata.version(name) for name in _PACKAGES},
@@ -141,8 +154,8 @@ def evaluate(
         target_lang: Language code; `de` also gets the paper's BLEU.
         max_source_length: Tokens, including the end token, after which a
             source is cut; the log names those sources. References stay whole.
-        references: All references of each source, the same number for each,
-            instead of the one in its pair.
+        references: A list for each reference of the sources, as sacreBLEU
+            takes them; by default the one in the pairs.
         lowercase: Whether to score lower-cased text too.
         against: Another system's translations of the sources, to compare with.
         progress: Called with the number of sentences done and in all.
@@ -158,8 +171,6 @@ def evaluate(
     if not pairs:
         raise ValueError("`pairs` must not be empty. Received: no pair")
     sources, first = zip(*pairs, strict=True)
-    # A list for each reference, as sacreBLEU expects.
-    streams = list(zip(*references, strict=True)) if references else [first]
     start = time.perf_counter()
     translations = translator.translate(
         sources,
@@ -170,7 +181,32 @@ def evaluate(
     )
     seconds = time.perf_counter() - start
     tokens = translator.tokenizer.target.tokenize(translations)
-    texts = (translations, *streams)
+    return dataclasses.replace(
+        score(
+            translations, references or [first], target_lang, lowercase, against
+        ),
+        seconds=seconds,
+        target_tokens=int(tokens.row_lengths().numpy().sum()),
+    )
+
+
+def score(
+    translations: Sequence[str],
+    references: Sequence[Sequence[str]],
+    target_lang: str,
+    lowercase: bool = False,
+    against: Sequence[str] | None = None,
+) -> Evaluation:
+    """Score translations, by whatever system.
+
+    Args:
+        translations: One for each source.
+        references: A list for each reference, as sacreBLEU takes them.
+        target_lang: Language code; `de` also gets the paper's BLEU.
+        lowercase: Whether to score lower-cased text too.
+        against: Another system's translations, to compare with.
+    """
+    texts = (translations, *references)
     is_german = target_lang == "de"
     return Evaluation(
         bleu=bleu(*texts),
@@ -181,11 +217,39 @@ def evaluate(
         if lowercase
         else None,
         translations=tuple(translations),
-        seconds=seconds,
-        target_tokens=int(tokens.row_lengths().numpy().sum()),
-        comparisons=compare(translations, against, streams)
+        comparisons=compare(translations, against, references)
         if against is not None
         else (),
+    )
+
+
+def references_of(
+    split: str,
+    corpus: Corpus,
+    pairs: Sequence[Pair],
+    reference: Sequence[Texts] | None = None,
+) -> list[Sequence[str]]:
+    """Find all references of a split, a list for each.
+
+    Args:
+        split: Name of the split.
+        corpus: Where it comes from, perhaps with several references.
+        pairs: Its pairs.
+        reference: Files or lists of texts to take instead.
+
+    Raises:
+        UserError: If there are none, or not one for each pair.
+    """
+    if reference is not None:
+        if not reference:
+            raise SettingError("reference", "a file or several", reference)
+        return [
+            given_texts(each, "reference", split, len(pairs))
+            for each in reference
+        ]
+    found = corpus.references(corpus.find(split))
+    return list(
+        zip(*(found or ((target,) for _, target in pairs)), strict=True)
     )
 
 
@@ -311,7 +375,7 @@ def _score(
 
 @contextlib.contextmanager
 def written(
-    run_dir: pathlib.Path,
+    run_dir: pathlib.Path | None,
     split: str,
     target_lang: str,
     json_file: str | os.PathLike | None,
@@ -319,29 +383,35 @@ def written(
     """Open the files of an evaluation before its work, whole or not at all.
 
     They are `evaluation/SPLIT.LANG.txt` and `evaluation/SPLIT.json` of the run
-    directory, and `json_file`, which gets the figures too.
+    directory, if there is one, and `json_file`, which gets the figures too.
 
     Yields:
         A function that writes an evaluation, with further fields first in the
         report.
     """
-    folder = run_dir / EVALUATION
-    folder.mkdir(exist_ok=True)
-    paths = [folder / f"{split}.{target_lang}.txt", folder / f"{split}.json"]
-    if json_file and pathlib.Path(json_file).resolve() != paths[1].resolve():
-        paths.append(pathlib.Path(json_file))
+    texts, reports = [], [pathlib.Path(json_file)] if json_file else []
+    if run_dir:
+        folder = run_dir / EVALUATION
+        folder.mkdir(exist_ok=True)
+        texts = [folder / f"{split}.{target_lang}.txt"]
+        own = folder / f"{split}.json"
+        if [path.resolve() for path in reports] != [own.resolve()]:
+            reports.insert(0, own)
     with contextlib.ExitStack() as stack:
         # An unwritable place shows now.
-        text_file, *json_files = [
-            stack.enter_context(files.open_whole(path)) for path in paths
-        ]
+        text_files, report_files = (
+            [stack.enter_context(files.open_whole(path)) for path in paths]
+            for paths in (texts, reports)
+        )
 
         def write(result: Evaluation, more: Mapping[str, Any]) -> None:
+            lines = [on_one_line(text) for text in result.translations]
             report = json.dumps({**more, **result.report()}, indent=2)
-            for line in result.translations:
-                text_file.write(on_one_line(line).encode() + b"\n")
-            for file in json_files:
-                file.write(report.encode() + b"\n")
+            for file in text_files:
+                file.write("".join(f"{line}\n" for line in lines).encode())
+            for file in report_files:
+                file.write(f"{report}\n".encode())
 
         yield write
-    logger.info("Wrote %s.", " and ".join(map(str, paths)))
+    if paths := [*texts, *reports]:
+        logger.info("Wrote %s.", " and ".join(map(str, paths)))

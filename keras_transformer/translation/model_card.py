@@ -31,6 +31,7 @@ _HOW = {
     "shortlist": False,
     "ensemble": None,
     "ensemble_mean": None,
+    "reference": None,
 }
 
 

@@ -10,16 +10,20 @@ import os
 import pathlib
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import sacrebleu
 from sacrebleu import significance
 
 from keras_transformer.config import UserError
 from keras_transformer.data.corpora import absolute_name
+from keras_transformer.data.corpus import checked_texts
 from keras_transformer.data.lines import open_file, read_lines
 from keras_transformer.runs.layout import EVALUATION
 from keras_transformer.runs.run_config import RunConfig
+
+# A file with a text on each line, or the texts.
+Texts: TypeAlias = str | os.PathLike | Sequence[str]
 
 # By sacreBLEU's names, with its default number of samples.
 _TESTS = {"bs": "paired bootstrap", "ar": "paired approximate randomization"}
@@ -130,15 +134,47 @@ def read_translations(
         )
     if path.is_dir():
         path = _evaluated(path, corpus, split, target_lang)
-    with open_file(path, "`against`") as file:
-        found = list(read_lines(file, str(path)))
+    return given_texts(path, "against", split, count)
+
+
+def given_texts(
+    given: Texts,
+    argument: str,
+    split: str,
+    count: int,
+) -> list[str]:
+    """Read a text for each of the `count` sentences of a split.
+
+    Args:
+        given: The texts, or a file with one on each line.
+        argument: The argument that they came as, for the error.
+        split: Name of the split, likewise.
+        count: How many there must be.
+
+    Raises:
+        UserError: If there are more or fewer, or they are no texts.
+    """
+    if isinstance(given, str | os.PathLike):
+        where = f"lines in {os.fspath(given)}"
+        with open_file(given, f"`{argument}`") as file:
+            found = list(read_lines(file, os.fspath(given)))
+    else:
+        where = f"texts as `{argument}`"
+        found = list(checked_texts(argument, given))
     if len(found) != count:
         raise UserError(
-            f"Expected {count} lines in {path}, one for each sentence of the "
-            f"split {split}, found {len(found)}; give translations of the "
-            "same split."
+            f"Expected {count} {where}, one for each sentence of the split "
+            f"{split}, found {len(found)}; give translations of the same "
+            "split."
         )
     return found
+
+
+def name_of(given: Texts) -> str:
+    """Name the file in a report, or say that there was none."""
+    if isinstance(given, str | os.PathLike):
+        return os.fspath(given)
+    return "a list of texts"
 
 
 def _evaluated(

@@ -9,6 +9,7 @@ import pytest
 import sacrebleu
 from verb_calls import ENGLISH, GERMAN, on_one_line, run, write_lines
 
+from keras_transformer.run import Run
 from keras_transformer.translation import evaluation, significance
 
 
@@ -46,6 +47,90 @@ def test_evaluate_scores_what_it_writes_with_sacrebleu(
         f"paper  {paper.signature}\n"
     )
     assert json.loads(copy_of_report.read_text()) == report
+
+
+def test_given_translations_are_scored_against_every_reference(
+    run_dir, corpus, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(evaluation, "evaluate", None)  # Nothing is translated.
+    hypotheses, second = tmp_path / "hypotheses.de", tmp_path / "second.de"
+    texts = [text.replace("Hund", "Dackel") for text in GERMAN]
+    others = [f"auch {text}" for text in texts]
+    write_lines(hypotheses, texts)
+    write_lines(second, others)
+    numbered = shutil.copytree(corpus, tmp_path / "numbered")
+    (numbered / "test.de").rename(numbered / "test.de.0")
+    shutil.copy(second, numbered / "test.de.1")
+    references = [GERMAN, others]
+    bleu = sacrebleu.corpus_bleu(texts, references)
+    chrf = sacrebleu.corpus_chrf(texts, references)
+    assert bleu.score > sacrebleu.corpus_bleu(texts, [GERMAN]).score
+
+    for flags in (
+        ("--corpus", numbered),
+        ("--reference", corpus / "test.de", "--reference", second),
+    ):
+        given = ("--hypotheses", hypotheses, "--json", tmp_path / "report.json")
+        assert run("evaluate", run_dir, *given, *flags) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith(f"{bleu.score:6.2f}  BLEU  nrefs:2|")
+        assert lines[1].startswith(f"{chrf.score:6.2f}  chrF2  nrefs:2|")
+        report = json.loads((tmp_path / "report.json").read_text())
+        assert report["hypotheses"] == str(hypotheses)
+        assert "seconds" not in report and "checkpoints" not in report
+    assert report["reference"] == [str(corpus / "test.de"), str(second)]
+    result = Run(run_dir).evaluate(hypotheses=texts, reference=references)
+    assert (result.bleu.value, result.chrf.value) == (bleu.score, chrf.score)
+    assert result.compound_split_bleu.signature.startswith("nrefs:2|")
+
+
+def test_translations_are_scored_against_every_reference(
+    run_dir, translator, tmp_path, capsys
+):
+    others = [f"{text} auch" for text in translator.translate(ENGLISH)]
+    write_lines(tmp_path / "others.de", others)
+    flags = ("--reference", tmp_path / "others.de")
+
+    assert run("evaluate", run_dir, *flags) == 0
+
+    folder = run_dir / "evaluation"
+    texts = (folder / "test.de.txt").read_bytes().decode().split("\n")[:-1]
+    bleu = sacrebleu.corpus_bleu(texts, [others])
+    assert capsys.readouterr().out.startswith(f"{bleu.score:6.2f}  BLEU  nr")
+    report = json.loads((folder / "test.json").read_text())
+    assert report["reference"] == [str(tmp_path / "others.de")]
+    # Of other references than the test set's, so not on a model card.
+    assert Run(run_dir).card().scores == ()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--hypotheses", "short"), "Expected 5 lines in short, one for each"),
+        (("--reference", "short"), "Expected 5 lines in short, one for each"),
+        (("--hypotheses", "none"), "file that can be read as --hypotheses, re"),
+        (("--reference", "none"), "file that can be read as --reference, rec"),
+        (
+            ("--hypotheses", "whole", "--beam-size", 3),
+            "Expected no --beam-size beside --hypotheses, for which nothing is",
+        ),
+        (
+            ("--hypotheses", "whole", "--precision", "int8"),
+            "Expected no --precision beside --hypotheses, for which nothing is",
+        ),
+    ],
+)
+def test_texts_that_cannot_be_scored_are_refused(
+    run_dir, tmp_path, monkeypatch, capsys, flags, message
+):
+    monkeypatch.chdir(tmp_path)
+    write_lines(tmp_path / "short", GERMAN[:-1])
+    write_lines(tmp_path / "whole", GERMAN)
+
+    assert run("evaluate", run_dir, *flags) == 2
+
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
 
 
 def test_the_report_of_evaluate_says_how_it_came_about(run_dir, corpus):

@@ -38,6 +38,34 @@ def test_a_folder_pairs_its_files_line_by_line(tmp_path):
     assert list(corpus.pairs("test")) == [("three", "drei")]
 
 
+@pytest.mark.parametrize("plain", [True, False])
+def test_numbered_files_are_further_references(tmp_path, plain):
+    name = write(
+        tmp_path,
+        test_en=b"one\ntwo\n",
+        **{"test.de_2": b"ein\nzwo\n", "test.de_10": b"1\n2\n"},
+    )
+    with gzip.open(tmp_path / "test.de.1.gz", "wb") as file:
+        file.write(b"eine\nzwee\n")
+    write(tmp_path, val_en=b"one\n", val_de=b"eins\n")
+    expected = [("eine", "ein", "1"), ("zwee", "zwo", "2")]
+    if plain:
+        write(tmp_path, test_de=b"eins\nzwei\n")
+        expected = [("eins", *expected[0]), ("zwei", *expected[1])]
+
+    corpus = open_corpus(name, "en", "de")
+
+    assert corpus.splits == ("test", "val")
+    assert corpus.references("test") == expected
+    assert [pair[1] for pair in corpus.pairs("test")] == [
+        of_source[0] for of_source in expected
+    ]
+    assert corpus.references("val") is None
+    write(tmp_path, **{"test.de_2": b"ein\n"})
+    with pytest.raises(config.UserError, match=r"de.2 as in .*, 2, found 1"):
+        corpus.references("test")
+
+
 def test_a_folder_reads_in_either_direction(tmp_path):
     name = write(tmp_path, train_en=b"one\n", train_de=b"eins\n")
     assert list(open_corpus(name, "de", "en").pairs("train")) == [

@@ -1,5 +1,7 @@
 """Mixtures of corpora: what is read, how often, and under which name."""
 
+import shutil
+
 import pytest
 
 from keras_transformer.__main__ import parse_args
@@ -46,6 +48,11 @@ def test_a_list_trains_on_all_and_has_the_other_splits_of_the_first():
     for split in ("val", "test"):
         assert list(mixed.pairs(split)) == list(alone[0].pairs(split))
     assert mixed.splits == alone[0].splits
+    for split in ("test", "train"):
+        shutil.copy(f"a/{split}.de", f"a/{split}.de.1")
+    assert mixed.references("test") == alone[0].references("test")
+    assert mixed.references("test")
+    assert mixed.references("train") is None
 
 
 def test_a_tag_begins_every_source_and_no_target():

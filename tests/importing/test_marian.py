@@ -123,6 +123,13 @@ def test_offsets_count_the_bytes_of_the_tag(translator):
     assert ends[1].numpy().tolist() == [0, 1, 6, 0]
 
 
+def test_a_tag_that_the_model_lacks_is_told_once(translator, caplog):
+    for _ in range(2):
+        translator.tokenizer.tokenize([">>deu<< a", ">>fr<< a", "a >>fr<<"])
+    (said,) = [line for line in caplog.messages if ">>fr<<" in line]
+    assert said.endswith("its tags: >>deu<<, >>nld<<.")
+
+
 def check_logits(translator, expected, ours, logits):
     source = [[ours[i] for i in expected["source_ids"][0]]]
     target = [ours[i] for i in expected["target_ids"][0]]

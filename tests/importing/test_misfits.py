@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
+import sentencepiece
 import yaml
 
 from keras_transformer.config import BOS_ID, PAD_ID, UserError
@@ -82,8 +84,10 @@ def test_a_part_of_a_sentencepiece_model_is_named(copy_of, kind, name, part):
         (dict(decoder_layers=2), r"it has decoder.layers.2\."),
         (dict(encoder_layers=0), "its setting encoder_layers is 0"),
         (dict(decoder_layers=None), "its setting decoder_layers is None"),
-        (dict(dropout=None), "cannot be imported"),
-        (dict(dropout="a"), "cannot be imported"),
+        (dict(dropout=None), "config.json .*its dropout .* received None"),
+        (dict(dropout="a"), "config.json .*its dropout .* received 'a'"),
+        (dict(dropout=1.0), r"its dropout to be in \[0, 1\), received 1.0"),
+        (dict(encoder_ffn_dim=0, decoder_ffn_dim=0), "its ffn_dim .* 0"),
         (dict(decoder_start_token_id=99), "start_token_id is 99"),
         (dict(decoder_start_token_id=-1), "start_token_id is -1"),
         (dict(decoder_start_token_id=None), "start_token_id is None"),
@@ -93,6 +97,14 @@ def test_settings_of_another_model_are_refused(copy_of, changes, message):
     folder = copy_of("hf")
     change_json(folder / "config.json", changes)
     refuse(folder, message)
+
+
+def test_a_missing_start_token_is_no_missing_weight(copy_of):
+    path = copy_of("hf") / "config.json"
+    settings = json.loads(path.read_text())
+    del settings["decoder_start_token_id"]
+    path.write_text(json.dumps(settings))
+    refuse(path.parent, "its setting decoder_start_token_id is None")
 
 
 @pytest.mark.parametrize("number", ["0", None])
@@ -158,6 +170,70 @@ def test_a_marian_model_of_other_settings_is_refused(copy_of, changes, message):
     refuse(path.parent, message)
 
 
+@pytest.mark.parametrize("kind", ["hf", "npz"])
+def test_a_release_of_subword_nmt_is_no_missing_file(copy_of, kind):
+    folder = copy_of(kind)
+    for side in ("source", "target"):
+        (folder / f"{side}.spm").rename(folder / f"{side}.bpe")
+    refuse(folder, r"subword-nmt \(source.bpe\), which is not supported")
+
+
+@pytest.mark.parametrize("quote", ["", '"', "'"])
+def test_a_vocabulary_may_have_what_pyyaml_rejects(copy_of, quote):
+    # yaml-cpp, which Marian reads with, ends lines at line feeds alone.
+    odd = [0x0B, 0x0E, 0x7F, 0x85, 0x96, 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF]
+    names = [f"a{chr(each)}b" for each in odd]
+    npz = copy_of("npz")
+    path = npz / "opus.vocab.yml"
+    *kept, last = path.read_text("utf-8").splitlines(keepends=True)[: -len(odd)]
+    start = len(kept) + 1
+    lines = [f"{quote}{x}{quote}: {start + i}\n" for i, x in enumerate(names)]
+    text = "".join([*kept, last, *lines])
+    path.write_text(text, "utf-8", newline="\n")
+
+    tokenizer = run_directory.read(npz).tokenizer
+
+    found = tokenizer.pieces(range(tokenizer.vocab_size))
+    assert found[-len(odd) :] == names
+
+
+def test_a_sentencepiece_model_can_be_the_vocabulary(copy_of):
+    npz = copy_of("npz")
+    for side in ("source", "target"):
+        (npz / f"{side}.spm").unlink()
+    with np.load(npz / "opus.npz") as file:
+        table = file["Wemb"]
+    text = ["the small dog sees a cat", "der kleine Hund sieht eine Katze"] * 9
+    # As Marian trains it.
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter(text),
+        model_prefix=str(npz / "v"),
+        vocab_size=len(table),
+        model_type="bpe",
+        bos_id=-1,
+        eos_id=0,
+        unk_id=1,
+        user_defined_symbols=[">>deu<<"],
+        minloglevel=3,
+    )
+    (npz / "v.model").rename(npz / "v.spm")
+    (npz / "decoder.yml").write_text(
+        "models: [opus.npz]\nvocabs: [v.spm, v.spm]\n"
+    )
+
+    imported = run_directory.read(npz)
+
+    spm = sentencepiece.SentencePieceProcessor(model_file=str(npz / "v.spm"))
+    ours = imported.tokenizer
+    for side in (ours, ours.target):
+        for text in (">>deu<< the cats", "eine Katze ☃"):
+            (ids,) = side.tokenize([text]).to_list()
+            theirs = [*spm.encode(text), spm.eos_id()]
+            rows = imported.weights["embedding/table"][ids]
+            np.testing.assert_array_equal(rows, table[theirs])
+            assert ours.pieces(ids) == [spm.id_to_piece(i) for i in theirs]
+
+
 def test_an_array_alone_is_no_model_of_marian(copy_of):
     path = copy_of("npz") / "opus.npz"
     with open(path, "wb") as file:
@@ -221,6 +297,11 @@ def test_odd_data_of_opennmt_is_refused(copy_of, changes, message):
     refuse(folder, message)
 
 
+def test_a_pattern_in_the_name_of_a_folder_is_named(originals, tmp_path):
+    folder = shutil.copytree(originals / "opennmt", tmp_path / "a[1]")
+    refuse(folder, "brackets in a path for a pattern: rename it")
+
+
 def test_an_opennmt_model_of_no_heads_is_refused(copy_of):
     folder = copy_of("opennmt")
     (folder / "model_description.py").write_text(
@@ -245,6 +326,8 @@ def test_ctranslate2_gets_padding_that_is_never_written(originals):
 
 def test_an_imported_run_says_how_to_go_on(originals, tmp_path):
     path = run_directory.import_run(originals / "hf", tmp_path / "run")
+    with pytest.raises(UserError, match="is a run directory already"):
+        run_directory.read(path)
     with pytest.raises(UserError, match="has no corpus of its own; give one"):
         Run(path).evaluate()
     saved = RunConfig.load(path)

@@ -170,7 +170,7 @@ def test_every_reference_counts():
         Phrasebook(book),
         zip(sources, REFERENCES, strict=True),
         "de",
-        references=list(zip(REFERENCES, others, strict=True)),
+        references=[REFERENCES, others],
     )
 
     expected = sacrebleu.corpus_bleu(TRANSLATIONS, [REFERENCES, others])
