@@ -177,6 +177,7 @@ class Run:
         length_penalty: float | None = None,
         max_extra_length: int | None = None,
         lowercase: bool = False,
+        tokenize: str | None = None,
         against: str | os.PathLike | None = None,
         json_file: str | os.PathLike | None = None,
         parallel: int | None = None,
@@ -209,6 +210,8 @@ class Run:
             length_penalty: The exponent alpha.
             max_extra_length: Most tokens of a translation beyond its source's.
             lowercase: Whether to score lower-cased text too.
+            tokenize: SacreBLEU's tokeniser for BLEU, such as `13a` or `char`;
+                by default that of the target language.
             against: The system to compare with: another run directory that was
                 evaluated on the same split, or a file of its translations, one
                 a line.
@@ -280,7 +283,12 @@ class Run:
                 None, split, run.target_lang, json_file
             ) as write:
                 result = evaluation.score(
-                    lines, references, run.target_lang, lowercase, compared
+                    lines,
+                    references,
+                    run.target_lang,
+                    lowercase,
+                    tokenize,
+                    compared,
                 )
                 write(result, text)
             return result
@@ -310,6 +318,7 @@ class Run:
                 ),
                 references=references,
                 lowercase=lowercase,
+                tokenize=tokenize,
                 against=compared,
                 parallel=parallel,
                 progress=progress,

@@ -11,6 +11,8 @@ import keras_transformer
 
 # Extras of examples, which the package itself does not use.
 OF_EXAMPLES = {"beam", "parsing"}
+# sacreBLEU's, for the words of a language.
+OF_LANGUAGES = {"ja", "ko"}
 # Extras that the README's two commands need.
 OF_MAKE = ("demo", "plot", "sentences", "serve", "serving", "tfds")
 
@@ -28,15 +30,16 @@ def read(name):
 def test_make_installs_what_the_package_and_its_extras_ask_for():
     asked = PROJECT["dependencies"] + [x for e in OF_MAKE for x in EXTRAS[e]]
     assert read("requirements.txt") == parsed(asked)
-    for extra in ("beam", "ctranslate2", "import", "parsing"):
+    for extra in ("beam", "ctranslate2", "import", "ja", "ko", "parsing"):
         assert parsed(EXTRAS[extra]) < read("requirements-test.txt")
 
 
-def test_the_extra_all_has_what_the_package_uses_but_for_gpus():
+def test_the_extra_all_has_what_the_package_uses_but_what_is_large():
     (line,) = EXTRAS["all"]
     everything = Requirement(line)
     assert everything.name == PROJECT["name"]
-    assert everything.extras == set(EXTRAS) - {"all", "gpu"} - OF_EXAMPLES
+    others = {"all", "gpu"} | OF_EXAMPLES | OF_LANGUAGES
+    assert everything.extras == set(EXTRAS) - others
     # They take the same TensorFlow.
     (line,) = EXTRAS["gpu"]
     on_gpus = Requirement(line)
@@ -50,7 +53,8 @@ def test_every_extra_that_a_sentence_names_exists():
     for path in (ROOT / "keras_transformer").rglob("*.py"):
         calls = re.findall(r"needs\([^()]*\"(\w+)\"\s*\)", path.read_text())
         named.update(calls)
-    assert named == set(EXTRAS) - {"all", "gpu"} - OF_EXAMPLES
+    others = {"all", "gpu"} | OF_EXAMPLES | OF_LANGUAGES
+    assert named == set(EXTRAS) - others
 
 
 @pytest.mark.parametrize("pin", sorted(read("requirements-oldest.txt")))

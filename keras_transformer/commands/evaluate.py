@@ -50,6 +50,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="score lower-cased text too, plain and tokenised by Moses",
     )
     add(
+        "--tokenize",
+        metavar="NAME",
+        help="sacreBLEU's tokeniser for BLEU, such as 13a, zh, ja-mecab, "
+        "ko-mecab or char; default: that of the target language",
+    )
+    add(
         "--against",
         type=pathlib.Path,
         metavar="OTHER",
@@ -87,6 +93,7 @@ def evaluate(args: argparse.Namespace) -> None:
             average=args.average,
             **{name: getattr(args, name) for name in search.kept_by_run()},
             lowercase=args.lowercase,
+            tokenize=args.tokenize,
             against=args.against,
             json_file=args.json,
             parallel=args.parallel,

@@ -128,6 +128,7 @@ def translate(args: argparse.Namespace) -> None:
                     translator.n_best,
                     texts,
                     run.source_lang,
+                    run.target_lang,
                     options=search,
                     parallel=args.parallel,
                     progress=progress,

@@ -81,6 +81,7 @@ class Validator:
         self.sources, self.targets = zip(*sample, strict=True)
         self.translator = Translator(model, tokenizer)
         # Greedy. `validation_batches` has logged which pairs are cut.
+        self.tokenize = evaluation.bleu_tokenizer(run.target_lang)
         self.options = Search(
             beam_size=1,
             max_source_length=evaluation.longest_source(
@@ -136,7 +137,9 @@ class Validator:
             self.sources, self.options, parallel=1, progress=after_batch
         )
         translations = [hypotheses[0].text for hypotheses in found]
-        bleu = evaluation.bleu(translations, self.targets)
+        bleu = evaluation.bleu(
+            translations, self.targets, tokenize=self.tokenize
+        )
         figures = Figures(
             float(results["loss"]),
             float(results["perplexity"]),

@@ -19,10 +19,15 @@ from typing import Any
 import sacrebleu
 import sacremoses
 
-from keras_transformer.config import MAX_SOURCE_LENGTH, SettingError
+from keras_transformer.config import (
+    MAX_SOURCE_LENGTH,
+    SettingError,
+    UserError,
+)
 from keras_transformer.data.corpus import Corpus, Pair
+from keras_transformer.data.languages import language_of
 from keras_transformer.data.lines import on_one_line
-from keras_transformer.machine import files
+from keras_transformer.machine import extras, files
 from keras_transformer.runs.layout import EVALUATION
 from keras_transformer.translation.significance import (
     Comparison,
@@ -33,6 +38,9 @@ from keras_transformer.translation.significance import (
 from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
+
+# SacreBLEU's tokenisers of detokenised text.
+TOKENIZERS = tuple(sorted(set(sacrebleu.BLEU.TOKENIZERS) - {"none"}))
 
 # A report names the versions of these packages.
 _PACKAGES = ("tensorflow", "keras", "sentencepiece", "sacrebleu", "sacremoses")
@@ -62,14 +70,16 @@ class Evaluation:
     """The scores of a test set.
 
     Attributes:
-        bleu: SacreBLEU's default BLEU, on detokenised text.
+        bleu: SacreBLEU's BLEU, on detokenised text, in the words or characters
+            of the target language.
         chrf: SacreBLEU's default chrF, on detokenised text.
         compound_split_bleu: The BLEU of the paper's tables, on tokenised
             text; None if the target language is not German.
         lowercase_bleu: SacreBLEU's BLEU of lower-cased text; None if not
             asked for.
         lowercase_tokenised_bleu: BLEU as many papers on small corpora print
-            it, such as those on Multi30k; None if not asked for.
+            it, such as those on Multi30k; None if not asked for, or if the
+            language has no spaces.
         translations: One for each pair, in order.
         seconds: Time of the translation only; None if the translations were
             given.
@@ -142,6 +152,7 @@ def evaluate(
     max_source_length: int = MAX_SOURCE_LENGTH,
     references: Sequence[Sequence[str]] | None = None,
     lowercase: bool = False,
+    tokenize: str | None = None,
     against: Sequence[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
@@ -157,6 +168,7 @@ def evaluate(
         references: A list for each reference of the sources, as sacreBLEU
             takes them; by default the one in the pairs.
         lowercase: Whether to score lower-cased text too.
+        tokenize: As in `bleu_tokenizer`.
         against: Another system's translations of the sources, to compare with.
         progress: Called with the number of sentences done and in all.
         **options: Options of the search, as in `Translator.translate`.
@@ -183,7 +195,12 @@ def evaluate(
     tokens = translator.tokenizer.target.tokenize(translations)
     return dataclasses.replace(
         score(
-            translations, references or [first], target_lang, lowercase, against
+            translations,
+            references or [first],
+            target_lang,
+            lowercase,
+            tokenize,
+            against,
         ),
         seconds=seconds,
         target_tokens=int(tokens.row_lengths().numpy().sum()),
@@ -195,6 +212,7 @@ def score(
     references: Sequence[Sequence[str]],
     target_lang: str,
     lowercase: bool = False,
+    tokenize: str | None = None,
     against: Sequence[str] | None = None,
 ) -> Evaluation:
     """Score translations, by whatever system.
@@ -204,20 +222,25 @@ def score(
         references: A list for each reference, as sacreBLEU takes them.
         target_lang: Language code; `de` also gets the paper's BLEU.
         lowercase: Whether to score lower-cased text too.
+        tokenize: As in `bleu_tokenizer`.
         against: Another system's translations, to compare with.
     """
     texts = (translations, *references)
-    is_german = target_lang == "de"
+    target = language_of(target_lang)
+    is_german = target.base == "de"
+    tokenize = bleu_tokenizer(target_lang, tokenize)
     return Evaluation(
-        bleu=bleu(*texts),
+        bleu=bleu(*texts, tokenize=tokenize),
         chrf=chrf(*texts),
         compound_split_bleu=compound_split_bleu(*texts) if is_german else None,
-        lowercase_bleu=lowercase_bleu(*texts) if lowercase else None,
-        lowercase_tokenised_bleu=lowercase_tokenised_bleu(target_lang, *texts)
+        lowercase_bleu=lowercase_bleu(*texts, tokenize=tokenize)
         if lowercase
         else None,
+        lowercase_tokenised_bleu=lowercase_tokenised_bleu(target.base, *texts)
+        if lowercase and target.has_spaces
+        else None,
         translations=tuple(translations),
-        comparisons=compare(translations, against, references)
+        comparisons=compare(translations, against, references, tokenize)
         if against is not None
         else (),
     )
@@ -253,9 +276,51 @@ def references_of(
     )
 
 
-def bleu(translations: Sequence[str], *references: Sequence[str]) -> Score:
-    """Compute sacreBLEU's default BLEU, on detokenised text."""
-    return _score("BLEU", sacrebleu.BLEU(), translations, references)
+def bleu_tokenizer(target_lang: str, tokenize: str | None = None) -> str:
+    """Choose sacreBLEU's tokeniser for a language.
+
+    Args:
+        target_lang: Language code.
+        tokenize: The name of one, to choose it nevertheless.
+
+    Returns:
+        Its name. Where the packages for Japanese or Korean are missing it is
+        `char`, and the log says so.
+
+    Raises:
+        UserError: If there is no such tokeniser, or its packages are missing.
+    """
+    if tokenize is not None and tokenize not in TOKENIZERS:
+        raise SettingError(
+            "tokenize", f"one of {', '.join(TOKENIZERS)}", tokenize
+        )
+    chosen = tokenize or language_of(target_lang).bleu_tokenizer
+    try:
+        sacrebleu.BLEU(tokenize=chosen)
+    except RuntimeError:  # Its packages are missing.
+        command = extras.install_command(chosen.partition("-")[0])
+        if tokenize:
+            raise UserError(
+                f"Expected the packages of sacreBLEU's {chosen}, found none; "
+                f"install them with {command}."
+            ) from None
+        logger.warning(
+            "BLEU counts characters, since sacreBLEU lacks the packages of "
+            "%s; install them with %s.",
+            *(chosen, command),
+        )
+        return "char"
+    return chosen
+
+
+def bleu(
+    translations: Sequence[str],
+    *references: Sequence[str],
+    tokenize: str = "13a",
+) -> Score:
+    """Compute sacreBLEU's BLEU, on detokenised text."""
+    metric = sacrebleu.BLEU(tokenize=tokenize)
+    return _score("BLEU", metric, translations, references)
 
 
 def chrf(translations: Sequence[str], *references: Sequence[str]) -> Score:
@@ -283,10 +348,12 @@ def compound_split_bleu(
 
 
 def lowercase_bleu(
-    translations: Sequence[str], *references: Sequence[str]
+    translations: Sequence[str],
+    *references: Sequence[str],
+    tokenize: str = "13a",
 ) -> Score:
     """Compute sacreBLEU's BLEU of lower-cased text."""
-    metric = sacrebleu.BLEU(lowercase=True)
+    metric = sacrebleu.BLEU(lowercase=True, tokenize=tokenize)
     return _score("BLEU, lower-cased", metric, translations, references)
 
 

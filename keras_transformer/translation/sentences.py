@@ -7,10 +7,12 @@ import itertools
 import logging
 import re
 import textwrap
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from keras_transformer.config import UserError
+from keras_transformer.data.languages import language_of
 from keras_transformer.machine import extras
 
 # Characters of a line to look at together: for some texts, such as opening
@@ -24,6 +26,10 @@ _TWO = re.compile(
     # After two letters it could be "Dr. Dog".
     r"(?:\w{3}\.|\w[!?…])[^\w\s]*\s+[^\w\s]*[^\W\d_a-z]|[。！？]\s*\w"
 )
+
+_LINE_END = re.compile(r"[\r\n]")
+# Marian's way to tell a model of several languages which one to write.
+_TAG = re.compile(r"\s*(>>[^<>\s]+<<)\s*")
 
 logger = logging.getLogger("keras_transformer")
 
@@ -41,7 +47,12 @@ class Span(NamedTuple):
 def spans_of(text: str, language: str) -> list[Span]:
     """Find the sentences of a text in order, with only space between them.
 
-    No sentence crosses a line's end.
+    No sentence crosses a line's end. One of more than 2,048 characters is cut
+    between words, at a comma, or where no mark belongs to a letter.
+
+    Args:
+        text: The text.
+        language: Its language code, in any spelling.
 
     Raises:
         UserError: If sentencex is missing.
@@ -61,27 +72,43 @@ def iterate_spans(text: str, language: str) -> Iterator[Span]:
         is_last = text[end : end + 1] in ("", "\r", "\n")
         if not is_last and len(found) > 1:
             end = found.pop().start  # It may go on.
+        elif not is_last:
+            end = _best_cut(text, begin, end)
+            found = [Span(begin, begin + len(text[begin:end].rstrip()))]
         yield from found
 
 
-def together(text: str, spans: Sequence[Span], parts: Sequence[str]) -> str:
+def together(
+    text: str,
+    spans: Sequence[Span],
+    parts: Sequence[str],
+    target_lang: str = "de",
+) -> str:
     """Put the translations of a text's spans in their places."""
-    return "".join(pieces(text, spans, parts))
+    return "".join(pieces(text, spans, parts, target_lang))
 
 
-def pieces(text: str, spans: Sequence[Span], parts: Sequence[str]) -> list[str]:
+def pieces(
+    text: str,
+    spans: Sequence[Span],
+    parts: Sequence[str],
+    target_lang: str = "de",
+) -> list[str]:
     """Put translations in their places as `together` does, in pieces.
 
     Returns:
         The space before the first span, its translation, the space after it,
-        the next translation and so on. Chinese, for one, puts no space between
-        sentences; then a space is added for the target.
+        the next translation and so on. Between two spans of a line a language
+        that has spaces gets one at least, and another gets none.
     """
+    has_spaces = language_of(target_lang).has_spaces
     result: list[str] = []
     position = 0
     for span, part in zip(spans, parts, strict=True):
         gap = text[position : span.start]
-        result += [gap if gap or not result else " ", part]
+        if result and not _LINE_END.search(gap):
+            gap = (gap or " ") if has_spaces else ""
+        result += [gap, part]
         position = span.end
     return [*result, text[position:]]
 
@@ -89,15 +116,16 @@ def pieces(text: str, spans: Sequence[Span], parts: Sequence[str]) -> list[str]:
 def translate(
     n_best: Callable[..., tuple[Sequence, Iterable[bool]]],
     texts: Sequence[str],
-    language: str,
+    source_lang: str,
+    target_lang: str,
     progress: Callable[[int, int], None] | None = None,
     **others: Any,
 ) -> tuple[list[str], list[bool]]:
     """Translate each sentence of every text on its own.
 
-    The space between two sentences stays as it is. `n_best` is that method of a
-    `Translator`, which gets `others` beside the sentences; `progress` is called
-    with the number of texts done and in all.
+    A tag that chooses the target language goes before each. `n_best` is that
+    method of a `Translator`, which gets `others` beside the sentences;
+    `progress` is called with the number of texts done and in all.
 
     Returns:
         The translation of each text, and whether a sentence of it was cut
@@ -106,26 +134,45 @@ def translate(
     Raises:
         UserError: If sentencex is missing.
     """
-    texts = [text.strip() for text in texts]
-    of_texts = [(text, spans_of(text, language)) for text in texts]
+    tagged = [tag_of(text) for text in texts]
+    of_texts = [
+        (tag, text.strip(), spans_of(text.strip(), source_lang))
+        for tag, text in tagged
+    ]
 
     def tell(done: int, total: int) -> None:
         if progress:
             progress(done * len(texts) // total, len(texts))
 
     found, truncated = n_best(
-        [text[slice(*span)] for text, spans in of_texts for span in spans],
+        [
+            tag + text[slice(*span)]
+            for tag, text, spans in of_texts
+            for span in spans
+        ],
         progress=tell,
         **others,
     )
     whole, are_cut = [], []
     best = zip(found, truncated, strict=True)
-    for text, spans in of_texts:
+    for _, text, spans in of_texts:
         of_text = list(itertools.islice(best, len(spans)))
         parts = [hypotheses[0].text for hypotheses, _ in of_text]
-        whole.append(together(text, spans, parts))
+        whole.append(together(text, spans, parts, target_lang))
         are_cut.append(any(is_cut for _, is_cut in of_text))
     return whole, are_cut
+
+
+def tag_of(text: str) -> tuple[str, str]:
+    """Split a tag such as `>>fra<<`, with a space after it, from a text.
+
+    Returns:
+        The tag, "" if there is none, and the rest.
+    """
+    found = _TAG.match(text)
+    if not found:
+        return "", text
+    return f"{found[1]} ", text[found.end() :]
 
 
 def check_alone(**others: bool) -> None:
@@ -163,13 +210,25 @@ def _in_line(text: str, language: str) -> list[tuple[int, int]]:
     plain = re.sub(r"[^\S\r\n]", " ", text)
     found = []
     position = 0
-    for part in sentencex.segment(language, plain):
+    for part in sentencex.segment(language_of(language).base, plain):
         begin = position + len(part) - len(part.lstrip())
         end = position + len(part.rstrip())
         position += len(part)
         if begin < end:
             found.append((begin, end))
     return found
+
+
+def _best_cut(text: str, begin: int, end: int) -> int:
+    """Find where to cut a clause without an end: the best place, the last."""
+    for place in (r"\s", r"[^\w\s]"):
+        found = [m.end() for m in re.finditer(place, text[begin:end])]
+        # Not so early that pieces of a word or two are left.
+        if found and found[-1] > (end - begin) // 2:
+            return begin + found[-1]
+    while end > begin + 1 and unicodedata.combining(text[end]):
+        end -= 1
+    return end
 
 
 def without_repeats(hypotheses: Iterable[Scored]) -> list[Scored]:

@@ -70,6 +70,7 @@ def compare(
     translations: Sequence[str],
     others: Sequence[str],
     references: Sequence[Sequence[str]],
+    tokenize: str = "13a",
 ) -> tuple[Comparison, ...]:
     """Test the difference of two systems, in BLEU and chrF.
 
@@ -77,6 +78,7 @@ def compare(
         translations: The system's.
         others: The baseline's, for the same sources.
         references: A list for each reference, as sacreBLEU takes them.
+        tokenize: SacreBLEU's tokeniser.
 
     Returns:
         Each metric by each test. sacreBLEU's fixed seed makes them repeat.
@@ -85,7 +87,10 @@ def compare(
     for test, name in _TESTS.items():
         run_test = significance.PairedTest(
             [("baseline", list(others)), ("system", list(translations))],
-            {"BLEU": sacrebleu.BLEU(), "chrF2": sacrebleu.CHRF()},
+            {
+                "BLEU": sacrebleu.BLEU(tokenize=tokenize),
+                "chrF2": sacrebleu.CHRF(),
+            },
             [list(texts) for texts in references],
             test_type=test,
         )

@@ -66,6 +66,7 @@ class Translator:
         tokenizer: The tokenizer.
         search: The default settings of a search.
         source_lang: Language code of the texts, used to split sentences.
+        target_lang: Language code of the translations, used to join them.
         frozen: Weights of the model that no longer change, as `freeze` makes
             them; by default translations follow any training of the model.
         shortlist: The only target pieces to score for a source; by default
@@ -74,7 +75,7 @@ class Translator:
 
     Attributes:
         text_model: The same translation inside a graph, as exports hold it.
-        tokenizer: The argument; so are `search`, `source_lang` and `weights`.
+        tokenizer: The argument; so are `search`, both languages and `weights`.
 
     Raises:
         ValueError: If model and tokenizer differ in vocabulary size.
@@ -86,6 +87,7 @@ class Translator:
         tokenizer: Tokenizer,
         search: Search | None = None,
         source_lang: str = "en",
+        target_lang: str = "de",
         frozen: FrozenWeights | None = None,
         shortlist: Shortlist | None = None,
         weights: Sequence[Chosen] = (),
@@ -94,6 +96,7 @@ class Translator:
         self.tokenizer = tokenizer
         self.search = search or Search()
         self.source_lang = source_lang
+        self.target_lang = target_lang
         self.weights = tuple(weights)
         self._is_warned = False  # About texts of several sentences.
         self._pairs = GivenPairs(self.text_model)
@@ -161,7 +164,8 @@ class Translator:
         if shortlist is not None:
             words = lexicon.read(shortlist, tokenizer)
         return cls(
-            *(models, tokenizer, run.search, run.source_lang),
+            *(models, tokenizer, run.search),
+            *(run.source_lang, run.target_lang),
             shortlist=words,
             weights=weights,
         ).freeze(precision)
@@ -194,7 +198,8 @@ class Translator:
             self.text_model.ensemble, precision, portable
         )
         return Translator(
-            *(models, self.tokenizer, self.search, self.source_lang),
+            *(models, self.tokenizer, self.search),
+            *(self.source_lang, self.target_lang),
             frozen=frozen,
             shortlist=self.text_model.shortlist,
             weights=self.weights,
@@ -257,7 +262,9 @@ class Translator:
             prefixes: As in the method `n_best`.
             split_sentences: Whether to translate each sentence of a text on
                 its own, for a model that has learnt from single sentences;
-                the whitespace between them stays. By default texts stay
+                between them stands what the target language puts there, and
+                line ends stay. A tag such as `>>fra<<` at the beginning of a
+                text goes before each. By default texts stay
                 whole, and the log says once if a text looks like several
                 sentences.
             batch_tokens: Budget of a batch, as in the method `n_best`.
@@ -286,7 +293,12 @@ class Translator:
                 n_best=n_best is not None, prefixes=prefixes is not None
             )
             whole, cuts = sentences.translate(
-                self.n_best, texts, self.source_lang, options=search, **how
+                self.n_best,
+                texts,
+                self.source_lang,
+                self.target_lang,
+                options=search,
+                **how,
             )
             truncated = np.array(cuts)
         else:

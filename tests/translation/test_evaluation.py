@@ -7,6 +7,7 @@ import pytest
 import sacrebleu
 import tensorflow as tf
 
+from keras_transformer.config import UserError
 from keras_transformer.translation import evaluation
 
 REFERENCES = [
@@ -263,3 +264,58 @@ def test_the_report_counts_sentences_and_target_tokens():
 def test_no_pairs_are_refused():
     with pytest.raises(ValueError, match="`pairs` must not be empty"):
         evaluation.evaluate(Phrasebook({}), [], "de")
+
+
+# A quarter of these words are other ones.
+SPEECH = {
+    "ja": (
+        ["私は京都で本を買いました。"],
+        ["私は東京で本を買いました。"],
+        "ja-mecab",
+    ),
+    "ko": (
+        ["나는 어제 책을 샀습니다."],
+        ["나는 오늘 책을 샀습니다."],
+        "ko-mecab",
+    ),
+    "zh-Hant": (["我昨天買了一本書。"], ["我今天買了一本書。"], "zh"),
+    "th": (["ฉันซื้อหนังสือเมื่อวาน"], ["ฉันซื้อหนังสือวันนี้"], "char"),
+    "fa": (["من دیروز دو کتاب خریدم."], ["من امروز دو کتاب خریدم."], "13a"),
+}
+
+
+@pytest.mark.parametrize("language", SPEECH)
+def test_bleu_counts_the_words_or_characters_of_the_language(language):
+    texts, references, tokenizer = SPEECH[language]
+    result = evaluation.score(texts, [references], language)
+    expected = sacrebleu.corpus_bleu(texts, [references], tokenize=tokenizer)
+    assert result.bleu.value == expected.score
+    assert f"|tok:{tokenizer}" in result.bleu.signature
+    assert result.compound_split_bleu is None
+    perfect = evaluation.score(references, [references], language)
+    assert perfect.bleu.value == pytest.approx(100)
+
+
+def test_a_tokenizer_may_be_chosen():
+    texts, references, _ = SPEECH["ja"]
+    result = evaluation.score(
+        *(texts, [references], "ja"), lowercase=True, tokenize="char"
+    )
+    for score in (result.bleu, result.lowercase_bleu):
+        assert "|tok:char|" in score.signature
+    assert result.lowercase_tokenised_bleu is None
+    with pytest.raises(UserError, match="one of 13a, char, .* 'words'"):
+        evaluation.bleu_tokenizer("ja", "words")
+
+
+def test_without_the_packages_of_japanese_characters_are_counted(
+    monkeypatch, caplog
+):
+    from sacrebleu.tokenizers import tokenizer_ja_mecab
+
+    monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
+    assert evaluation.bleu_tokenizer("ja_JP") == "char"
+    (record,) = caplog.records
+    assert "the packages of ja-mecab; install them with" in record.message
+    with pytest.raises(UserError, match="install them with"):
+        evaluation.bleu_tokenizer("de", "ja-mecab")

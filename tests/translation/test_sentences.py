@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import shutil
+import unicodedata
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from keras_transformer.config import UserError
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.translation import sentences
 from keras_transformer.translation.sentences import spans_of, together
-from keras_transformer.translation.translator import Translator
+from keras_transformer.translation.translator import Hypothesis, Translator
 
 TEXT = (
     "\n  Dr. Smith came home.  He was tired.\r\n\r\n"
@@ -210,3 +211,61 @@ def test_a_text_of_several_sentences_is_named_once(small_translator, caplog):
 )
 def test_several_sentences_are_told_from_one(text, is_told):
     assert sentences.warn_of_several([text]) == is_told
+
+
+ABBREVIATED = "Siehe Nr. 5 vgl. Haus. Dann ging er."
+
+
+@pytest.mark.parametrize("code", ["de", "de-DE", "de_DE", "deu", "DE"])
+def test_a_code_in_any_spelling_knows_the_abbreviations(code):
+    found = cut_out(ABBREVIATED, spans_of(ABBREVIATED, code))
+    assert found == ["Siehe Nr. 5 vgl. Haus.", "Dann ging er."]
+
+
+@pytest.mark.parametrize(
+    "clause",
+    ["word and word " * 300, "word, " * 700, "字字，字字字" * 700, "ก็" * 1_500],
+    ids=["words", "commas", "Chinese", "marks"],
+)
+def test_a_clause_without_an_end_is_cut_at_the_least_bad_place(clause):
+    spans = spans_of(clause, "en")
+    assert len(spans) > 1
+    parts = cut_out(clause, spans)
+    assert together(clause, spans, parts, "th").replace(" ", "") == (
+        clause.replace(" ", "")
+    )
+    for part in parts[:-1]:
+        assert part[-1] in "，," or part.endswith(("word", "and", "ก็"))
+    for part in parts[1:]:
+        assert not unicodedata.combining(part[0])
+
+
+@pytest.mark.parametrize(
+    "code, expected",
+    [
+        ("de", "Hallo. Tschüs.\n Ja. Nein."),
+        ("ja", "Hallo.Tschüs.\n Ja.Nein."),
+        ("zh-Hant", "Hallo.Tschüs.\n Ja.Nein."),
+        ("ko", "Hallo. Tschüs.\n Ja. Nein."),
+    ],
+)
+def test_between_sentences_stands_what_the_target_language_puts_there(
+    code, expected
+):
+    text = "Hello. Bye.\n Yes. No."
+    parts = ["Hallo.", "Tschüs.", "Ja.", "Nein."]
+    assert together(text, spans_of(text, "en"), parts, code) == expected
+
+
+def test_a_tag_goes_before_each_sentence():
+    asked = []
+
+    def n_best(texts, progress):
+        asked.extend(texts)
+        found = [[Hypothesis(text.upper(), 0.0)] for text in texts]
+        return found, [False] * len(texts)
+
+    texts = [" >>fra<< A dog. A cat.", "A dog. A cat."]
+    found, _ = sentences.translate(n_best, texts, "en", "de")
+    assert asked == [">>fra<< A dog.", ">>fra<< A cat.", "A dog.", "A cat."]
+    assert found == [">>FRA<< A DOG. >>FRA<< A CAT.", "A DOG. A CAT."]

@@ -1,0 +1,117 @@
+"""What is known of a language, once, from its code in any common spelling.
+
+Codes are those of BCP 47, with `-` or `_` and in any case: `de`, `pt-BR`,
+`zh_hans`, and those of three letters that have one of two. Facts of scripts
+are Unicode's; aliases and likely scripts are those of CLDR, by Babel.
+"""
+
+import dataclasses
+import functools
+import re
+
+import babel
+from babel import core
+
+from keras_transformer.config import UserError
+
+# Codes of LibreTranslate and Argos Translate that are none of BCP 47.
+_OTHER_CODES = {"zt": "zh_Hant", "pb": "pt_BR"}
+
+# ISO 15924. Kore and Ethi put spaces, or a mark of their own, between words.
+_WITHOUT_SPACES = frozenset(
+    "Bopo Hans Hant Hani Hira Hrkt Jpan Kana Khmr Laoo Mymr Thai Tibt".split()
+)
+_CHINESE = frozenset("Hans Hant Hani Bopo".split())
+_RIGHT_TO_LEFT = frozenset(
+    "Adlm Arab Aran Hebr Mand Mend Nkoo Rohg Samr Syrc Thaa".split()
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Language:
+    """A language as its code names it.
+
+    Attributes:
+        code: Of BCP 47, such as `pt-BR`.
+        base: The language alone, such as `pt`.
+        script: Of ISO 15924, such as `Latn`: given, or the likely one; empty
+            if nobody knows.
+    """
+
+    code: str
+    base: str
+    script: str
+
+    @property
+    def has_spaces(self) -> bool:
+        """Whether words, and then sentences, stand between spaces."""
+        return self.script not in _WITHOUT_SPACES
+
+    @property
+    def direction(self) -> str:
+        """`rtl` if it is written from right to left, otherwise `ltr`."""
+        return "rtl" if self.script in _RIGHT_TO_LEFT else "ltr"
+
+    @property
+    def name(self) -> str:
+        """The English name, or the code if CLDR has none."""
+        try:
+            locale = babel.Locale.parse(self.code, sep="-")
+        except (ValueError, babel.UnknownLocaleError):
+            return self.code
+        return locale.get_display_name("en") or self.code
+
+    @property
+    def bleu_tokenizer(self) -> str:
+        """SacreBLEU's tokeniser for BLEU of this language.
+
+        `char` where words have no spaces and sacreBLEU knows no other.
+        """
+        if self.base in ("ja", "ko"):
+            return f"{self.base}-mecab"
+        if self.script in _CHINESE:
+            return "zh"
+        return "13a" if self.has_spaces else "char"
+
+    def is_same(self, other: "Language") -> bool:
+        """Whether both are one language in one script, in any country."""
+        return (self.base, self.script) == (other.base, other.script)
+
+
+@functools.cache
+def language_of(code: str) -> Language:
+    """Look a code up.
+
+    Raises:
+        UserError: If it is no code, and so no part of a file's name either.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*", code):
+        raise UserError(
+            "Expected the code of a language, such as de, pt-BR or zh_Hans, "
+            f"received {code!r}."
+        )
+    base, *rest = re.split("[-_]", code)
+    base = base.lower()
+    known = _OTHER_CODES.get(base) or core.get_global("language_aliases").get(
+        base, base
+    )
+    base, *more = known.split("_")
+    subtags = [_cased(subtag) for subtag in (rest or more)]
+    likely = core.get_global("likely_subtags")
+    script = next((x for x in subtags if _is_script(x)), None)
+    if script is None:
+        region = next((x for x in subtags if x.isupper()), "")
+        found = likely.get(f"{base}_{region}") or likely.get(base) or ""
+        script = next(filter(_is_script, found.split("_")), "")
+    return Language("-".join([base, *subtags]), base, script)
+
+
+def _cased(subtag: str) -> str:
+    """Write a subtag as BCP 47 advises, by its length."""
+    if len(subtag) == 4:
+        return subtag.title()
+    return subtag.upper() if len(subtag) in (2, 3) else subtag.lower()
+
+
+def _is_script(subtag: str) -> bool:
+    return len(subtag) == 4 and subtag.istitle()

@@ -1,0 +1,102 @@
+"""What is known of a language, against Unicode's data, sacreBLEU and Babel."""
+
+import unicodedata
+
+import pytest
+from babel import Locale, localedata
+from sacrebleu.metrics import BLEU
+
+from keras_transformer.config import UserError
+from keras_transformer.data.languages import language_of
+
+
+@pytest.mark.parametrize(
+    "codes, code, script",
+    [
+        (["de", "DE", "deu", "ger"], "de", "Latn"),
+        (["de-DE", "de_DE", "deu_de"], "de-DE", "Latn"),
+        (["pt-BR", "pt_br", "pb"], "pt-BR", "Latn"),
+        (["zh", "zho", "cmn"], "zh", "Hans"),
+        (["zh-Hans", "zh_hans"], "zh-Hans", "Hans"),
+        (["zh_Hant", "ZH-hant", "zt"], "zh-Hant", "Hant"),
+        (["zh-TW"], "zh-TW", "Hant"),
+        (["iw", "he"], "he", "Hebr"),
+        (["sr-Latn"], "sr-Latn", "Latn"),
+        (["es-419"], "es-419", "Latn"),
+        (["xx"], "xx", ""),
+    ],
+)
+def test_a_code_is_understood_in_any_spelling(codes, code, script):
+    for spelling in codes:
+        found = language_of(spelling)
+        assert (found.code, found.script) == (code, script)
+        assert found.base == code.split("-")[0]
+
+
+@pytest.mark.parametrize("code", ["", "a/b", "..", ".", "de ", "de-", "-de"])
+def test_what_is_no_code_is_one_sentence(code):
+    with pytest.raises(UserError, match="Expected the code of a language"):
+        language_of(code)
+
+
+@pytest.mark.parametrize(
+    "one, other, same",
+    [
+        ("de", "de_AT", True),
+        ("zh", "zh-Hans", True),
+        ("zh", "zt", False),
+        ("zh_TW", "zt", True),
+        ("pt", "pb", True),
+        ("sr", "sr-Latn", False),
+        ("no", "de", False),
+    ],
+)
+def test_languages_are_the_same_in_one_script(one, other, same):
+    assert language_of(one).is_same(language_of(other)) is same
+
+
+def test_directions_are_those_of_all_of_babels_locales():
+    for name in localedata.locale_identifiers():
+        expected = Locale.parse(name).text_direction
+        if expected == "ttb":  # Columns, whose `dir` in HTML is ltr.
+            expected = "ltr"
+        assert language_of(name).direction == expected, name
+
+
+def test_scripts_without_spaces_are_known_by_a_sentence_of_each():
+    # From the Universal Declaration of Human Rights, article 1: its beginning.
+    sentences = {
+        "zh": "人人生而自由在尊严和权利上一律平等",
+        "ja": "すべての人間は生まれながらにして自由であり",
+        "th": "มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกันในเกียรติศักดิ์และสิทธิ",
+        "km": "មនុស្សទាំងអស់កើតមកមានសេរីភាពនិងសមភាព",
+        "ko": "모든 인간은 태어날 때부터 자유로우며",
+        "fa": "تمام افراد بشر آزاد به دنیا می‌آیند",
+        "hi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में",
+        "am": "የሰው ልጅ ሁሉ ሲወለድ ነጻና",
+    }
+    for code, sentence in sentences.items():
+        spaces = {unicodedata.category(letter) for letter in sentence} & {"Zs"}
+        assert language_of(code).has_spaces is bool(spaces), code
+
+
+@pytest.mark.parametrize(
+    "code, tokenizer",
+    [
+        *[("ja", "ja-mecab"), ("ko", "ko-mecab"), ("ko-KR", "ko-mecab")],
+        *[("zh_TW", "zh"), ("yue", "zh"), ("th", "char"), ("my", "char")],
+        *[("bo", "char"), ("de", "13a"), ("fa", "13a"), ("xx", "13a")],
+    ],
+)
+def test_bleu_is_tokenised_as_sacrebleu_has_it(code, tokenizer):
+    found = language_of(code).bleu_tokenizer
+    assert found == tokenizer
+    assert found in BLEU.TOKENIZERS
+    # What sacreBLEU would take for the language itself, where it knows it.
+    if code in BLEU._TOKENIZER_MAP:
+        assert found == BLEU._TOKENIZER_MAP[code]
+
+
+def test_names_are_english():
+    assert language_of("zh_hans").name == "Chinese (Simplified)"
+    assert language_of("xx").name == "xx"
