@@ -21,6 +21,7 @@ from keras_transformer.serving.service import Job, card_of
 from keras_transformer.translation.sentences import (
     Span,
     iterate_spans,
+    tag_of,
     together,
     without_repeats,
 )
@@ -75,13 +76,15 @@ async def search(
         RefusalError: If there are too many, or no room now.
     """
     found: list[list[Translated]] = [[] for _ in texts]
+    tags = [tag_of(text) for text in texts]
     signature = DEFAULT_SIGNATURE
     if count > 1 and "n_best" in model.signatures:
         signature = "n_best"
 
     def rows() -> list[Row]:
         return [
-            (texts[number][slice(*span)].encode(),) for number, span in waiting
+            ((tags[number] + texts[number][slice(*span)]).encode(),)
+            for number, span in waiting
         ]
 
     def sort_out() -> Generator[None, None, list[Place]]:
@@ -125,6 +128,7 @@ async def translate(
                     text,
                     [part.span for part in parts],
                     [part.hypotheses[:rank][-1][0] for part in parts],
+                    card_of(model).target_lang,
                 )
                 for rank in range(1, longest + 1)
             ]

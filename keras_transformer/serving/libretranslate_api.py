@@ -13,13 +13,15 @@ returned unchanged if both languages are the same. HTML has no alternatives.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
-import babel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from keras_transformer.config import UserError
+from keras_transformer.data.languages import language_of
 from keras_transformer.serving import documents
 from keras_transformer.serving.requests import (
     RefusalError,
@@ -134,7 +136,7 @@ class LibreTranslateApi:
             [
                 {
                     "code": code,
-                    "name": name_of(code),
+                    "name": language_of(code).name,
                     "targets": targets.get(code, []),
                 }
                 for code in (card.source_lang, card.target_lang)
@@ -156,7 +158,7 @@ class LibreTranslateApi:
                 "filesTranslation": False,
                 "supportedFilesFormat": [],
                 "language": {
-                    side: {"code": code, "name": name_of(code)}
+                    side: {"code": code, "name": language_of(code).name}
                     for side, code in sides.items()
                 },
             }
@@ -212,22 +214,20 @@ class LibreTranslateApi:
                 400, "Invalid request: q must be a text or a list of texts"
             )
         fields["texts"] = [scalar_text(text) for text in texts]
-        known = {code.lower(): code for code in (source_lang, target_lang)}
-        for name, codes in (
-            ("source", {"auto": "auto", **known}),
-            ("target", known),
-        ):
-            code = fields[name]
-            if str(code).lower() not in codes:
-                raise RefusalError(400, f"{code} is not supported")
-            fields[name] = codes[code.lower()]
+        known = source_lang, target_lang
+        for name, codes in (("source", ("auto", *known)), ("target", known)):
+            code = spelt_by_model(str(fields[name]), codes)
+            if code is None:
+                raise RefusalError(400, f"{fields[name]} is not supported")
+            fields[name] = code
         source, target = fields["source"], fields["target"]
         source = source_lang if source == "auto" else source
         if (source, target) == (target_lang, source_lang):
+            names = [language_of(code).name for code in (target, source)]
             raise RefusalError(
                 400,
-                f"{name_of(target)} ({target}) is not available as a target "
-                f"language from {name_of(source)} ({source})",
+                f"{names[0]} ({target}) is not available as a target language "
+                f"from {names[1]} ({source})",
             )
         fields["format"] = fields.get("format") or "text"
         if fields["format"] not in ("text", "html"):
@@ -242,9 +242,17 @@ class LibreTranslateApi:
         return int(count[:4])
 
 
-def name_of(code: str) -> str:
-    """Return a language's English name, or its code if Babel has none."""
+def spelt_by_model(code: str, codes: Sequence[str]) -> str | None:
+    """Find which of the model's codes another spelling means, if any.
+
+    One in another country is the same language, if it is no code of its own.
+    """
+    for each in codes:
+        if code.lower() == each.lower():
+            return each
     try:
-        return babel.Locale.parse(code, sep="-").get_display_name("en") or code
-    except (ValueError, babel.UnknownLocaleError):
-        return code
+        language = language_of(code)
+    except UserError:
+        return None
+    same = (x for x in codes if language.is_same(language_of(x)))
+    return next(same, None)

@@ -79,9 +79,9 @@ class Segment:
         self._elements = [self._inline(node) for node in nodes]
         self.has_elements = bool(nodes)
 
-    def put(self, parts: Sequence[Part]) -> None:
+    def put(self, parts: Sequence[Part], target_lang: str = "de") -> None:
         """Replace the text by its sentences' translations, elements placed."""
-        placing = _Placing(self.text, parts)
+        placing = _Placing(self.text, parts, target_lang)
         content = placing.content(self._elements)
         for element in self._elements:
             self._block.remove(element.node)
@@ -195,12 +195,15 @@ class _Placing:
     translation.
     """
 
-    def __init__(self, text: str, parts: Sequence[Part]) -> None:
+    def __init__(
+        self, text: str, parts: Sequence[Part], target_lang: str
+    ) -> None:
         self._text = text
         found = pieces(
             text,
             [part.span for part in parts],
             [_CONTROL.sub("", part.translation) for part in parts],
+            target_lang,
         )
         self._target = "".join(found)
         self._source_words: list[Span] = []

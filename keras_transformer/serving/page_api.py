@@ -24,8 +24,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from keras_transformer.config import UserError
+from keras_transformer.data.languages import language_of
 from keras_transformer.serving import documents
-from keras_transformer.serving.libretranslate_api import name_of
 from keras_transformer.serving.requests import (
     RefusalError,
     as_form,
@@ -34,6 +34,7 @@ from keras_transformer.serving.requests import (
 )
 from keras_transformer.serving.sentence_answers import translate_text
 from keras_transformer.serving.service import Job, Service, card_of
+from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.viewing import page as viewer_page
 
 _TYPES = {
@@ -132,10 +133,7 @@ class PageApi:
                 "name": self.service.name,
                 "version": model.version,
                 "package_version": card.package_version,
-                "source_lang": card.source_lang,
-                "target_lang": card.target_lang,
-                "source_name": name_of(card.source_lang),
-                "target_name": name_of(card.target_lang),
+                **_sides(card),
                 "preset": card.preset,
                 "corpus": card.corpus,
                 "parameters": card.parameters,
@@ -212,6 +210,18 @@ class PageApi:
         ):
             document = document.replace(f"<!-- {mark} -->", html.escape(value))
         return _html(document, PAGE_POLICY)
+
+
+def _sides(card: ModelCard) -> dict[str, str]:
+    """Describe both languages to the page: code, name and direction."""
+    sides = {"source": card.source_lang, "target": card.target_lang}
+    found = {}
+    for side, code in sides.items():
+        language = language_of(code)
+        found[f"{side}_lang"] = language.code
+        found[f"{side}_name"] = language.name
+        found[f"{side}_dir"] = language.direction
+    return found
 
 
 def _html(document: str, policy: str) -> Response:

@@ -14,7 +14,7 @@ from keras_transformer.serving import documents
 from keras_transformer.serving.markup import Page, Part
 from keras_transformer.serving.requests import RefusalError
 from keras_transformer.serving.served_model import Outputs, ServedModel
-from keras_transformer.serving.service import Job
+from keras_transformer.serving.service import Job, card_of
 from keras_transformer.translation.alignment import align_words
 from keras_transformer.translation.sentences import together
 
@@ -71,7 +71,12 @@ async def translate_text(
             }
             for source, part, of_part in zip(sources, parts, words, strict=True)
         ],
-        "translation": together(text, [part.span for part in parts], best),
+        "translation": together(
+            text,
+            [part.span for part in parts],
+            best,
+            card_of(model).target_lang,
+        ),
     }
 
 
@@ -127,7 +132,8 @@ async def translate_html(
                         next(links) if segment.has_elements else None,
                     )
                     for part in parts
-                ]
+                ],
+                card_of(model).target_lang,
             )
             yield
         return [[page.html()] for page in pages]

@@ -47,8 +47,9 @@ class Span(NamedTuple):
 def spans_of(text: str, language: str) -> list[Span]:
     """Find the sentences of a text in order, with only space between them.
 
-    No sentence crosses a line's end. One of more than 2,048 characters is cut
-    between words, at a comma, or where no mark belongs to a letter.
+    No sentence crosses a line's end, or holds the tag before the first. One of
+    more than 2,048 characters is cut between words, at a comma, or where no
+    mark belongs to a letter.
 
     Args:
         text: The text.
@@ -62,7 +63,7 @@ def spans_of(text: str, language: str) -> list[Span]:
 
 def iterate_spans(text: str, language: str) -> Iterator[Span]:
     """Find the sentences as `spans_of`, a few thousand characters at a time."""
-    end = 0
+    end = _start(text)
     while piece := _NEXT.search(text, end):
         begin, end = piece.span()
         found = [
@@ -103,7 +104,7 @@ def pieces(
     """
     has_spaces = language_of(target_lang).has_spaces
     result: list[str] = []
-    position = 0
+    position = _start(text)
     for span, part in zip(spans, parts, strict=True):
         gap = text[position : span.start]
         if result and not _LINE_END.search(gap):
@@ -134,11 +135,8 @@ def translate(
     Raises:
         UserError: If sentencex is missing.
     """
-    tagged = [tag_of(text) for text in texts]
-    of_texts = [
-        (tag, text.strip(), spans_of(text.strip(), source_lang))
-        for tag, text in tagged
-    ]
+    texts = [text.strip() for text in texts]
+    of_texts = [(text, spans_of(text, source_lang)) for text in texts]
 
     def tell(done: int, total: int) -> None:
         if progress:
@@ -146,8 +144,8 @@ def translate(
 
     found, truncated = n_best(
         [
-            tag + text[slice(*span)]
-            for tag, text, spans in of_texts
+            tag_of(text) + text[slice(*span)]
+            for text, spans in of_texts
             for span in spans
         ],
         progress=tell,
@@ -155,7 +153,7 @@ def translate(
     )
     whole, are_cut = [], []
     best = zip(found, truncated, strict=True)
-    for _, text, spans in of_texts:
+    for text, spans in of_texts:
         of_text = list(itertools.islice(best, len(spans)))
         parts = [hypotheses[0].text for hypotheses, _ in of_text]
         whole.append(together(text, spans, parts, target_lang))
@@ -163,16 +161,19 @@ def translate(
     return whole, are_cut
 
 
-def tag_of(text: str) -> tuple[str, str]:
-    """Split a tag such as `>>fra<<`, with a space after it, from a text.
+def tag_of(text: str) -> str:
+    """Return the tag that a text begins with and a space, or "" without one.
 
-    Returns:
-        The tag, "" if there is none, and the rest.
+    No sentence of the text has it: put it before each.
     """
     found = _TAG.match(text)
-    if not found:
-        return "", text
-    return f"{found[1]} ", text[found.end() :]
+    return f"{found[1]} " if found else ""
+
+
+def _start(text: str) -> int:
+    """Find where a text begins after its tag."""
+    found = _TAG.match(text)
+    return found.end() if found else 0
 
 
 def check_alone(**others: bool) -> None:

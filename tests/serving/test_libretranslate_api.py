@@ -305,3 +305,23 @@ def test_the_settings_name_both_languages(client):
         answer = client.post(path, data=ASKED)
         assert answer.status_code == 403
         assert "disabled on this server" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "codes, spelling, own",
+    [
+        (("en", "zh-Hans"), "zh_CN", "zh-Hans"),
+        (("en", "zh"), "zh-Hans", "zh"),
+        (("en", "zh-TW"), "zt", "zh-TW"),
+        (("en", "zh"), "zt", None),
+        (("en", "pt_BR"), "pb", "pt_BR"),
+        (("en", "pt"), "pt_br", "pt"),
+        (("en", "de"), "de-DE", "de"),
+        (("en", "de"), "DEU", "de"),
+        (("en", "de"), "fr", None),
+        (("en", "de"), "../de", None),
+        (("en-US", "en-GB"), "en-gb", "en-GB"),
+    ],
+)
+def test_a_language_may_be_asked_for_in_any_spelling(codes, spelling, own):
+    assert libretranslate_api.spelt_by_model(spelling, codes) == own

@@ -266,6 +266,7 @@ def test_a_tag_goes_before_each_sentence():
         return found, [False] * len(texts)
 
     texts = [" >>fra<< A dog. A cat.", "A dog. A cat."]
+    assert together(texts[0], spans_of(texts[0], "en"), "xy") == "x y"
     found, _ = sentences.translate(n_best, texts, "en", "de")
     assert asked == [">>fra<< A dog.", ">>fra<< A cat.", "A dog.", "A cat."]
     assert found == [">>FRA<< A DOG. >>FRA<< A CAT.", "A DOG. A CAT."]

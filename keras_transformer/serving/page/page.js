@@ -171,9 +171,11 @@ function introduce() {
   byId("target-name").textContent = target;
   for (const id of ["text", "mirror", "source-words"]) {
     byId(id).lang = card.source_lang;
+    byId(id).dir = card.source_dir;
   }
   for (const id of ["translation", "target-words", "hypotheses"]) {
     byId(id).lang = card.target_lang;
+    byId(id).dir = card.target_dir;
   }
   byId("card").querySelector("dl").replaceChildren(
     ...facts().map(([term, said]) => element("div", {}, [
@@ -188,7 +190,7 @@ function introduce() {
     type: "button",
     textContent: text,
     lang: card.source_lang,
-    dir: "auto",
+    dir: card.source_dir,
     onclick: () => write(text),
   })));
 }
