@@ -35,7 +35,9 @@ class ShortModel:
 
     padded = frozenset()
     signatures = frozenset(["serving_default", "n_best"])
-    card = SimpleNamespace(source_lang="en", search={"max_source_length": 7})
+    card = SimpleNamespace(
+        source_lang="en", target_lang="de", search={"max_source_length": 7}
+    )
 
     def __init__(self):
         self.texts = []

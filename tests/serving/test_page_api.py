@@ -287,19 +287,22 @@ def test_there_is_nothing_to_explain_without_a_text(client):
 
 
 @pytest.mark.stands_for("the server's page in a browser")
-def test_a_browser_gets_from_a_text_to_the_viewer(visit, server):
+def test_a_browser_gets_from_a_text_to_the_viewer(visit, server, served):
     """The other tests of the page have a predictable model."""
+    text = "Hund & Wiese"
+    texts = served("n_best", text=[text])["translations"]
     opened = visit(server=server)
     with opened.page.expect_response("**/api/translate") as response:
-        opened.field.fill("ein Hund & eine Wiese")
+        opened.field.fill(text)
     opened.wait_for(response.value.json()["translation"])
     opened.look_closer()
     rows = opened.page.locator("#hypotheses tr")
-    assert rows.count() == OPTIONS.n_best
+    # Where a text would come twice, the last places are empty.
+    assert rows.count() == len(set(texts[0]) - {b""}) > 0
     with opened.page.context.expect_page() as found:
         opened.page.get_by_role("link", name="Explain this sentence").click()
     content = found.value.content().replace("&amp;", "&")
-    assert "ein Hund & eine Wiese" in content
+    assert text in content
     # Its script has drawn it.
     found.value.locator(".viewer .grid button").first.wait_for()
     scripts = found.value.locator("script:not([type])")
