@@ -22,6 +22,7 @@ from keras_transformer.data.corpus import (
 )
 from keras_transformer.data.demo import open_demo
 from keras_transformer.data.folders import open_folder
+from keras_transformer.data.languages import language_of
 from keras_transformer.data.mixture import SEPARATOR, is_plain, mix, parts_of
 
 _Single = (
@@ -55,8 +56,11 @@ def open_corpus(
         train_split: The split that is mixed, if there are several names.
 
     Raises:
-        UserError: If there is no such corpus or it lacks a language.
+        UserError: If there is no such corpus, it lacks a language, or a code
+            is none.
     """
+    for code in (source_lang, target_lang):
+        language_of(code)
     if source_lang == target_lang:
         raise UserError(
             "Expected two different languages, received "

@@ -10,12 +10,13 @@ import pathlib
 import re
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple, cast
 
 from keras_transformer.config import UserError
 from keras_transformer.data import lines
 from keras_transformer.data.corpus import Corpus, Pair, some
+from keras_transformer.data.languages import is_code, language_of
 
 # Bytes read at a time.
 BLOCK_BYTES = 1 << 20
@@ -39,9 +40,9 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
             f"{name}, which is not a folder; check the path in `corpus`."
         )
     files = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
-    languages = source_lang, target_lang
+    languages = _ending(files, source_lang), _ending(files, target_lang)
     # `test.de.1` is a reference of the split `test` too.
-    numbered = re.compile(rf"(?<=\.{re.escape(target_lang)})\.\d+$")
+    numbered = re.compile(rf"(?<=\.{re.escape(languages[1])})\.\d+$")
     named = [
         numbered.sub("", file.removesuffix(".gz")).rpartition(".")
         for file in files
@@ -82,6 +83,19 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
         missing,
         texts.references,
     )
+
+
+def _ending(files: Sequence[str], code: str) -> str:
+    """Find how the files of a folder spell a code: `zh_CN` for `zh-CN`."""
+    endings = {
+        part for file in files for part in file.split(".")[1:] if part != "gz"
+    }
+    spelt = (
+        part
+        for part in sorted(endings)
+        if is_code(part) and language_of(part).code == language_of(code).code
+    )
+    return code if code in endings else next(spelt, code)
 
 
 class _Scan(NamedTuple):

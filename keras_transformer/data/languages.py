@@ -78,6 +78,11 @@ class Language:
         return (self.base, self.script) == (other.base, other.script)
 
 
+def is_code(text: str) -> bool:
+    """Return whether a text can be a code, and part of a file's name."""
+    return bool(re.fullmatch(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*", text))
+
+
 @functools.cache
 def language_of(code: str) -> Language:
     """Look a code up.
@@ -85,7 +90,7 @@ def language_of(code: str) -> Language:
     Raises:
         UserError: If it is no code, and so no part of a file's name either.
     """
-    if not re.fullmatch(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*", code):
+    if not is_code(code):
         raise UserError(
             "Expected the code of a language, such as de, pt-BR or zh_Hans, "
             f"received {code!r}."

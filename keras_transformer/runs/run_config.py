@@ -18,6 +18,7 @@ from keras_transformer.config import (
     TrainingConfig,
     UserError,
 )
+from keras_transformer.data.languages import language_of
 from keras_transformer.machine import files
 from keras_transformer.runs.layout import CONFIG_FILE, has_begun
 from keras_transformer.settings import meant
@@ -154,7 +155,9 @@ class RunConfig:
         )
 
     def __post_init__(self) -> None:
-        """Refuse one language for both sides, and one split for both uses."""
+        """Refuse what is no language, and one for two uses, or one split."""
+        for code in (self.source_lang, self.target_lang):
+            language_of(code)
         if self.source_lang == self.target_lang:
             raise UserError(
                 f"Expected two languages, received {self.source_lang} for both "

@@ -11,6 +11,7 @@ from keras_transformer import config
 from keras_transformer.data import folders
 from keras_transformer.data.corpora import absolute_name, open_corpus
 from keras_transformer.data.demo import demo_pairs
+from keras_transformer.runs.run_config import RunConfig
 
 GERMAN = [f"Satz {number} für dich" for number in range(7)]
 ENGLISH = [f"sentence {number} for you" for number in range(7)]
@@ -393,3 +394,25 @@ def test_a_failed_download_is_one_sentence(monkeypatch, tmp_path):
         "failed (ConnectionError: the network is down); check the connection, "
         "or set TFDS_DATA_DIR to a folder that holds the dataset."
     )
+
+
+def test_a_folder_may_spell_its_languages_in_another_way(tmp_path):
+    for split in ("train", "val"):
+        write(
+            tmp_path, **{f"{split}_pt-BR": b"um\n", f"{split}_zh-Hans": b"a\n"}
+        )
+        (tmp_path / f"{split}.zh-Hans").rename(tmp_path / f"{split}.zh_Hans")
+    corpus = open_corpus(str(tmp_path), "pt_br", "zh-hans")
+    assert list(corpus.pairs("train")) == [("um", "a")]
+    assert (corpus.source_lang, corpus.target_lang) == ("pt_br", "zh-hans")
+    with pytest.raises(config.UserError, match="found no such pair"):
+        open_corpus(str(tmp_path), "pt", "zh-hans")
+
+
+@pytest.mark.parametrize("code", ["a/b", "..", ""])
+def test_a_code_that_could_leave_its_folder_is_refused(tmp_path, code):
+    write(tmp_path, train_en=b"one\n", train_de=b"eins\n")
+    with pytest.raises(config.UserError, match="the code of a language, such"):
+        open_corpus(str(tmp_path), "en", code)
+    with pytest.raises(config.UserError, match="the code of a language, such"):
+        RunConfig.from_preset("tiny", corpus="demo", target_lang=code)

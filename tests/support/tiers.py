@@ -1,9 +1,9 @@
 """The order of the suite, and what a test of `make test` may cost.
 
 The files with the most recorded seconds come first, so that none is left alone
-on a core at the end; `make seconds` records them. A test that is neither
-`slow` nor an `example`, and stands for no slow kind, fails a run on all cores if
-it takes more than five seconds of a quick machine.
+on a core at the end; `make seconds` records them. A test that is neither `slow`
+nor an `example`, and stands for no slow kind, fails a run on all cores if it
+takes more than five seconds of a quick machine.
 """
 
 import argparse
