@@ -12,6 +12,7 @@ from keras import ops
 from keras_transformer.keras_internals import Tensor
 
 
+@keras.saving.register_keras_serializable(package="keras_transformer")
 class Dropout(keras.layers.Dropout):
     """Keras's dropout, with different units dropped on every replica."""
 

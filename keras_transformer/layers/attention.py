@@ -30,6 +30,9 @@ from keras_transformer.masks import (
     mask_of_queries,
 )
 
+# In a batch without an axis of time, samples would attend to each other.
+SEQUENCE = keras.layers.InputSpec(min_ndim=3)
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MultiHeadAttention(keras.layers.Layer):
@@ -104,6 +107,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.restriction = checked("restriction", restriction)
         self.use_bias = use_bias
         self.supports_masking = True
+        self.input_spec = SEQUENCE
 
     def build(
         self,
@@ -283,6 +287,11 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _heads(self, inputs, kernel, width, swap=swap_heads, bias=None):
         """Project and split: `(B, T, D)` to `(B, H, T, width)`."""
+        if len(inputs.shape) < 3:  # Beside the query, which has a spec.
+            raise ValueError(
+                "Keys and values must have the axes (B, S, D). Received: a "
+                f"tensor of shape {tuple(inputs.shape)}"
+            )
         # One large product for all positions.
         rows = ops.reshape(inputs, (-1, kernel.shape[0]))
         projected = product(rows, kernel, bias)

@@ -14,6 +14,7 @@ import keras
 
 from keras_transformer.config import LAYER_SETTINGS, STACK_SETTINGS
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
+from keras_transformer.layers.attention import SEQUENCE
 from keras_transformer.layers.dot_product import swap_heads_as_integers
 from keras_transformer.layers.encoder import (
     attention_layer,
@@ -75,6 +76,7 @@ class DecoderLayer(keras.layers.Layer):
         super().__init__(**settings)
         self.settings = own
         self.supports_masking = True
+        self.input_spec = SEQUENCE
 
     def build(
         self, inputs_shape: Shape, memory_shape: Shape | None = None
@@ -244,6 +246,7 @@ class Decoder(keras.layers.Layer):
         self.num_layers = own.pop("num_layers")
         self.settings = own
         self.supports_masking = True
+        self.input_spec = SEQUENCE
 
     def build(
         self, inputs_shape: Shape, memory_shape: Shape | None = None

@@ -9,7 +9,7 @@ import keras
 
 from keras_transformer.config import LAYER_SETTINGS, STACK_SETTINGS
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
-from keras_transformer.layers.attention import MultiHeadAttention
+from keras_transformer.layers.attention import SEQUENCE, MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.normalization import LayerNormalization
 from keras_transformer.masks import all_of, mask_of_heads, mask_of_keys
@@ -52,6 +52,7 @@ class EncoderLayer(keras.layers.Layer):
         super().__init__(**settings)
         self.settings = own
         self.supports_masking = True
+        self.input_spec = SEQUENCE
 
     def build(self, input_shape: Shape) -> None:
         self.attention = attention_layer(
@@ -144,6 +145,7 @@ class Encoder(keras.layers.Layer):
         self.num_layers = own.pop("num_layers")
         self.settings = own
         self.supports_masking = True
+        self.input_spec = SEQUENCE
 
     def build(self, input_shape: Shape) -> None:
         self.layers = [
