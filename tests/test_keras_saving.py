@@ -4,7 +4,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import textwrap
 
 import pytest
 
@@ -53,7 +52,7 @@ def run(program, folder, backend):
         "PYTHONPATH": str(ROOT),
     }
     subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
+        [sys.executable, "-c", program],
         check=True,
         cwd=folder,
         env=environment,
