@@ -23,12 +23,6 @@ def test_a_restriction_as_long_as_the_sequences_changes_nothing(small_model):
     assert differs[0].tolist() == [False] * 5 + [True]
 
 
-def test_a_restriction_adds_no_weights(restricted, small_model):
-    assert [w.shape for w in restricted.weights] == [
-        w.shape for w in small_model.weights
-    ]
-
-
 def test_attention_is_zero_outside_the_neighbourhood(restricted):
     weights = restricted.attention_weights(SOURCE, TARGET_IN)
     for name, length, seen in (

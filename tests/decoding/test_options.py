@@ -145,7 +145,9 @@ def test_the_unknown_piece_is_written_only_where_it_may(
         Search(n_best=5, no_repeat_ngram=2, sampling=SAMPLING),
     ],
 )
-@pytest.mark.parametrize("begins", [False, True])
+@pytest.mark.parametrize(
+    "begins", [True, pytest.param(False, marks=pytest.mark.slow)]
+)
 def test_a_score_is_that_of_the_whole_translation_under_every_option(
     fond_of_unknown, options, begins
 ):

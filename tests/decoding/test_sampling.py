@@ -201,11 +201,6 @@ def test_a_draw_ends_at_its_limit_and_the_limit_0_is_empty():
     assert np.isfinite(scores[1:]).all()
 
 
-def test_banned_tokens_are_never_drawn():
-    ids, _, _ = draw([2], [[3, 1]], n_best=DRAWS, banned_ids=(A, C))
-    assert_drawn_from(ids[0, :, 0], row(B=6 / 9, D=1 / 9, EOS=2 / 9))
-
-
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_no_row_of_n_tokens_comes_twice(n):
     def repeats(ids):

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from model_searches import graph_of
 from simple_search import EOS, followers, random_markov, with_unequal_ends
+from small_models import model_of
 
 from keras_transformer.decoding.beam_search import (
     beam_search,
     beam_search_with_history,
 )
-from keras_transformer.decoding.cached_steps import CachedSteps
 
 
 def steps_by_definition(model, sentence, limit, beam_size):
@@ -80,44 +81,17 @@ def test_every_step_weighs_and_keeps_what_the_definition_says(beam_size):
     assert stopped_early or beam_size == 1
 
 
-def in_graph(function, model, beam_size):
-    """Either search in a graph, in blocks and with shared caches."""
-
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None, None], tf.int32),
-            tf.TensorSpec([None], tf.int32),
-        ],
-        autograph=False,
-    )
-    def search(source, limits):
-        steps = CachedSteps(model, source, beam_size)
-        return function(
-            steps.step,
-            steps.state,
-            shared=steps.shared,
-            max_lengths=limits,
-            beam_size=beam_size,
-            n_best=beam_size,
-            min_length=5,
-        )
-
-    return search
-
-
-def test_the_result_is_the_same_bit_for_bit_and_outlives_the_blocks(
-    small_model,
-):
+def test_the_result_is_the_same_bit_for_bit_and_outlives_the_blocks():
+    model = model_of("sinusoidal")
     source = np.array(
         [[5, 7, 9, 11, 3], [6, 3, 0, 0, 0], [8, 22, 4, 3, 0]], "int32"
     )
     limits = np.array([13, 2, 37], "int32")  # 4, 1 and 8 blocks of steps.
-    beam_size = 3
-    model = small_model
-
-    plain = in_graph(beam_search, model, beam_size)(source, limits)
-    result, history = in_graph(beam_search_with_history, model, beam_size)(
-        source, limits
+    plain, (result, history) = (
+        graph_of(model, 3, search=search, n_best=3, min_length=5)(
+            source, limits
+        )
+        for search in (beam_search, beam_search_with_history)
     )
 
     for one, other in zip(plain, result, strict=True):

@@ -139,7 +139,7 @@ def test_a_prefix_is_written_though_it_is_no_candidate():
 def test_frozen_weights_have_a_shortlist_too(precision):
     # All words are candidates: nothing may change.
     dtype = "bfloat16" if precision == "bfloat16" else "float32"
-    model = make_model(dtype=dtype)
+    model = make_model(dtype=dtype, num_layers=1)
     everything = np.arange(SIZE)[None] * np.ones([SIZE, 1], int)
     options = Search(beam_size=3, max_extra_length=11)
     found = []

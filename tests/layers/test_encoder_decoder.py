@@ -72,17 +72,6 @@ def test_decoder_runs_its_layers_in_turn_with_no_norm_at_the_end(decoder):
         close(output[row], x)
 
 
-@pytest.mark.parametrize("stack", [Encoder, Decoder])
-def test_dropout_acts_in_training_only(stack):
-    layer = stack(num_layers=2, **SIZES, dropout=0.3)
-    inputs = (TARGET, MEMORY) if stack is Decoder else (MEMORY,)
-    still = layer(*inputs)
-    np.testing.assert_array_equal(layer(*inputs, training=False), still)
-    first, second = (layer(*inputs, training=True) for _ in range(2))
-    assert np.any(np.asarray(first) != np.asarray(second))
-    assert np.any(np.asarray(first) != np.asarray(still))
-
-
 def last_kernels(layer):
     """Each sub-layer's matrix without which its update is zero."""
     ffn = layer.feed_forward.narrow.kernel

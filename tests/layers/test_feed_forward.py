@@ -23,14 +23,3 @@ def test_layer_follows_equation_2(feed_forward):
     np.testing.assert_allclose(
         output, paper.feed_forward(INPUTS, weights), rtol=1e-4, atol=1e-5
     )
-
-
-def test_negative_inner_units_are_cut_off():
-    # max(0, x) - 2 max(0, -x) + 1, by hand.
-    layer = FeedForward(ffn_dim=2)
-    layer.build((1, 3, 1))
-    layer.widen.kernel.assign([[1.0, -1.0]])
-    layer.narrow.kernel.assign([[1.0], [-2.0]])
-    layer.narrow.bias.assign([1.0])
-    output = layer(np.array([[[3.0], [0.0], [-4.0]]], "float32"))
-    np.testing.assert_array_equal(output[0, :, 0], [4.0, 1.0, -7.0])

@@ -41,9 +41,11 @@ def make_model(restriction=None):
     return model
 
 
-def search_with(model, source, limits, beam_size, **options):
+def search_with(
+    model, source, limits, beam_size, search=beam_search, **options
+):
     steps = CachedSteps(model, source, beam_size)
-    return beam_search(
+    return search(
         steps.step,
         steps.state,
         shared=steps.shared,

@@ -1,4 +1,7 @@
-"""Searches by definition, with lists: slow, and nothing shared with ours."""
+"""Searches by definition, with lists: slow, and nothing shared with ours.
+
+And the tables of probabilities that they and ours search.
+"""
 
 import numpy as np
 import tensorflow as tf

@@ -204,7 +204,9 @@ def model_wing_results(weights):
     embedding = TiedEmbedding(SIZES["vocab_size"], SIZES["d_model"], True)
     embedding.build()
     embedding.table.assign(weights[model.embedding.table.path])
-    results["masked"] = model.encoder(embedding(SOURCE))
+    results["masked"] = np.asarray(model.encoder(embedding(SOURCE)))[
+        SOURCE != 0
+    ]
     results["tied_losses"] = tied_cross_entropies(
         TARGET,
         model.features((SOURCE, TARGET_IN)),

@@ -15,22 +15,15 @@ from keras_transformer.translation.translator import Translator
 
 pytestmark = pytest.mark.slow
 
+DEPTHS = ("--encoder-layers", "2", "--decoder-layers", "1")
 TEXTS = ["one two three four five six seven", "", "nine"]
 
 
 @pytest.fixture(scope="module")
 def trained(corpus, tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("runs") / "restricted"
-    shape = (
-        "--restrict",
-        "3",
-        "--encoder-layers",
-        "2",
-        "--decoder-layers",
-        "1",
-    )
     steps = ("--steps", "2", "--validation-steps", "2")
-    argv = digit_arguments(corpus, run_dir, *shape, *steps)
+    argv = digit_arguments(corpus, run_dir, *DEPTHS, "--restrict", "3", *steps)
     assert train_on_digits(*argv) == 0
     return run_dir
 
@@ -48,10 +41,8 @@ def test_the_run_keeps_it(trained, translator, corpus, capsys):
     model = translator.model
     assert model.model_config.restriction == 3
     assert (len(model.encoder.layers), len(model.decoder.layers)) == (2, 1)
-    assert (
-        train_on_digits(*digit_arguments(corpus, trained, "--restrict", "5"))
-        == 2
-    )
+    argv = digit_arguments(corpus, trained, *DEPTHS, "--restrict", "5")
+    assert train_on_digits(*argv) == 2
     assert "restriction = 3, this command says 5" in capsys.readouterr().err
 
 

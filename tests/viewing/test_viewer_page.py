@@ -83,8 +83,11 @@ def test_dark_is_what_the_reader_asks_for_and_may_be_changed(
         return sum(map(int, re.findall(r"\d+", colour)))
 
     assert brightness() < 200
+    token = page.locator(".looks .token").first  # The weights of a step.
+    before = token.get_attribute("style")
     page.get_by_role("button", name="Light page").click()
     assert brightness() > 600
+    assert token.get_attribute("style") != before
 
 
 def test_a_page_of_its_own_is_painted_whole_with_all_its_viewers(
@@ -102,13 +105,6 @@ def test_a_page_of_its_own_is_painted_whole_with_all_its_viewers(
     viewers = page.locator(".viewer")
     assert [viewers.nth(i).evaluate(colour) for i in range(2)] == [dark] * 2
     assert page.locator(".viewer h1").count() == 2
-
-
-def test_the_weights_of_a_step_change_colour_with_the_page(page):
-    token = page.locator(".looks .token").first
-    before = token.get_attribute("style")
-    page.get_by_role("button", name="Dark page").click()
-    assert token.get_attribute("style") != before
 
 
 def test_without_scripts_the_table_and_a_picture_remain(opened, explanation):
