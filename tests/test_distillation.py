@@ -1,5 +1,7 @@
 """Students of a teacher: `kt.distill` and `keras-transformer distill`."""
 
+import functools
+
 import pytest
 import sacrebleu
 import sample_runs
@@ -30,7 +32,9 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def teacher():
-    return kt.Run(sample_runs.digit_run())
+    run = kt.Run(sample_runs.digit_run())
+    run.translator = functools.cache(run.translator)  # So that it traces once.
+    return run
 
 
 @pytest.fixture(autouse=True)
