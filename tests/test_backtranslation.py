@@ -1,5 +1,6 @@
 """Text translated back: `kt.backtranslate` and `backtranslate`."""
 
+import functools
 import gzip
 
 import numpy as np
@@ -22,7 +23,9 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="module")
 def reverse():
     """A run of German to English, by its own words."""
-    return kt.Run(sample_runs.digit_run("de", "en"))
+    run = kt.Run(sample_runs.digit_run("de", "en"))
+    run.translator = functools.cache(run.translator)  # So that it traces once.
+    return run
 
 
 @pytest.fixture(autouse=True)

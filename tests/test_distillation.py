@@ -1,6 +1,7 @@
 """Students of a teacher: `kt.distill` and `keras-transformer distill`."""
 
 import dataclasses
+import functools
 import itertools
 import shutil
 
@@ -35,7 +36,9 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def teacher():
-    return kt.Run(sample_runs.digit_run())
+    run = kt.Run(sample_runs.digit_run())
+    run.translator = functools.cache(run.translator)  # So that it traces once.
+    return run
 
 
 @pytest.fixture(autouse=True)

@@ -172,6 +172,7 @@ def test_a_full_disk_is_one_sentence_in_python_too(
         run.evaluate(corpus={"test": [("a small dog", "ein Hund")]})
 
 
+@pytest.mark.stands_for("trainings that go on")
 def test_more_steps_go_on_where_it_ended(run, in_memory, tmp_path):
     shutil.copytree(run.path, tmp_path / "longer")
     count = Count()
@@ -229,9 +230,12 @@ def test_what_makes_no_training_is_one_sentence(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_translates_evaluates_and_exports(run, in_memory, tmp_path):
+@pytest.mark.stands_for("runs that translate, evaluate and export")
+def test_a_run_translates_evaluates_and_exports(
+    run, in_memory, tmp_path, one_signature
+):
     texts = ["one two", ""]
-    translations = run.translator().translate(texts, max_length=5)
+    translations = run.translator().translate(texts)
     assert len(translations) == 2 and translations[1] == ""
     # On the corpus that it was trained on.
     result = run.evaluate("test", beam_size=1)
@@ -241,7 +245,7 @@ def test_a_run_translates_evaluates_and_exports(run, in_memory, tmp_path):
     path = run.export(tmp_path / "exported" / "mine")
     served = tf.saved_model.load(path).signatures["serving_default"]
     answer = served(text=tf.constant(texts[:1]))["translation"].numpy()[0]
-    assert answer.decode() == run.translator().translate(texts[:1])[0]
+    assert answer.decode() == translations[0]
 
 
 @pytest.mark.parametrize(
@@ -313,9 +317,11 @@ def test_a_finished_run_can_be_slimmed_and_moved(
     slim.mkdir()
     for name in ("config.json", "tokenizer.model", "final.weights.h5"):
         shutil.copy(run.path / name, slim)
-    texts = ["one two three", "nine"]
-    expected = run.translator().translate(texts)
-    assert kt.Run(slim).translator().translate(texts) == expected
+    for one, other in zip(
+        *(x.translator().model.get_weights() for x in (run, kt.Run(slim))),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)
     with pytest.raises(UserError, match="leave out `average`"):
         kt.Run(slim).translator(average=2)
     # Training again would begin at nothing, and end with worse weights.
@@ -342,8 +348,8 @@ def tuned(run, in_memory, tmp_path_factory):
         init_from=folder / "source",
         steps=1,
         batch_tokens=257,
-        # So that one update changes next to nothing.
-        learning_rate_scale=1e-9,
+        # So that an update changes next to nothing.
+        learning_rate_scale=1e-4,
     )
     (folder / "source").rename(folder / "moved")
     return tuned
@@ -370,7 +376,7 @@ def test_a_run_that_began_with_another_needs_that_no_more(
 ):
     again = shutil.copytree(tuned.path, tmp_path / "tuned")
     settings = dict(
-        corpus=in_memory, batch_tokens=257, learning_rate_scale=1e-9, steps=2
+        corpus=in_memory, batch_tokens=257, learning_rate_scale=1e-4, steps=2
     )
     source = tuned.path.parent / "source"
     kt.train(again, init_from=source, **settings)
@@ -504,6 +510,7 @@ def test_a_second_training_in_another_thread_is_refused(in_memory, tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.slow
 def test_an_open_corpus_is_remembered_by_its_folder(corpus, tmp_path):
     opened = kt.open_corpus(corpus, "en", "de")
     run = kt.train(tmp_path / "run", corpus=opened, steps=1, **SETTINGS)
@@ -513,6 +520,7 @@ def test_an_open_corpus_is_remembered_by_its_folder(corpus, tmp_path):
         kt.train(tmp_path / "other", corpus=opened, target_lang="fr")
 
 
+@pytest.mark.slow
 def test_a_vocabulary_made_elsewhere_is_taken_over(
     in_memory, tmp_path, tmp_path_factory
 ):

@@ -154,16 +154,6 @@ def test_an_empty_batch_gives_empty_answers(served):
     assert [len(value) for value in found.values()] == [0, 0]
 
 
-def test_neighbours_in_a_batch_do_not_matter(served):
-    together = served("serving_default", text=TEXTS)
-    for row, text in enumerate(TEXTS):
-        alone = served("serving_default", text=[text])
-        assert alone["translation"][0] == together["translation"][row]
-        np.testing.assert_allclose(
-            alone["score"][0], together["score"][row], rtol=1e-4, atol=1e-4
-        )
-
-
 def test_a_version_is_never_overwritten(small_translator, exported):
     before = {path: path.stat().st_mtime_ns for path in exported.rglob("*")}
 

@@ -33,10 +33,11 @@ def run_dir(tmp_path):
 
 
 def test_a_restored_model_goes_on_exactly_like_the_saved_one(tmp_path):
-    model = make_tiny_model(seed=1)
+    model, restored = make_tiny_model(seed=1), make_tiny_model(seed=2)
+    for each in (model, restored):
+        each.run_eagerly = True  # Tracing would take longer.
     fit_tiny_model(model, steps=2)
     checkpoints.save_checkpoint(tmp_path, model, Progress(2, 3.5))
-    restored = make_tiny_model(seed=2)
     progress = checkpoints.restore_checkpoint(tmp_path, restored)
     fit_tiny_model(model, steps=2)
     fit_tiny_model(restored, steps=2)
@@ -83,6 +84,8 @@ def _interrupt(*_):
 
 def test_a_moving_average_goes_on_exactly_too(tmp_path):
     model, restored = make_tiny_model(seed=1), make_tiny_model(seed=2)
+    for each in (model, restored):
+        each.run_eagerly = True
     averages = [MovingAverage(x, 0.7) for x in (model, restored)]
     fit_tiny_model(model, steps=2, callbacks=[averages[0]])
     checkpoints.save_checkpoint(

@@ -176,6 +176,7 @@ def test_a_form_that_is_not_utf_8_is_refused(client, kind, body):
     )
 
 
+@pytest.mark.stands_for("n best of a real model")
 def test_alternatives_are_the_next_best(client, served):
     texts = ["Hund bellt.", "kleiner Hund"]
     expected = [

@@ -118,6 +118,15 @@ def test_a_closer_look_that_takes_its_time_is_announced(visit):
     assert page.locator("#closer table").is_visible()
 
 
+def test_the_viewer_opens_for_a_sentence(visit):
+    opened = translated(visit, "Ein Hund & eine Wiese.")
+    with opened.page.context.expect_page() as found:
+        opened.page.get_by_role("link", name="Explain this sentence").click()
+    assert "Ein Hund & eine Wiese." in found.value.content().replace(
+        "&amp;", "&"
+    )
+
+
 def test_everything_is_done_with_a_keyboard(visit):
     opened = translated(visit)
     page, keys = opened.page, opened.page.keyboard

@@ -141,7 +141,6 @@ def test_a_source_that_is_cut_is_aligned_as_far_as_it_was_read(
     assert pair[0] < 4 and pair[1] == 0
 
 
-@pytest.mark.slow
 def test_words_of_a_learnt_toy_align_with_their_translations():
     translator = sample_runs.digit_translator()
     sources, targets = sample_runs.digit_corpus()["test"]

@@ -35,16 +35,16 @@ def ids_of(translator, pieces):
     return [names.index(piece) for piece in pieces]
 
 
-def test_the_translations_and_scores_are_those_of_translate(translator):
-    for beams in (1, 3):
-        options = {**OPTIONS, "beam_size": beams}
-        (expected,) = translator.translate([TEXT], n_best=beams, **options)
+@pytest.mark.parametrize("beams", [pytest.param(1, marks=pytest.mark.slow), 3])
+def test_the_translations_and_scores_are_those_of_translate(translator, beams):
+    options = {**OPTIONS, "beam_size": beams}
+    (expected,) = translator.translate([TEXT], n_best=beams, **options)
 
-        found = translator.explain(TEXT, **options)
+    found = translator.explain(TEXT, **options)
 
-        assert found.translations == [text for text, _ in expected]
-        scores = [found.nodes[leaf].score for leaf in found.leaves]
-        assert scores == [score for _, score in expected]
+    assert found.translations == [text for text, _ in expected]
+    scores = [found.nodes[leaf].score for leaf in found.leaves]
+    assert scores == [score for _, score in expected]
 
 
 def test_every_node_follows_its_parent_and_costs_what_the_model_says(
@@ -151,6 +151,7 @@ def test_a_blank_text_has_one_empty_translation_and_no_nodes(translator):
     assert attention.target_pieces == []
 
 
+@pytest.mark.slow
 def test_where_every_hypothesis_dies_the_empty_one_is_left(translator):
     options = dict(no_repeat_ngram=1, min_length=700, max_length=700)
     assert translator.translate(["laut"], beam_size=1, **options) == [""]

@@ -125,6 +125,7 @@ def test_there_must_be_something_to_learn_from(translator):
         lexicon.learn(PAIRS, translator.tokenizer, best=0)
 
 
+@pytest.mark.slow
 def test_ctranslate2_finds_the_same_with_the_same_map(translator, tmp_path):
     corpus = sample_runs.digit_corpus()
     tokenizer = translator.tokenizer

@@ -9,9 +9,15 @@ import pytest
 from keras_transformer.translation import display
 
 
+class Clock:
+    """Stands for the module `time`, in one module alone."""
+
+    def __init__(self, seconds):
+        self.monotonic = iter(seconds).__next__
+
+
 def test_a_log_tells_the_time_that_is_left(caplog, monkeypatch):
-    clock = iter([100.0, 150.0, 155.0, 250.0])
-    monkeypatch.setattr(display.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(display, "time", Clock([100.0, 150.0, 155.0, 250.0]))
 
     with (
         caplog.at_level(logging.INFO, "keras_transformer"),
@@ -29,8 +35,7 @@ def test_a_log_tells_the_time_that_is_left(caplog, monkeypatch):
 
 
 def test_what_was_done_before_says_nothing_of_the_speed(caplog, monkeypatch):
-    clock = iter([100.0, 140.0])
-    monkeypatch.setattr(display.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(display, "time", Clock([100.0, 140.0]))
     with (
         caplog.at_level(logging.INFO, "keras_transformer"),
         display.SentenceDisplay(done=200) as progress,

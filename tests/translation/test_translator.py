@@ -195,6 +195,7 @@ def test_a_side_that_is_no_list_of_texts_is_not_scored(translator, one):
             call(["a", "b"], ["c"])
 
 
+@pytest.mark.slow
 def test_translators_one_after_another_make_no_noise(translator, caplog):
     # TensorFlow warns of five functions that trace in a row.
     for _ in range(5):
