@@ -184,8 +184,10 @@ def test_long_requests_leave_places_and_turns_to_short_ones():
         while not model.texts:
             await asyncio.sleep(0.001)
         assert (batcher.taken, batcher.taken_by_long) == (24, 24)
+        refused = begin(long)
+        assert (await asyncio.wait([refused], timeout=2))[0]
         with pytest.raises(RefusalError, match="try again"):
-            await batcher.run(model, "serving_default", long)
+            refused.result()
         tasks += [begin([(b"short",)]) for _ in range(8)]
         await asyncio.sleep(0.01)
         assert batcher.taken == 32
@@ -194,7 +196,10 @@ def test_long_requests_leave_places_and_turns_to_short_ones():
         assert (batcher.taken, batcher.taken_by_long) == (0, 0)
 
     model.gate.clear()
-    asyncio.run(ask())
+    try:
+        asyncio.run(ask())
+    finally:
+        model.gate.set()
     # One batch was in work.
     assert model.texts[8:16] == [b"short"] * 8
     assert model.texts.count(b"long") == 60
