@@ -148,17 +148,15 @@ async def measure(server: Server, args: argparse.Namespace) -> None:
         *("attack", "connections", "short: median, ms", "longest", "refused"),
         *("document: longest, ms", "refused", "MB"),
     )
-    with contextlib.suppress(asyncio.TimeoutError):  # What is traced first.
-        await asyncio.wait_for(
-            Proper(server.host, "1\n" * 60, languages).run(), 5
-        )
     for name, (request, connections) in attacks(languages).items():
         if not re.search(args.only, name):
             continue
         pid = server.process.pid
         pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
-        short = Proper(server.host, SENTENCE, languages)
-        document = Proper(server.host, f"{SENTENCE}\n" * 60, languages)
+        short, document = (
+            Proper(server.host, text, languages)
+            for text in (SENTENCE, f"{SENTENCE}\n" * 60)
+        )
         tasks = [
             asyncio.ensure_future(attack(address, request))
             for _ in range(connections)
@@ -167,6 +165,10 @@ async def measure(server: Server, args: argparse.Namespace) -> None:
         tasks += [
             asyncio.ensure_future(client.run()) for client in (short, document)
         ]
+        if not connections:  # What comes first is traced.
+            await asyncio.sleep(5)
+            short.seconds.clear()
+            document.seconds.clear()
         await asyncio.sleep(args.seconds)
         for task in tasks:
             task.cancel()

@@ -18,7 +18,7 @@ READ_SECONDS = 30.0
 # How long a client that has left may take to refuse what is sent to it.
 _REFUSAL_SECONDS = 0.2
 # Bytes to read before others have their turn.
-_READ_BYTES = 1 << 12
+_READ_BYTES = 1 << 11
 # Each chunk of a body costs as much as reading a thousand bytes of it.
 _MOST_CHUNKS = 2_048
 _ANSWER = (

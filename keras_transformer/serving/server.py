@@ -23,7 +23,7 @@ from keras_transformer.serving.versions import Versions
 _BACKLOG = 2_048
 # Time to answer the accepted requests once the process has to end. With what
 # the model is at by then, and the end itself, that makes 20 seconds.
-SHUTDOWN_SECONDS = 17
+SHUTDOWN_SECONDS = 16
 
 logger = logging.getLogger("keras_transformer")
 

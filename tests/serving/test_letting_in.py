@@ -82,9 +82,9 @@ def test_a_body_in_thousands_of_chunks_is_refused(still):
     body = json.dumps({"inputs": ["a"]})
     whole = [part.encode() for part in body]
     assert post(server, PREDICT, iter(whole)).status_code == 200
-    spaces = [b" "] * (_MOST_CHUNKS + 1)
+    spaces = [b" "] * _MOST_CHUNKS
     try:
-        answer = post(server, PREDICT, iter(spaces))
+        answer = post(server, PREDICT, iter(whole + spaces))
     except httpx.HTTPError:  # Closed while it was still being sent.
         return
     assert answer.status_code == 400
@@ -111,12 +111,12 @@ def test_long_bodies_are_read_and_answered_beside_the_loop(monkeypatch):
 
 
 def test_what_is_soon_done_does_not_wait_for_what_takes_long():
-    order, may_begin = [], threading.Event()
+    had, order = [], []
 
     def work(name, turns):
-        may_begin.wait(20)
         for _ in range(turns):
             time.sleep(0.006)  # Longer than a turn has to be.
+            had.append(name)
             yield
         order.append(name)
         return name
@@ -124,18 +124,21 @@ def test_what_is_soon_done_does_not_wait_for_what_takes_long():
     async def ask():
         turns = Turns()
         long = [
-            asyncio.ensure_future(turns.finish(work(f"long {i}", 9)))
+            asyncio.ensure_future(turns.finish(work(f"long {i}", 12)))
             for i in range(3)
         ]
-        left = asyncio.ensure_future(turns.finish(work("left", 3)))
-        await asyncio.sleep(0.05)
+        left = asyncio.ensure_future(turns.finish(work("left", 12)))
+        while had.count("left") < 3:
+            await asyncio.sleep(0.001)
         left.cancel()
-        may_begin.set()
-        await asyncio.sleep(0.03)  # They have had some turns.
-        assert await turns.finish(work("short", 2)) == "short"
+        while len(had) < 27:
+            await asyncio.sleep(0.001)
+        # The long ones have had eight each, and need four more.
+        assert await turns.finish(work("short", 6)) == "short"
         await asyncio.gather(*long)
 
     asyncio.run(ask())
+    assert had.count("left") <= 4
     assert order[0] == "short"
     assert sorted(order[1:]) == ["long 0", "long 1", "long 2"]
 
@@ -184,8 +187,10 @@ def test_long_requests_leave_places_and_turns_to_short_ones():
         while not model.texts:
             await asyncio.sleep(0.001)
         assert (batcher.taken, batcher.taken_by_long) == (24, 24)
+        refused = begin(long)
+        assert (await asyncio.wait([refused], timeout=2))[0]
         with pytest.raises(RefusalError, match="try again"):
-            await batcher.run(model, "serving_default", long)
+            refused.result()
         tasks += [begin([(b"short",)]) for _ in range(8)]
         await asyncio.sleep(0.01)
         assert batcher.taken == 32
@@ -194,7 +199,10 @@ def test_long_requests_leave_places_and_turns_to_short_ones():
         assert (batcher.taken, batcher.taken_by_long) == (0, 0)
 
     model.gate.clear()
-    asyncio.run(ask())
+    try:
+        asyncio.run(ask())
+    finally:
+        model.gate.set()
     # One batch was in work.
     assert model.texts[8:16] == [b"short"] * 8
     assert model.texts.count(b"long") == 60
