@@ -138,13 +138,6 @@ def test_a_damaged_configuration_is_named(tmp_path, damage):
     assert message.endswith("); train the run again or restore the file.")
 
 
-def test_an_export_to_ctranslate2_is_no_damaged_run(tmp_path):
-    (tmp_path / "config.json").write_text('{"add_source_bos": false}')
-    (tmp_path / "model.bin").touch()
-    with pytest.raises(UserError, match="an export to CTranslate2"):
-        RunConfig.load(tmp_path)
-
-
 def test_a_run_of_before_a_setting_existed_has_its_default(
     tmp_path, monkeypatch
 ):
@@ -382,17 +375,6 @@ def test_every_setting_completes_on_tab():
         assert {"num_layers=", "num_heads="} <= found
 
 
-def test_resuming_takes_over_what_may_change():
-    saved = run_of(training={"steps": 100, "keep_checkpoints": 7})
-    now = run_of(training={"steps": 300, "keep_checkpoints": 9})
-
-    resumed = now.resume(saved, ["steps", "keep_checkpoints"], "runs/a")
-
-    assert resumed.training.steps == 300
-    assert resumed.training.keep_checkpoints == 9
-    assert dataclasses.replace(resumed, training=saved.training) == saved
-
-
 def test_weights_of_a_whole_model_may_begin_a_restricted_one(tmp_path):
     run_of().save(tmp_path)
     settings = dict(corpus="demo", init_from=tmp_path)
@@ -420,31 +402,12 @@ def test_a_run_keeps_its_symbols(tmp_path, symbols):
         run_of(symbols=symbols).resume(saved, [], "runs/a")
 
 
-@pytest.mark.parametrize(
-    "part, name, old, new",
-    [
-        ("model", "d_model", 512, 256),
-        ("model", "dropout", 0.1, 0.3),
-        ("training", "seed", 1, 2),
-        ("training", "steps", 100_000, 7),
-        (None, "source_lang", "en", "fr"),
-        (None, "preset", "tiny", "base"),
-        (None, "requested_vocab_size", 8_000, 9_000),
-    ],
-)
-def test_resuming_refuses_what_may_not_change(part, name, old, new):
-    saved = run_of()
-    now = run_of(
-        {name: new} if part == "model" else None,
-        {name: new} if part == "training" else None,
-        **({} if part else {name: new}),
-    )
+def test_resuming_refuses_what_may_not_change():
     with pytest.raises(UserError) as caught:
-        now.resume(saved, ["keep_checkpoints"], "runs/a")
-    called = name.removeprefix("requested_")
+        run_of({"d_model": 256}).resume(run_of(), [], "runs/a")
     assert str(caught.value) == (
-        f"runs/a was trained with {called} = {old}, this command says {new}; "
-        "give the same, or another `run_dir`."
+        "runs/a was trained with d_model = 512, this command says 256; give "
+        "the same, or another `run_dir`."
     )
 
 

@@ -14,6 +14,8 @@ import matplotlib.figure
 import numpy as np
 import pytest
 import tensorflow as tf
+import toy_trainings
+from toy_trainings import pairs_of
 
 import keras_transformer as kt
 from keras_transformer.config import JobError, UserError
@@ -23,17 +25,14 @@ from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.result import final_result
 from keras_transformer.training.request import Asked
 
-# So small that graphs are traced quickly.
-SHAPE = dict(num_layers=1, d_model=14, num_heads=2, ffn_dim=17, dropout=0.1)
 SETTINGS = dict(
-    preset="demo",
-    vocab_size=300,
-    batch_tokens=257,
-    checkpoint_steps=2,
-    validation_steps=100,
-    seed=3,
-    **SHAPE,
+    **toy_trainings.SETTINGS, checkpoint_steps=2, validation_steps=100
 )
+
+
+def train(run_dir, corpus, **more):
+    settings = {**SETTINGS, "steps": 11, **more}
+    return kt.train(run_dir, corpus=corpus, **settings)
 
 
 class Count(keras.callbacks.Callback):
@@ -51,14 +50,6 @@ class Count(keras.callbacks.Callback):
         self.ends += 1
 
 
-def pairs_of(folder, split):
-    sides = (
-        (folder / f"{split}.{language}").read_text("utf-8").splitlines()
-        for language in ("en", "de")
-    )
-    return list(zip(*sides, strict=True))
-
-
 @pytest.fixture(scope="module")
 def in_memory(corpus):
     """The toy corpus as a dictionary of lists."""
@@ -73,13 +64,8 @@ def count():
 @pytest.fixture(scope="module")
 def run(in_memory, count, tmp_path_factory):
     """A whole training from Python."""
-    return kt.train(
-        tmp_path_factory.mktemp("runs") / "a<b>",
-        corpus=in_memory,
-        steps=11,
-        callbacks=[count],
-        **SETTINGS,
-    )
+    run_dir = tmp_path_factory.mktemp("runs") / "a<b>"
+    return train(run_dir, in_memory, callbacks=[count])
 
 
 def digest(folder):
@@ -89,6 +75,10 @@ def digest(folder):
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def weights_of(run, average=None):
+    return averaging.load_model(run.path, average=average).get_weights()
 
 
 def test_a_training_from_python_is_a_run(run, count):
@@ -110,9 +100,7 @@ def test_the_same_call_again_does_nothing(run, in_memory):
         return {p: p.stat() for p in run.path.rglob("*") if p.is_file()}
 
     count, before = Count(), written()
-    again = kt.train(
-        run.path, corpus=in_memory, steps=11, callbacks=[count], **SETTINGS
-    )
+    again = train(run.path, in_memory, callbacks=[count])
     assert again.path == run.path and count.batches == 0
     after = written()
     assert after.keys() == before.keys()
@@ -176,38 +164,26 @@ def test_a_full_disk_is_one_sentence_in_python_too(
 def test_more_steps_go_on_where_it_ended(run, in_memory, tmp_path):
     shutil.copytree(run.path, tmp_path / "longer")
     count = Count()
-    settings = {**SETTINGS, "steps": 13}
-    longer = kt.train(
-        tmp_path / "longer", corpus=in_memory, callbacks=[count], **settings
-    )
+    longer = train(tmp_path / "longer", in_memory, steps=13, callbacks=[count])
     assert count.batches == 2
-    whole = kt.train(tmp_path / "whole", corpus=in_memory, **settings)
-    for one, other in zip(
-        *(
-            averaging.load_model(x.path, average=1).get_weights()
-            for x in (longer, whole)
-        ),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(one, other)
+    whole = train(tmp_path / "whole", in_memory, steps=13)
+    np.testing.assert_equal(weights_of(longer, 1), weights_of(whole, 1))
 
 
 def test_another_text_is_refused_in_one_sentence(run, in_memory):
     before = digest(run.path)
     changed = {**in_memory, "train": in_memory["train"][:-1]}
     with pytest.raises(UserError, match="split train in memory is not the one"):
-        kt.train(run.path, corpus=changed, steps=13, **SETTINGS)
+        train(run.path, changed, steps=13)
     assert digest(run.path) == before
 
 
 @pytest.mark.parametrize(
     "given, message",
     [
-        (dict(callbacks=5), "`callbacks` to be a list of Keras"),
-        (dict(callbacks=[7]), "`callbacks` to be a list of Keras"),
-        (
-            dict(callbacks=keras.callbacks.Callback()),
-            "`callbacks` to be a list of Keras",
+        *(
+            (dict(callbacks=wrong), "`callbacks` to be a list of Keras")
+            for wrong in (5, [7], keras.callbacks.Callback())
         ),
         (dict(dropuot=0.2), "received dropuot; .* `dropout`"),
         (
@@ -301,13 +277,10 @@ def test_the_better_weights_are_kept_and_taken(run, caplog):
         model = averaging.load_model(run.path)
     (said,) = caplog.messages
     assert said.startswith("Taking the last weights (validation loss")
-    newest = averaging.load_model(run.path, average=1)
-    five = averaging.load_model(run.path, average=5)
-    for found, expected, other in zip(
-        *(m.get_weights() for m in (model, newest, five)), strict=True
-    ):
-        np.testing.assert_array_equal(found, expected)
-        assert not np.array_equal(found, other)
+    found = model.get_weights()
+    np.testing.assert_equal(found, weights_of(run, average=1))
+    for last, other in zip(found, weights_of(run, average=5), strict=True):
+        assert not np.array_equal(last, other)
 
 
 def test_a_finished_run_can_be_slimmed_and_moved(
@@ -317,22 +290,18 @@ def test_a_finished_run_can_be_slimmed_and_moved(
     slim.mkdir()
     for name in ("config.json", "tokenizer.model", "final.weights.h5"):
         shutil.copy(run.path / name, slim)
-    for one, other in zip(
-        *(x.translator().model.get_weights() for x in (run, kt.Run(slim))),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(one, other)
+    np.testing.assert_equal(weights_of(kt.Run(slim)), weights_of(run))
     with pytest.raises(UserError, match="leave out `average`"):
         kt.Run(slim).translator(average=2)
     # Training again would begin at nothing, and end with worse weights.
     before = digest(slim)
-    kt.train(slim, corpus=in_memory, steps=11, **SETTINGS)
+    train(slim, in_memory)
     assert digest(slim) == before
     kt.Run(slim).evaluate("test", corpus=in_memory, beam_size=1)
     shutil.copy(run.path / "result.json", slim)
     before = digest(slim)
     with caplog.at_level("INFO", "keras_transformer"):
-        kt.train(slim, corpus=in_memory, steps=11, **SETTINGS)
+        train(slim, in_memory)
     assert "is finished. Its checkpoints are gone" in caplog.text
     assert digest(slim) == before
 
@@ -364,10 +333,7 @@ def test_a_run_may_begin_with_the_weights_of_another(run, tuned):
     assert tuned.config.initial["checkpoints"] == ["step-000000011"]
     words = [x.path / "tokenizer.model" for x in (run, tuned)]
     assert words[0].read_bytes() == words[1].read_bytes()
-    for one, other in zip(
-        *(averaging.load_model(x.path).get_weights() for x in (run, tuned)),
-        strict=True,
-    ):
+    for one, other in zip(weights_of(run), weights_of(tuned), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
@@ -390,15 +356,10 @@ def test_a_run_that_began_with_another_needs_that_no_more(
 @pytest.mark.slow
 def test_another_average_is_compared_again(run, in_memory, tmp_path):
     shutil.copytree(run.path, tmp_path / "run")
-    assert final_result(run.path).averages == (
-        "average of the last 5 checkpoints"
-    )
-    kt.train(
-        tmp_path / "run", corpus=in_memory, steps=11, average=3, **SETTINGS
-    )
-    assert final_result(tmp_path / "run").averages == (
-        "average of the last 3 checkpoints"
-    )
+    told = "average of the last {} checkpoints"
+    assert final_result(run.path).averages == told.format(5)
+    again = train(tmp_path / "run", in_memory, average=3)
+    assert final_result(again.path).averages == told.format(3)
 
 
 class StopEarly(keras.callbacks.Callback):
@@ -410,13 +371,7 @@ class StopEarly(keras.callbacks.Callback):
 
 def test_a_callback_may_end_a_training(in_memory, tmp_path, caplog):
     with caplog.at_level("INFO", "keras_transformer"):
-        run = kt.train(
-            tmp_path / "my run",
-            corpus=in_memory,
-            steps=11,
-            callbacks=[StopEarly()],
-            **SETTINGS,
-        )
+        run = train(tmp_path / "my run", in_memory, callbacks=[StopEarly()])
     assert "worker" not in caplog.text
     # As a shell takes it.
     assert f"keras-transformer evaluate --run-dir '{run.path}', " in caplog.text
@@ -441,15 +396,10 @@ def test_a_second_ctrl_c_is_an_exception_and_checkpoints_stay(
     in_memory, tmp_path
 ):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    twice = at_batch(4, press_twice)
     try:
         with pytest.raises(KeyboardInterrupt):
-            kt.train(
-                tmp_path / "run",
-                corpus=in_memory,
-                steps=11,
-                callbacks=[at_batch(4, press_twice)],
-                **SETTINGS,
-            )
+            train(tmp_path / "run", in_memory, callbacks=[twice])
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
@@ -475,9 +425,7 @@ def test_a_run_that_was_begun_anew_gets_nothing_of_the_old_one(
     if not at_end:
         other = at_batch(4, begin_anew)
     with pytest.raises(JobError, match="or began it anew; this training ends"):
-        kt.train(
-            path, corpus=in_memory, steps=11, callbacks=[other], **SETTINGS
-        )
+        train(path, in_memory, callbacks=[other])
     (path / "training.lock").unlink()
     assert digest(path) == digest(run.path)
 
@@ -486,25 +434,19 @@ def test_a_run_that_was_begun_anew_gets_nothing_of_the_old_one(
 def test_a_second_training_in_another_thread_is_refused(in_memory, tmp_path):
     errors = []
 
-    def train():
+    def try_to_train():
         try:
-            kt.train(tmp_path / "b", corpus=in_memory, steps=1, **SETTINGS)
+            train(tmp_path / "b", in_memory)
         except UserError as error:
             errors.append(str(error))
 
     def train_beside(logs):
-        thread = threading.Thread(target=train)
+        thread = threading.Thread(target=try_to_train)
         thread.start()
         thread.join()
 
     beside = keras.callbacks.LambdaCallback(on_train_begin=train_beside)
-    kt.train(
-        tmp_path / "a",
-        corpus=in_memory,
-        steps=1,
-        callbacks=[beside],
-        **SETTINGS,
-    )
+    train(tmp_path / "a", in_memory, steps=1, callbacks=[beside])
     (error,) = errors
     assert error.startswith("Expected one training at a time")
     assert not (tmp_path / "b").exists()
@@ -513,7 +455,7 @@ def test_a_second_training_in_another_thread_is_refused(in_memory, tmp_path):
 @pytest.mark.slow
 def test_an_open_corpus_is_remembered_by_its_folder(corpus, tmp_path):
     opened = kt.open_corpus(corpus, "en", "de")
-    run = kt.train(tmp_path / "run", corpus=opened, steps=1, **SETTINGS)
+    run = train(tmp_path / "run", opened, steps=1)
     assert run.config.corpus == str(corpus)
     run.evaluate("test", beam_size=1)
     with pytest.raises(UserError, match="languages of the corpus, en and de"):
@@ -527,24 +469,17 @@ def test_a_vocabulary_made_elsewhere_is_taken_over(
     words = kt.Tokenizer.train(
         ["zero one two", "null eins zwei"], 283, tmp_path / "words.model"
     )
-    settings = {k: v for k, v in SETTINGS.items() if k != "vocab_size"}
+    given = dict(corpus=in_memory, steps=1, **SETTINGS)
+    del given["vocab_size"]
     shared = kt.train(
-        tmp_path / "run",
-        corpus=in_memory,
-        tokenizer=tmp_path / "words.model",
-        steps=1,
-        **settings,
+        tmp_path / "run", tokenizer=tmp_path / "words.model", **given
     )
     assert shared.config.model.vocab_size == words.vocab_size
     assert (shared.path / "tokenizer.model").read_bytes() == words.model
     # The same call again, also of a run that is slim, and with other words.
-    kt.train(
-        shared.path, corpus=in_memory, tokenizer=words, steps=1, **settings
-    )
+    kt.train(shared.path, tokenizer=words, **given)
     others = kt.Tokenizer.train(
         ["three four", "drei vier"], 283, tmp_path / "others.model"
     )
     with pytest.raises(UserError, match="another vocabulary|vocab_size"):
-        kt.train(
-            shared.path, corpus=in_memory, tokenizer=others, steps=1, **settings
-        )
+        kt.train(shared.path, tokenizer=others, **given)

@@ -14,7 +14,6 @@ from keras_transformer.commands import search_flags
 from keras_transformer.config import ModelConfig, Search
 from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training.preparation import CHANGEABLE
 from keras_transformer.training.request import configure, default_run_dir
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
@@ -53,12 +52,6 @@ def test_a_training_is_told_how_later_verbs_search():
         "tiny", corpus="demo", beam_size=2, max_extra_length=3
     )
     assert run.search == Search(beam_size=2, max_extra_length=3)
-
-
-def test_a_resumed_run_may_search_otherwise():
-    old = make_run(ModelConfig())
-    new = dataclasses.replace(old, search=SEARCH)
-    assert new.resume(old, CHANGEABLE, "run").search == SEARCH
 
 
 def test_a_command_that_says_nothing_of_it_leaves_a_runs_search(run_dir):

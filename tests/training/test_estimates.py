@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import numpy as np
-import paper
 import pytest
 import tensorflow as tf
 from project_table import ROOT
@@ -28,27 +27,6 @@ PRIMES = ModelConfig(
     ffn_dim=13,
 )
 B, S, T = 17, 19, 23
-
-
-# For unequal depth see `test_model_depth.py`.
-@pytest.mark.parametrize(
-    "preset",
-    [name for name, p in PRESETS.items() if not p.model.decoder_layers],
-)
-def test_parameters_of_a_preset_are_those_of_the_paper_tests(preset):
-    # test_presets.py holds `count_params()` to the same closed form.
-    model = PRESETS[preset].model
-    learned = model.max_positions if model.positions == "learned" else 0
-    assert estimates.parameters(model) == paper.parameter_count(
-        model.vocab_size,
-        model.num_layers,
-        model.d_model,
-        model.ffn_dim,
-        model.num_heads,
-        model.key_dim,
-        model.value_dim,
-        learned,
-    )
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
@@ -99,39 +77,6 @@ def test_flops_are_those_of_the_products_in_the_graph(restriction):
     assert estimates.forward_flops(sizes, B, S, T) == forward
     step = product_flops(traced(model, with_gradient=True))
     assert estimates.step_flops(sizes, B, S, T) == step
-
-
-def test_pairs_of_positions_by_hand():
-    sizes = dataclasses.replace(PRIMES, restriction=5)
-    # 19 positions are 4 blocks of 5 that look at 15 each; 23 are 5 at 10.
-    blocks = (4 * 5 * 15, 5 * 5 * 10)
-    assert estimates.self_attention_pairs(sizes, 19, 23) == blocks
-    # A sequence of 3 is one block.
-    assert estimates.self_attention_pairs(sizes, 3, 3) == (3 * 9, 3 * 6)
-    assert estimates.self_attention_pairs(PRIMES, 19, 23) == (361, 529)
-
-
-def test_flops_of_one_layer_by_hand():
-    model = ModelConfig(
-        vocab_size=7,
-        num_layers=1,
-        d_model=2,
-        num_heads=1,
-        key_dim=3,
-        value_dim=5,
-        ffn_dim=11,
-    )
-    # Multiply-adds for one row of 2 source and 3 target tokens. An attention's
-    # query takes 2 * 3, its key 2 * 3, its value 2 * 5, its output 5 * 2; a
-    # pair of query and key 3 + 5; feed-forward 2 * 2 * 11 a token.
-    encoder = 2 * (6 + 6 + 10 + 10) + 2 * 2 * 8 + 2 * 44
-    own = 3 * (6 + 6 + 10 + 10) + 3 * 3 * 8
-    cross = 3 * (6 + 10) + 2 * (6 + 10) + 3 * 2 * 8
-    decoder = own + cross + 3 * 44
-    logits = 3 * 2 * 7
-    by_hand = 2 * (encoder + decoder + logits)
-    assert estimates.forward_flops(model, 1, 2, 3) == by_hand
-    assert estimates.step_flops(model, 13, 2, 3) == 3 * 13 * by_hand
 
 
 def test_base_on_32_by_32_tokens_is_the_rule_of_thumb():

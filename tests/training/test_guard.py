@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from sample_runs import write_digits
+from toy_trainings import pairs_of
 from train_session import TOY
 
 from keras_transformer import presets
@@ -27,16 +28,11 @@ def corpus(tmp_path_factory):
     return write_digits(tmp_path_factory.mktemp("digits"), train=53, val=7)
 
 
-def pairs_of(corpus):
-    sides = [(corpus / f"train.{x}").read_text() for x in ("en", "de")]
-    return list(zip(*(text.splitlines() for text in sides), strict=True))
-
-
 @pytest.fixture(scope="module")
 def trained_on(corpus, tmp_path_factory):
     """A plan of 53 pairs, and the vocabulary."""
     folder = tmp_path_factory.mktemp("data")
-    pairs = pairs_of(corpus)
+    pairs = pairs_of(corpus, "train")
     sentences = [sentence for pair in pairs for sentence in pair]
     tokenizer = Tokenizer.train(sentences, 290, folder / "tokenizer.model")
     records = TokenisedCorpus.build(pairs, tokenizer, folder / "records")
@@ -92,7 +88,8 @@ def test_the_first_bad_step_is_named_with_its_sentences(
     assert message.startswith(f"At step {step} {reason}; the ")
     assert f"are in {path}; the last good checkpoint was not written" in message
     rows = [row for row in plan.epoch(1)[2].rows if row >= 0]
-    expected = ["\t".join(pairs_of(corpus)[row]) for row in rows]
+    pairs = pairs_of(corpus, "train")
+    expected = ["\t".join(pairs[row]) for row in rows]
     assert path.read_text(encoding="utf-8").splitlines() == expected
     assert f"the {len(rows)} sentence pairs" in message
     source, target = expected[0].split("\t")
@@ -186,4 +183,4 @@ def test_a_training_that_blows_up_ends_with_one_sentence(
         assert f"the last good checkpoint is {kept};" in error
         bad = run_dir / "logs" / "bad-batch-step-2.txt"
         pairs = bad.read_text(encoding="utf-8").splitlines()
-        assert set(pairs) <= {"\t".join(pair) for pair in pairs_of(corpus)}
+        assert {*pairs} <= {*map("\t".join, pairs_of(corpus, "train"))}

@@ -81,11 +81,9 @@ def test_without_long_pairs_the_batches_are_as_they_were(caplog):
     pairs = corpus_of([5, 13, 4], [6, 3, 63])
     found = validation_batches(pairs, 64, longest_source=13, split="val")
     expected = batching.evaluation_batches(pairs, 64)
-    for one, other in zip(found, expected, strict=True):
-        for a, b in zip(
-            tf.nest.flatten(one), tf.nest.flatten(other), strict=True
-        ):
-            np.testing.assert_array_equal(a, b)
+    np.testing.assert_equal(
+        [*found.as_numpy_iterator()], [*expected.as_numpy_iterator()]
+    )
     assert not caplog.records
 
 
@@ -102,24 +100,23 @@ def with_a_book(corpus, tmp_path):
     return tmp_path
 
 
+def train(corpus, run_dir, steps, caplog):
+    """Train with a validation after every second step, and log it."""
+    caplog.set_level(logging.INFO)
+    rhythm = ("--validation-steps", "2", "--warmup-steps", "5")
+    argv = digit_arguments(corpus, run_dir, "--steps", steps, *rhythm)
+    assert train_on_digits(*argv) == 0
+
+
 @pytest.mark.slow
 def test_a_book_on_one_line_ends_neither_training_nor_evaluation(
     with_a_book, caplog
 ):
     run_dir = with_a_book / "run"
-    argv = digit_arguments(
-        with_a_book,
-        run_dir,
-        *("--steps", "3", "--validation-steps", "2", "--warmup-steps", "5"),
-    )
+    train(with_a_book, run_dir, 3, caplog)
+    argv = [f"--run-dir={run_dir}", f"--json={run_dir / 'j'}"]
+    assert main(["evaluate", *argv]) == 0
 
-    with caplog.at_level(logging.INFO):
-        assert train_on_digits(*argv) == 0
-        code = main(
-            ["evaluate", f"--run-dir={run_dir}", f"--json={run_dir / 'j'}"]
-        )
-
-    assert code == 0
     assert "could not be validated" not in caplog.text
     assert (
         "val: 1 of 23 pairs are cut in every validation, after 256 tokens of "
@@ -142,15 +139,7 @@ def test_a_validation_that_fails_does_not_end_the_training(
     corpus, tmp_path, caplog, monkeypatch
 ):
     monkeypatch.setattr(validation.Validator, "_measure", fail)
-
-    argv = digit_arguments(
-        corpus,
-        tmp_path,
-        *("--steps", "3", "--validation-steps", "2", "--warmup-steps", "5"),
-    )
-    with caplog.at_level(logging.INFO):
-        assert train_on_digits(*argv) == 0
-
+    train(corpus, tmp_path, 3, caplog)
     assert (
         "step 2  could not be validated, which changes nothing in the "
         "training: ResourceExhaustedError: out of memory" in caplog.text
@@ -173,15 +162,7 @@ def test_a_signal_ends_a_validation_and_the_training_with_it(
 
     monkeypatch.setattr(validation.Validator, "_measure", measure_a_little)
     monkeypatch.setattr(validation.Translator, "n_best", translate)
-
-    argv = digit_arguments(
-        corpus,
-        tmp_path,
-        *("--steps", "30", "--validation-steps", "2", "--warmup-steps", "5"),
-    )
-    with caplog.at_level(logging.INFO):
-        assert train_on_digits(*argv) == 0
-
+    train(corpus, tmp_path, 30, caplog)
     assert "SIGTERM: ending after this step." in caplog.text
     assert "could not be validated" not in caplog.text
     # Not one step more, and the loss was not even known.

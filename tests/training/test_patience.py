@@ -3,10 +3,11 @@
 import contextlib
 import logging
 
-import h5py
 import keras
 import numpy as np
 import pytest
+import toy_trainings
+from toy_trainings import arrays_of
 
 import keras_transformer as kt
 from keras_transformer.config import TrainingConfig
@@ -56,6 +57,16 @@ def make_patience(run_dir, patience=3, on="loss"):
     return Patience(run_dir, recipe) if patience else None
 
 
+def make_validation(now, log, model, values, on, waiting, *lent):
+    callback = Validation(
+        *(now, log, Told(model, values, on), EVERY, StopTraining(now, None)),
+        *lent,
+        patience=waiting,
+    )
+    callback.set_model(model)
+    return callback
+
+
 def session(run_dir, values, patience=3, on="loss", until=20, saves=()):
     """Train as `loop.train` does; returns the update that it ends after.
 
@@ -72,15 +83,7 @@ def session(run_dir, values, patience=3, on="loss", until=20, saves=()):
         return Progress(step, float(step))
 
     log = History(run_dir, step)
-    callback = Validation(
-        now,
-        log,
-        Told(model, values, on),
-        EVERY,
-        StopTraining(now, None),
-        patience=waiting,
-    )
-    callback.set_model(model)
+    callback = make_validation(now, log, model, values, on, waiting)
     model.stop_training = False
     if step and step % EVERY == 0 and len(row_of(run_dir, step)) < 3:
         callback.validate()
@@ -110,8 +113,8 @@ def test_it_ends_after_so_many_validations_without_a_better_value(
     tmp_path, caplog, on
 ):
     values = LOSSES if on == "loss" else [10 - x for x in LOSSES]
-    with caplog.at_level(logging.INFO):
-        assert session(tmp_path, values, 3, on) == END
+    caplog.set_level(logging.INFO)
+    assert session(tmp_path, values, 3, on) == END
     best = {"loss": "loss than 3", "bleu": "BLEU than 7"}[on]
     assert caplog.messages == [
         f"No better validation {best}, of update 8, in 3 validations: ending "
@@ -127,11 +130,6 @@ def test_a_better_value_begins_the_count_anew(tmp_path, patience, end):
 def test_without_patience_no_validation_ends_it_and_nothing_is_kept(tmp_path):
     assert session(tmp_path, [3.0] * 10, None) == 20
     assert not kept(tmp_path)
-
-
-def test_only_the_best_weights_are_kept(tmp_path):
-    session(tmp_path, LOSSES)
-    assert kept(tmp_path) == {8: 8.0}
 
 
 def test_no_number_of_checkpoints_pushes_the_best_weights_out(tmp_path):
@@ -154,17 +152,8 @@ def test_what_is_kept_is_what_was_validated(tmp_path):
         yield
         model.weights[0].assign([[2], [2]])
 
-    callback = Validation(
-        now,
-        History(tmp_path, 0),
-        Told(model, LOSSES, "loss"),
-        EVERY,
-        StopTraining(now, None),
-        lent,
-        patience=make_patience(tmp_path),
-    )
-    callback.set_model(model)
-    callback.validate()
+    log, waiting = History(tmp_path, 0), make_patience(tmp_path)
+    make_validation(now, log, model, LOSSES, "loss", waiting, lent).validate()
     assert kept(tmp_path) == {2: 0.5}
 
 
@@ -252,12 +241,9 @@ def test_a_wish_of_before_the_first_step_is_voted_on_in_it():
 
 def test_a_result_names_the_best_weights_and_what_decided():
     found = {
-        which: {"loss": loss, "bleu": bleu}
-        for which, loss, bleu in (
-            ("last", 3.0, 11.0),
-            (AVERAGE, 2.5, 12.0),
-            (BEST, 2.7, 13.0),
-        )
+        "last": {"loss": 3.0, "bleu": 11.0},
+        AVERAGE: {"loss": 2.5, "bleu": 12.0},
+        BEST: {"loss": 2.7, "bleu": 13.0},
     }
     names = ("best-000000004",)
     result = Result(9, BEST, "average", names, found, None, "bleu")
@@ -268,16 +254,8 @@ def test_a_result_names_the_best_weights_and_what_decided():
 
 
 SETTINGS = dict(
-    preset="demo",
-    vocab_size=300,
-    batch_tokens=257,
+    **toy_trainings.SETTINGS,
     target_bleu=float("inf"),
-    seed=3,
-    num_layers=1,
-    d_model=14,
-    num_heads=2,
-    ffn_dim=17,
-    dropout=0.1,
     steps=50,
     validation_steps=EVERY,
     checkpoint_steps=3,
@@ -291,24 +269,6 @@ def train(run_dir, corpus, **more):
     return kt.train(run_dir, corpus=str(corpus), **{**SETTINGS, **more})
 
 
-def arrays(path):
-    """Every array of a weights file."""
-    found = {}
-
-    def note(name, item):
-        if isinstance(item, h5py.Dataset):
-            found[name] = item[()]
-
-    with h5py.File(path) as file:
-        file.visititems(note)
-    return found
-
-
-def are_equal(one, other):
-    assert one.keys() == other.keys()
-    return all(np.array_equal(one[name], other[name]) for name in one)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("ema", [None, 0.9])
 def test_a_model_that_cannot_learn_ends_exactly_in_time_and_says_so_again(
@@ -316,19 +276,18 @@ def test_a_model_that_cannot_learn_ends_exactly_in_time_and_says_so_again(
 ):
     # Too little for six digits of a loss.
     settings = dict(learning_rate_scale=1e-12, ema=ema)
-    with caplog.at_level(logging.INFO):
-        run = train(tmp_path / "run", corpus, **settings)
+    caplog.set_level(logging.INFO)
+    run = train(tmp_path / "run", corpus, **settings)
 
     why = ", of update 2, in 3 validations"
     assert f"{why}: ending after step 8." in caplog.text
-    assert [r["step"] for r in run.history() if "validation_loss" in r] == [
-        *(2, 4, 6, 8)
-    ]
+    rows = run.history()
+    validated = [row["step"] for row in rows if "validation_loss" in row]
+    assert validated == [2, 4, 6, 8]
     assert [path.name for path in list_best(run.path)] == ["best-000000002"]
     before = {path: path.read_bytes() for path in run.path.glob("**/*.h5")}
     caplog.clear()
-    with caplog.at_level(logging.INFO):
-        train(tmp_path / "run", corpus, **settings)
+    train(tmp_path / "run", corpus, **settings)
     assert "is finished: 8 updates" in caplog.text
     assert f"{why}; a larger `patience` would go on." in caplog.text
     assert before == {p: p.read_bytes() for p in run.path.glob("**/*.h5")}
@@ -373,11 +332,14 @@ def test_an_early_end_leaves_the_best_weights_and_a_kill_changes_no_bit(
         (newest,) = checkpoints.list_checkpoints(run.path)
         assert newest.name == "step-000000014"
         (best,) = list_best(run.path)
-        finals.append(arrays(run.path / "final.weights.h5"))
-        lasts.append(arrays(newest / "model.weights.h5"))
-        assert are_equal(finals[-1], arrays(best / "model.weights.h5"))
-    assert are_equal(*finals) and are_equal(*lasts)
-    assert not are_equal(finals[0], lasts[0])
+        finals.append(arrays_of(run.path / "final.weights.h5"))
+        lasts.append(arrays_of(newest / "model.weights.h5"))
+        kept_best = arrays_of(best / "model.weights.h5")
+        np.testing.assert_equal(finals[-1], kept_best)
+    np.testing.assert_equal(*finals)
+    np.testing.assert_equal(*lasts)
+    with pytest.raises(AssertionError):
+        np.testing.assert_equal(finals[0], lasts[0])
 
 
 def test_last_weights_that_are_better_than_the_best_validated_are_taken(

@@ -12,7 +12,6 @@ from sample_runs import digit_arguments, make_run, train_on_digits
 from keras_transformer.config import JobError, UserError
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.presets import PRESETS
-from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import loop, preparation
 from keras_transformer.training.planning import choose_lengths, plan_batches
 from keras_transformer.training.preparation import CHANGEABLE
@@ -94,10 +93,3 @@ def test_a_resumed_run_has_the_batches_it_began_with(
     assert first == again
     assert other == other_again
     assert first != other
-
-
-def test_a_growth_of_one_is_refused():
-    with pytest.raises(
-        UserError, match=r"`length_growth` to be in \(1, 2\], received 1"
-    ):
-        RunConfig.from_preset("tiny", corpus="demo", length_growth=1.0)

@@ -180,7 +180,9 @@ def test_a_recipe_has_the_papers_numbers(recipe):
     ) == PAPER[recipe]
     assert model.value_dim == model.key_dim
     assert model.positions == "sinusoidal"
-    assert training.batch_tokens == 25_000
+    # So all have the same batches, on any hardware.
+    assert (training.batch_tokens, training.seed) == (25_000, 1)
+    assert training.length_growth is None
     assert training.warmup_steps == 4_000
     assert training.learning_rate_scale == 1
     assert training.label_smoothing == 0.1
@@ -220,27 +222,6 @@ def test_the_readme_has_every_recipe_on_1_2_4_and_8_gpus():
         for memory in (16, 80)
         for gpus in (1, 2, 4, 8)
     }
-
-
-@pytest.mark.parametrize("recipe", PAPER)
-def test_the_configuration_is_the_same_on_any_hardware(recipe):
-    # The plan of batches is made from the configuration and the corpus alone.
-    alone, _ = run_of(recipe)
-    for other, _, _, accumulate in WAYS:
-        if other == recipe:
-            run, args = run_of(recipe, "--accumulate", str(accumulate))
-            assert run == alone
-            assert args.accumulate == accumulate
-
-
-@pytest.mark.parametrize("recipe", PAPER)
-def test_every_recipe_plans_the_same_batches(recipe, corpus, plan):
-    training = run_of(recipe)[0].training
-    other = BatchPlan(corpus, training.batch_tokens, training.seed)
-    assert len(other) == len(plan)
-    for one, two in zip(other.epoch(0), plan.epoch(0), strict=True):
-        np.testing.assert_array_equal(one.rows, two.rows)
-        assert one[1:] == two[1:]
 
 
 def test_a_step_has_nearly_25_000_tokens_a_side(corpus, plan):
@@ -294,10 +275,3 @@ def test_the_share_of_a_gpu_fits_into_two_thirds_of_its_memory(
     # A smaller value would not do: half as many would take over half.
     if accumulate > 1:
         assert most(accumulate // 2) > gigabytes * 1e9 / 2
-
-
-def test_what_follows_a_file_overrules_it():
-    run, _ = run_of("wmt14-en-de-base", "--steps", "7")
-    alone, _ = run_of("wmt14-en-de-base")
-    training = dataclasses.replace(alone.training, steps=7)
-    assert run == dataclasses.replace(alone, training=training)

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 from forked_programs import Program
 from sample_runs import write_digits
+from toy_trainings import arrays_of
 
 from keras_transformer.runs import averaging, checkpoints, history
 from keras_transformer.runs.result import final_result
@@ -42,6 +42,7 @@ def kill_somewhere(seed):
 # A session rewrites the history (0 write, 1 flush, 2 rename, 3 flush the
 # folder); then comes the line after its first step.
 TERMINATE = {**kill("-history.csv", 4), "number": signal.SIGTERM}
+PRESS_CTRL_C = {**TERMINATE, "number": signal.SIGINT}
 
 # The second checkpoint is written, and its validation begins; then a session
 # begins with that validation.
@@ -66,6 +67,7 @@ ENDS = {
         kill("-old-", 1),  # An old checkpoint is half gone.
         # One loses its moments: the state without them is written, or renamed.
         *[kill("-state.json", event) for event in (1, 3)],
+        PRESS_CTRL_C,
         *[kill_somewhere(seed) for seed in (1, 2, 4)],
     ],
     "two replicas": [
@@ -146,14 +148,7 @@ def arrays(run):
     with np.load(newest / "training.npz") as file:
         found = dict(file)
     for path in (newest / "model.weights.h5", run_dir / "final.weights.h5"):
-        with h5py.File(path) as file:
-            file.visititems(
-                lambda name, item, path=path: (
-                    found.update({f"{path.name}/{name}": item[()]})
-                    if isinstance(item, h5py.Dataset)
-                    else None
-                )
-            )
+        found |= {f"{path.name}/{k}": x for k, x in arrays_of(path).items()}
     return found
 
 
@@ -169,11 +164,9 @@ def validations(run):
 @in_way(TWO_MOMENTS, EVERY_MOMENT)
 def test_a_run_killed_again_and_again_ends_the_same_bit_for_bit(runs, request):
     whole, killed = map(arrays, runs)
-    assert whole.keys() == killed.keys()
     # Weights and their average twice over, optimizer, seeds of the dropout.
     assert len(whole) > 100
-    for name, values in whole.items():
-        np.testing.assert_array_equal(values, killed[name], err_msg=name)
+    np.testing.assert_equal(killed, whole)
     one, other = map(validations, runs)
     assert one == other
     way = request.node.callspec.params["runs"]
@@ -185,12 +178,13 @@ def test_a_run_killed_again_and_again_ends_the_same_bit_for_bit(runs, request):
 def test_every_session_ended_as_it_should(runs, request):
     way = request.node.callspec.params["runs"]
     whole, killed = ([session.code for session in run.sessions] for run in runs)
-    expected = [
-        0 if end["number"] == signal.SIGTERM else -end["number"]
-        for end in ENDS[way]
-    ]
+    codes = {signal.SIGTERM: 0, signal.SIGINT: 130}
+    expected = [codes.get(n := end["number"], -n) for end in ENDS[way]]
     assert whole == [0]
     assert killed == [*expected, 0]
+    for end, session in zip(ENDS[way], runs[1].sessions, strict=False):
+        said = "Stopped; the same command goes on from here." in session.log
+        assert said == (end["number"] in codes)
 
 
 @in_way(TWO_MOMENTS)
@@ -241,7 +235,6 @@ def test_a_validation_that_was_stopped_is_made_up_for(runs):
     ends, sessions = ENDS["two replicas"], runs[1].sessions
     for end in IN_A_VALIDATION:
         session = sessions[ends.index(end)]
-        assert "Stopped; the same command goes on from here." in session.log
         assert "step 6  validation loss" not in session.log
     last = sessions[ends.index(end) + 1]
     assert "step 6  validation loss" in last.log
@@ -255,4 +248,4 @@ def test_a_termination_on_two_replicas_writes_a_checkpoint_first(runs):
     # The session before was killed in its second checkpoint, and this one
     # told to end after its first step: it ends with the next.
     assert steps == [3, 5]
-    assert "Stopped; the same command goes on from here." in session.log
+    assert re.search(r"Wrote .*/step-000000005\b", session.log)
