@@ -74,18 +74,26 @@ def run_dir(finished, tmp_path):
     return shutil.copytree(finished, tmp_path / "run")
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_no_flipped_bit_of_the_vocabulary_is_believed(run_dir, seed):
-    path = run_dir / "tokenizer.model"
+def flip_one(path, seed=1):
     flip(path, random.Random(seed).randrange(8 * path.stat().st_size))
-    with pytest.raises(UserError, match=f"{path} is not "):
-        load_vocabulary(run_dir)
 
 
-@pytest.mark.parametrize("length", [0, 1, 1_000])
-def test_a_vocabulary_cut_short_is_told(run_dir, length):
+def cut(path, end=-7):
+    path.write_bytes(path.read_bytes()[:end])
+
+
+@pytest.mark.parametrize(
+    "damage, how",
+    [
+        *((flip_one, seed) for seed in range(5)),
+        *((cut, length) for length in (0, 1, 1_000)),
+    ],
+)
+def test_a_vocabulary_with_a_flipped_bit_or_cut_short_is_told(
+    run_dir, damage, how
+):
     path = run_dir / "tokenizer.model"
-    path.write_bytes(path.read_bytes()[:length])
+    damage(path, how)
     with pytest.raises(UserError, match=f"{path} is not "):
         load_vocabulary(run_dir)
 
@@ -111,14 +119,6 @@ def test_no_flipped_bit_of_the_history_ends_in_a_trace(tmp_path):
         assert all({"step", "minutes"} <= row.keys() for row in rows)
         if bit >= 8 * len(b"step,minutes,loss\n"):
             assert rows  # All but one, or two if a line end is gone.
-
-
-def flip_one(path):
-    flip(path, random.Random(1).randrange(8 * path.stat().st_size))
-
-
-def cut(path):
-    path.write_bytes(path.read_bytes()[:-7])
 
 
 @pytest.mark.parametrize("damage", [flip_one, cut])

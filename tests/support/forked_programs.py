@@ -34,10 +34,6 @@ class Program:
         )
         self._process.start()
 
-    @property
-    def pid(self):
-        return self._process.pid
-
     def poll(self):
         return self._process.exitcode
 
@@ -51,7 +47,7 @@ class Program:
         self._process.kill()
 
     def send_signal(self, number):
-        os.kill(self.pid, number)
+        os.kill(self._process.pid, number)
 
 
 def _run(script, arguments, log, environment):

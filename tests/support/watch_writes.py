@@ -10,11 +10,7 @@ import runpy
 import sys
 
 CHANGES = {
-    "os.mkdir",
-    "os.rename",
-    "os.remove",
-    "os.rmdir",
-    "os.truncate",
+    *("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"),
     "shutil.rmtree",
 }
 
@@ -24,11 +20,7 @@ def watch(folder, report):
 
     def note(event, arguments):
         if event == "open":
-            _, mode, flags = arguments
-            writes = flags & (os.O_WRONLY | os.O_RDWR) or set(mode or "r") & {
-                *"wax+"
-            }
-            if not writes:
+            if not arguments[2] & (os.O_WRONLY | os.O_RDWR):
                 return
         elif event not in CHANGES:
             return

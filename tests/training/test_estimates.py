@@ -1,20 +1,16 @@
 import dataclasses
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from project_table import ROOT
+from programs import run_program
 from small_models import make_model
 
 from keras_transformer.config import ModelConfig
 from keras_transformer.model import Transformer
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import estimates
-
-SCRIPT = ROOT / "tests" / "support" / "measure_memory.py"
 
 # Every size another prime, but for d_model, which must be even.
 PRIMES = ModelConfig(
@@ -120,14 +116,8 @@ def test_the_estimate_is_near_the_measured_peak():
     peaks, estimated = [], []
     for rows in (8, 96):
         shape = (rows, 41, 37)
-        output = subprocess.run(
-            [sys.executable, SCRIPT, json.dumps(sizes), json.dumps(shape)],
-            check=True,
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            env={"PYTHONPATH": ".", "TF_CPP_MIN_LOG_LEVEL": "3"},
-        ).stdout
+        given = map(json.dumps, (sizes, shape))
+        output, _ = run_program("measure_memory.py", *given)
         peaks.append(int(output))
         model = ModelConfig(**sizes)
         estimated.append(estimates.memory(model, *shape).total)

@@ -79,11 +79,9 @@ def test_the_history_has_losses_that_fall_and_a_bleu(finished):
 def test_the_same_command_on_a_finished_run_says_so(
     corpus, finished, caplog, more
 ):
-    before = checkpoints.list_checkpoints(finished)
     caplog.set_level("INFO")
     assert train_on_digits(*arguments(corpus, finished, *more)) == 0
     assert "is finished: 30 updates" in caplog.text
-    assert checkpoints.list_checkpoints(finished) == before
 
 
 @pytest.mark.slow
@@ -116,8 +114,6 @@ def error_of(capsys, *argv, code=command_line.WRONG):
         ("--validation-split dev", "received dev; it has"),
         ("--validation-split train", "two splits, received train for"),
         ("--strategy tpu", "--strategy to be one of .* received 'tpu'"),
-        ("--precision int8", "--precision to be one of .* 'int8'"),
-        ("--dropout -0.1", r"--dropout to be in \[0, 1\), received -0.1"),
         ("--keep-checkpoints 3", "at least 5, the --average at the end"),
         ("--vocab-size 12", "Expected a vocabulary size above 260"),
         ("--minutes 0", "--minutes to be above 0 and finite, received 0"),
