@@ -47,13 +47,6 @@ def test_a_run_searches_as_the_paper_translates():
     assert found == (4, 0.6, 50)  # Section 6.1.
 
 
-def test_a_training_is_told_how_later_verbs_search():
-    run = RunConfig.from_preset(
-        "tiny", corpus="demo", beam_size=2, max_extra_length=3
-    )
-    assert run.search == Search(beam_size=2, max_extra_length=3)
-
-
 def test_a_command_that_says_nothing_of_it_leaves_a_runs_search(run_dir):
     begun = RunConfig.load(run_dir)
     again, other = (

@@ -211,12 +211,15 @@ def test_compilations_are_the_shapes_that_a_micro_batch_has():
     assert "XLA" not in output
 
 
+def told(preset, rows):
+    """The report where a step of that many rows of 16 took half a second."""
+    plan, run = plan_of([4] * 32, [5] * 32, 80), run_of(preset)
+    measured = Measured((rows, 4, 5), rows == 16, seconds=0.5, steps=3)
+    return report(run, plan, dry_run.count(run, plan), measured, Session())
+
+
 def test_time_is_scaled_from_the_rows_that_were_measured():
-    plan = plan_of([4] * 32, [5] * 32, 80)
-    run = run_of("base")
-    costs = dry_run.count(run, plan)
-    measured = Measured((4, 4, 5), whole=False, seconds=0.5, steps=3)
-    output = report(run, plan, costs, measured, Session())
+    output = told("base", rows=4)
     assert "scaled by FLOPs" in output
     # Four times the rows, four times the FLOPs; 100,000 steps.
     assert figure(output, "seconds a step") == 2
@@ -231,10 +234,7 @@ def test_the_papers_flops_are_shown_beside_ours(preset, days, flops):
     # Eight GPUs at 9.5 TFLOPS for so many days, to two digits.
     by_hand = 8 * 9.5e12 * days * 86_400
     assert by_hand == pytest.approx(flops, rel=0.01)
-    plan = plan_of([4] * 32, [5] * 32, 80)
-    run = run_of(preset)
-    measured = Measured((16, 4, 5), whole=True, seconds=0.5, steps=3)
-    output = report(run, plan, dry_run.count(run, plan), measured, Session())
+    output = told(preset, rows=16)
     assert figure(output, "the paper's") == flops
     assert "scaled" not in output
 

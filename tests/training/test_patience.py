@@ -31,6 +31,22 @@ class Killed(Exception):
     pass
 
 
+@contextlib.contextmanager
+def killed_at_row(monkeypatch, step, is_written=True):
+    """Die when the history gets a row of that update or a later one."""
+    add = History.add
+
+    def dying(self, progress, **values):
+        if progress.step < step or is_written:
+            add(self, progress, **values)
+        if progress.step >= step:
+            raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(History, "add", dying)
+        yield
+
+
 def make_model():
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
@@ -166,16 +182,7 @@ def test_a_kill_anywhere_changes_neither_the_end_nor_the_best(
     if place == "step":
         session(tmp_path, LOSSES, until=killed, saves=saves)
     else:
-        add = History.add
-
-        def dying(self, progress, **values):
-            if progress.step < killed or place == "after its row":
-                add(self, progress, **values)
-            if progress.step >= killed:
-                raise Killed
-
-        with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(History, "add", dying)
+        with killed_at_row(monkeypatch, killed, place == "after its row"):
             session(tmp_path, LOSSES, saves=saves)
 
     assert session(tmp_path, LOSSES, saves=saves) == END
@@ -310,15 +317,7 @@ def test_an_early_end_leaves_the_best_weights_and_a_kill_changes_no_bit(
     losses = {f"step {EVERY * (i + 1)}": x for i, x in enumerate(LOSSES)}
     let_validations_find(monkeypatch, {**losses, "best weights": 3.0})
     whole = train(tmp_path / "whole", corpus)
-    add = History.add
-
-    def dying(self, progress, **values):
-        add(self, progress, **values)
-        if progress.step == 10:
-            raise Killed
-
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(History, "add", dying)
+    with killed_at_row(monkeypatch, 10):
         train(tmp_path / "killed", corpus)
 
     killed = train(tmp_path / "killed", corpus)

@@ -22,16 +22,14 @@ from keras_transformer.training.request import Asked, configure
 
 RECIPES = pathlib.Path(__file__).parents[2] / "keras_transformer" / "recipes"
 
-# paper.md by hand: N, d_model, d_ff, h, d_k, vocabulary, dropout, steps,
-# checkpoints averaged; language, BLEU.
+# paper.md by hand: preset, vocabulary, BLEU.
 PAPER = {
-    "wmt14-en-de-base": (6, 512, 2048, 8, 64, 37_000, 0.1, 100_000, 5),
-    "wmt14-en-de-big": (6, 1024, 4096, 16, 64, 37_000, 0.3, 300_000, 20),
-    "wmt14-en-fr-base": (6, 512, 2048, 8, 64, 32_000, 0.1, 100_000, 5),
-    "wmt14-en-fr-big": (6, 1024, 4096, 16, 64, 32_000, 0.1, 300_000, 20),
+    "wmt14-en-de-base": ("base", 37_000, 27.3),
+    "wmt14-en-de-big": ("big", 37_000, 28.4),
+    "wmt14-en-fr-base": ("base", 32_000, 38.1),
+    "wmt14-en-fr-big": ("big-en-fr", 32_000, 41.8),
 }
 PARSERS = {"parsing": 16_000, "parsing-semi": 32_000}
-BLEU = dict(zip(PAPER, (27.3, 28.4, 38.1, 41.8), strict=True))
 
 
 def table(first_columns):
@@ -166,31 +164,13 @@ def test_no_other_recipe_is_known():
 @pytest.mark.parametrize("recipe", PAPER)
 def test_a_recipe_has_the_papers_numbers(recipe):
     run, args = run_of(recipe)
-    model, training = run.model, run.training
-    assert (
-        model.num_layers,
-        model.d_model,
-        model.ffn_dim,
-        model.num_heads,
-        model.key_dim,
-        model.vocab_size,
-        model.dropout,
-        training.steps,
-        training.average,
-    ) == PAPER[recipe]
-    assert model.value_dim == model.key_dim
-    assert model.positions == "sinusoidal"
+    name, vocab_size, _ = PAPER[recipe]
+    preset = PRESETS[name]  # Its numbers: test_presets.py.
+    assert run.model == dataclasses.replace(preset.model, vocab_size=vocab_size)
+    assert (run.training, run.search) == (preset.training, preset.search)
+    assert run.training.precision == "float32"
     # So all have the same batches, on any hardware.
-    assert (training.batch_tokens, training.seed) == (25_000, 1)
-    assert training.length_growth is None
-    assert training.warmup_steps == 4_000
-    assert training.learning_rate_scale == 1
-    assert training.label_smoothing == 0.1
-    assert training.checkpoint_minutes == 10
-    assert training.checkpoint_steps is None
-    assert training.keep_checkpoints >= training.average
-    assert training.precision == "float32"
-    assert training.ema is None
+    assert (run.training.seed, run.training.length_growth) == (1, None)
     assert (run.source_lang, run.target_lang) == ("en", recipe[9:11])
     assert run.corpus == f"tfds:wmt14_translate/{recipe[9:11]}-en"
     assert run.train_split == "train"
@@ -211,7 +191,7 @@ def test_the_readme_shows_what_the_recipes_hold():
             run.training.warmup_steps,
             run.training.steps,
             run.training.average,
-            BLEU[recipe],
+            PAPER[recipe][-1],
         ]
 
 

@@ -19,7 +19,7 @@ from keras_transformer.config import (
     TrainingConfig,
     UserError,
 )
-from keras_transformer.runs import checkpoints, history, lock
+from keras_transformer.runs import history, lock
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import loop
 from keras_transformer.training.preparation import CHANGEABLE
@@ -137,31 +137,6 @@ def test_a_wrong_argument_is_one_sentence_and_leaves_nothing(
     assert not (tmp_path / "run").exists()
 
 
-def write_corpus(folder, english, german):
-    folder.mkdir()
-    for split in ("train", "val"):
-        (folder / f"{split}.en").write_bytes(english)
-        (folder / f"{split}.de").write_bytes(german)
-    return folder
-
-
-@pytest.mark.parametrize(
-    "english, german, message",
-    [
-        (b"one\ntwo\n", b"eins\n", "found 2 in .*train.en and 1 in .*train.de"),
-        (b"", b"", "both files empty"),
-        (b"one\ntwo\n", b"eins\nzw\xff\n", "train.de, .* in line 2"),
-    ],
-)
-def test_a_broken_corpus_is_one_sentence_and_leaves_nothing(
-    tmp_path, capsys, english, german, message
-):
-    folder = write_corpus(tmp_path / "corpus", english, german)
-    error = error_of(capsys, *arguments(folder, tmp_path / "run"))
-    assert re.search(message, error), error
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize(
     "flag, value, field",
     [
@@ -268,17 +243,6 @@ def test_a_wrong_request_leaves_what_it_found(corpus, tmp_path, capsys):
     argv = arguments(corpus, tmp_path, "--vocab-size", "12")
     assert "vocabulary size above 260" in error_of(capsys, *argv)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def test_a_full_disk_is_one_sentence(corpus, tmp_path, capsys, monkeypatch):
-    def full(*args, **kwargs):
-        raise OSError(28, "No space left on device", "training.npz")
-
-    monkeypatch.setattr(checkpoints.np, "savez", full)
-    argv = arguments(corpus, tmp_path / "run")
-    error = error_of(capsys, *argv, code=command_line.FAILED)
-    assert "training.npz: No space left on device; free space" in error
-    assert checkpoints.list_checkpoints(tmp_path / "run") == []
 
 
 def test_a_gpu_without_memory_is_one_sentence(
