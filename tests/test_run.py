@@ -306,21 +306,19 @@ def test_a_finished_run_can_be_slimmed_and_moved(
     assert digest(slim) == before
 
 
+def tune(run_dir, source, **more):
+    # So that an update changes next to nothing.
+    how = dict(batch_tokens=257, learning_rate_scale=1e-4, **more)
+    return kt.train(run_dir, init_from=source, **how)
+
+
 @pytest.fixture(scope="module")
 def tuned(run, in_memory, tmp_path_factory):
     """A run that began with the weights of another, which then moved."""
     folder = tmp_path_factory.mktemp("tuned")
-    shutil.copytree(run.path, folder / "source")
-    tuned = kt.train(
-        folder / "tuned",
-        corpus=in_memory,
-        init_from=folder / "source",
-        steps=1,
-        batch_tokens=257,
-        # So that an update changes next to nothing.
-        learning_rate_scale=1e-4,
-    )
-    (folder / "source").rename(folder / "moved")
+    source = shutil.copytree(run.path, folder / "source")
+    tuned = tune(folder / "tuned", source, corpus=in_memory, steps=1)
+    source.rename(folder / "moved")
     return tuned
 
 
@@ -341,16 +339,14 @@ def test_a_run_that_began_with_another_needs_that_no_more(
     tuned, in_memory, tmp_path
 ):
     again = shutil.copytree(tuned.path, tmp_path / "tuned")
-    settings = dict(
-        corpus=in_memory, batch_tokens=257, learning_rate_scale=1e-4, steps=2
-    )
+    settings = dict(corpus=in_memory, steps=2)
     source = tuned.path.parent / "source"
-    kt.train(again, init_from=source, **settings)
+    tune(again, source, **settings)
     assert kt.Run(again).history()[-1]["step"] == 2
     # Another source is refused; one with the same weights is the same.
-    kt.train(again, init_from=source.with_name("moved"), **settings)
+    tune(again, source.with_name("moved"), **settings)
     with pytest.raises(UserError, match="did not begin with the weights of"):
-        kt.train(again, init_from=again, **settings)
+        tune(again, again, **settings)
 
 
 @pytest.mark.slow

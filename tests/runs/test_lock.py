@@ -16,17 +16,20 @@ from keras_transformer.runs import lock
 fork = multiprocessing.get_context("fork")
 
 
+def assert_is_held(run_dir, message):
+    with pytest.raises(UserError, match=message), lock.only_writer(run_dir):
+        pass
+
+
 def test_the_second_is_told_who_holds_the_run_and_since_when(tmp_path):
-    with lock.only_writer(tmp_path), pytest.raises(UserError) as caught:
-        with lock.only_writer(tmp_path):
-            pass
     expected = (
         rf"{re.escape(str(tmp_path))} is in use by process "
         rf"{os.getpid()} on {re.escape(os.uname().nodename)} since "
         r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}; wait until it ends, or "
         r"choose another folder\."
     )
-    assert re.fullmatch(expected, str(caught.value))
+    with lock.only_writer(tmp_path):
+        assert_is_held(tmp_path, f"^{expected}$")
 
 
 def test_of_many_that_start_in_an_absent_directory_one_is_in_at_a_time(
@@ -120,15 +123,11 @@ def test_the_file_of_somebody_else_is_locked_too(tmp_path, monkeypatch):
 
     with lock.only_writer(tmp_path):
         monkeypatch.setattr(lock.os, "open", refused)
-        with pytest.raises(UserError, match="is in use by process"):
-            with lock.only_writer(tmp_path):
-                pass
+        assert_is_held(tmp_path, "is in use by process")
     (tmp_path / "training.lock").write_text("")  # Left by a killed process.
     with lock.only_writer(tmp_path):
         monkeypatch.undo()
-        with pytest.raises(UserError, match="is in use by another"):
-            with lock.only_writer(tmp_path):
-                pass
+        assert_is_held(tmp_path, "is in use by another")
 
 
 @pytest.mark.parametrize(

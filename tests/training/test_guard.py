@@ -5,7 +5,6 @@ import types
 import keras
 import numpy as np
 import pytest
-from sample_runs import write_digits
 from toy_trainings import pairs_of
 from train_session import TOY
 
@@ -24,13 +23,8 @@ NAN, INF = float("nan"), float("inf")
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_digits(tmp_path_factory.mktemp("digits"), train=53, val=7)
-
-
-@pytest.fixture(scope="module")
 def trained_on(corpus, tmp_path_factory):
-    """A plan of 53 pairs, and the vocabulary."""
+    """A plan of all pairs, and the vocabulary."""
     folder = tmp_path_factory.mktemp("data")
     pairs = pairs_of(corpus, "train")
     sentences = [sentence for pair in pairs for sentence in pair]
@@ -39,15 +33,13 @@ def trained_on(corpus, tmp_path_factory):
     return batching.BatchPlan(records, 89, seed=5), tokenizer
 
 
-def make_guard(run_dir, trained_on, optimizer=None, weights=(), every=10):
+def make_guard(run_dir, trained_on, optimizer=None, weights=()):
     guard = StopOnNonFinite(
-        run_dir, lambda: Progress(guard.step), *trained_on, every=every
+        run_dir, lambda: Progress(guard.step), *trained_on, every=10
     )
-    guard.set_model(
-        types.SimpleNamespace(
-            optimizer=optimizer or keras.optimizers.SGD(), weights=weights
-        )
-    )
+    optimizer = optimizer or keras.optimizers.SGD()
+    model = types.SimpleNamespace(optimizer=optimizer, weights=weights)
+    guard.set_model(model)
     return guard
 
 
@@ -55,9 +47,9 @@ def feed(guard, figures):
     """Let the guard see losses and norms of steps from 1 on."""
     for step, (loss, norm) in enumerate(figures, start=1):
         guard.step = step
+        logs = {"batch_loss": loss, "gradient_norm": norm}
         guard.on_train_batch_end(
-            step,
-            {"batch_loss": np.float32(loss), "gradient_norm": np.float32(norm)},
+            step, {name: np.float32(x) for name, x in logs.items()}
         )
 
 

@@ -135,19 +135,16 @@ def test_python_takes_a_recipe_as_the_command_line_does(name):
 
 @pytest.mark.parametrize("name", ["small-corpus", "wmt14-en-de-base"])
 def test_of_two_settings_that_exclude_each_other_the_later_counts(name):
-    minutes, steps = ("checkpoint_minutes", 7.0), ("checkpoint_steps", 11)
-    for setting, value in (minutes, steps):
-        flags = (f"--{setting.replace('_', '-')}", str(value))
-        for run in (
-            run_of(name, "--corpus", "demo", *flags)[0],
-            Asked.understand(
-                recipe=name, corpus="demo", **{setting: value}
-            ).run,
-        ):
-            assert getattr(run.training, setting) == value
-            assert (run.training.checkpoint_steps is None) == (
-                setting == "checkpoint_minutes"
-            )
+    for minutes, steps in ((7.0, None), (None, 11)):
+        unit, value = ("minutes", minutes) if minutes else ("steps", steps)
+        by_flag, _ = run_of(
+            name, f"--checkpoint-{unit}={value}", "--corpus=demo"
+        )
+        asked = {"corpus": "demo", f"checkpoint_{unit}": value}
+        by_name = Asked.understand(recipe=name, **asked).run
+        for training in (by_flag.training, by_name.training):
+            assert getattr(training, f"checkpoint_{unit}") == value
+            assert (training.checkpoint_steps is None) == (steps is None)
     # Also among flags alone, and for a search.
     text = "--checkpoint-steps 3 --checkpoint-minutes 7 --corpus demo"
     run, _ = run_of(name, *text.split())
@@ -202,15 +199,6 @@ def test_the_readme_has_every_recipe_on_1_2_4_and_8_gpus():
         for memory in (16, 80)
         for gpus in (1, 2, 4, 8)
     }
-
-
-def test_a_step_has_nearly_25_000_tokens_a_side(corpus, plan):
-    # Means without padding; a shorter side cannot fill the budget.
-    assert 21_000 < corpus.source_lengths.sum() / len(plan) < 25_000
-    assert 22_500 < corpus.target_lengths.sum() / len(plan) < 25_000
-    assert plan.padding_waste() < 0.06
-    for rows, source_length, target_length in plan.shapes():
-        assert rows * max(source_length, target_length) <= 25_000
 
 
 def test_the_readme_tells_the_padding(corpus, plan):

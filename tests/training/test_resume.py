@@ -100,13 +100,8 @@ def train(corpus, run_dir, way, ends):
     for i, end in enumerate([*ends, None]):
         log = run_dir.with_suffix(f".log{i}")
         program = Program(
-            *(
-                "tests/support/train_session.py",
-                replicas,
-                json.dumps(end),
-                run_dir,
-            ),
-            *("--corpus", corpus, *more),
+            *("tests/support/train_session.py", replicas, json.dumps(end)),
+            *(run_dir, "--corpus", corpus, *more),
             log=log,
         )
         code = program.wait()
