@@ -48,14 +48,6 @@ def test_presets_cannot_be_changed_by_mistake():
         PRESETS["base"].model.d_model = 1
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_is_what_a_run_of_it_has(preset):
-    run = RunConfig.from_preset(preset, corpus="demo")
-    row = PRESETS[preset]
-    assert (run.model, run.training) == (row.model, row.training)
-    assert run.search == row.search
-
-
 def test_a_run_comes_back_as_it_was_saved(tmp_path):
     run = run_of(
         {"positions": "learned", "dropout": 0.0},

@@ -459,9 +459,7 @@ def test_an_open_corpus_is_remembered_by_its_folder(corpus, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_vocabulary_made_elsewhere_is_taken_over(
-    in_memory, tmp_path, tmp_path_factory
-):
+def test_a_vocabulary_made_elsewhere_is_taken_over(in_memory, tmp_path):
     words = kt.Tokenizer.train(
         ["zero one two", "null eins zwei"], 283, tmp_path / "words.model"
     )

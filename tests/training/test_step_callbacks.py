@@ -112,14 +112,17 @@ def test_workers_end_after_the_step_that_follows_a_wish():
         def on_train_batch_end(self, batch, logs=None):
             self.model.stop_training = self.model.stop_training or batch == 1
 
-    def count_steps(own, vote):
+    def count_steps(own, vote, wanted=False):
         model = make_tiny_model(1)
-        fit_tiny_model(model, 5, StepCallbacks(own, [], model, vote=vote))
+        how = dict(vote=vote, wanted=wanted)
+        fit_tiny_model(model, 5, StepCallbacks(own, [], model, **how))
         return int(model.optimizer.iterations)
 
     votes = []
     assert count_steps([End()], lambda x: votes.append(x) or x) == 3
     assert votes == [False, False, True]
+    # A wish of before the first step.
+    assert count_steps([], lambda x: x, wanted=True) == 1
     # Another worker's wish, told with the third vote.
     others = iter([False, False, True])
     assert count_steps([], lambda _: next(others)) == 3
