@@ -245,13 +245,15 @@ def test_lengths_of_a_head_are_planned_as_often_as_they_come(
     tokenizer = Tokenizer.train(["one two"], 264, tmp_path / "t.model")
     source = corpus_of([("one two", "eins")] * 30)
 
-    def make_plan(name, head_pairs):
-        monkeypatch.setattr(dry_run, "HEAD_PAIRS", head_pairs)
-        head = dry_run.head(source) if head_pairs else source
+    def make_plan(name, head_pairs=None):
+        head = source
+        if head_pairs:
+            monkeypatch.setattr(dry_run, "HEAD_PAIRS", head_pairs)
+            head = dry_run.head(source)
         return dry_run.make_plan(run, head, tokenizer, tmp_path / name)
 
     run = dataclasses.replace(run_of("demo"), corpus=str(corpus))
-    plan, whole = make_plan("all", None)
+    plan, whole = make_plan("all")
     assert whole
     assert len(plan.corpus) == 30
     _, whole = make_plan("just", 30)

@@ -188,6 +188,7 @@ def another(run, name):
         **{"precision": "mixed_bfloat16", "length_growth": 1.5},
         **{"dropout": 0.7, "label_smoothing": 0.7, "bpe_dropout": 0.7},
         **{"ema": 0.7, "validation_share": 0.7},
+        **{"source_lang": "fr", "target_lang": "fr"},
     }
     for part in (run, run.model, run.training):
         if isinstance(getattr(part, name, None), bool):
