@@ -1,14 +1,16 @@
 # make env          the environment, in .venv, with the command keras-transformer
 # make demo         train, evaluate and export on the built-in corpus; query
 #                   the export
-# make test         every test; make fast leaves out the slow ones
+# make test         the tests of what a change is most likely to break
+# make test-all     every test: those, make test-slow and make test-examples
+# make seconds      the same, recording what each file of tests takes
 # make browser      Debian's chromium, which tests of the viewer and of the
 #                   server's page need
 # make notebooks    the notebooks whose source changed, executed
 # make lint         ruff, mypy, and zizmor over the workflows
 # make docs         the documentation, in docs/_build/html
 # make dist         a wheel and an sdist in dist/, checked
-# make test-oldest  the fast tests with the oldest packages, in .venv-oldest
+# make test-oldest  make test with the oldest packages, in .venv-oldest
 # make test-torch   the model wing on Keras's PyTorch backend, in .venv-torch
 # make test-node    clients of LibreTranslate from npm; needs Node.js with npm
 # make clean        remove what these have made
@@ -27,9 +29,11 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests of a file share what they have in common: one process for each.
 ON_ALL_CORES := --numprocesses auto --maxprocesses 4 --dist loadfile \
     --no-loadscope-reorder
+# CONTRIBUTING.md says what the tiers are.
+CONTRACT := -m "not slow and not example"
 
-.PHONY: demo env test fast browser notebooks lint docs dist test-oldest \
-	test-torch test-node clean help
+.PHONY: demo env test test-slow test-examples test-all seconds browser \
+	notebooks lint docs dist test-oldest test-torch test-node clean help
 
 demo: $(VENV)/run.stamp
 	$(BIN)/python train.py --preset demo --corpus demo --run-dir $(RUN)
@@ -44,10 +48,19 @@ env: $(VENV)/run.stamp
 	@echo "    . $(BIN)/activate"
 
 test: $(VENV)/test.stamp
+	$(BIN)/python -m pytest $(ON_ALL_CORES) $(CONTRACT)
+
+test-slow: $(VENV)/test.stamp
+	$(BIN)/python -m pytest $(ON_ALL_CORES) -m slow
+
+test-examples: $(VENV)/test.stamp
+	$(BIN)/python -m pytest $(ON_ALL_CORES) -m "example and not slow"
+
+test-all: $(VENV)/test.stamp
 	$(BIN)/python -m pytest $(ON_ALL_CORES)
 
-fast: $(VENV)/test.stamp
-	$(BIN)/python -m pytest $(ON_ALL_CORES) -m "not slow"
+seconds: $(VENV)/test.stamp
+	$(BIN)/python -m pytest $(ON_ALL_CORES) --record-seconds
 
 browser:
 	command -v chromium || { $(AS_ROOT) apt-get update && \
@@ -74,7 +87,7 @@ dist: $(VENV)/test.stamp
 	$(BIN)/python -m twine check --strict dist/*
 
 test-oldest: $(OLDEST)/stamp
-	$(OLDEST)/bin/python -m pytest $(ON_ALL_CORES) -m "not slow"
+	$(OLDEST)/bin/python -m pytest $(ON_ALL_CORES) $(CONTRACT)
 
 test-torch: $(TORCH)/stamp
 	$(TORCH)/bin/python -m pytest tests_torch

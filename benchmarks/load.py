@@ -1,6 +1,7 @@
 """Besiege an export: hostile requests to every signature, clients beside them.
 
-The requests are those of `tests/hostile.py`: bytes that are no UTF-8, zero
+The requests are those of `tests/support/hostile_requests.py`: bytes that are no
+UTF-8, zero
 bytes, lines of a megabyte, marks of direction, towers of combining marks, emoji
 sequences, prefixes beyond every limit, batches of none to 32 rows. The clients
 ask ordinary texts and compare each row with its answer when asked alone. All
@@ -27,7 +28,7 @@ import numpy as np
 from measuring import parser_of
 
 ROOT = pathlib.Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tests"))
+sys.path.append(str(ROOT / "tests" / "support"))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
@@ -55,9 +56,9 @@ def parse_args(argv=None) -> argparse.Namespace:
 
 def besiege(args: argparse.Namespace, path: pathlib.Path) -> bool:
     """Print what happened; returns whether all was well."""
-    from hostile import Siege, requests, resident_bytes
-    from served import Served
+    from hostile_requests import Siege, requests, resident_bytes
     from serving_memory import words
+    from session_loader import Served
 
     served = Served(path)
     texts = [" ".join(words(60)[i : i + 1 + i % 7]) for i in range(0, 30, 2)]

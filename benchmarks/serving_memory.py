@@ -32,7 +32,7 @@ from measuring import (
 )
 
 ROOT = pathlib.Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tests"))  # For the loader, `served.py`.
+sys.path.append(str(ROOT / "tests" / "support"))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 VOCABULARY = 37_000
@@ -91,7 +91,7 @@ def export(
 
 def ask(model: str, signature: str, size: str, rows: int) -> dict:
     """Return the memory before a request, its peak, and the seconds."""
-    from served import Served
+    from session_loader import Served
 
     served = Served(model)
     served.everywhere(signature, ["bada"])

@@ -1,8 +1,8 @@
 """Kill, damage and starve toy trainings, and see what becomes of them.
 
-    PYTHONPATH=.:tests python benchmarks/stress.py kills --count 100
-    PYTHONPATH=.:tests python benchmarks/stress.py damage --count 1
-    PYTHONPATH=.:tests python benchmarks/stress.py full_disk --count 14
+    PYTHONPATH=.:tests/support python benchmarks/stress.py kills --count 100
+    PYTHONPATH=.:tests/support python benchmarks/stress.py damage --count 1
+    PYTHONPATH=.:tests/support python benchmarks/stress.py full_disk --count 14
 
 `full_disk` mounts a tmpfs of its own for every size, which takes root's rights
 on Linux. Every line says what was done and what became of it; the exit code is
@@ -25,7 +25,7 @@ import time
 
 import h5py
 import numpy as np
-from programs import Program
+from forked_programs import Program
 from sample_runs import write_digits
 
 from keras_transformer.runs import checkpoints
@@ -49,9 +49,9 @@ class Bench:
         self.expected = result(folder / "whole")
 
     def train(self, run_dir, end=None, log=None):
-        """Train one session; `end` is as in `tests/train_session.py`."""
+        """Train one session; `end` is as in `train_session.py`."""
         return Program(
-            *("tests/train_session.py", self.replicas, json.dumps(end)),
+            *("tests/support/train_session.py", self.replicas, json.dumps(end)),
             *(run_dir, *self.flags),
             log=log or run_dir.with_suffix(".log"),
         ).wait()

@@ -2,12 +2,13 @@
 
 import gc
 import os
-from collections import Counter
 
 # Before TensorFlow is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import pytest
+
+pytest_plugins = ["tiers"]
 
 # Tracing makes millions of objects that stay. Looking through them so often
 # takes a tenth of its time.
@@ -33,20 +34,11 @@ def pytest_configure(config):
     )
 
 
-def pytest_collection_modifyitems(items):
-    # The slowest files first, so that none is left alone on a core at the end.
-    slow, all_of = Counter(), Counter()
-    for item in items:
-        all_of[item.path] += 1
-        slow[item.path] += item.get_closest_marker("slow") is not None
-    items.sort(key=lambda item: -slow[item.path] / all_of[item.path])
-
-
 @pytest.fixture(scope="session")
 def small_model():
     """A model of two layers, primes for sizes, sinusoids. Not to be changed."""
     # Tests of configuration, text and imports need no Keras.
-    from small import make_model
+    from small_models import make_model
 
     return make_model()
 
@@ -54,7 +46,7 @@ def small_model():
 @pytest.fixture(scope="session")
 def learned_model():
     """The same with learned positions. Not to be changed."""
-    from small import make_model
+    from small_models import make_model
 
     return make_model(positions="learned")
 
@@ -76,11 +68,11 @@ def corpus(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def small_run(tmp_path_factory):
+def small_run():
     """A run directory with one checkpoint. Not to be changed."""
-    from sample_runs import write_small_run
+    from sample_runs import small_run
 
-    return write_small_run(tmp_path_factory.mktemp("run"))
+    return small_run()
 
 
 @pytest.fixture(scope="session")
@@ -92,23 +84,17 @@ def small_translator(small_run):
 
 
 @pytest.fixture(scope="session")
-def exported(small_translator, tmp_path_factory):
-    """Its SavedModel, version 17. Not to be changed."""
-    import keras
-    from sample_runs import CARD, OPTIONS
+def exported():
+    """The SavedModel of that run, version 17. Not to be changed."""
+    from sample_runs import small_export
 
-    from keras_transformer.exporting import saved_model as serving
-
-    # Makes TensorFlow unload the vocabulary; it must be written all the same.
-    keras.utils.set_random_seed(1)
-    output = tmp_path_factory.mktemp("exported")
-    return serving.export(small_translator, output, 17, OPTIONS, card=CARD)
+    return small_export() / "17"
 
 
 @pytest.fixture(scope="session")
 def served(exported):
     """That SavedModel in the loader of TensorFlow Serving."""
-    from served import Served
+    from session_loader import Served
 
     return Served(exported)
 
@@ -116,7 +102,7 @@ def served(exported):
 @pytest.fixture(scope="session")
 def server(exported, small_run):
     """The embedded server of that SavedModel, in a thread of its own."""
-    from serving_thread import running
+    from running_server import running
 
     from keras_transformer.commands.serve import explainer
 

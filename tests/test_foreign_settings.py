@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-from small import SOURCE, TARGET, TARGET_IN, make_model
+from small_models import SOURCE, TARGET, TARGET_IN, make_model
 
 from keras_transformer.config import ModelConfig
 from keras_transformer.losses import (

@@ -5,15 +5,15 @@ No GPU is needed: TensorFlow's wheel says which kernels it holds.
 
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
 import tensorflow as tf
 from gpu_kernels import GPU, XLA, Missing, missing_kernels, waits_for_device
+from project_table import ROOT
 from sample_runs import OPTIONS
-from small import SIZES
+from small_models import SIZES
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from traced_training import PRECISIONS, train_step_graph
 
@@ -23,7 +23,7 @@ from keras_transformer.exporting import saved_model
 from keras_transformer.model import Transformer
 from keras_transformer.translation.text_model import TextModel
 
-SCRIPT = pathlib.Path(__file__).with_name("trace_replicas.py")
+SCRIPT = ROOT / "tests" / "support" / "trace_replicas.py"
 
 # What may run on the host, and why.
 ON_THE_HOST = {
@@ -90,7 +90,7 @@ def test_a_training_step_has_kernels_for_gpus(precision, accumulate):
 def test_a_training_step_of_two_replicas_has_kernels_for_gpus():
     done = subprocess.run(
         [sys.executable, SCRIPT],
-        cwd=SCRIPT.parents[1],
+        cwd=ROOT,
         env={**os.environ, "PYTHONPATH": "."},
         stdout=subprocess.PIPE,
         check=True,

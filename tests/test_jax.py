@@ -1,15 +1,15 @@
 import os
-import pathlib
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from small import SOURCE, model_wing_model, model_wing_results
+from project_table import ROOT
+from small_models import SOURCE, model_wing_model, model_wing_results
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = pathlib.Path(__file__).with_name("run_on_jax.py")
+PROGRAM = ROOT / "tests" / "support" / "run_on_jax.py"
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def on_jax(weights, tmp_path_factory):
     subprocess.run(
         [sys.executable, PROGRAM, folder / "weights.npz", folder / "out.npz"],
         check=True,
-        cwd=PROGRAM.parents[1],
+        cwd=ROOT,
         env={**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": "."},
     )
     return dict(np.load(folder / "out.npz"))
@@ -49,7 +49,7 @@ def test_a_training_on_jax_is_refused_before_it_writes(corpus, tmp_path):
         + ["--corpus", corpus, "--run-dir", run_dir],
         capture_output=True,
         text=True,
-        cwd=PROGRAM.parents[1],
+        cwd=ROOT,
         env={**os.environ, "KERAS_BACKEND": "jax"},
     )
     assert done.returncode == 2

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from small import SOURCE, TARGET_IN, make_model
+from small_models import SOURCE, TARGET_IN, make_model
 
 from keras_transformer import keras_internals
 

@@ -3,7 +3,7 @@ import numpy as np
 import paper
 import pytest
 import tensorflow as tf
-from small import (
+from small_models import (
     SOURCE,
     TARGET,
     TARGET_IN,

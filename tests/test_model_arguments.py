@@ -2,7 +2,7 @@
 
 import keras
 import pytest
-from small import SIZES, make_model
+from small_models import SIZES, make_model
 
 from keras_transformer.model import Transformer
 

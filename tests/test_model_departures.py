@@ -5,7 +5,7 @@ import math
 import numpy as np
 import paper
 import pytest
-from small import SOURCE, TARGET_IN, make_model, paper_weights, sentence
+from small_models import SOURCE, TARGET_IN, make_model, paper_weights, sentence
 
 from keras_transformer.training import estimates
 

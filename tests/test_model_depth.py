@@ -7,7 +7,7 @@ import numpy as np
 import paper
 import pytest
 from sample_runs import digit_arguments, train_on_digits, write_digits
-from small import SOURCE, TARGET_IN, make_model, paper_weights, sentence
+from small_models import SOURCE, TARGET_IN, make_model, paper_weights, sentence
 from test_presets import closed_form
 
 from keras_transformer.config import ModelConfig

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from small import SIZES, SOURCE, TARGET, TARGET_IN, make_model
+from small_models import SIZES, SOURCE, TARGET, TARGET_IN, make_model
 
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.metrics import TokenAccuracy

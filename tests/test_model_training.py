@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from small import SIZES, SOURCE, TARGET, TARGET_IN, make_model, randomise
+from small_models import SIZES, SOURCE, TARGET, TARGET_IN, make_model, randomise
 
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.metrics import Perplexity, TokenAccuracy

@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 from packaging.requirements import Requirement
-from project import EXTRAS, PROJECT, ROOT
+from project_table import EXTRAS, PROJECT, ROOT
 
 import keras_transformer
 

@@ -9,8 +9,6 @@ import sys
 import pytest
 from sample_runs import write_digits
 
-pytestmark = pytest.mark.slow
-
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 PYTHON = (ROOT / "docs" / "start" / "python.md").read_text("utf-8")
@@ -36,6 +34,7 @@ def environment(folder):
     }
 
 
+@pytest.mark.example
 def test_the_python_examples_run_word_by_word(tmp_path):
     program = "\n".join(blocks("python", PYTHON))
     (example,) = blocks("python")
@@ -58,6 +57,7 @@ def test_the_python_examples_run_word_by_word(tmp_path):
     assert "['dreihundertzwei']" in done.stdout
 
 
+@pytest.mark.example
 def test_the_commands_for_ones_own_text_run_one_after_the_other(tmp_path):
     (commands,) = [x for x in blocks() if "--corpus my-text" in x]
     lines = commands.splitlines()

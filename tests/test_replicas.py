@@ -6,8 +6,8 @@ Whole trainings by the command line are in training/test_exact_step.py.
 import fit_replicas
 import numpy as np
 import pytest
+from forked_programs import Program
 from local_workers import free_addresses, tf_config
-from programs import Program
 
 pytestmark = pytest.mark.slow
 
@@ -16,7 +16,9 @@ COMPARED = [*TRAINED, "on batches of texts"]
 
 
 def start(strategies, output, **environment):
-    return Program("tests/fit_replicas.py", strategies, output, **environment)
+    return Program(
+        "tests/support/fit_replicas.py", strategies, output, **environment
+    )
 
 
 def load(folder):

@@ -4,8 +4,8 @@ import functools
 
 import pytest
 from sample_runs import make_run
-from small import SIZES
-from verbs import ENGLISH, GERMAN, SOURCES, draw_weights, write_lines
+from small_models import SIZES
+from verb_calls import ENGLISH, GERMAN, SOURCES, draw_weights, write_lines
 
 from keras_transformer import config
 from keras_transformer.data.tokenizer import Tokenizer

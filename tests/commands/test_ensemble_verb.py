@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from verbs import (
+from verb_calls import (
     ENGLISH,
     GERMAN,
     SOURCES,

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 import sacrebleu
-from verbs import ENGLISH, GERMAN, on_one_line, run, write_lines
+from verb_calls import ENGLISH, GERMAN, on_one_line, run, write_lines
 
 from keras_transformer.translation import evaluation, significance
 

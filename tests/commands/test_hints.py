@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 import pytest
-from verbs import run, write_lines
+from verb_calls import run, write_lines
 
 from keras_transformer.commands import command_line
 from keras_transformer.importing import run_directory

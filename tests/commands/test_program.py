@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from verbs import on_one_line
+from verb_calls import on_one_line
 
 import keras_transformer
 from keras_transformer.__main__ import main

@@ -4,7 +4,7 @@ import gzip
 import shutil
 
 import pytest
-from verbs import give, run
+from verb_calls import give, run
 
 from keras_transformer.translation.translator import Translator
 

@@ -1,7 +1,7 @@
 """`keras-transformer score`: what the search found, and what it refuses."""
 
 import numpy as np
-from verbs import GERMAN, SOURCES, run, write_lines
+from verb_calls import GERMAN, SOURCES, run, write_lines
 
 from keras_transformer.commands import text_streams
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import tensorflow as tf
-from verbs import SOURCES, on_one_line, run
+from verb_calls import SOURCES, on_one_line, run
 
 from keras_transformer.run import Run
 from keras_transformer.translation.translator import Translator

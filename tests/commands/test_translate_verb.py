@@ -5,8 +5,8 @@ import io
 import ml_dtypes
 import numpy as np
 import pytest
-from small import of_rounded_weights
-from verbs import (
+from small_models import of_rounded_weights
+from verb_calls import (
     SOURCES,
     give,
     on_one_line,

@@ -3,7 +3,7 @@
 import html
 
 import pytest
-from verbs import run
+from verb_calls import run
 
 
 def test_view_writes_one_page_with_every_text_and_its_translations(

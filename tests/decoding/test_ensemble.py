@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 from model_searches import graph_of_model
 from simple_search import every_hypothesis, log_softmax
-from small import make_model as random_model
-from small import randomise
+from small_models import make_model as random_model
+from small_models import randomise
 
 from keras_transformer.config import EOS_ID, Sampling, Search
 from keras_transformer.decoding.ensemble import Ensemble

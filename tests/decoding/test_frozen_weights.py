@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from model_searches import SOURCE, make_model
-from small import make_model as random_model
+from small_models import make_model as random_model
 
 from keras_transformer.config import Search
 from keras_transformer.decoding import frozen_weights

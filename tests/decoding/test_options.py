@@ -12,7 +12,7 @@ import pytest
 import sample_runs
 import tensorflow as tf
 from sample_runs import OPTIONS, WORDS, make_run
-from served import Served
+from session_loader import Served
 
 from keras_transformer import config
 from keras_transformer.commands import search_flags

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from small import make_model as random_model
+from small_models import make_model as random_model
 
 from keras_transformer.config import Search
 from keras_transformer.decoding.beam_search import beam_search

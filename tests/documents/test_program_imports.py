@@ -13,7 +13,7 @@ PROGRAMS = sorted(
     for folder in ("benchmarks", "examples", "tests_node", "tests_torch")
     for path in ROOT.glob(f"{folder}/**/*.py")
 )
-HELPERS = [ROOT / "benchmarks", ROOT / "tests"]
+HELPERS = [ROOT / "benchmarks", ROOT / "tests" / "support"]
 # Packages of other environments, which the programs name.
 ELSEWHERE = {"locust", "opennmt", "torch"}
 
@@ -28,7 +28,7 @@ def imports(path):
 
 
 def helper_of(path, module):
-    """The file of a module that stands beside a program, or in tests/."""
+    """The file of a module that stands beside a program, or is support."""
     for folder in (path.parent, *HELPERS):
         if (folder / f"{module}.py").exists():
             return folder / f"{module}.py"

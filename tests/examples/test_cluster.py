@@ -97,7 +97,7 @@ class Job:
         for name, text in {
             "python": run.format(""),
             "keras-transformer": run.format("-m keras_transformer"),
-            "srun": run.format(HERE / "fake_srun.py"),
+            "srun": run.format(ROOT / "tests/support/fake_srun.py"),
             "scontrol": SCONTROL,
         }.items():
             (commands / name).write_text(text)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tree import Tree
-from served import Served
+from session_loader import Served
 
 from keras_transformer import __main__
 from keras_transformer.config import UserError

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import sample_runs
 import sentencepiece
-from small import make_model
+from small_models import make_model
 
 from keras_transformer.__main__ import main
 from keras_transformer.config import UserError

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from sample_runs import OPTIONS, SMALL_SIZES
-from served import Served
+from session_loader import Served
 
 from keras_transformer.config import Search
 from keras_transformer.exporting import saved_model as serving

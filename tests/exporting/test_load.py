@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-import hostile
+import hostile_requests
 import numpy as np
 import pytest
 
@@ -64,7 +64,7 @@ class Forgetful:
 
 
 def test_a_siege_notices_an_answer_that_lacks_a_row():
-    siege = hostile.Siege(Forgetful(), ["a", "b"])
+    siege = hostile_requests.Siege(Forgetful(), ["a", "b"])
     siege.run(
         [(name, {"text": ["a"] * 3}) for name in Forgetful.signatures],
         attackers=2,

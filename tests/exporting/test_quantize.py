@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import sample_runs
 import tensorflow as tf
-from served import Served
-from small import of_rounded_weights
+from session_loader import Served
+from small_models import of_rounded_weights
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer.__main__ import main

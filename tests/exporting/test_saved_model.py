@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from sample_runs import OPTIONS
-from served import Served
+from session_loader import Served
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer import config

@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 import yaml
 from sample_runs import OPTIONS
-from served import Served
+from session_loader import Served
 
 from keras_transformer.exporting import saved_model
 from keras_transformer.exporting.serving_kit import ServingKit
@@ -32,7 +32,7 @@ def ports(exported, server):
     process = subprocess.Popen(
         [
             sys.executable,
-            ROOT / "tests" / "prediction_server.py",
+            ROOT / "tests" / "support" / "prediction_server.py",
             exported,
             "small",
         ],

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import paper
 import pytest
-from small import attention_weights, randomise
+from small_models import attention_weights, randomise
 
 from keras_transformer.layers import (
     MultiHeadAttention,

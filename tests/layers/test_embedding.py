@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from small import randomise
+from small_models import randomise
 
 from keras_transformer.layers import TiedEmbedding
 

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import paper
 import pytest
-from small import decoder_layer_weights, encoder_layer_weights, randomise
+from small_models import decoder_layer_weights, encoder_layer_weights, randomise
 
 from keras_transformer import masks
 from keras_transformer.layers import (

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import paper
 import pytest
-from small import feed_forward_weights, randomise
+from small_models import feed_forward_weights, randomise
 
 from keras_transformer.layers import FeedForward
 

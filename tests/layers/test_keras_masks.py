@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from small import SOURCE, TARGET, TARGET_IN, randomise
+from small_models import SOURCE, TARGET, TARGET_IN, randomise
 
 from keras_transformer import masks
 from keras_transformer.layers import (

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from small import attention_weights, randomise
+from small_models import attention_weights, randomise
 
 from keras_transformer import masks
 from keras_transformer.layers import (

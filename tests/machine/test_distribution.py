@@ -1,7 +1,7 @@
 """Another project's package of the same name is reported, with the remedy."""
 
 import pytest
-from project import PROJECT
+from project_table import PROJECT
 
 from keras_transformer.__main__ import main
 from keras_transformer.machine import extras

@@ -11,7 +11,7 @@ from importlib import metadata
 
 import pytest
 from packaging.requirements import Requirement
-from project import EXTRAS, PROJECT
+from project_table import EXTRAS, PROJECT
 from sample_runs import OPTIONS
 
 from keras_transformer.__main__ import parse_args

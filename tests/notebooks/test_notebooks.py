@@ -7,7 +7,7 @@ import re
 import nbformat
 import pytest
 from notebook_runs import SOURCES, code_cells, stored
-from project import PROJECT
+from project_table import PROJECT
 
 import keras_transformer
 from notebooks import make

@@ -9,7 +9,7 @@ import types
 import numpy as np
 import pytest
 from notebook_runs import SOURCES, code_cells, stored
-from project import PROJECT
+from project_table import PROJECT
 
 import keras_transformer
 

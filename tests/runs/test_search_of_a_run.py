@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from sample_runs import make_run, write_small_run
-from served import Served
+from session_loader import Served
 
 from keras_transformer import __main__
 from keras_transformer.commands import search_flags

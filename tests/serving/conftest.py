@@ -8,8 +8,8 @@ import pytest
 @pytest.fixture(scope="session")
 def served_page():
     """A server whose model is quick and predictable."""
-    from serving_thread import running
-    from word_by_word import Versions
+    from running_server import running
+    from word_by_word_model import Versions
 
     with running(
         Versions(), explain=lambda text, version: f"<p>{text}</p>"

@@ -11,7 +11,7 @@ import time
 import httpx
 import numpy as np
 import pytest
-from serving_thread import running
+from running_server import running
 from still_model import StillModel, StillVersions
 
 from keras_transformer.config import UserError

@@ -7,9 +7,9 @@ import urllib.error
 import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI
-from serving_thread import running
+from running_server import running
 from still_model import StillModel, StillVersions
-from word_by_word import Versions
+from word_by_word_model import Versions
 
 from keras_transformer.serving import libretranslate_api
 from keras_transformer.serving.sentence_answers import MAX_HTML

@@ -11,10 +11,10 @@ import threading
 import httpx
 import numpy as np
 import pytest
+from running_server import running
 from sample_runs import CARD, OPTIONS
-from serving_thread import running
 from still_model import StillModel, StillVersions
-from word_by_word import WordByWord
+from word_by_word_model import WordByWord
 
 from keras_transformer.commands.serve import explainer
 from keras_transformer.machine.batching_file import Batching

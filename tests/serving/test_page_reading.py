@@ -5,8 +5,8 @@ import json
 import re
 
 from axe_playwright_python.sync_playwright import Axe
-from serving_thread import running
-from word_by_word import SIGNATURE, Versions
+from running_server import running
+from word_by_word_model import SIGNATURE, Versions
 
 from keras_transformer.serving.limits import Limits
 

@@ -2,9 +2,9 @@
 
 import json
 
-from serving_thread import running
+from running_server import running
 from still_model import StillModel, StillVersions
-from word_by_word import Versions, translation
+from word_by_word_model import Versions, translation
 
 from keras_transformer.serving.limits import Limits
 

@@ -2,16 +2,16 @@
 
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
+from project_table import ROOT
 
 from keras_transformer.runs.history import read_history
 from keras_transformer.training import workers
 
-PROGRAM = pathlib.Path(__file__).parents[1] / "train_again.py"
+PROGRAM = ROOT / "tests" / "support" / "train_again.py"
 
 
 def train(*argv):
@@ -20,10 +20,10 @@ def train(*argv):
         check=True,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=PROGRAM.parents[1],
+        cwd=ROOT,
         env={
             **os.environ,
-            "PYTHONPATH": str(PROGRAM.parents[1]),
+            "PYTHONPATH": str(ROOT),
             "TF_CPP_MIN_LOG_LEVEL": "3",
         },
     ).stdout

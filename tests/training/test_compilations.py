@@ -1,13 +1,13 @@
 import json
 import os
-import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
+from project_table import ROOT
 
-PROGRAM = pathlib.Path(__file__).parents[1] / "train_by_xla.py"
+PROGRAM = ROOT / "tests" / "support" / "train_by_xla.py"
 
 
 @pytest.mark.slow
@@ -17,7 +17,7 @@ def test_xla_compiles_the_step_once_for_each_shape_of_the_plan(tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        cwd=PROGRAM.parents[1],
+        cwd=ROOT,
         env={
             **os.environ,
             "PYTHONPATH": ".",

@@ -1,6 +1,5 @@
 import dataclasses
 import json
-import pathlib
 import subprocess
 import sys
 
@@ -8,14 +7,15 @@ import numpy as np
 import paper
 import pytest
 import tensorflow as tf
-from small import make_model
+from project_table import ROOT
+from small_models import make_model
 
 from keras_transformer.config import ModelConfig
 from keras_transformer.model import Transformer
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import estimates
 
-SCRIPT = pathlib.Path(__file__).parents[1] / "measure_memory.py"
+SCRIPT = ROOT / "tests" / "support" / "measure_memory.py"
 
 # Every size another prime, but for d_model, which must be even.
 PRIMES = ModelConfig(
@@ -180,7 +180,7 @@ def test_the_estimate_is_near_the_measured_peak():
             check=True,
             capture_output=True,
             text=True,
-            cwd=SCRIPT.parents[1],
+            cwd=ROOT,
             env={"PYTHONPATH": ".", "TF_CPP_MIN_LOG_LEVEL": "3"},
         ).stdout
         peaks.append(int(output))

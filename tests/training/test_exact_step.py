@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import sample_runs
 import tensorflow as tf
+from forked_programs import Program
 from local_workers import free_addresses, tf_config
-from programs import Program
 from train_replicas import BY_WORKERS, KERAS_SHARES, WAYS
 
 from keras_transformer.losses import SmoothedCrossEntropy
@@ -14,29 +14,42 @@ from keras_transformer.metrics import TokenAccuracy
 from keras_transformer.model import Transformer
 
 
-def start(strategy, output, **environment):
+def start(strategy, output, *ways, **environment):
     output.mkdir()
-    return Program("tests/train_replicas.py", strategy, output, **environment)
+    return Program(
+        "tests/support/train_replicas.py",
+        *(strategy, output, *ways),
+        **environment,
+    )
 
 
 def load(output):
     return {path.stem: dict(np.load(path)) for path in output.iterdir()}
 
 
+class Results(dict):
+    """The result of each way of training, trained when it is asked for."""
+
+    def __init__(self, strategy, folder):
+        self.strategy, self.folder = strategy, folder
+
+    def __missing__(self, way):
+        output = self.folder / way
+        assert start(self.strategy, output, way).wait() == 0
+        self[way] = load(output)[way]
+        return self[way]
+
+
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    """The result of each way of training on one replica."""
-    output = tmp_path_factory.mktemp("replicas") / "one"
-    assert start("none", output).wait() == 0
-    return load(output)
+    """On one replica."""
+    return Results("none", tmp_path_factory.mktemp("one"))
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """The same on two devices."""
-    output = tmp_path_factory.mktemp("replicas") / "two"
-    assert start("mirrored", output).wait() == 0
-    return load(output)
+    """On two devices."""
+    return Results("mirrored", tmp_path_factory.mktemp("two"))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +58,10 @@ def pair(tmp_path_factory):
     folder = tmp_path_factory.mktemp("replicas")
     addresses = free_addresses(2)
     processes = [
-        start("multiworker", folder / str(i), TF_CONFIG=tf_config(addresses, i))
+        start(
+            *("multiworker", folder / str(i), *BY_WORKERS),
+            TF_CONFIG=tf_config(addresses, i),
+        )
         for i in range(2)
     ]
     assert [process.wait() for process in processes] == [0, 0]
@@ -62,10 +78,19 @@ def assert_same_training(one, other):
 
 
 EXACT = [way for way in WAYS if not WAYS[way].dropout]
+REPRESENTATIVE = pytest.mark.stands_for("ways of training on replicas")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("way", EXACT)
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(
+            way,
+            marks=REPRESENTATIVE if way == "accumulated" else pytest.mark.slow,
+        )
+        for way in EXACT
+    ],
+)
 def test_two_replicas_with_unequal_tokens_train_like_one(one, two, way):
     assert_same_training(one[way], two[way])
 
@@ -110,8 +135,8 @@ def test_the_training_that_is_compared_moves_the_weights(one):
 
 @pytest.mark.slow
 def test_losses_with_dropout_are_finite_and_fall(one, two, pair):
-    for trained in (one, two, *pair):
-        losses = trained["with dropout"]["losses"]
+    for results in (one, two, *pair):
+        losses = results["with dropout"]["losses"]
         assert np.isfinite(losses).all()
         assert losses[-5:].mean() < losses[:5].mean()
 
@@ -125,7 +150,9 @@ def test_every_replica_drops_other_units(two, pair):
 
 
 def test_evaluation_weighs_every_token_alike():
-    model = Transformer(vocab_size=11, d_model=6, num_heads=2, ffn_dim=7)
+    model = Transformer(
+        vocab_size=11, num_layers=1, d_model=6, num_heads=2, ffn_dim=7
+    )
     model.compile(loss=SmoothedCrossEntropy(0.1), jit_compile=False)
     random = np.random.default_rng(2)
     batches, losses, hits = [], [], []
@@ -149,7 +176,9 @@ def test_evaluation_weighs_every_token_alike():
 
 
 def test_the_optimizer_is_left_as_it_was():
-    model = Transformer(vocab_size=11, d_model=6, num_heads=2, ffn_dim=7)
+    model = Transformer(
+        vocab_size=11, num_layers=1, d_model=6, num_heads=2, ffn_dim=7
+    )
     optimizer = keras.optimizers.SGD()
     known = set(vars(optimizer))
     model.compile(optimizer, SmoothedCrossEntropy(0.1), jit_compile=False)

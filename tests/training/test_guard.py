@@ -163,7 +163,6 @@ def test_a_loss_scale_below_one_is_no_scale(tmp_path, trained_on):
         guard.check()
 
 
-@pytest.mark.slow
 def test_a_training_that_blows_up_ends_with_one_sentence(
     corpus, tmp_path, capsys, monkeypatch
 ):

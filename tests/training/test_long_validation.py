@@ -138,7 +138,6 @@ def fail(*_):
     raise tf.errors.ResourceExhaustedError(None, None, "out of memory")
 
 
-@pytest.mark.slow
 def test_a_validation_that_fails_does_not_end_the_training(
     corpus, tmp_path, caplog, monkeypatch
 ):
@@ -160,7 +159,6 @@ def test_a_validation_that_fails_does_not_end_the_training(
     assert final_result(tmp_path).better == AVERAGE
 
 
-@pytest.mark.slow
 def test_a_signal_ends_a_validation_and_the_training_with_it(
     corpus, tmp_path, caplog, monkeypatch
 ):

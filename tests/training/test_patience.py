@@ -344,7 +344,7 @@ def let_validations_find(monkeypatch, losses):
     monkeypatch.setattr(validation.Validator, "measure", measure)
 
 
-@pytest.mark.slow
+@pytest.mark.stands_for("trainings that patience ends")
 def test_an_early_end_leaves_the_best_weights_and_a_kill_changes_no_bit(
     corpus, tmp_path, monkeypatch
 ):
@@ -380,7 +380,6 @@ def test_an_early_end_leaves_the_best_weights_and_a_kill_changes_no_bit(
     assert not are_equal(finals[0], lasts[0])
 
 
-@pytest.mark.slow
 def test_last_weights_that_are_better_than_the_best_validated_are_taken(
     corpus, tmp_path, monkeypatch
 ):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from sample_runs import digit_arguments, train_on_digits
-from served import Served
+from session_loader import Served
 
 from keras_transformer.__main__ import main
 from keras_transformer.translation.translator import Translator

@@ -11,7 +11,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from programs import Program
+from forked_programs import Program
 from sample_runs import write_digits
 
 from keras_transformer.runs import averaging, checkpoints, history
@@ -23,7 +23,11 @@ WAYS = {
     "two replicas": (
         *(2, "--strategy", "mirrored", "--accumulate", "2"),
         *("--ema", "0.9", "--bpe-dropout", "0.3"),
+    ),
+    "every option": (
+        *(1, "--accumulate", "2", "--ema", "0.9", "--bpe-dropout", "0.3"),
         *("--validation-steps", "6", "--patience", "97"),
+        *("--target-bleu", "inf"),
     ),
 }
 
@@ -42,7 +46,6 @@ def kill_somewhere(seed):
 # A session rewrites the history (0 write, 1 flush, 2 rename, 3 flush the
 # folder); then comes the line after its first step.
 TERMINATE = {**kill("-history.csv", 4), "number": signal.SIGTERM}
-
 # The second checkpoint is written, and its validation begins; then a session
 # begins with that validation.
 IN_A_VALIDATION = [
@@ -66,13 +69,17 @@ ENDS = {
         kill("-old-", 1),  # An old checkpoint is half gone.
         # One loses its moments: the state without them is written, or renamed.
         *[kill("-state.json", event) for event in (1, 3)],
-        *[kill_somewhere(seed) for seed in (1, 2)],
+        *[kill_somewhere(seed) for seed in (1, 2, 4)],
     ],
     "two replicas": [
         kill(WRITE, 13 + 3),
         TERMINATE,
+    ],
+    "every option": [
+        kill(WRITE, 13 + 3),
+        TERMINATE,
         *IN_A_VALIDATION,
-        kill_somewhere(4),
+        kill_somewhere(5),
     ],
 }
 
@@ -99,7 +106,12 @@ def train(corpus, run_dir, way, ends):
     for i, end in enumerate([*ends, None]):
         log = run_dir.with_suffix(f".log{i}")
         program = Program(
-            *("tests/train_session.py", replicas, json.dumps(end), run_dir),
+            *(
+                "tests/support/train_session.py",
+                replicas,
+                json.dumps(end),
+                run_dir,
+            ),
             *("--corpus", corpus, *more),
             log=log,
         )
@@ -110,20 +122,29 @@ def train(corpus, run_dir, way, ends):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """A whole and an interrupted run, for each way."""
+def runs(request, tmp_path_factory):
+    """A whole and an interrupted run, in one of `WAYS`, at the same time."""
+    way = request.param
     folder = tmp_path_factory.mktemp("sessions")
     corpus = write_digits(tmp_path_factory.mktemp("digits"), train=53, val=7)
 
-    def pair(way):
-        return [
-            train(corpus, folder / f"{way} {name}", way, ends)
-            for name, ends in (("whole", []), ("killed", ENDS[way]))
-        ]
+    def sessions(name, ends):
+        return train(corpus, folder / name, way, ends)
 
-    # Both ways at the same time.
-    with ThreadPoolExecutor(len(WAYS)) as pool:
-        return dict(zip(WAYS, pool.map(pair, WAYS), strict=True))
+    with ThreadPoolExecutor(2) as pool:
+        return [*pool.map(sessions, ("whole", "killed"), ([], ENDS[way]))]
+
+
+def in_way(*ways):
+    return pytest.mark.parametrize("runs", ways, indirect=True, scope="module")
+
+
+EVERY_MOMENT = pytest.param("one replica", marks=pytest.mark.slow)
+EVERY_OPTION = pytest.param("every option", marks=pytest.mark.slow)
+TWO_MOMENTS = pytest.param(
+    "two replicas",
+    marks=pytest.mark.stands_for("trainings that are killed, and replicas"),
+)
 
 
 def arrays(run):
@@ -154,27 +175,24 @@ def validations(run):
     }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
-def test_a_run_killed_again_and_again_ends_the_same_bit_for_bit(runs, way):
-    whole, killed = map(arrays, runs[way])
+@in_way(TWO_MOMENTS, EVERY_MOMENT, EVERY_OPTION)
+def test_a_run_killed_again_and_again_ends_the_same_bit_for_bit(runs, request):
+    whole, killed = map(arrays, runs)
     assert whole.keys() == killed.keys()
     # Weights and their average twice over, optimizer, seeds of the dropout.
     assert len(whole) > 100
     for name, values in whole.items():
         np.testing.assert_array_equal(values, killed[name], err_msg=name)
-    one, other = map(validations, runs[way])
+    one, other = map(validations, runs)
     assert one == other
-    every = {"one replica": [], "two replicas": [6, 12, 18, 24]}[way]
-    assert list(one) == [*every, 29]
+    is_often = request.node.callspec.params["runs"] == "every option"
+    assert list(one) == [*([6, 12, 18, 24] if is_often else []), 29]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
-def test_every_session_ended_as_it_should(runs, way):
-    whole, killed = (
-        [session.code for session in run.sessions] for run in runs[way]
-    )
+@in_way(TWO_MOMENTS, EVERY_MOMENT, EVERY_OPTION)
+def test_every_session_ended_as_it_should(runs, request):
+    way = request.node.callspec.params["runs"]
+    whole, killed = ([session.code for session in run.sessions] for run in runs)
     expected = [
         0 if end["number"] == signal.SIGTERM else -end["number"]
         for end in ENDS[way]
@@ -183,9 +201,9 @@ def test_every_session_ended_as_it_should(runs, way):
     assert killed == [*expected, 0]
 
 
-@pytest.mark.slow
+@in_way(TWO_MOMENTS)
 def test_a_run_with_a_moving_average_ends_with_that(runs):
-    run_dir = runs["two replicas"][0].run_dir
+    run_dir = runs[0].run_dir
     newest = checkpoints.list_checkpoints(run_dir)[-1]
     with np.load(newest / "training.npz") as file:
         expected = [
@@ -197,10 +215,7 @@ def test_a_run_with_a_moving_average_ends_with_that(runs):
     last = averaging.load_model(run_dir, average=1).get_weights()
     result = final_result(run_dir)
     assert result.averages == "moving average of the weights"
-    best = averaging.load_average(run_dir)
-    best.load_weights(checkpoints.list_best(run_dir)[-1] / "model.weights.h5")
-    weights = {"average": averaged, "last": last, "best": best.get_weights()}
-    better = weights[result.better]
+    better = averaged if result.better == "average" else last
     found = averaging.load_model(run_dir).get_weights()
     for arrays_of_one in zip(
         expected, averaged, last, better, found, strict=True
@@ -211,9 +226,9 @@ def test_a_run_with_a_moving_average_ends_with_that(runs):
         assert (average != trained).any()
 
 
-@pytest.mark.slow
+@in_way(EVERY_MOMENT)
 def test_what_a_killed_session_leaves_is_removed_by_the_next(runs):
-    *killed, last = runs["one replica"][1].sessions
+    *killed, last = runs[1].sessions
     left = [
         {f"/{x}" for x in session.files if ".partial-" in x}
         for session in killed
@@ -226,22 +241,20 @@ def test_what_a_killed_session_leaves_is_removed_by_the_next(runs):
     assert not any(".unfinished" in file for file in last.files)
 
 
-@pytest.mark.slow
+@in_way(EVERY_OPTION)
 def test_a_validation_that_was_stopped_is_made_up_for(runs):
-    ends = ENDS["two replicas"]
+    ends = ENDS["every option"]
     for end in IN_A_VALIDATION:
-        session = runs["two replicas"][1].sessions[ends.index(end)]
+        session = runs[1].sessions[ends.index(end)]
         assert "Stopped; the same command goes on from here." in session.log
         assert "step 6  validation loss" not in session.log
-    last = runs["two replicas"][1].sessions[ends.index(end) + 1]
-    assert "step 6  validation loss" in last.log
+    following = runs[1].sessions[ends.index(end) + 1]
+    assert "step 6  validation loss" in following.log
 
 
-@pytest.mark.slow
+@in_way(TWO_MOMENTS)
 def test_a_termination_on_two_replicas_writes_a_checkpoint_first(runs):
-    session = runs["two replicas"][1].sessions[
-        ENDS["two replicas"].index(TERMINATE)
-    ]
+    session = runs[1].sessions[ENDS["two replicas"].index(TERMINATE)]
     names = [re.findall(r"/step-(\d+)$", x) for x in session.files]
     steps = sorted(int(name[0]) for name in names if name)
     # The session before was killed in its second checkpoint, and this one

@@ -374,7 +374,6 @@ def test_a_run_and_its_corpus_may_be_moved(corpus, tmp_path, caplog):
     assert RunConfig.load(there / "run").corpus == str(there / "text")
 
 
-@pytest.mark.slow
 def test_a_text_that_was_changed_is_refused_and_nothing_is_touched(
     corpus, tmp_path, capsys
 ):
@@ -394,7 +393,6 @@ def test_a_text_that_was_changed_is_refused_and_nothing_is_touched(
     assert after == before
 
 
-@pytest.mark.slow
 def test_a_training_ends_when_its_target_is_reached(corpus, tmp_path, caplog):
     more = ["--target-bleu", "0", "--validation-steps", "4"]
     argv = arguments(corpus, tmp_path / "run", *more)
@@ -407,7 +405,6 @@ def test_a_training_ends_when_its_target_is_reached(corpus, tmp_path, caplog):
     assert "is finished: 4 updates" in caplog.text
 
 
-@pytest.mark.slow
 def test_a_budget_below_a_pair_promises_nothing_else(corpus, tmp_path, caplog):
     argv = arguments(corpus, tmp_path / "run", "--steps", "1")
     argv[argv.index("--batch-tokens") + 1] = "5"

@@ -11,8 +11,8 @@ import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
+from forked_programs import Program
 from local_workers import free_addresses, tf_config
-from programs import Program
 from sample_runs import digit_arguments, write_digits
 
 from keras_transformer.__main__ import main
@@ -178,7 +178,7 @@ class Pair:
         for i in range(2):
             self.logs[i].touch()
             process = Program(
-                *("tests/watch_writes.py", run_dir, self.reports[i]),
+                *("tests/support/watch_writes.py", run_dir, self.reports[i]),
                 *arguments(corpus, run_dir, steps),
                 *("--strategy", "multiworker", *more[i].split()),
                 log=self.logs[i],

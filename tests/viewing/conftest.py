@@ -1,7 +1,7 @@
 """Pages in a browser that are held to ask for nothing."""
 
 import pytest
-from explanations import make_explanation
+from random_explanations import make_explanation
 
 
 @pytest.fixture(scope="session")

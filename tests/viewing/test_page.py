@@ -4,7 +4,7 @@ import html.parser
 import pathlib
 
 import pytest
-from explanations import make_explanation
+from random_explanations import make_explanation
 
 from keras_transformer.config import UserError
 from keras_transformer.viewing import page

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from explanations import make_explanation
+from random_explanations import make_explanation
 
 from keras_transformer.viewing import lines, svg, tree
 from keras_transformer.viewing.explanation import Fate

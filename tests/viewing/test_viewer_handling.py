@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 import pytest
-from explanations import make_explanation
-from handling import NEAR, arrays, choose, head, numbers, quantised
 from playwright.sync_api import expect
+from random_explanations import make_explanation
+from viewer_handling import NEAR, arrays, choose, head, numbers, quantised
 
 from keras_transformer.viewing.explanation import Fate
 

@@ -1,8 +1,8 @@
 """Pointing and the keyboard's focus, in all views, in a real browser."""
 
 import pytest
-from handling import choose, head
 from playwright.sync_api import expect
+from viewer_handling import choose, head
 
 from keras_transformer.viewing.explanation import Fate
 

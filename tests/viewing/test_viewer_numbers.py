@@ -6,9 +6,9 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from explanations import END
-from handling import NEAR, arrays, choose, head, numbers, quantised
 from playwright.sync_api import expect
+from random_explanations import END
+from viewer_handling import NEAR, arrays, choose, head, numbers, quantised
 
 
 def test_the_numbers_are_the_arrays_for_every_kind_layer_and_head(

@@ -2,10 +2,10 @@
 
 import re
 
-from explanations import make_explanation
-from handling import choose, numbers
 from nbconvert import HTMLExporter
 from nbformat import v4
+from random_explanations import make_explanation
+from viewer_handling import choose, numbers
 
 from keras_transformer.viewing.page import document
 

@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
-from explanations import make_explanation
-from handling import arrays, choose, numbers
 from playwright.sync_api import expect
+from random_explanations import make_explanation
+from viewer_handling import arrays, choose, numbers
 
 from keras_transformer.viewing.explanation import Fate
 

@@ -1,9 +1,9 @@
 """Fit the plain model in several ways under some strategies; save what comes.
 
 A program of its own, because logical devices and workers must be set before
-TensorFlow starts: python tests/fit_replicas.py STRATEGIES OUTPUT. STRATEGIES is
-local (none, one device, two mirrored ones) or worker, with TF_CONFIG set;
-OUTPUT is a folder that gets STRATEGY/WAY.npz for each of `WAYS`.
+TensorFlow starts: python tests/support/fit_replicas.py STRATEGIES OUTPUT.
+STRATEGIES is local (none, one device, two mirrored ones) or worker, with
+TF_CONFIG set; OUTPUT is a folder that gets STRATEGY/WAY.npz for each of `WAYS`.
 """
 
 import pathlib
@@ -12,7 +12,7 @@ import sys
 import keras
 import numpy as np
 import tensorflow as tf
-from small import randomise
+from small_models import randomise
 
 import keras_transformer as kt
 from keras_transformer.training import workers

@@ -1,7 +1,7 @@
 """The graph of a training step of a small model."""
 
 import tensorflow as tf
-from small import SIZES
+from small_models import SIZES
 
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer

@@ -1,9 +1,9 @@
 """Train a toy model in several ways on some replicas; save each one's weights.
 
 A program of its own, because logical devices and workers must be set before
-TensorFlow starts: python tests/train_replicas.py STRATEGY OUTPUT. STRATEGY is
-none, mirrored (two logical devices) or multiworker, with TF_CONFIG set; OUTPUT
-is a folder that gets WAY.npz for each of `WAYS`.
+TensorFlow starts: python tests/support/train_replicas.py STRATEGY OUTPUT WAY...
+STRATEGY is none, mirrored (two logical devices) or multiworker, with TF_CONFIG
+set; OUTPUT is a folder that gets WAY.npz for each way.
 """
 
 import pathlib
@@ -133,7 +133,7 @@ def dropped(strategy, model):
     return np.stack(strategy.experimental_local_results(drop()))
 
 
-def main(name, output):
+def main(name, output, *asked):
     if name == "mirrored":
         cpu = tf.config.list_physical_devices("CPU")[0]
         two = [tf.config.LogicalDeviceConfiguration()] * 2
@@ -141,12 +141,10 @@ def main(name, output):
         strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     else:
         strategy = workers.make_strategy(name)
-    ways = {**WAYS, **(KERAS_SHARES if name == "mirrored" else {})}
-    if name == "multiworker":
-        ways = {way: ways[way] for way in BY_WORKERS}
-    for way in ways:
-        model, results = train(strategy, ways[way])
-        if ways[way].dropout:
+    for way in asked:
+        settings = {**WAYS, **KERAS_SHARES}[way]
+        model, results = train(strategy, settings)
+        if settings.dropout:
             results["dropped"] = dropped(strategy, model)
         np.savez(pathlib.Path(output, f"{way}.npz"), **results)
     workers.end_together(strategy)

@@ -1,7 +1,7 @@
 """Train a toy model in float16 from a loss scale that must overflow.
 
 A program of its own for two replicas, because logical devices must be set
-before TensorFlow starts: python tests/train_scaled.py OUTPUT.npz
+before TensorFlow starts: python tests/support/train_scaled.py OUTPUT.npz
 """
 
 import sys

@@ -1,7 +1,8 @@
 """Run train.py and report every change of files below a folder.
 
-python tests/watch_writes.py FOLDER REPORT ARGUMENTS...: REPORT gets a line for
-each file or folder that Python opens for writing, makes, renames or removes.
+python tests/support/watch_writes.py FOLDER REPORT ARGUMENTS...: REPORT gets
+a line for each file or folder that Python opens for writing, makes, renames or
+removes.
 """
 
 import os

@@ -1,7 +1,6 @@
 """Training in float16 skips an update that overflows, and goes on."""
 
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -10,14 +9,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import train_scaled
+from project_table import ROOT
 
 from keras_transformer.runs import checkpoints
 from keras_transformer.schedules import TransformerSchedule
 
-SCRIPT = pathlib.Path(train_scaled.__file__)
+WAYS = [
+    "plain",
+    *[
+        pytest.param(w, marks=pytest.mark.slow)
+        for w in ("accumulated", "replicas")
+    ],
+]
 
 
-@pytest.fixture(scope="module", params=["plain", "accumulated", "replicas"])
+@pytest.fixture(scope="module", params=WAYS)
 def steps(request, tmp_path_factory):
     """The state before and after each step, for a way of training."""
     if request.param != "replicas":
@@ -27,9 +33,9 @@ def steps(request, tmp_path_factory):
     # The gradient of the first replica, which has no tokens, is finite.
     output = tmp_path_factory.mktemp("scaled") / "steps.npz"
     subprocess.run(
-        [sys.executable, SCRIPT, output],
+        [sys.executable, train_scaled.__file__, output],
         check=True,
-        env={**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     return dict(np.load(output))
 
@@ -39,7 +45,6 @@ def skipped(steps):
     return np.diff(steps["updates"]) == 0
 
 
-@pytest.mark.slow
 def test_an_overflow_halves_the_scale_and_changes_nothing_else(steps):
     skips = skipped(steps)
     # float16 ends at 2^16; the gradient of a mean loss is not above 1.
@@ -51,7 +56,6 @@ def test_an_overflow_halves_the_scale_and_changes_nothing_else(steps):
             np.testing.assert_array_equal(steps[name][i], steps[name][i + 1])
 
 
-@pytest.mark.slow
 def test_training_goes_on_after_the_overflows(steps):
     went_on = np.flatnonzero(~skipped(steps)) + 1
     assert went_on.size > 20
@@ -64,7 +68,6 @@ def test_training_goes_on_after_the_overflows(steps):
     assert (steps["norm"][went_on] < 10).all()
 
 
-@pytest.mark.slow
 def test_the_learning_rate_counts_updates_not_steps(steps):
     schedule = TransformerSchedule(14, 11)
     for updates, rate in zip(steps["updates"], steps["rate"], strict=True):
@@ -74,7 +77,6 @@ def test_the_learning_rate_counts_updates_not_steps(steps):
         assert float(schedule(int(updates))) == pytest.approx(rate)
 
 
-@pytest.mark.slow
 def test_the_moving_average_is_that_of_the_updates(steps):
     updated = steps["weights"][1:][~skipped(steps)].astype("float64")
     shares = train_scaled.EMA ** np.arange(len(updated))[::-1]
@@ -83,6 +85,7 @@ def test_the_moving_average_is_that_of_the_updates(steps):
     assert np.abs(updated[-1] - expected).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_the_norm_is_that_of_the_unscaled_gradient_while_the_scale_grows():
     norms = []
     for growth in (2_000, 3):

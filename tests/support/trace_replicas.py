@@ -1,8 +1,8 @@
 """Trace a training step on two replicas; print what no GPU kernel runs.
 
 A program of its own, because logical devices must be set before TensorFlow
-starts: python tests/trace_replicas.py prints JSON, for each precision a list
-of [device, operator, types].
+starts: python tests/support/trace_replicas.py prints JSON, for each precision a
+list of [device, operator, types].
 """
 
 import json

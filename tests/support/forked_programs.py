@@ -9,7 +9,7 @@ import pathlib
 import runpy
 import sys
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["keras_transformer.training.loop"])
 

@@ -5,7 +5,7 @@ Run it by hand where OpenNMT-tf is; the tests read what it wrote:
     python3.10 -m venv ENV
     ENV/bin/pip install OpenNMT-tf==2.32.0 tensorflow-text==2.13.0 \
         sentencepiece==0.2.3
-    ENV/bin/python tests/importing/make_opennmt.py [NAME ...]
+    ENV/bin/python tests/generators/make_opennmt.py [NAME ...]
 
 Three models of the shape of `SIZES`, or those named, whose folders are what
 `onmt-main` leaves: a checkpoint, `model_description.py`, the vocabularies and
@@ -37,7 +37,7 @@ import sentencepiece
 import tensorflow as tf
 import yaml
 
-FOLDER = pathlib.Path(__file__).parent / "opennmt"
+FOLDER = pathlib.Path(__file__).parents[1] / "importing" / "opennmt"
 BIN = pathlib.Path(sys.executable).parent
 # Unlike each other, so that no swapped axis goes unseen.
 SIZES = dict(num_layers=2, num_units=12, num_heads=3, ffn_inner_dim=19)

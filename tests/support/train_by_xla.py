@@ -1,7 +1,7 @@
 """Train two epochs of a toy corpus by XLA, which writes what it compiles.
 
 A program of its own, because XLA reads XLA_FLAGS once:
-python tests/train_by_xla.py PAIRS prints the number of shapes as JSON.
+python tests/support/train_by_xla.py PAIRS prints the number of shapes as JSON.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Makes `marian.tar.xz`: a small model in both of Marian's formats.
 
     pip install torch==2.13.0 transformers==5.23.0 sentencepiece==0.2.3
-    python tests/importing/make_marian.py
+    python tests/generators/make_marian.py
 
 It holds
 
@@ -34,7 +34,7 @@ from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
 HEADS, KEY_DIM, FFN_DIM, LAYERS = 2, 11, 13, 3
 D_MODEL = HEADS * KEY_DIM
-HERE = pathlib.Path(__file__).parent
+IMPORTING = pathlib.Path(__file__).parents[1] / "importing"
 
 ADJECTIVES = {"small": "kleine", "big": "große", "young": "junge"}
 NOUNS = {"dog": "Hund", "cat": "Katze", "mouse": "Maus", "bird": "Vogel"}
@@ -389,4 +389,4 @@ def main(path):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if sys.argv[1:] else HERE / "marian.tar.xz")
+    main(sys.argv[1] if sys.argv[1:] else IMPORTING / "marian.tar.xz")

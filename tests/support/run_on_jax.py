@@ -1,7 +1,7 @@
 """Run the model wing on Keras's JAX backend, where TensorFlow is forbidden.
 
 A program of its own, because Keras has one backend a process:
-KERAS_BACKEND=jax python tests/run_on_jax.py WEIGHTS.npz OUTPUT.npz
+KERAS_BACKEND=jax python tests/support/run_on_jax.py WEIGHTS.npz OUTPUT.npz
 """
 
 import sys
@@ -20,7 +20,7 @@ def main(weights, output):
 
     import keras
     import numpy as np
-    from small import model_wing_results
+    from small_models import model_wing_results
 
     # All of the wing, in case the model leaves a part of it out.
     from keras_transformer import (  # noqa: F401

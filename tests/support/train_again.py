@@ -1,7 +1,7 @@
 """Train toy runs one after the other in one process, on two devices.
 
 A program of its own, because logical devices must be set before TensorFlow
-starts: python tests/train_again.py CORPUS FOLDER STRATEGY DROPOUT...
+starts: python tests/support/train_again.py CORPUS FOLDER STRATEGY DROPOUT...
 FOLDER gets a run for each rate of dropout. Prints JSON: the process's files,
 threads and memory in MB after each run.
 """

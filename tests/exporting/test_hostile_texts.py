@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hostile import check
+from hostile_requests import check
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""Corpora, models and run directories that tests share, made in seconds.
+"""Corpora, models and run directories that tests share, each made once.
 
 - `digits`: a corpus of numbers, digit by digit, in English and German words,
   a training on it by the command line, and a translator that has learnt it.
@@ -14,6 +14,7 @@ import tempfile
 
 import keras
 import numpy as np
+from artifacts import made_once
 
 from keras_transformer import config, presets
 from keras_transformer.__main__ import main
@@ -24,6 +25,7 @@ from keras_transformer.config import (
     TrainingConfig,
 )
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.exporting import saved_model
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
 from keras_transformer.runs import checkpoints
@@ -114,17 +116,34 @@ def digit_corpus():
 
 @functools.cache
 def digit_tokenizer():
-    with tempfile.TemporaryDirectory() as folder:
-        return Tokenizer.train(
-            [line for side in digit_corpus()["train"] for line in side],
-            307,
-            pathlib.Path(folder, "tokenizer.model"),
-        )
+    return Tokenizer.load(digit_vocabulary() / "tokenizer.model")
+
+
+@made_once
+def digit_vocabulary(folder):
+    lines = [line for side in digit_corpus()["train"] for line in side]
+    Tokenizer.train(lines, 307, folder / "tokenizer.model")
 
 
 @functools.cache
 def digit_translator(positions="sinusoidal"):
     """Translates nearly every line right. Not to be changed."""
+    model = make_digit_model(positions)
+    model.load_weights(digit_weights(positions) / "model.weights.h5")
+    return Translator(model, digit_tokenizer())
+
+
+def make_digit_model(positions):
+    return Transformer(
+        vocab_size=digit_tokenizer().vocab_size,
+        positions=positions,
+        **DIGIT_SIZES,
+    )
+
+
+@made_once
+def digit_weights(folder, positions):
+    """Weights that a training of ten epochs has found."""
     words = digit_tokenizer()
     source, target = (
         words.tokenize(lines).to_tensor() for lines in digit_corpus()["train"]
@@ -133,9 +152,7 @@ def digit_translator(positions="sinusoidal"):
         target[:, :-1], [[0, 0], [1, 0]], constant_values=BOS_ID
     )
     keras.utils.set_random_seed(1)
-    model = Transformer(
-        vocab_size=words.vocab_size, positions=positions, **DIGIT_SIZES
-    )
+    model = make_digit_model(positions)
     epochs, batch = 10, 64
     rate = keras.optimizers.schedules.CosineDecay(
         3e-3, epochs * len(source) // batch
@@ -144,7 +161,7 @@ def digit_translator(positions="sinusoidal"):
     model.fit(
         (source, target_in), target, batch_size=batch, epochs=epochs, verbose=0
     )
-    return Translator(model, words)
+    model.save_weights(folder / "model.weights.h5")
 
 
 WORDS = (
@@ -164,6 +181,21 @@ OPTIONS = Search(
     beam_size=5, length_penalty=0.9, n_best=3, max_source_length=11
 )
 CARD = ModelCard("de", "en", "tiny", "demo", 12_990, "step-000000007 00000000")
+
+
+@made_once
+def small_run(path):
+    """Fill a run directory with one checkpoint of a small random model."""
+    write_small_run(path)
+
+
+@made_once
+def small_export(path):
+    """Export that run as version 17."""
+    translator = Translator.from_run(small_run(), average=1)
+    # Makes TensorFlow unload the vocabulary; it must be written all the same.
+    keras.utils.set_random_seed(1)
+    saved_model.export(translator, path, 17, OPTIONS, card=CARD)
 
 
 def write_small_run(path):

@@ -1,0 +1,142 @@
+"""The order of the suite, and what a test of `make test` may cost.
+
+The files with the most recorded seconds come first, so that none is left alone
+on a core at the end; `make seconds` records them. A test that is neither
+`slow` nor an `example`, and stands for no slow kind, fails the run if it takes
+more than five seconds of a quick machine.
+"""
+
+import argparse
+import inspect
+import json
+import os
+import time
+from collections import Counter
+
+import artifacts
+import pytest
+from project_table import ROOT
+
+TABLE = ROOT / "tests" / "seconds.json"
+LIMIT = 5.0
+# Seconds that `reference` takes where the limit is as above.
+REFERENCE = 0.055
+
+TIERS = ("slow", "example")
+
+
+def tier(keywords):
+    """`test` for what `make test` runs, or the marker of another tier."""
+    return next((name for name in TIERS if name in keywords), "test")
+
+
+def cpu_seconds():
+    """Of this process, and of programs that it has waited for."""
+    return sum(os.times()[:4])
+
+
+def reference():
+    """Measure a piece of Python that does not change, as long as tests do."""
+    text = inspect.getsource(argparse)
+    found = []
+    for _ in range(3):
+        start = time.process_time()
+        for _ in range(5):
+            compile(text, "argparse", "exec")
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+class Tiers:
+    """Orders the tests of a session, and adds up what they take."""
+
+    def __init__(self, record):
+        self.record = record
+        self.slowness = None
+        self.seconds = {name: Counter() for name in ("test", *TIERS)}
+        self.too_slow = []
+
+    def pytest_collection_modifyitems(self, items):
+        table = json.loads(TABLE.read_text()) if TABLE.exists() else {}
+        cost = Counter()
+        for path, name in {(i.path, tier(i.keywords)) for i in items}:
+            cost[path] += table.get(name, {}).get(self.name_of(path), 0)
+        items.sort(key=lambda item: -cost[item.path])
+
+    def name_of(self, path):
+        return path.relative_to(ROOT / "tests").as_posix()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item):
+        if self.slowness is None:
+            self.slowness = max(1.0, reference() / REFERENCE)
+        wall, cpu = time.monotonic(), cpu_seconds()
+        try:
+            return (yield)
+        finally:
+            wall, cpu = time.monotonic() - wall, cpu_seconds() - cpu
+            # What runs in programs is only seen by the clock, and the clock
+            # sees other work on the machine too.
+            taken = max(cpu, wall / 4) / self.slowness
+            item.user_properties.append(("seconds", taken))
+
+    def pytest_runtest_logreport(self, report):
+        name = tier(report.keywords)
+        file = report.nodeid.partition("::")[0].removeprefix("tests/")
+        self.seconds[name][file] += report.duration
+        seconds = dict(report.user_properties).get("seconds", 0)
+        if (
+            report.when == "call"
+            and seconds > LIMIT
+            and name == "test"
+            and "stands_for" not in report.keywords
+        ):
+            self.too_slow.append(f"{seconds:.1f} s: {report.nodeid}")
+
+    def pytest_sessionfinish(self, session):
+        if hasattr(session.config, "workerinput"):
+            return
+        self.changed = artifacts.changed()
+        if (self.too_slow or self.changed) and session.exitstatus == 0:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self.record:
+            write(self.seconds)
+
+    def pytest_terminal_summary(self, terminalreporter):
+        for line in self.too_slow:
+            terminalreporter.line(
+                f"Above {LIMIT:g} s on a quick machine: make it cheaper, mark "
+                f"it slow, or say what it stands for: {line}",
+                red=True,
+            )
+        for name in self.changed:
+            terminalreporter.line(
+                f"A test has changed what others share: {name}", red=True
+            )
+
+
+def write(seconds):
+    """Write the table: for each tier, whole seconds by file."""
+    table = {
+        name: {file: round(n) for file, n in sorted(files.items()) if n >= 1}
+        for name, files in seconds.items()
+    }
+    TABLE.write_text(json.dumps(table, indent=1) + "\n")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--record-seconds",
+        action="store_true",
+        help=f"write {TABLE.name}, the table by which files are ordered",
+    )
+
+
+def pytest_configure(config):
+    tiers = Tiers(config.getoption("--record-seconds"))
+    config.pluginmanager.register(tiers, "tiers of the suite")
+
+
+def pytest_sessionstart(session):
+    if not hasattr(session.config, "workerinput"):
+        artifacts.forget_others()
