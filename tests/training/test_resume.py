@@ -23,7 +23,11 @@ WAYS = {
     "two replicas": (
         *(2, "--strategy", "mirrored", "--accumulate", "2"),
         *("--ema", "0.9", "--bpe-dropout", "0.3"),
+    ),
+    "every option": (
+        *(1, "--accumulate", "2", "--ema", "0.9", "--bpe-dropout", "0.3"),
         *("--validation-steps", "6", "--patience", "97"),
+        *("--target-bleu", "inf"),
     ),
 }
 
@@ -42,7 +46,6 @@ def kill_somewhere(seed):
 # A session rewrites the history (0 write, 1 flush, 2 rename, 3 flush the
 # folder); then comes the line after its first step.
 TERMINATE = {**kill("-history.csv", 4), "number": signal.SIGTERM}
-
 # The second checkpoint is written, and its validation begins; then a session
 # begins with that validation.
 IN_A_VALIDATION = [
@@ -71,7 +74,12 @@ ENDS = {
     "two replicas": [
         kill(WRITE, 13 + 3),
         TERMINATE,
+    ],
+    "every option": [
+        kill(WRITE, 13 + 3),
+        TERMINATE,
         *IN_A_VALIDATION,
+        kill_somewhere(5),
     ],
 }
 
@@ -132,6 +140,7 @@ def in_way(*ways):
 
 
 EVERY_MOMENT = pytest.param("one replica", marks=pytest.mark.slow)
+EVERY_OPTION = pytest.param("every option", marks=pytest.mark.slow)
 TWO_MOMENTS = pytest.param(
     "two replicas",
     marks=pytest.mark.stands_for("trainings that are killed, and replicas"),
@@ -166,7 +175,7 @@ def validations(run):
     }
 
 
-@in_way(TWO_MOMENTS, EVERY_MOMENT)
+@in_way(TWO_MOMENTS, EVERY_MOMENT, EVERY_OPTION)
 def test_a_run_killed_again_and_again_ends_the_same_bit_for_bit(runs, request):
     whole, killed = map(arrays, runs)
     assert whole.keys() == killed.keys()
@@ -176,12 +185,11 @@ def test_a_run_killed_again_and_again_ends_the_same_bit_for_bit(runs, request):
         np.testing.assert_array_equal(values, killed[name], err_msg=name)
     one, other = map(validations, runs)
     assert one == other
-    way = request.node.callspec.params["runs"]
-    every = {"one replica": [], "two replicas": [6, 12, 18, 24]}[way]
-    assert list(one) == [*every, 29]
+    is_often = request.node.callspec.params["runs"] == "every option"
+    assert list(one) == [*([6, 12, 18, 24] if is_often else []), 29]
 
 
-@in_way(TWO_MOMENTS, EVERY_MOMENT)
+@in_way(TWO_MOMENTS, EVERY_MOMENT, EVERY_OPTION)
 def test_every_session_ended_as_it_should(runs, request):
     way = request.node.callspec.params["runs"]
     whole, killed = ([session.code for session in run.sessions] for run in runs)
@@ -207,10 +215,7 @@ def test_a_run_with_a_moving_average_ends_with_that(runs):
     last = averaging.load_model(run_dir, average=1).get_weights()
     result = final_result(run_dir)
     assert result.averages == "moving average of the weights"
-    best = averaging.load_average(run_dir)
-    best.load_weights(checkpoints.list_best(run_dir)[-1] / "model.weights.h5")
-    weights = {"average": averaged, "last": last, "best": best.get_weights()}
-    better = weights[result.better]
+    better = averaged if result.better == "average" else last
     found = averaging.load_model(run_dir).get_weights()
     for arrays_of_one in zip(
         expected, averaged, last, better, found, strict=True
@@ -236,15 +241,15 @@ def test_what_a_killed_session_leaves_is_removed_by_the_next(runs):
     assert not any(".unfinished" in file for file in last.files)
 
 
-@in_way(TWO_MOMENTS)
+@in_way(EVERY_OPTION)
 def test_a_validation_that_was_stopped_is_made_up_for(runs):
-    ends, sessions = ENDS["two replicas"], runs[1].sessions
+    ends = ENDS["every option"]
     for end in IN_A_VALIDATION:
-        session = sessions[ends.index(end)]
+        session = runs[1].sessions[ends.index(end)]
         assert "Stopped; the same command goes on from here." in session.log
         assert "step 6  validation loss" not in session.log
-    last = sessions[ends.index(end) + 1]
-    assert "step 6  validation loss" in last.log
+    following = runs[1].sessions[ends.index(end) + 1]
+    assert "step 6  validation loss" in following.log
 
 
 @in_way(TWO_MOMENTS)
