@@ -160,7 +160,7 @@ def prepare_tokenizer(
         given = load_vocabulary(source)
         run = dataclasses.replace(run, initial=initial_record(source))
         split = RunConfig.load(source).train_split
-        with contextlib.suppress(UserError):  # It may have no records.
+        with contextlib.suppress(UserError, OSError):  # It may have none.
             made_for = TokenisedCorpus.load(source / layout.RECORDS / split)
     if given:
         tokenizer = given
