@@ -362,11 +362,13 @@ def test_two_vocabularies_are_refused(files, tmp_path):
 
 
 def test_other_folders_are_refused(files, tmp_path):
-    with pytest.raises(UserError, match="Expected the folder of a model"):
+    with pytest.raises(UserError, match="There is no folder .*nowhere; models"):
         run_directory.read(tmp_path / "nowhere")
     with pytest.raises(UserError, match="found neither model.safetensors"):
         run_directory.read(tmp_path)
-    with pytest.raises(UserError, match="languages of npz"):
+    with pytest.raises(
+        UserError, match="The files of npz do not tell its languages"
+    ):
         import_run(files / "npz", tmp_path / "run")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
