@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import rich.console
 import rich.progress
+import tensorflow as tf
 
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.runs.checkpoints import Progress
@@ -141,8 +142,9 @@ class TrainingDisplay(keras.callbacks.Callback):
         values = self.summary(now)
         line, _ = self.line(now, values)
         logger.info("%s", line)
-        # Keras has already counted the last update.
-        update = max(int(self.model.optimizer.iterations) - 1, 0)
+        # Keras has already counted the last update, perhaps on each replica.
+        updates = tf.convert_to_tensor(self.model.optimizer.iterations)
+        update = max(int(updates) - 1, 0)
         rate = float(self.schedule(update))
         self.history.add(now, learning_rate=rate, **values)
         self.last = now
