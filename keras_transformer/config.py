@@ -385,7 +385,6 @@ class Search:
         "most tokens of a translation, including the end token; if not "
         "given, those of the source plus `max_extra_length`",
         within=_SIZE,
-        instead_of="max_extra_length",
     )
     max_extra_length: int = setting(
         50,
@@ -447,8 +446,7 @@ SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(
 EXCLUDED: Mapping[str, str] = MappingProxyType(
     {
         one: other
-        for kind in (ModelConfig, TrainingConfig, Search)
-        for field in dataclasses.fields(kind)
+        for field in SETTINGS.values()
         if (excluded := setting_of(field).instead_of)
         for one, other in ((field.name, excluded), (excluded, field.name))
     }

@@ -292,10 +292,15 @@ class Run:
                 )
                 write(result, text)
             return result
+        translator = self.translator(average, precision, shortlist)
+        own, *_ = translator.weights
         report = {
             **text,
             **search,
             "precision": precision,
+            "ema": own.ema,
+            "checkpoints": [*own.checkpoints],
+            **self._ensemble_report(translator.weights),
         }
         for what, file in (("shortlist", shortlist), ("against", against)):
             if file:
@@ -304,10 +309,6 @@ class Run:
         with evaluation.written(
             self.path, name, run.target_lang, json_file
         ) as write:
-            translator = self.translator(average, precision, shortlist)
-            own, *_ = translator.weights
-            report |= {"ema": own.ema, "checkpoints": [*own.checkpoints]}
-            report |= self._ensemble_report(translator.weights)
             result = evaluation.evaluate(
                 translator,
                 pairs,

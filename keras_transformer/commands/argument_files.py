@@ -15,19 +15,31 @@ def with_files(argv: list[str]) -> list[str]:
     """Replace each `@FILE` by the arguments in the file.
 
     After `@` comes the path of a file or, if there is no such file, the name of
-    a recipe, with or without its `.args`. A `--corpus` among the other words
-    stands instead of those in files, and one in a later file instead of those
-    in earlier ones.
+    a recipe, with or without its `.args`. A file may name others. A `--corpus`
+    among the other words stands instead of those in files, and one in a later
+    file instead of those in earlier ones.
 
     Raises:
-        UserError: If there is neither, or it cannot be read.
+        UserError: If there is neither, it cannot be read, or it names itself.
     """
+    return _with_files(argv, ())
+
+
+def _with_files(argv: list[str], inside: tuple[str, ...]) -> list[str]:
+    """Replace each `@FILE`, `inside` files that name each other."""
     arguments: list[str] = []
     has_corpus = any(map(_names_corpus, argv))
     for argument in reversed(argv):
         words = [argument]
         if argument.startswith("@"):
-            words = _read(argument[1:])
+            name = argument[1:]
+            if name in inside:
+                raise UserError(
+                    f"Expected a file of arguments that does not name itself, "
+                    f"received @{' with @'.join([*inside, name])}; leave one "
+                    "out."
+                )
+            words = _with_files(_read(name), (*inside, name))
             if has_corpus:
                 words = _without_corpora(words)
             has_corpus = has_corpus or any(map(_names_corpus, words))

@@ -43,8 +43,8 @@ class Arrays:
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._arrays:
             raise UserError(
-                f"Expected the weights of a Marian transformer in {self._what},"
-                f" found no {name}; download it again."
+                f"{self._what} lacks {name}, which a Marian transformer of its "
+                "settings has; download it again."
             )
         self._left.discard(name)
         return self._arrays[name]
@@ -80,9 +80,8 @@ def check_rows(ids: Mapping[str, int], table: np.ndarray, what: str) -> None:
     """Refuse a tied matrix without exactly one row for each piece."""
     if sorted(ids.values()) != list(range(len(table))):
         raise UserError(
-            f"Expected a piece for each of the {len(table)} rows of the "
-            f"embedding, found {len(ids)} pieces in {what}, or two of one id; "
-            "download the files of one model."
+            f"The embedding has {len(table)} rows, but {what} has {len(ids)} "
+            "pieces, or two of one id; download the files of one model."
         )
 
 

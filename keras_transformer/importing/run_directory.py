@@ -138,8 +138,8 @@ def _build(imported: Imported) -> Transformer:
         _check_shape(name, array, tuple(variable.shape))
         if not np.isfinite(array).all():
             raise UserError(
-                f"Expected numbers as weights, received infinite ones or NaN "
-                f"for {name}; download the weights again."
+                f"The weights {name} hold infinite numbers or NaN; download "
+                "them again."
             )
         variable.assign(array)
     if weights:
@@ -150,9 +150,9 @@ def _build(imported: Imported) -> Transformer:
 def _check_shape(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
     if array.shape != shape:
         raise UserError(
-            "Expected weights of the shape that the model's settings tell, "
-            f"{shape} for {name}, received {array.shape}; give the settings "
-            "that came with the weights."
+            f"The weights {name} have the shape {array.shape}, but the model's "
+            f"settings ask for {shape}; give the settings that came with the "
+            "weights."
         )
 
 
@@ -165,8 +165,8 @@ def _config(
     """Make the run's configuration, with a recipe for fine-tuning."""
     if source_lang is None or target_lang is None:
         raise UserError(
-            f"Expected the languages of {name}, whose files do not tell them; "
-            "give `source_lang` and `target_lang`."
+            f"The files of {name} do not tell its languages; give "
+            "`source_lang` and `target_lang`."
         )
     for language in (source_lang, target_lang):
         if not is_language(language):

@@ -40,10 +40,10 @@ def check_folder(folder: pathlib.Path) -> None:
     """Refuse a folder that does not exist."""
     if not folder.is_dir():
         raise UserError(
-            f"Expected the folder of a model at {folder}, found none; models "
-            "are not downloaded here: fetch its files first, such as with "
-            f"`git clone https://huggingface.co/Helsinki-NLP/{folder.name}`, "
-            "and give their folder."
+            f"There is no folder {folder}; models are not downloaded here, so "
+            "fetch the files first, such as with `git clone "
+            f"https://huggingface.co/Helsinki-NLP/{folder.name}`, and give "
+            "their folder."
         )
 
 
@@ -51,8 +51,7 @@ def check_file(path: pathlib.Path) -> None:
     """Refuse a missing file, or a pointer to one."""
     if not path.is_file():
         raise UserError(
-            f"Expected the file {path}, found none; download it into the "
-            "folder of the model."
+            f"{path} is missing; download it into the folder of the model."
         )
     with open(path, "rb") as file:
         if file.read(len(_POINTER)) == _POINTER:

@@ -54,13 +54,21 @@ class History:
         self.run_dir = run_dir
         folder = pathlib.Path(run_dir) / LOGS
         folder.mkdir(parents=True, exist_ok=True)
-        self.writer = tf.summary.create_file_writer(str(folder))
         self.path = folder / HISTORY_FILE
+        found = read_history(run_dir)
         rows = [
             {**row, "step": int(row["step"])}
-            for row in read_history(run_dir)
+            for row in found
             if row["step"] <= step
         ]
+        events = list(folder.glob("events.out.tfevents.*"))
+        self.writer = tf.summary.create_file_writer(str(folder))
+        if len(rows) < len(found):  # TensorBoard would show them all.
+            for row in rows:
+                self._show(**row)
+            self.writer.flush()
+            for path in events:
+                path.unlink()
         text = io.StringIO(newline="")
         table = csv.DictWriter(text, HISTORY_FIELDS)
         table.writeheader()
@@ -79,10 +87,13 @@ class History:
         row.update({name: f"{value:.6g}" for name, value in values.items()})
         with open(self.path, "a", newline="", encoding="utf-8") as file:
             csv.DictWriter(file, HISTORY_FIELDS).writerow(row)
-        with self.writer.as_default(step=progress.step):
+        self._show(progress.step, **values)
+        self.writer.flush()
+
+    def _show(self, step: float, minutes: float = 0.0, **values: float) -> None:
+        with self.writer.as_default(step=int(step)):
             for name, value in values.items():
                 tf.summary.scalar(name, value)
-        self.writer.flush()
 
     def close(self) -> None:
         """Close TensorBoard's file."""

@@ -97,9 +97,15 @@ def restore_model(
 
 
 def arguments_of(run: RunConfig, session: Session) -> dict[str, Any]:
-    """Collect what every worker must be told alike; paths may differ."""
-    settings = dataclasses.asdict(run.training), run.search.kept_by_run()
-    return {**settings[0], **settings[1], "minutes": session.minutes}
+    """Collect what must be the same for every worker; paths may differ."""
+    return {
+        **dataclasses.asdict(run.model),
+        **dataclasses.asdict(run.training),
+        **run.search.kept_by_run(),
+        "minutes": session.minutes,
+        "text": run.fingerprints,
+        "vocabulary": run.vocabulary,
+    }
 
 
 def initial_record(init_from: str | pathlib.Path) -> dict[str, Any]:

@@ -12,24 +12,28 @@ import keras
 import numpy as np
 import rich.console
 import rich.progress
+import tensorflow as tf
 
 from keras_transformer.data.batching import BatchPlan
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
+from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training.callbacks import Logs, StepWindow
 
 logger = logging.getLogger("keras_transformer")
+SECONDS = 60.0  # Between two lines of the log, at most.
 FIGURES = ("tokens", "batch_loss", "perplexity", "gradient_norm")
 
 
 class TrainingDisplay(keras.callbacks.Callback):
-    """A bar on a terminal; in a log, one line a minute.
+    """A bar on a terminal; in a log, one line a minute, at first more.
 
     Args:
         now: Returns the progress.
         history: Gets a row for every line.
         steps: Updates of the whole training.
         minutes: Minutes of the whole training; None for no limit.
+        schedule: The learning rate.
     """
 
     def __init__(
@@ -38,13 +42,17 @@ class TrainingDisplay(keras.callbacks.Callback):
         history: History,
         steps: int,
         minutes: float | None,
+        schedule: TransformerSchedule,
     ) -> None:
         super().__init__()
         self.now = now
         self.history = history
         self.steps = steps
         self.minutes = minutes
-        self.seconds = 60.0  # Between two lines.
+        self.schedule = schedule
+        self.seconds = 5.0  # Until the next line.
+        self.first: Progress | None = None
+        self.has_warned = False
         console = rich.console.Console(stderr=True)
         self.bar = rich.progress.Progress(
             rich.progress.BarColumn(),
@@ -66,12 +74,17 @@ class TrainingDisplay(keras.callbacks.Callback):
         self.window.append(logs)
         first = now.step == self.begin.step + 1
         if first:
+            self.first = now
             seconds = now.seconds - self.begin.seconds
             logger.info("First step after %.1f s.", seconds)
         if not self.bar.disable and len(self.window) % 10 == 0:
             self.show(now)
-        if now.seconds - self.last.seconds >= self.seconds or first:
+        if first:
             self.report(now)
+        elif now.seconds - self.last.seconds >= self.seconds:
+            self.report(now)
+            self.seconds = min(2 * self.seconds, SECONDS)
+            self.warn_of_minutes(now)
 
     def on_train_end(self, logs: Logs = None) -> None:
         if self.window:
@@ -129,10 +142,36 @@ class TrainingDisplay(keras.callbacks.Callback):
         values = self.summary(now)
         line, _ = self.line(now, values)
         logger.info("%s", line)
-        rate = float(self.model.optimizer.learning_rate)
+        # Keras has already counted the last update, perhaps on each replica.
+        updates = tf.convert_to_tensor(self.model.optimizer.iterations)
+        update = max(int(updates) - 1, 0)
+        rate = float(self.schedule(update))
         self.history.add(now, learning_rate=rate, **values)
         self.last = now
         self.window.clear()
+
+    def warn_of_minutes(self, now: Progress) -> None:
+        """Warn once if the minutes end inside the warm-up (5.3)."""
+        if self.minutes is None or self.first is None or self.has_warned:
+            return
+        seconds = now.seconds - self.first.seconds
+        if seconds < min(60.0, 15 * self.minutes):  # Too early to tell.
+            return
+        left = 60 * self.minutes - now.seconds
+        a_second = (now.step - self.first.step) / seconds
+        steps = now.step + round(left * a_second)
+        # `warn_of_warm_up` has told of too few steps.
+        if steps < min(self.schedule.warmup_steps, self.steps):
+            self.has_warned = True
+            logger.warning(
+                "At this speed %g minutes end after about %d updates, inside "
+                "the warm-up of %d, where the learning rate still rises: "
+                "lower `warmup_steps` in another `run_dir`, or train for "
+                "longer.",
+                self.minutes,
+                steps,
+                self.schedule.warmup_steps,
+            )
 
 
 def log_count(what: str, seconds: float = 30.0) -> Callable[[int], None]:

@@ -30,7 +30,11 @@ from keras_transformer.runs.result import final_result
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.training import callbacks, ending, workers
-from keras_transformer.training.building import local_copy, restore_model
+from keras_transformer.training.building import (
+    local_copy,
+    restore_model,
+    schedule_of,
+)
 from keras_transformer.training.cluster import count_workers
 from keras_transformer.training.display import Compilations, TrainingDisplay
 from keras_transformer.training.moving_average import MovingAverage
@@ -298,7 +302,9 @@ def _fit(
     several = workers.are_several(model.distribute_strategy)
     stop = callbacks.StopTraining(now, minutes, several)
     guard = callbacks.StopOnNonFinite(run_dir, now, plan, training.tokenizer)
-    display = TrainingDisplay(now, log, recipe.steps, minutes)
+    display = TrainingDisplay(
+        now, log, recipe.steps, minutes, schedule_of(training.run)
+    )
 
     def save(progress: Progress, is_passing: bool) -> pathlib.Path:
         guard.check()

@@ -160,7 +160,7 @@ def prepare_tokenizer(
         given = load_vocabulary(source)
         run = dataclasses.replace(run, initial=initial_record(source))
         split = RunConfig.load(source).train_split
-        with contextlib.suppress(UserError):  # It may have no records.
+        with contextlib.suppress(UserError, OSError):  # It may have none.
             made_for = TokenisedCorpus.load(source / layout.RECORDS / split)
     if given:
         tokenizer = given
@@ -280,7 +280,7 @@ def prepare_data(
     recipe = run.training
     with heartbeat("Planning the batches"):
         plan = plan_batches(train, recipe, tokenizer)
-    _describe(run, plan)
+    _describe(run, plan, len(validation))
     batches = validation_batches(
         validation,
         min(recipe.batch_tokens, VALIDATION_TOKENS),
@@ -313,7 +313,7 @@ def _pairs(corpus: Corpus, split: str) -> Iterator[Pair]:
     yield from corpus.pairs(split)
 
 
-def _describe(run: RunConfig, plan: batching.BatchPlan) -> None:
+def _describe(run: RunConfig, plan: batching.BatchPlan, validated: int) -> None:
     train = plan.corpus
     largest = max(b * max(s, t) for b, s, t in plan.shapes())
     logger.info(
@@ -329,6 +329,13 @@ def _describe(run: RunConfig, plan: batching.BatchPlan) -> None:
         train.dropped,
         run.training.max_length,
         train.empty,
+    )
+    held_out = run.training.validation_share is not None
+    logger.info(
+        "%s: %d pairs to validate on%s.",
+        run.validation_split,
+        validated,
+        f", held out of {run.train_split}" if held_out else "",
     )
     if largest > run.training.batch_tokens:
         logger.warning(

@@ -90,6 +90,7 @@ class Validator:
             max_extra_length=run.search.max_extra_length,
         )
         self.latest: Figures | None = None
+        self.measured = 0  # How often, so that the log shows other sentences.
 
     def measure(
         self, what: str, is_unwanted: Callable[[], bool] = lambda: False
@@ -157,8 +158,10 @@ class Validator:
             len(self.sources),
             bleu.signature,
         )
-        logger.info("    source      %s", _begin(self.sources[0]))
-        logger.info("    translation %s", _begin(translations[0]))
+        shown = self.measured % len(self.sources)
+        self.measured += 1
+        logger.info("    source      %s", _begin(self.sources[shown]))
+        logger.info("    translation %s", _begin(translations[shown]))
         return figures
 
 

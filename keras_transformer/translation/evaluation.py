@@ -271,6 +271,8 @@ def references_of(
             for each in reference
         ]
     found = corpus.references(corpus.find(split))
+    if found and len(found) != len(pairs):  # Some pairs are held out.
+        found = None
     return list(
         zip(*(found or ((target,) for _, target in pairs)), strict=True)
     )

@@ -21,8 +21,9 @@ def test_few_lines_are_all_there(tmp_path):
     assert (tmp_path / "lines.txt").read_bytes() == expected
     for _ in range(2):
         assert list(text.lines()) == [*lines, "five", "six"]
-    text.write([], most=3)
-    assert list(text.lines()) == []
+    nothing = Sample(tmp_path / "nothing.txt")
+    nothing.write([], most=3)
+    assert list(nothing.lines()) == []
 
 
 def test_of_many_lines_as_many_as_wanted_are_there_in_order(tmp_path):

@@ -131,6 +131,7 @@ def test_any_bytes_are_answered_and_alone_as_in_company(served, texts, data):
         )
 
 
+@pytest.mark.stands_for("hostile input")
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(pairs=st.lists(st.tuples(any_text, any_text), min_size=1, max_size=5))
 def test_unequal_inputs_are_answered_too(served, pairs):

@@ -102,6 +102,7 @@ def test_nothing_in_the_graph_calls_python(exported):
     assert not [name for name in found if re.search("Py|Numpy", name)]
 
 
+@pytest.mark.stands_for("translations of an export")
 def test_translations_are_those_of_the_translator(served, small_translator):
     expected = small_translator.translate(
         TEXTS, beam_size=5, length_penalty=0.9, n_best=3, max_source_length=11

@@ -232,14 +232,16 @@ def test_a_damaged_file_is_named(copy_of, of, name):
 
 
 def test_other_folders_are_refused(originals, tmp_path):
-    with pytest.raises(UserError, match="Expected the folder of a model"):
+    with pytest.raises(UserError, match="There is no folder .*nowhere; models"):
         run_directory.read(tmp_path / "nowhere")
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "expected.npz").write_bytes(b"")
     message = "found neither model.safetensors.* decoder.yml.* checkpoint"
     with pytest.raises(UserError, match=message):
         run_directory.read(tmp_path)
-    with pytest.raises(UserError, match="languages of npz"):
+    with pytest.raises(
+        UserError, match="The files of npz do not tell its languages"
+    ):
         import_run(originals / "npz", tmp_path / "run")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")

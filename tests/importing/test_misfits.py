@@ -71,9 +71,12 @@ def test_a_part_of_a_sentencepiece_model_is_named(copy_of, kind, name, part):
         (dict(encoder_attention_heads=3, decoder_attention_heads=3), "3 heads"),
         (dict(encoder_attention_heads=0, decoder_attention_heads=0), "0 heads"),
         (dict(encoder_layers=2, decoder_layers=2), r"coder.layers.2\."),
-        (dict(encoder_layers=4, decoder_layers=4), r"no .*coder.layers.3\."),
-        (dict(encoder_ffn_dim=7, decoder_ffn_dim=7), r"\(22, 7\) for encoder"),
-        (dict(d_model=24), r"\(56, 24\) for embedding"),
+        (dict(encoder_layers=4, decoder_layers=4), r"lacks .*coder.layers.3\."),
+        (
+            dict(encoder_ffn_dim=7, decoder_ffn_dim=7),
+            r"weights encoder/.* ask for \(22, 7\)",
+        ),
+        (dict(d_model=24), r"weights embedding/.* for \(56, 24\)"),
         (dict(decoder_layers=2), r"it has decoder.layers.2\."),
         (dict(encoder_layers=0), "its setting encoder_layers is 0"),
         (dict(decoder_layers=None), "its setting decoder_layers is None"),
@@ -118,9 +121,9 @@ def test_an_id_that_is_no_number_is_refused(copy_of, number):
 @pytest.mark.parametrize(
     "name, make, message",
     [
-        (Q, lambda all: all[Q][:5], r"\(22, 22\) for encoder.* \(22, 5\)"),
-        (Q, lambda all: all[Q][None], r"received \(22, 22, 1\)"),
-        (Q, lambda all: all[Q] * np.nan, "NaN for encoder/layer_0"),
+        (Q, lambda all: all[Q][:5], r"weights encoder.*\(22, 5\).* \(22, 22\)"),
+        (Q, lambda all: all[Q][None], r"have the shape \(22, 22, 1\)"),
+        (Q, lambda all: all[Q] * np.nan, "weights encoder/layer_0.* NaN"),
         (
             "model.encoder.layers.0.fc1.weight",
             lambda all: all["model.encoder.layers.0.fc1.weight"].T,

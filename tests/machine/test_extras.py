@@ -179,5 +179,5 @@ for name in names:
     subprocess.run(
         [sys.executable, "-c", program, *packages],
         check=True,
-        cwd=pathlib.Path(__file__).parents[1],
+        cwd=pathlib.Path(__file__).parents[2],
     )

@@ -46,6 +46,7 @@ def test_the_card_says_what_the_export_says(client):
     assert (card["n_best"], card["explain"]) == (OPTIONS.n_best, True)
 
 
+@pytest.mark.stands_for("n best of a real model")
 def test_sentences_come_with_their_places_and_hypotheses(client, served):
     text = "Hund bellt.\n\n die Wiese! "
     body = {"text": text, "n_best": 2, "alignment": False}

@@ -5,13 +5,23 @@ import signal
 import types
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import (
+    EventAccumulator,
+)
 
 from keras_transformer.config import JobError
 from keras_transformer.runs import lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History, draw, read_history
+from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training import callbacks
-from keras_transformer.training.display import TrainingDisplay, log_count
+from keras_transformer.training.display import (
+    FIGURES,
+    TrainingDisplay,
+    log_count,
+)
+
+SCHEDULE = TransformerSchedule(16, 8)
 
 
 def with_model(callback, **attributes):
@@ -44,9 +54,9 @@ def test_the_stopwatch_goes_on_from_where_the_run_was():
 def test_a_line_weighs_every_step_by_its_tokens(tmp_path):
     clock = Clock()
     history = History(tmp_path, step=0)
-    progress = TrainingDisplay(clock, history, steps=100, minutes=None)
+    progress = TrainingDisplay(clock, history, 100, None, SCHEDULE)
     with_model(
-        progress, optimizer=types.SimpleNamespace(learning_rate=0.25)
+        progress, optimizer=types.SimpleNamespace(iterations=4)
     ).on_train_begin()
     progress.seconds = 1000.0
     names = ("tokens", "batch_loss", "perplexity", "gradient_norm")
@@ -65,7 +75,8 @@ def test_a_line_weighs_every_step_by_its_tokens(tmp_path):
     expected = math.exp((math.log(2) + 3 * math.log(8)) / 4)
     assert row["perplexity"] == pytest.approx(expected, rel=1e-5)
     assert row["tokens_per_second"] == pytest.approx(4 / 2.0)
-    assert row["learning_rate"] == 0.25
+    # Equation 3 for the fourth update of a warm-up of 8.
+    assert row["learning_rate"] == pytest.approx(16**-0.5 * 4 * 8**-1.5)
     # A mean over the updates, without the one that float16 skipped.
     assert row["gradient_norm"] == pytest.approx((0.5 + 0.7) / 2)
     assert row["minutes"] == pytest.approx(2 / 60, abs=1e-3)
@@ -84,14 +95,16 @@ def test_the_time_left_is_that_of_the_limit_that_comes_first(
 ):
     clock = Clock(step=10, seconds=60.0)
     history = History(tmp_path, step=10)
-    progress = TrainingDisplay(clock, history, 110, minutes)
+    progress = TrainingDisplay(clock, history, 110, minutes, SCHEDULE)
     progress.on_train_begin()
     assert progress.estimate(Progress(30, 100.0)) == pytest.approx((done, left))
 
 
 def test_no_time_left_is_guessed_from_the_first_step(tmp_path):
     clock = Clock(step=10, seconds=60.0)
-    progress = TrainingDisplay(clock, History(tmp_path, 10), 110, None)
+    progress = TrainingDisplay(
+        clock, History(tmp_path, 10), 110, None, SCHEDULE
+    )
     progress.on_train_begin()
     values = dict.fromkeys(
         ("loss", "perplexity", "gradient_norm", "tokens_per_second"), 1.0
@@ -101,6 +114,39 @@ def test_no_time_left_is_guessed_from_the_first_step(tmp_path):
     )
     assert first.endswith("1 target tokens/s")
     assert second.endswith("1 target tokens/s  0:08:10 left")
+
+
+STEP = {name: 1.0 for name in FIGURES}
+
+
+@pytest.mark.parametrize(
+    "minutes, warns",
+    [(2.0, True), (None, False), (200.0, False)],
+)
+def test_lines_come_often_at_first_and_tell_that_the_minutes_are_too_few(
+    tmp_path, caplog, minutes, warns
+):
+    clock = Clock()
+    display = TrainingDisplay(
+        clock,
+        History(tmp_path, 0),
+        10_000,
+        minutes,
+        TransformerSchedule(16, 4_000),
+    )
+    with_model(
+        display, optimizer=types.SimpleNamespace(iterations=1)
+    ).on_train_begin()
+    for step in range(200):
+        clock.progress = Progress(step + 1, 12.0 + 0.6 * step)
+        with caplog.at_level("WARNING"):
+            display.on_train_batch_end(step, STEP)
+    seconds = [round(60 * row["minutes"]) for row in read_history(tmp_path)]
+    assert seconds == [12, 17, 28, 48, 88]
+    # (120 - 12) / 0.6 + 1 updates in all.
+    expected = ["At this speed 2 minutes end after about 181 updates,"]
+    found = [text.partition(" inside")[0] for text in caplog.messages]
+    assert found == (expected if warns else [])
 
 
 def test_history_forgets_what_came_after_the_resumed_step(tmp_path):
@@ -113,6 +159,12 @@ def test_history_forgets_what_came_after_the_resumed_step(tmp_path):
     assert [row["step"] for row in rows] == [10, 20, 25]
     assert rows[1]["loss"] == 3.0
     assert rows[2] == {"step": 25, "minutes": 0.417, "validation_bleu": 12.5}
+    resumed.close()
+    shown = EventAccumulator(str(tmp_path / "logs")).Reload()
+    assert {
+        name: [event.step for event in shown.Tensors(name)]
+        for name in shown.Tags()["tensors"]
+    } == {"loss": [10, 20], "validation_bleu": [25]}
 
 
 def test_a_history_adds_no_row_to_a_run_that_was_begun_anew(tmp_path):

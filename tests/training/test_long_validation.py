@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from natural_corpus import corpus as corpus_of
-from sample_runs import digit_arguments, train_on_digits
+from sample_runs import digit_arguments, make_run, train_on_digits
 
 from keras_transformer.__main__ import main
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
+from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig
 from keras_transformer.data import batching
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.history import read_history
@@ -183,6 +183,29 @@ def test_after_a_signal_nothing_is_validated():
     callback.on_train_batch_end(3)
     callback.on_train_end()
     assert not asked
+
+
+def test_each_validation_shows_another_sentence(caplog, monkeypatch):
+    def in_capitals(sources, *_, **__):
+        return [[SimpleNamespace(text=text.upper())] for text in sources], None
+
+    found = {"loss": 2.0, "perplexity": 5.0, "token_accuracy": 0.5}
+    monkeypatch.setattr(
+        validation, "Translator", lambda *_: SimpleNamespace(n_best=in_capitals)
+    )
+    validator = validation.Validator(
+        SimpleNamespace(evaluate=lambda *_, **__: found),
+        None,
+        None,
+        [("a dog", "ein Hund"), ("a cat", "eine Katze")],
+        make_run(ModelConfig()),
+    )
+    with caplog.at_level(logging.INFO):
+        for step in (2, 4, 6):
+            validator.measure(f"step {step}")
+    shown = [text.split()[-1] for text in caplog.messages if "source" in text]
+    assert shown == ["dog", "cat", "dog"]
+    assert "    translation A CAT" in caplog.messages
 
 
 def test_a_result_says_what_could_not_be_validated():

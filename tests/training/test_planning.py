@@ -63,7 +63,7 @@ def test_the_plan_is_that_of_the_recipe(growth, ladder):
 def test_the_log_counts_the_batches(caplog, pairs, said):
     caplog.set_level(logging.INFO)
     plan = BatchPlan(natural_corpus(pairs), 509, 1)
-    preparation._describe(asked_for(), plan)
+    preparation._describe(asked_for(), plan, 11)
     assert f"{pairs} training pairs in {len(plan)} batch" in caplog.text
     assert said in caplog.text
 
@@ -78,7 +78,7 @@ def test_a_resumed_run_has_the_batches_it_began_with(
 
     monkeypatch.setattr(loop, "restore_model", stop)
     monkeypatch.setattr(
-        preparation, "_describe", lambda run, plan: plans.append(plan)
+        preparation, "_describe", lambda run, plan, _: plans.append(plan)
     )
     for name, choices in (("with", ("on", "off")), ("without", ("off", "on"))):
         for xla in choices:

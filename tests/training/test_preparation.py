@@ -179,6 +179,21 @@ def test_what_is_remembered_may_be_lost_or_broken(
     assert "train.en" in opened
 
 
+def test_how_many_pairs_were_held_out_is_said(folder, run_dir, caplog):
+    run = make_run(
+        MODEL,
+        TrainingConfig(validation_share=0.3),
+        corpus=str(folder),
+        validation_split="dev",
+    )
+    corpus = open_text(run, str(folder))
+    with caplog.at_level(logging.INFO):
+        preparation.prepare(run, run_dir, corpus, None)
+    held_out = len(list(corpus.pairs("dev")))
+    said = f"dev: {held_out} pairs to validate on, held out of train."
+    assert 11 < held_out < 53 and said in caplog.messages
+
+
 def test_a_bad_byte_in_any_split_is_found_before_anything_is_made(
     folder, run_dir
 ):
@@ -198,7 +213,6 @@ def test_a_refusal_keeps_the_vocabulary_and_the_users_own_files(
         (run_dir / "thesis" / "text").write_text("years of work")
         return train(sentences, size, path, symbols)
 
-    run_dir.mkdir()
     run = make_run(MODEL, TrainingConfig(max_length=2), corpus=str(folder))
     corpus = open_corpus(folder, "en", "de")
     with monkeypatch.context() as patch:

@@ -145,12 +145,13 @@ def test_of_two_settings_that_exclude_each_other_the_later_counts(name):
         for training in (by_flag.training, by_name.training):
             assert getattr(training, f"checkpoint_{unit}") == value
             assert (training.checkpoint_steps is None) == (steps is None)
-    # Also among flags alone, and for a search.
+    # Also among flags alone; nothing else is forgotten.
     text = "--checkpoint-steps 3 --checkpoint-minutes 7 --corpus demo"
     run, _ = run_of(name, *text.split())
     assert run.training.checkpoint_steps is None
-    text = "translate --run-dir x --max-length 5 --max-extra-length 7"
-    assert parse_args(text.split()).max_length is None
+    text = "--corpus demo --max-length 17 --max-extra-length 7"
+    run, _ = run_of(name, *text.split())
+    assert (run.training.max_length, run.search.max_extra_length) == (17, 7)
 
 
 def test_no_other_recipe_is_known():

@@ -23,7 +23,11 @@ WAYS = {
     "two replicas": (
         *(2, "--strategy", "mirrored", "--accumulate", "2"),
         *("--ema", "0.9", "--bpe-dropout", "0.3"),
+    ),
+    "every option": (
+        *(1, "--accumulate", "2", "--ema", "0.9", "--bpe-dropout", "0.3"),
         *("--validation-steps", "6", "--patience", "97"),
+        *("--target-bleu", "inf"),
     ),
 }
 
@@ -43,7 +47,6 @@ def kill_somewhere(seed):
 # folder); then comes the line after its first step.
 TERMINATE = {**kill("-history.csv", 4), "number": signal.SIGTERM}
 PRESS_CTRL_C = {**TERMINATE, "number": signal.SIGINT}
-
 # The second checkpoint is written, and its validation begins; then a session
 # begins with that validation.
 IN_A_VALIDATION = [
@@ -73,7 +76,12 @@ ENDS = {
     "two replicas": [
         kill(WRITE, 13 + 3),
         TERMINATE,
+    ],
+    "every option": [
+        kill(WRITE, 13 + 3),
+        TERMINATE,
         *IN_A_VALIDATION,
+        kill_somewhere(5),
     ],
 }
 
@@ -129,6 +137,7 @@ def in_way(*ways):
 
 
 EVERY_MOMENT = pytest.param("one replica", marks=pytest.mark.slow)
+EVERY_OPTION = pytest.param("every option", marks=pytest.mark.slow)
 TWO_MOMENTS = pytest.param(
     "two replicas",
     marks=pytest.mark.stands_for("trainings that are killed, and replicas"),
@@ -156,7 +165,7 @@ def validations(run):
     }
 
 
-@in_way(TWO_MOMENTS, EVERY_MOMENT)
+@in_way(TWO_MOMENTS, EVERY_MOMENT, EVERY_OPTION)
 def test_a_run_killed_again_and_again_ends_the_same_bit_for_bit(runs, request):
     whole, killed = map(arrays, runs)
     # Weights and their average twice over, optimizer, seeds of the dropout.
@@ -164,12 +173,11 @@ def test_a_run_killed_again_and_again_ends_the_same_bit_for_bit(runs, request):
     np.testing.assert_equal(killed, whole)
     one, other = map(validations, runs)
     assert one == other
-    way = request.node.callspec.params["runs"]
-    every = {"one replica": [], "two replicas": [6, 12, 18, 24]}[way]
-    assert list(one) == [*every, 29]
+    is_often = request.node.callspec.params["runs"] == "every option"
+    assert list(one) == [*([6, 12, 18, 24] if is_often else []), 29]
 
 
-@in_way(TWO_MOMENTS, EVERY_MOMENT)
+@in_way(TWO_MOMENTS, EVERY_MOMENT, EVERY_OPTION)
 def test_every_session_ended_as_it_should(runs, request):
     way = request.node.callspec.params["runs"]
     whole, killed = ([session.code for session in run.sessions] for run in runs)
@@ -180,6 +188,11 @@ def test_every_session_ended_as_it_should(runs, request):
     for end, session in zip(ENDS[way], runs[1].sessions, strict=False):
         said = "Stopped; the same command goes on from here." in session.log
         assert said == (end["number"] in codes)
+
+
+def checkpoints_of(session):
+    names = [re.findall(r"/step-(\d+)$", x) for x in session.files]
+    return sorted(int(name[0]) for name in names if name)
 
 
 @in_way(TWO_MOMENTS)
@@ -196,10 +209,7 @@ def test_a_run_with_a_moving_average_ends_with_that(runs):
     last = averaging.load_model(run_dir, average=1).get_weights()
     result = final_result(run_dir)
     assert result.averages == "moving average of the weights"
-    best = averaging.load_average(run_dir)
-    best.load_weights(checkpoints.list_best(run_dir)[-1] / "model.weights.h5")
-    weights = {"average": averaged, "last": last, "best": best.get_weights()}
-    better = weights[result.better]
+    better = averaged if result.better == "average" else last
     found = averaging.load_model(run_dir).get_weights()
     for arrays_of_one in zip(
         expected, averaged, last, better, found, strict=True
@@ -225,26 +235,26 @@ def test_what_a_killed_session_leaves_is_removed_by_the_next(runs):
     assert not any(".unfinished" in file for file in last.files)
 
 
-@in_way(TWO_MOMENTS)
+@in_way(EVERY_OPTION)
 def test_a_validation_that_was_stopped_is_made_up_for(runs):
-    ends, sessions = ENDS["two replicas"], runs[1].sessions
+    ends = ENDS["every option"]
     for end in IN_A_VALIDATION:
-        session = sessions[ends.index(end)]
+        session = runs[1].sessions[ends.index(end)]
         assert "step 6  validation loss" not in session.log
-    last = sessions[ends.index(end) + 1]
-    assert "step 6  validation loss" in last.log
+    following = runs[1].sessions[ends.index(end) + 1]
+    assert "step 6  validation loss" in following.log
 
 
-@in_way(TWO_MOMENTS)
-def test_a_termination_on_two_replicas_writes_a_checkpoint_first(runs):
-    i = ENDS["two replicas"].index(TERMINATE)
-    found = []
-    for session in runs[1].sessions[i : i + 2]:
-        names = [re.findall(r"/step-(\d+)$", x) for x in session.files]
-        found.append(sorted(int(name[0]) for name in names if name))
+@in_way(TWO_MOMENTS, EVERY_OPTION)
+def test_a_termination_writes_a_checkpoint_that_the_next_replaces(
+    runs, request
+):
+    way = request.node.callspec.params["runs"]
+    i = ENDS[way].index(TERMINATE)
+    ended, following = runs[1].sessions[i : i + 2]
     # The session before was killed in its second checkpoint, and this one
-    # told to end after its first step: it ends with the next. The next of all
-    # checkpoints takes the place of one that was out of turn.
-    assert found == [[3, 5], [3, 6]]
-    log = runs[1].sessions[i].log
-    assert re.search(r"Wrote .*/step-000000005\b", log)
+    # told to end after its first step: it ends with the next.
+    assert checkpoints_of(ended) == [3, 5]
+    assert re.search(r"Wrote .*/step-000000005\b", ended.log)
+    expected = {"two replicas": [24, 27, 29], "every option": [3, 6]}[way]
+    assert checkpoints_of(following) == expected

@@ -9,6 +9,7 @@ from sample_runs import fit_tiny_model, make_tiny_model
 
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
+from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training.callbacks import (
     StepCallbacks,
     StepWindow,
@@ -51,7 +52,8 @@ def test_steps_are_read_by_ten_in_one_transfer_for_each_reader(tmp_path, reads):
     model = make_tiny_model(3)
     stopwatch = Stopwatch(Progress())
     now = stopwatch.now
-    display = TrainingDisplay(now, History(tmp_path, 0), 41, None)
+    schedule = TransformerSchedule(16)
+    display = TrainingDisplay(now, History(tmp_path, 0), 41, None, schedule)
     display.bar.disable = False  # As on a terminal.
     display.bar.console.file = open(tmp_path / "screen", "w")
     guard = StopOnNonFinite(tmp_path, now, None, None)
