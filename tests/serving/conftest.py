@@ -5,14 +5,20 @@ import json
 import pytest
 
 
+@pytest.fixture
+def anyio_backend():
+    """The loop that the server has, for tests that are coroutines."""
+    return "asyncio"
+
+
 @pytest.fixture(scope="session")
 def served_page():
     """A server whose model is quick and predictable."""
     from running_server import running
-    from word_by_word_model import Versions
+    from word_by_word_model import WordByWord
 
     with running(
-        Versions(), explain=lambda text, version: f"<p>{text}</p>"
+        WordByWord(), explain=lambda text, version: f"<p>{text}</p>"
     ) as found:
         yield found
 

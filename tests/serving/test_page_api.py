@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from running_server import running
 from sample_runs import CARD, OPTIONS
-from still_model import StillModel, StillVersions
+from still_model import StillModel
 from word_by_word_model import WordByWord
 
 from keras_transformer.commands.serve import explainer
@@ -84,7 +84,7 @@ def test_of_hypotheses_that_read_the_same_the_best_is_there():
             return outputs
 
     body = {"text": "Ein Hund.", "n_best": 3}
-    with running(StillVersions(Repeating())) as server:
+    with running(Repeating()) as server:
         found = httpx.post(f"{server.url}/api/translate", json=body).json()
     assert found["sentences"][0]["hypotheses"] == [
         {"text": "dog. Ein", "score": -0.25},
@@ -183,6 +183,7 @@ def test_the_page_is_strict_and_holds_no_mark(client):
     assert "unsafe" not in answer.headers[POLICY]
     # Otherwise its form would come without an origin.
     assert answer.headers["referrer-policy"] == "same-origin"
+    assert answer.text.count("<script") == 1
     assert "<!-- text -->" not in answer.text
     assert "<!-- translation -->" not in answer.text
 
@@ -209,14 +210,14 @@ def test_the_viewer_may_run_its_own_script_alone():
 
 def test_a_sentence_is_explained_where_there_is_a_run():
     with running(
-        StillVersions(StillModel()), explain=lambda text, version: f"<p>{text}"
+        StillModel(), explain=lambda text, version: f"<p>{text}"
     ) as server:
         url = f"{server.url}/explain"
         answer = httpx.get(url, params={"text": "Hund & Wiese"})
         assert answer.text == "<p>Hund & Wiese"
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
         assert answer.headers[POLICY] == viewer_policy()
-    with running(StillVersions(StillModel())) as server:
+    with running(StillModel()) as server:
         answer = httpx.get(f"{server.url}/explain", params={"text": "Hund"})
         assert answer.status_code == 404
         assert "--run-dir" in answer.json()["error"]
@@ -236,7 +237,7 @@ def test_explanations_that_nobody_waits_for_take_no_other_thread():
         at_work.remove(text)
         return text
 
-    with running(StillVersions(StillModel()), explain=explain) as server:
+    with running(StillModel(), explain=explain) as server:
         url = f"{server.url}/explain"
         for i in range(9):
             with contextlib.suppress(httpx.TimeoutException):
