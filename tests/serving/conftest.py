@@ -1,7 +1,8 @@
-"""The page of the embedded server in a real browser."""
+"""The page of the embedded server in a real browser, and a plain client."""
 
 import json
 
+import httpx
 import pytest
 
 
@@ -23,16 +24,14 @@ def served_page():
         yield found
 
 
-class Visit:
-    """A page that is open.
+@pytest.fixture(scope="module")
+def client(server):
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield client
 
-    Attributes:
-        page: Playwright's.
-        field: Where the user writes.
-        output: Where the translation appears.
-        status: The message of the page.
-        complaints: Errors and warnings of the console so far.
-    """
+
+class Visit:
+    """A page that is open, and what its console has complained of so far."""
 
     def __init__(self, page):
         self.page = page

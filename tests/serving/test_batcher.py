@@ -15,11 +15,9 @@ pytestmark = pytest.mark.anyio
 
 
 class Notes:
-    """Answers each text with itself, backwards; remembers the batches.
+    """Answers each text with itself, backwards, once the gate is open.
 
-    Attributes:
-        batches: The texts of every batch that was begun.
-        gate: Batches wait for it.
+    It remembers the texts of every batch that was begun.
     """
 
     padded = {"matrix"}

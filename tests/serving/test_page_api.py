@@ -29,12 +29,6 @@ from keras_transformer.viewing import page as viewer_page
 POLICY = "content-security-policy"
 
 
-@pytest.fixture(scope="module")
-def client(server):
-    with httpx.Client(base_url=server.url, timeout=60) as client:
-        yield client
-
-
 def test_the_card_says_what_the_export_says(client):
     card = client.get("/api/card").json()
     assert (card["name"], card["version"]) == ("small", 17)
@@ -217,6 +211,8 @@ def test_a_sentence_is_explained_where_there_is_a_run():
         assert answer.text == "<p>Hund & Wiese"
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
         assert answer.headers[POLICY] == viewer_policy()
+        answer = httpx.get(url, params={"text": " "})
+        assert answer.status_code == 400
     with running(StillModel()) as server:
         answer = httpx.get(f"{server.url}/explain", params={"text": "Hund"})
         assert answer.status_code == 404
@@ -276,11 +272,6 @@ def test_a_version_is_explained_by_its_own_weights_or_not_at_all(monkeypatch):
     assert "<p>read 2 times" in explain("Hund", "step 4")
     with pytest.raises(UserError, match="start the server again"):
         explain("Hund", "step 3")
-
-
-def test_there_is_nothing_to_explain_without_a_text(client):
-    answer = client.get("/explain", params={"text": " "})
-    assert answer.status_code == 400
 
 
 @pytest.mark.stands_for("the server's page in a browser")

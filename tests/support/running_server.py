@@ -26,13 +26,7 @@ class OneVersion:
 
 
 class Running:
-    """A server that runs.
-
-    Attributes:
-        service: The service that answers.
-        port: Its port.
-        url: Its address, without a slash at the end.
-    """
+    """A server that runs."""
 
     def __init__(self, service, port):
         self.service, self.port = service, port
