@@ -159,7 +159,6 @@ def train(model, tokenizer, steps=600):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    print("loss", loss.item())
     with torch.no_grad():
         for tensor in (*model.parameters(), model.final_logits_bias):
             if tensor.requires_grad or tensor is model.final_logits_bias:
@@ -376,16 +375,6 @@ def main(path):
             for member in sorted(root.rglob("*")):
                 if member.is_file():
                     file.add(member, member.relative_to(root))
-    for found in (result, result["marian"]):
-        for name in ("greedy", "beam"):
-            print(
-                *zip(
-                    found[name]["texts"],
-                    map(len, found[name]["ids"]),
-                    strict=True,
-                ),
-                sep="\n",
-            )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Pickles of weights that would read or write where they must not."""
 
-import io
 import pickle
 import zipfile
 
@@ -37,46 +36,53 @@ def tensor(offset, shape, strides, size=4):
     return REBUILD + row(storage + b"Q", *rest, b"N") + b"R"
 
 
-def zipped(path, opcodes):
-    """A `state_dict` of "w", over a storage of four numbers."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as file:
-        file.writestr("a/data.pkl", STATE + opcodes + b"s.")
-        file.writestr("a/data/0", np.arange(4, dtype="float32").tobytes())
-    path.write_bytes(packed.getvalue())
-    return path
+@pytest.fixture
+def read(tmp_path):
+    """Reads a `state_dict` of "w", over a storage of four numbers."""
+
+    def read(opcodes):
+        path = tmp_path / "w.bin"
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("a/data.pkl", STATE + opcodes + b"s.")
+            file.writestr("a/data/0", np.arange(4, dtype="float32").tobytes())
+        return tensor_files.read_pickle(path)
+
+    return read
 
 
-def test_a_tensor_is_a_view_of_its_storage(tmp_path):
-    path = zipped(tmp_path / "w.bin", tensor(1, (2, 1), (2, 1)))
-    np.testing.assert_array_equal(
-        tensor_files.read_pickle(path)["w"], [[1], [3]]
-    )
+REPEATED = tensor(3, (4,), (0,))
+ATTRIBUTES = value((None, {"__defaults__": ("a",)}))
+
+
+def test_a_tensor_is_a_view_of_its_storage(read):
+    found = read(tensor(1, (2, 1), (2, 1)))
+    np.testing.assert_array_equal(found["w"], [[1], [3]])
 
 
 @pytest.mark.parametrize(
-    "opcodes",
+    "opcodes, message",
     [
-        tensor(0, (2, 2), (-2, 2)),
-        tensor(-1, (2,), (1,)),
-        tensor(3, (2,), (1,)),
-        tensor(0, (2**31, 2**20), (0, 0)),
+        (tensor(0, (2, 2), (-2, 2)), "reaches beyond its storage"),
+        (tensor(-1, (2,), (1,)), "reaches beyond its storage"),
+        (tensor(3, (2,), (1,)), "reaches beyond its storage"),
+        (tensor(0, (2**31, 2**20), (0, 0)), "reaches beyond its storage"),
+        # A view is no storage.
+        (
+            REBUILD
+            + row(REPEATED, *map(value, (0, (4,), (1,), False)), b"N")
+            + b"R",
+            "made of no storage",
+        ),
+        # Would change a function of ours.
+        (REBUILD + ATTRIBUTES + b"b", "something else than named tensors"),
     ],
 )
-def test_nothing_outside_of_a_storage_is_read(tmp_path, opcodes):
-    path = zipped(tmp_path / "w.bin", opcodes)
-    with pytest.raises(UserError, match="reaches beyond its storage"):
-        tensor_files.read_pickle(path)
-
-
-def test_a_view_is_no_storage(tmp_path):
-    repeated = tensor(3, (4,), (0,))
-    path = tmp_path / "w.bin"
-    again = REBUILD + row(
-        repeated, value(0), value((4,)), value((1,)), value(False), b"N"
-    )
-    with pytest.raises(UserError, match="made of no storage"):
-        tensor_files.read_pickle(zipped(path, again + b"R"))
+def test_nothing_outside_of_a_storage_is_read_or_written(
+    read, opcodes, message
+):
+    with pytest.raises(UserError, match=message):
+        read(opcodes)
+    assert tensor_files._tensor.__defaults__ is None
 
 
 def test_the_size_of_a_storage_is_at_most_that_of_the_file(tmp_path):
@@ -85,11 +91,3 @@ def test_the_size_of_a_storage_is_at_most_that_of_the_file(tmp_path):
     path.write_bytes(pickle.dumps(1, 2) * 3 + state)
     with pytest.raises(UserError, match="storage is larger than the file"):
         tensor_files.read_pickle(path)
-
-
-def test_a_pickle_changes_no_function_of_ours(tmp_path):
-    attributes = value((None, {"__defaults__": ("a",)}))
-    path = zipped(tmp_path / "w.bin", REBUILD + attributes + b"b")
-    with pytest.raises(UserError, match="something else than named tensors"):
-        tensor_files.read_pickle(path)
-    assert tensor_files._tensor.__defaults__ is None

@@ -1,32 +1,37 @@
-"""The page of the embedded server in a real browser."""
+"""The page of the embedded server in a real browser, and a plain client."""
 
 import json
 
+import httpx
 import pytest
+
+
+@pytest.fixture
+def anyio_backend():
+    """The loop that the server has, for tests that are coroutines."""
+    return "asyncio"
 
 
 @pytest.fixture(scope="session")
 def served_page():
     """A server whose model is quick and predictable."""
     from running_server import running
-    from word_by_word_model import Versions
+    from word_by_word_model import WordByWord
 
     with running(
-        Versions(), explain=lambda text, version: f"<p>{text}</p>"
+        WordByWord(), explain=lambda text, version: f"<p>{text}</p>"
     ) as found:
         yield found
 
 
-class Visit:
-    """A page that is open.
+@pytest.fixture(scope="module")
+def client(server):
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield client
 
-    Attributes:
-        page: Playwright's.
-        field: Where the user writes.
-        output: Where the translation appears.
-        status: The message of the page.
-        complaints: Errors and warnings of the console so far.
-    """
+
+class Visit:
+    """A page that is open, and what its console has complained of so far."""
 
     def __init__(self, page):
         self.page = page

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from waiting import until_in_loop
 
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import documents as module
@@ -16,6 +17,8 @@ from keras_transformer.serving.limits import Limits
 from keras_transformer.serving.requests import RefusalError
 from keras_transformer.serving.service import Job, Service
 from keras_transformer.translation.sentences import Span
+
+pytestmark = pytest.mark.anyio
 
 
 def cut_out(text, spans):
@@ -68,37 +71,31 @@ def a_job(**limits):
     return job
 
 
-def translate(*texts, model=None):
-    async def ask():
-        return await module.translate(a_job(), model or ShortModel(), texts)
+async def translate(*texts, model=None, **limits):
+    found = await module.translate(
+        a_job(**limits), model or ShortModel(), texts
+    )
+    return [best for (best,) in found]
 
-    return [best for (best,) in asyncio.run(ask())]
 
-
-def test_nothing_goes_through_the_model_twice():
+async def test_nothing_goes_through_the_model_twice():
     model = ShortModel()
-    assert translate("Yes. No.", "", model=model) == ["YES. NO.", ""]
+    assert await translate("Yes. No.", "", model=model) == ["YES. NO.", ""]
     assert sorted(model.texts) == [b"No.", b"Yes."]
     model.texts.clear()
-    assert translate("Yes. wooden box", model=model) == ["YES. WOODEN BOX"]
-    assert sorted(model.texts) == [b"Yes.", b"box", b"wooden", b"wooden box"]
-
-
-def test_alternatives_take_no_second_search_either():
-    model = ShortModel()
-
-    async def ask():
-        texts = ["Yes. wooden box"]
-        return await module.search(a_job(), model, texts, count=3)
-
-    (parts,) = asyncio.run(ask())
+    text, searched = "Yes. wooden box", [b"Yes.", b"box", b"wooden"]
+    assert await translate(text, model=model) == ["YES. WOODEN BOX"]
+    assert sorted(model.texts) == [*searched, b"wooden box"]
+    # Nor do alternatives take a second search.
+    model.texts.clear()
+    (parts,) = await module.search(a_job(), model, [text], count=3)
     assert [part.hypotheses for part in parts] == [
         [(text, 0.0)] for text in ("YES.", "WOODEN", "BOX")
     ]
-    assert sorted(model.texts) == [b"Yes.", b"box", b"wooden", b"wooden box"]
+    assert sorted(model.texts) == [*searched, b"wooden box"]
 
 
-def test_a_text_of_too_many_sentences_is_refused_before_all_are_found(
+async def test_a_text_of_too_many_sentences_is_refused_before_all_are_found(
     monkeypatch,
 ):
     seen = []
@@ -109,16 +106,12 @@ def test_a_text_of_too_many_sentences_is_refused_before_all_are_found(
             yield Span(number, number + 1)
 
     monkeypatch.setattr(module, "iterate_spans", endless)
-
-    async def ask():
-        await module.translate(a_job(max_texts=5), ShortModel(), ["x"])
-
     with pytest.raises(RefusalError, match="exceeds text limit .5."):
-        asyncio.run(ask())
+        await translate("x", max_texts=5)
     assert len(seen) == 6
 
 
-def test_what_nobody_waits_for_is_split_no_further(monkeypatch):
+async def test_what_nobody_waits_for_is_split_no_further(monkeypatch):
     found = []
 
     def endless(text, language):
@@ -128,28 +121,23 @@ def test_what_nobody_waits_for_is_split_no_further(monkeypatch):
             yield Span(0, 1)
 
     monkeypatch.setattr(module, "iterate_spans", endless)
-
-    async def ask():
-        job = a_job(max_texts=10**9)
-        task = asyncio.ensure_future(module.translate(job, ShortModel(), ["x"]))
-        while not found:
-            await asyncio.sleep(0.001)
-        task.cancel()
-        # What comes after its last turn.
-        await job.service.turns.finish(iter(()))
-        before = len(found)
-        await asyncio.sleep(0.02)
-        assert len(found) == before
-
-    asyncio.run(ask())
+    job = a_job(max_texts=10**9)
+    task = asyncio.ensure_future(module.translate(job, ShortModel(), ["x"]))
+    await until_in_loop(lambda: found)
+    task.cancel()
+    # What comes after its last turn.
+    await job.service.turns.finish(iter(()))
+    before = len(found)
+    await asyncio.sleep(0.02)
+    assert len(found) == before
 
 
-def test_what_the_model_would_cut_is_halved_until_nothing_is_lost():
-    assert translate("a wooden box of many words. So.\n\nbreathtakingly") == [
-        "A WOODEN BOX OF MANY WORDS. SO.\n\nBREATHT AKINGLY"
-    ]
+async def test_what_the_model_would_cut_is_halved_until_nothing_is_lost():
+    text = "a wooden box of many words. So.\n\nbreathtakingly"
+    expected = "A WOODEN BOX OF MANY WORDS. SO.\n\nBREATHT AKINGLY"
+    assert await translate(text) == [expected]
 
 
-def test_the_texts_of_a_list_stay_apart_and_in_order():
+async def test_the_texts_of_a_list_stay_apart_and_in_order():
     texts = [f"{'Yes. ' * (i % 3)}No {i}." for i in range(11)]
-    assert translate(*texts) == [text.upper() for text in texts]
+    assert await translate(*texts) == [text.upper() for text in texts]

@@ -12,7 +12,8 @@ import httpx
 import numpy as np
 import pytest
 from running_server import running
-from still_model import StillModel, StillVersions
+from still_model import StillModel
+from waiting import until
 
 from keras_transformer.config import UserError
 from keras_transformer.machine.batching_file import Batching
@@ -40,15 +41,18 @@ def held(model, monkeypatch):
     """A server of that model, with little room and patience."""
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
     monkeypatch.setattr(connections, "READ_SECONDS", 0.3)
-    with running(StillVersions(model), BATCHING, LIMITS) as server:
+    with running(model, BATCHING, LIMITS) as server:
         yield server
 
 
-def until(condition):
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
+def connect(server):
+    return socket.create_connection(("127.0.0.1", server.port), 20)
+
+
+def head(size):
+    """The head of a question whose body has that many bytes."""
+    lines = f"POST {PREDICT} HTTP/1.1", "Host: a", f"Content-Length: {size}"
+    return "\r\n".join([*lines, "\r\n"]).encode()
 
 
 def talk(server, *requests):
@@ -56,10 +60,8 @@ def talk(server, *requests):
     with contextlib.ExitStack() as stack:
         lines = []
         for sent in requests:
-            address = "127.0.0.1", server.port
-            line = socket.create_connection(address, 20)
-            lines.append(stack.enter_context(line))
-            line.sendall(sent)
+            lines.append(stack.enter_context(connect(server)))
+            lines[-1].sendall(sent)
         answers = []
         for line in lines:
             said = b""
@@ -74,9 +76,8 @@ def talk(server, *requests):
 def asking(server, text=SECRET):
     """A client that has asked and waits."""
     body = json.dumps({"inputs": [text]}).encode()
-    head = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}"
-    with socket.create_connection(("127.0.0.1", server.port), 20) as line:
-        line.sendall(f"{head}\r\n\r\n".encode() + body)
+    with connect(server) as line:
+        line.sendall(head(len(body)) + body)
         yield line
 
 
@@ -118,7 +119,7 @@ def test_a_client_that_leaves_frees_its_place(held, model):
 def test_no_request_takes_longer_than_the_limit(model):
     limits = Limits(seconds=0.2)
     model.gate.clear()
-    with running(StillVersions(model), BATCHING, limits) as server:
+    with running(model, BATCHING, limits) as server:
         answer = httpx.post(server.url + PREDICT, json={"inputs": ["a"]})
         assert (answer.status_code, set(answer.json())) == (504, {"error"})
         # The answer comes before the place is given back.
@@ -137,28 +138,11 @@ def test_a_body_beyond_the_limit_is_refused_announced_or_not(held):
         assert "at most 4096 bytes" in answer.json()["error"]
 
 
-def test_more_texts_than_the_limit_are_refused(model):
-    with running(StillVersions(model), limits=Limits(max_texts=2)) as server:
-        for path, body, count in (
-            (PREDICT, {"inputs": ["a", "b", "c"]}, "3"),
-            (
-                "/api/translate",
-                {"text": "One here. Two here. Three. Four."},
-                "3 sentences or more",
-            ),
-        ):
-            answer = httpx.post(server.url + path, json=body)
-            assert answer.status_code == 400
-            said = f"({count}) exceeds text limit (2)"
-            assert said in answer.json()["error"]
-    assert not model.texts
-
-
 def test_slow_clients_are_told_so_and_hold_nobody_up(held):
-    head = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\n".encode()
+    begun = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\n".encode()
     languages = b"GET /languages HTTP/1.1\r\nHost: a\r\n\r\n"
     *slow, both = talk(
-        *(held, head, head + b"Content-Length: 9\r\n\r\n{", b"G"),
+        *(held, begun, head(9) + b"{", b"G"),
         languages + b"GET /lang",
     )
     assert [said[:12] for said in slow] == [b"HTTP/1.1 408"] * 3
@@ -167,9 +151,8 @@ def test_slow_clients_are_told_so_and_hold_nobody_up(held):
 
 
 def test_a_body_that_trickles_in_has_no_longer_time_than_another(held):
-    head = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\nContent-Length: 4000\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", held.port), 20) as line:
-        line.sendall(head.encode())
+    with connect(held) as line:
+        line.sendall(head(4_000))
         line.settimeout(0.05)  # A byte at a time, far within the limit.
         for _ in range(200):
             line.sendall(b"{")
@@ -179,45 +162,46 @@ def test_a_body_that_trickles_in_has_no_longer_time_than_another(held):
     assert said.startswith(b"HTTP/1.1 408")
 
 
-def test_bodies_that_arrive_together_have_one_room(model):
+def test_bodies_have_one_room_until_they_are_answered(model):
+    body = json.dumps({"inputs": [SECRET]}).encode().ljust(4_000)
+    model.gate.clear()
     limits = Limits(body_seconds=20, max_bytes_held=5_000)
-    head = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\nContent-Length: 4000\r\n\r\n"
-    begun = head.encode() + b" " * 3_000
-    with (
-        running(StillVersions(model), limits=limits) as server,
-        socket.create_connection(("127.0.0.1", server.port), 20) as first,
-    ):
+    with running(model, limits=limits) as server, connect(server) as first:
         service = server.service
-        first.sendall(begun)
+        first.sendall(head(4_000) + body[:3_000])
         until(lambda: service.held == 3_000)
-        with socket.create_connection(("127.0.0.1", server.port), 20) as other:
-            other.sendall(begun)
+        with connect(server) as other:
+            other.sendall(head(4_000) + body[:3_000])
             assert other.recv(1 << 16).startswith(b"HTTP/1.1 503")
         until(lambda: service.held == 3_000)
-        question = json.dumps({"inputs": ["a"]})
-        first.sendall(question.encode().ljust(1_000))
-        assert first.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        first.sendall(body[3_000:])
+        until(lambda: service.batcher.taken == 1)
+        refused = httpx.post(server.url + PREDICT, content=body)
+        assert refused.status_code == 503
+        assert refused.headers["retry-after"] == "1"
+        with asking(server) as short:
+            until(lambda: service.batcher.taken == 2)
+            model.gate.set()
+            for line in first, short:
+                assert b"HTTP/1.1 200" in line.recv(1 << 16)
         until(lambda: service.held == 0)
 
 
 def test_connections_beyond_the_limit_are_told_to_come_again(model):
     limits = Limits(max_connections=3)
-    with running(StillVersions(model), limits=limits) as server:
-        address = "127.0.0.1", server.port
+    with running(model, limits=limits) as server:
         with contextlib.ExitStack() as stack:
             for _ in range(3):
-                line = socket.create_connection(address, 20)
-                stack.enter_context(line).sendall(b"GET")
+                stack.enter_context(connect(server)).sendall(b"GET")
             assert httpx.get(f"{server.url}/languages").status_code == 503
         until(lambda: httpx.get(f"{server.url}/languages").status_code == 200)
 
 
 def test_no_client_puts_off_the_end(model, monkeypatch):
     monkeypatch.setattr(server_module, "SHUTDOWN_SECONDS", 0.3)
-    head = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
-    with running(StillVersions(model), limits=Limits()) as server:
-        line = socket.create_connection(("127.0.0.1", server.port), 20)
-        line.sendall(head.encode() + b" ")
+    with running(model) as server:
+        line = connect(server)
+        line.sendall(head(9) + b" ")
         until(lambda: server.service.held)
         start = time.monotonic()
     assert time.monotonic() - start < 10
@@ -226,7 +210,7 @@ def test_no_client_puts_off_the_end(model, monkeypatch):
 
 def test_a_name_that_another_page_led_here_is_refused(model):
     names = names_of("127.0.0.1", ["translate.example"])
-    with running(StillVersions(model), hosts=names) as server:
+    with running(model, hosts=names) as server:
         for name, status in (
             ("localhost", 200),
             ("[::1]:8501", 200),
@@ -241,12 +225,10 @@ def test_a_name_that_another_page_led_here_is_refused(model):
 
 
 def test_a_page_of_another_site_makes_the_model_do_nothing(model):
-    friend = "https://example.org"
+    friend, allowed = "https://example.org", "access-control-allow-origin"
     cross = {"Sec-Fetch-Site": "cross-site"}
     link = {**cross, "Sec-Fetch-Mode": "navigate"}
-    with running(
-        StillVersions(model), origins=[friend], explain="{} {}".format
-    ) as server:
+    with running(model, origins=[friend], explain="{} {}".format) as server:
         for path, headers, status in (
             ("/explain?text=a", {**cross, "Sec-Fetch-Mode": "no-cors"}, 403),
             ("/explain?text=a", link, 403),
@@ -263,15 +245,20 @@ def test_a_page_of_another_site_makes_the_model_do_nothing(model):
         ):
             found = httpx.get(server.url + path, headers=headers)
             assert found.status_code == status, (path, headers)
-    with running(StillVersions(model), origins=["*"]) as server:
+            named = friend if headers.get("Origin") == friend else None
+            assert found.headers.get(allowed) == named
+    with running(model, origins=["*"]) as server:
         headers = {**cross, "Origin": "https://other.org"}
         found = httpx.get(f"{server.url}/languages", headers=headers)
         assert found.status_code == 200
-        assert found.headers["access-control-allow-origin"] == "*"
+        assert found.headers[allowed] == "*"
+    with running(model) as server:
+        url = f"{server.url}/languages"
+        assert allowed not in httpx.get(url, headers={"Origin": friend}).headers
 
 
 def test_half_a_request_whose_sender_has_finished_is_refused(held):
-    with socket.create_connection(("127.0.0.1", held.port), 20) as line:
+    with connect(held) as line:
         line.sendall(b"no request")
         line.shutdown(socket.SHUT_WR)
         assert line.recv(1 << 16).startswith(b"HTTP/1.1 400")
@@ -365,21 +352,6 @@ def test_of_two_that_start_together_one_is_refused(exported, tmp_path):
                 *(first, tmp_path),
                 **dict(name="a", batching=Batching(), limits=Limits()),
             )
-
-
-def test_other_web_pages_may_ask_only_where_they_are_named(held, model):
-    asked = {"Origin": "https://example.org"}
-    url = f"{held.url}/languages"
-    allowed = "access-control-allow-origin"
-    assert allowed not in httpx.get(url, headers=asked).headers
-    with running(
-        StillVersions(model), origins=["https://example.org"]
-    ) as server:
-        url = f"{server.url}/languages"
-        found = httpx.get(url, headers=asked).headers
-        assert found[allowed] == "https://example.org"
-        other = {"Origin": "https://example.com"}
-        assert allowed not in httpx.get(url, headers=other).headers
 
 
 def odd_requests(draw):

@@ -9,14 +9,14 @@ import time
 import httpx
 import pytest
 from running_server import running
-from still_model import StillModel, StillVersions
-from word_by_word_model import Versions as WordVersions
+from still_model import StillModel
+from waiting import until_in_loop
+from word_by_word_model import WordByWord
 
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import service as service_module
 from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.connections import _MOST_CHUNKS
-from keras_transformer.serving.limits import Limits
 from keras_transformer.serving.requests import RefusalError, as_json
 from keras_transformer.serving.turns import Turns
 
@@ -31,7 +31,7 @@ DE_EN = {"source": "de", "target": "en"}
 @pytest.fixture(scope="module")
 def still():
     model = StillModel()
-    with running(StillVersions(model)) as server:
+    with running(model) as server:
         yield server, model
 
 
@@ -48,13 +48,24 @@ def lines(count, **fields):
 @pytest.mark.parametrize(
     "path, kind, body, said",
     [
-        ("/translate", JSON, lines(2_049), "text limit (2048)"),
+        ("/translate", JSON, lines(2_049), "(2049) exceeds text limit (2048)"),
         ("/translate", JSON, lines(2_049, target="de"), "text limit (2048)"),
         ("/translate", JSON, lines(200_000), "at most 10304 values"),
         (PREDICT, JSON, b'{"inputs":[' + b"[]," * 99_999, "10304 values"),
-        (PREDICT, JSON, b'{"inputs":[' + b'"",' * 2_048 + b'""]}', "limit (2"),
+        (
+            PREDICT,
+            JSON,
+            b'{"inputs":[' + b'"",' * 2_048 + b'""]}',
+            "(2049) exc",
+        ),
         (PREDICT, JSON, b'{"instances":[' + b'"",' * 2_048 + b'""]}', "limit"),
         ("/api/translate", JSON, b"[" + b"{}," * 99_999, "10304 values"),
+        (
+            "/api/translate",
+            JSON,
+            json.dumps({"text": "A.\n" * 2_049}).encode(),
+            "(2049 sentences or more) exceeds text limit (2048)",
+        ),
         ("/", FORM, b"a=b&" * 99_999, "at most 64 fields"),
         ("/translate", FORM, b"a=b&" * 99_999, "at most 64 fields"),
         ("/translate", PARTS, b"--x\r\n" + b"a:b\r\n" * 99_999, "64 fields"),
@@ -98,7 +109,7 @@ def test_long_bodies_are_read_and_answered_beside_the_loop(monkeypatch):
         return as_json(*args)
 
     monkeypatch.setattr(service_module, "as_json", noting)
-    with running(WordVersions()) as server:
+    with running(WordByWord()) as server:
         for path, fields in (
             ("/translate", {"q": "Ein Hund.\n" * 300, **DE_EN}),
             ("/api/translate", {"text": "Ein Hund.\n" * 300}),
@@ -110,7 +121,8 @@ def test_long_bodies_are_read_and_answered_beside_the_loop(monkeypatch):
     assert threads == {"turns_0"}
 
 
-def test_what_is_soon_done_does_not_wait_for_what_takes_long():
+@pytest.mark.anyio
+async def test_what_is_soon_done_does_not_wait_for_what_takes_long():
     had, order = [], []
 
     def work(name, turns):
@@ -121,88 +133,46 @@ def test_what_is_soon_done_does_not_wait_for_what_takes_long():
         order.append(name)
         return name
 
-    async def ask():
-        turns = Turns()
-        long = [
-            asyncio.ensure_future(turns.finish(work(f"long {i}", 12)))
-            for i in range(3)
-        ]
-        left = asyncio.ensure_future(turns.finish(work("left", 12)))
-        while had.count("left") < 3:
-            await asyncio.sleep(0.001)
-        left.cancel()
-        while len(had) < 27:
-            await asyncio.sleep(0.001)
-        # The long ones have had eight each, and need four more.
-        assert await turns.finish(work("short", 6)) == "short"
-        await asyncio.gather(*long)
-
-    asyncio.run(ask())
+    turns = Turns()
+    long = [
+        asyncio.ensure_future(turns.finish(work(f"long {i}", 12)))
+        for i in range(3)
+    ]
+    left = asyncio.ensure_future(turns.finish(work("left", 12)))
+    await until_in_loop(lambda: had.count("left") >= 3)
+    left.cancel()
+    await until_in_loop(lambda: len(had) >= 27)
+    # The long ones have had eight each, and need four more.
+    assert await turns.finish(work("short", 6)) == "short"
+    await asyncio.gather(*long)
     assert had.count("left") <= 4
     assert order[0] == "short"
     assert sorted(order[1:]) == ["long 0", "long 1", "long 2"]
 
 
-def test_bodies_have_one_room_until_they_are_answered():
-    model = StillModel()
-    limits = Limits(max_bytes_held=5_000)
-    long = json.dumps({"inputs": ["a" * 3_000]}).encode()
-
-    async def ask(server):
-        async with httpx.AsyncClient(base_url=server.url) as client:
-            first = asyncio.ensure_future(client.post(PREDICT, content=long))
-            while server.service.held < 3_000:
-                await asyncio.sleep(0.005)
-            refused = await client.post(PREDICT, content=long)
-            short = asyncio.ensure_future(
-                client.post(PREDICT, content=b'{"inputs": ["b"]}')
-            )
-            while server.service.batcher.taken < 2:
-                await asyncio.sleep(0.005)
-            model.gate.set()
-            return await first, refused, await short
-
-    model.gate.clear()
-    with running(StillVersions(model), limits=limits) as server:
-        answers = asyncio.run(ask(server))
-        assert server.service.held == 0
-    assert [answer.status_code for answer in answers] == [200, 503, 200]
-    assert answers[1].headers["retry-after"] == "1"
-
-
-def test_long_requests_leave_places_and_turns_to_short_ones():
+@pytest.mark.anyio
+async def test_long_requests_leave_places_and_turns_to_short_ones():
     # Room for 32 texts, 24 of them for long requests.
     batching = Batching(8, 0, num_batch_threads=1, max_enqueued_batches=3)
-    model = StillModel()
-    long = [(b"long",)] * 20
+    model, batcher = StillModel(), Batcher(batching)
 
-    async def ask():
-        batcher = Batcher(batching)
-
-        def begin(rows):
-            run = batcher.run(model, "serving_default", rows)
-            return asyncio.ensure_future(run)
-
-        tasks = [begin(long) for _ in range(3)]
-        while not model.texts:
-            await asyncio.sleep(0.001)
-        assert (batcher.taken, batcher.taken_by_long) == (24, 24)
-        refused = begin(long)
-        assert (await asyncio.wait([refused], timeout=2))[0]
-        with pytest.raises(RefusalError, match="try again"):
-            refused.result()
-        tasks += [begin([(b"short",)]) for _ in range(8)]
-        await asyncio.sleep(0.01)
-        assert batcher.taken == 32
-        model.gate.set()
-        await asyncio.gather(*tasks)
-        assert (batcher.taken, batcher.taken_by_long) == (0, 0)
+    def begin(rows):
+        run = batcher.run(model, "serving_default", rows)
+        return asyncio.ensure_future(run)
 
     model.gate.clear()
-    try:
-        asyncio.run(ask())
-    finally:
-        model.gate.set()
+    long = [(b"long",)] * 20
+    tasks = [begin(long) for _ in range(3)]
+    await until_in_loop(lambda: model.texts)
+    assert (batcher.taken, batcher.taken_by_long) == (24, 24)
+    with pytest.raises(RefusalError, match="try again"):
+        await asyncio.wait_for(begin(long), 2)
+    tasks += [begin([(b"short",)]) for _ in range(8)]
+    await asyncio.sleep(0.01)
+    assert batcher.taken == 32
+    model.gate.set()
+    await asyncio.gather(*tasks)
+    assert (batcher.taken, batcher.taken_by_long) == (0, 0)
     # One batch was in work.
     assert model.texts[8:16] == [b"short"] * 8
     assert model.texts.count(b"long") == 60
@@ -230,7 +200,7 @@ def test_no_field_of_a_request_reaches_the_log(caplog):
     caplog.set_level("DEBUG")
     secret = "Geheimnis"
     part = f'\r\nContent-Disposition: form-data; name="{secret}"; {secret}'
-    with running(WordVersions(), explain="{}".format) as server:
+    with running(WordByWord(), explain="{}".format) as server:
         for path, kind, bodies in (
             (
                 "/translate",

@@ -8,19 +8,13 @@ import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI
 from running_server import running
-from still_model import StillModel, StillVersions
-from word_by_word_model import Versions
+from still_model import StillModel
+from word_by_word_model import WordByWord
 
 from keras_transformer.serving import libretranslate_api
 from keras_transformer.serving.sentence_answers import MAX_HTML
 
 TEXT = "Hund bellt."
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    with httpx.Client(base_url=server.url, timeout=60) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +37,9 @@ def test_its_python_client_translates(server, translations):
     assert [each["targets"] for each in languages] == [["en"], []]
 
 
-def test_its_python_client_is_refused_what_the_model_cannot_do(server):
-    api = LibreTranslateAPI(server.url)
-    for source, target in ("en", "de"), ("fr", "en"):
-        with pytest.raises(urllib.error.HTTPError, match="400"):
-            api.translate(TEXT, source, target)
+def test_its_python_client_hears_that_no_language_is_detected(server):
     with pytest.raises(urllib.error.HTTPError, match="501"):
-        api.detect(TEXT)
+        LibreTranslateAPI(server.url).detect(TEXT)
 
 
 def test_documents_keep_their_paragraphs(client, translations):
@@ -106,7 +96,6 @@ ASKED = {"q": "Hund", "source": "de", "target": "en"}
             "German (de) is not available as a target language from English "
             "(en)",
         ),
-        ({**ASKED, "q": ["a"] * 2_049}, "exceeds text limit (2048)"),
     ],
 )
 def test_a_wrong_request_is_refused_as_there(client, body, said):
@@ -117,11 +106,8 @@ def test_a_wrong_request_is_refused_as_there(client, body, said):
 
 def test_half_a_character_becomes_a_sign_of_it(client, translations):
     content = b'{"q": "Hund \\ud83d", "source": "de", "target": "en"}'
-    answer = client.post(
-        "/translate",
-        content=content,
-        headers={"Content-Type": "application/json"},
-    )
+    kind = {"Content-Type": "application/json"}
+    answer = client.post("/translate", content=content, headers=kind)
     (expected,) = translations("Hund \ufffd")
     assert answer.json() == {"translatedText": expected}
 
@@ -141,16 +127,9 @@ def test_files_are_no_texts(client):
     answer = client.post("/translate", files={"q": b"Hund"})
     assert answer.status_code == 400
     assert "missing q parameter" in answer.json()["error"]
-    for body in (
-        b"",
-        b"--x\r\n" * 9_999,
-        b"--x\r\nContent-Type: multipart/mixed",
-    ):
-        answer = client.post(
-            "/translate",
-            content=body,
-            headers={"Content-Type": "multipart/form-data; boundary=x"},
-        )
+    kind = {"Content-Type": "multipart/form-data; boundary=x"}
+    for body in b"", b"--x\r\n" * 9_999, b"--x\r\nContent-Type: a/b":
+        answer = client.post("/translate", content=body, headers=kind)
         assert answer.status_code == 400
 
 
@@ -225,7 +204,7 @@ def test_html_keeps_its_tags_around_the_words_that_come_from_theirs(
     text, expected
 ):
     ask = {"q": text, "source": "de", "target": "en", "format": "html"}
-    with running(Versions()) as server:
+    with running(WordByWord()) as server:
         url = f"{server.url}/translate"
         answer = httpx.post(url, json=ask)
         assert answer.json() == {"translatedText": expected}
@@ -234,26 +213,6 @@ def test_html_keeps_its_tags_around_the_words_that_come_from_theirs(
             "translatedText": expected,
             "alternatives": [],
         }
-
-
-@pytest.mark.slow
-def test_a_page_s_form_data_is_translated(browser, server, translations):
-    page = browser.new_page()
-    page.goto(f"{server.url}/languages")
-    answer = page.evaluate(
-        """async (fields) => {
-            const form = new FormData();
-            for (const [name, value] of Object.entries(fields)) {
-                form.append(name, value);
-            }
-            const options = { method: "POST", body: form };
-            return (await fetch("/translate", options)).json();
-        }""",
-        {**ASKED, "q": "Hund\nbellt"},
-    )
-    page.close()
-    one, two = translations("Hund", "bellt")
-    assert answer == {"translatedText": f"{one}\n{two}"}
 
 
 def test_html_goes_through_a_real_model(client, translations):
@@ -274,7 +233,7 @@ def test_a_model_that_hangs_is_not_well(monkeypatch):
     monkeypatch.setattr(libretranslate_api, "HEALTH_SECONDS", 0.1)
     model = StillModel()
     model.gate.clear()
-    with running(StillVersions(model)) as server:
+    with running(model) as server:
         answer = httpx.get(f"{server.url}/health")
         model.gate.set()
     assert answer.status_code == 503
@@ -284,7 +243,7 @@ def test_an_export_without_the_usual_signature_says_so():
     model = StillModel()
     model.signatures = {"score": None}
     body = {"q": "a", "source": "de", "target": "en"}
-    with running(StillVersions(model)) as server:
+    with running(model) as server:
         for answer in (
             httpx.get(f"{server.url}/health"),
             httpx.post(f"{server.url}/translate", json=body),

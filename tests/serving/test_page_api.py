@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from running_server import running
 from sample_runs import CARD, OPTIONS
-from still_model import StillModel, StillVersions
+from still_model import StillModel
 from word_by_word_model import WordByWord
 
 from keras_transformer.commands.serve import explainer
@@ -27,12 +27,6 @@ from keras_transformer.translation.translator import Translator
 from keras_transformer.viewing import page as viewer_page
 
 POLICY = "content-security-policy"
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    with httpx.Client(base_url=server.url, timeout=60) as client:
-        yield client
 
 
 def test_the_card_says_what_the_export_says(client):
@@ -84,7 +78,7 @@ def test_of_hypotheses_that_read_the_same_the_best_is_there():
             return outputs
 
     body = {"text": "Ein Hund.", "n_best": 3}
-    with running(StillVersions(Repeating())) as server:
+    with running(Repeating()) as server:
         found = httpx.post(f"{server.url}/api/translate", json=body).json()
     assert found["sentences"][0]["hypotheses"] == [
         {"text": "dog. Ein", "score": -0.25},
@@ -183,6 +177,7 @@ def test_the_page_is_strict_and_holds_no_mark(client):
     assert "unsafe" not in answer.headers[POLICY]
     # Otherwise its form would come without an origin.
     assert answer.headers["referrer-policy"] == "same-origin"
+    assert answer.text.count("<script") == 1
     assert "<!-- text -->" not in answer.text
     assert "<!-- translation -->" not in answer.text
 
@@ -209,14 +204,16 @@ def test_the_viewer_may_run_its_own_script_alone():
 
 def test_a_sentence_is_explained_where_there_is_a_run():
     with running(
-        StillVersions(StillModel()), explain=lambda text, version: f"<p>{text}"
+        StillModel(), explain=lambda text, version: f"<p>{text}"
     ) as server:
         url = f"{server.url}/explain"
         answer = httpx.get(url, params={"text": "Hund & Wiese"})
         assert answer.text == "<p>Hund & Wiese"
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
         assert answer.headers[POLICY] == viewer_policy()
-    with running(StillVersions(StillModel())) as server:
+        answer = httpx.get(url, params={"text": " "})
+        assert answer.status_code == 400
+    with running(StillModel()) as server:
         answer = httpx.get(f"{server.url}/explain", params={"text": "Hund"})
         assert answer.status_code == 404
         assert "--run-dir" in answer.json()["error"]
@@ -236,7 +233,7 @@ def test_explanations_that_nobody_waits_for_take_no_other_thread():
         at_work.remove(text)
         return text
 
-    with running(StillVersions(StillModel()), explain=explain) as server:
+    with running(StillModel(), explain=explain) as server:
         url = f"{server.url}/explain"
         for i in range(9):
             with contextlib.suppress(httpx.TimeoutException):
@@ -275,11 +272,6 @@ def test_a_version_is_explained_by_its_own_weights_or_not_at_all(monkeypatch):
     assert "<p>read 2 times" in explain("Hund", "step 4")
     with pytest.raises(UserError, match="start the server again"):
         explain("Hund", "step 3")
-
-
-def test_there_is_nothing_to_explain_without_a_text(client):
-    answer = client.get("/explain", params={"text": " "})
-    assert answer.status_code == 400
 
 
 @pytest.mark.stands_for("the server's page in a browser")

@@ -4,8 +4,8 @@ import json
 
 import pytest
 from running_server import running
-from still_model import StillModel, StillVersions
-from word_by_word_model import Versions, translation
+from still_model import StillModel
+from word_by_word_model import WordByWord, translation
 
 from keras_transformer.serving.limits import Limits
 
@@ -40,7 +40,7 @@ def test_an_example_takes_the_place_of_the_text_until_it_is_undone(visit):
 
 
 def test_a_model_of_another_corpus_offers_no_examples(visit):
-    with running(StillVersions(StillModel())) as server:
+    with running(StillModel()) as server:
         assert visit(server=server).page.locator("#examples").is_hidden()
 
 
@@ -138,7 +138,7 @@ def test_a_thousand_sentences_pasted_come_back_each_in_its_line(visit):
 
 
 def test_a_server_that_goes_away_and_comes_back_costs_no_text(visit):
-    with running(Versions()) as server:
+    with running(WordByWord()) as server:
         opened = visit(expected="ERR_CONNECTION_REFUSED", server=server)
         opened.field.fill("ein Hund")
         opened.wait_for("dog a")
@@ -147,7 +147,7 @@ def test_a_server_that_goes_away_and_comes_back_costs_no_text(visit):
         "Your text is kept; trying again in 1 s."
     ).wait_for()
     assert opened.field.input_value() == "ein kleiner Hund"
-    with running(Versions(), port=server.port):
+    with running(WordByWord(), port=server.port):
         opened.wait_for("dog small a")
         assert opened.status.text_content() == ""
 
@@ -208,7 +208,7 @@ def test_a_busy_server_is_asked_again_when_it_says(visit):
 
 
 def test_a_text_over_the_limit_is_not_sent(visit):
-    with running(Versions(), limits=Limits(max_body_bytes=300)) as server:
+    with running(WordByWord(), limits=Limits(max_body_bytes=300)) as server:
         opened = visit(server=server)
         questions = opened.questions()
         opened.field.fill("Hund " * 60)
@@ -221,7 +221,7 @@ def test_a_text_over_the_limit_is_not_sent(visit):
 
 
 def test_what_the_server_refuses_is_said_in_its_words(visit):
-    with running(Versions(), limits=Limits(max_texts=2)) as server:
+    with running(WordByWord(), limits=Limits(max_texts=2)) as server:
         opened = visit(expected="400", server=server)
         opened.field.fill("Ein Hund.\nZwei Euro.\nDie Wiese.")
         said = "(3 sentences or more) exceeds text limit (2)"

@@ -1,16 +1,20 @@
 """Which version is served, and the change to a newer one."""
 
 import asyncio
+import contextlib
 import os
 from types import SimpleNamespace
 
 import pytest
 from sample_runs import CARD
+from waiting import until_in_loop
 
 from keras_transformer.config import UserError
 from keras_transformer.serving import versions
 from keras_transformer.serving.versions import Versions
 from keras_transformer.translation.model_card import ModelCard
+
+pytestmark = pytest.mark.anyio
 
 
 class Model:
@@ -79,135 +83,106 @@ def test_a_folder_without_versions_is_one_sentence(tmp_path):
         Versions(tmp_path)
 
 
-def test_a_newer_version_takes_over_and_the_older_one_finishes(folder):
-    async def change():
-        served = Versions(folder)
-        await served.change_over()
-        with served.use() as old, served.use() as same:
-            write(folder, "12")
-            await served.change_over()
-            assert (old.version, same) == (9, old)
-            assert served.states == {
-                9: ("UNLOADING", ""),
-                12: ("AVAILABLE", ""),
-            }
-            with served.use() as new:
-                assert new.version == 12
-            await asyncio.sleep(0.01)
-            assert not old.is_closed
-        assert served.states[9] == ("END", "")
-        while not old.is_closed:
-            await asyncio.sleep(0.001)
-        assert not new.is_closed
-
-    asyncio.run(asyncio.wait_for(change(), 20))
-
-
-def test_a_version_that_nobody_used_is_freed_at_once(folder):
-    async def change():
-        served = Versions(folder)
-        old = served.current
+async def test_a_newer_version_takes_over_and_the_older_one_finishes(folder):
+    served = Versions(folder)
+    await served.change_over()
+    with served.use() as old, served.use() as same:
         write(folder, "12")
         await served.change_over()
-        while not old.is_closed:
-            await asyncio.sleep(0.001)
+        assert (old.version, same) == (9, old)
+        assert served.states == {9: ("UNLOADING", ""), 12: ("AVAILABLE", "")}
+        with served.use() as new:
+            assert new.version == 12
+        await asyncio.sleep(0.01)
+        assert not old.is_closed
+    assert served.states[9] == ("END", "")
+    await until_in_loop(lambda: old.is_closed)
+    assert not new.is_closed
 
-    asyncio.run(asyncio.wait_for(change(), 20))
+
+async def test_a_broken_version_is_told_once_and_tried_again_when_it_changes(
+    folder,
+):
+    served = Versions(folder)
+    write(folder, "12", "broken")
+    with pytest.raises(UserError, match="12"):
+        await served.change_over()
+    assert served.current.version == 9
+    state, why = served.states[12]
+    assert state == "END" and "Expected a SavedModel" in why
+    await served.change_over()
+    # More of it arrives, which its folder does not tell.
+    (folder / "12" / "variables").mkdir()
+    write(folder, "12", "half")
+    with pytest.raises(UserError, match="first answer failed .a table was"):
+        await served.change_over()
+    assert Model.made[-1].is_closed
+    assert served.states[12][0] == "END"
+    before = os.stat(folder / "12").st_mtime_ns
+    write(folder, "12")
+    (folder / "12" / "variables" / "data").write_text("whole")
+    assert os.stat(folder / "12").st_mtime_ns == before
+    await served.change_over()
+    assert served.current.version == 12
 
 
-def test_a_broken_version_is_told_once_and_tried_again_when_it_changes(folder):
-    async def change():
-        served = Versions(folder)
-        write(folder, "12", "broken")
+async def test_what_failed_is_tried_again_after_a_while_as_it_is(
+    folder, monkeypatch
+):
+    served = Versions(folder)
+    write(folder, "12", "broken")
+    monkeypatch.setattr(versions, "RETRY_SECONDS", 0.01)
+    for _ in range(2):
         with pytest.raises(UserError, match="12"):
             await served.change_over()
-        assert served.current.version == 9
-        state, why = served.states[12]
-        assert state == "END" and "Expected a SavedModel" in why
-        await served.change_over()
-        # More of it arrives, which its folder does not tell.
-        (folder / "12" / "variables").mkdir()
-        write(folder, "12", "half")
-        with pytest.raises(UserError, match="first answer failed .a table was"):
-            await served.change_over()
-        assert Model.made[-1].is_closed
-        assert served.states[12][0] == "END"
-        before = os.stat(folder / "12").st_mtime_ns
-        write(folder, "12")
-        (folder / "12" / "variables" / "data").write_text("whole")
-        assert os.stat(folder / "12").st_mtime_ns == before
-        await served.change_over()
-        assert served.current.version == 12
-
-    asyncio.run(change())
+        await asyncio.sleep(0.02)
 
 
-def test_what_failed_is_tried_again_after_a_while_as_it_is(folder, monkeypatch):
-    async def change():
-        served = Versions(folder)
-        write(folder, "12", "broken")
-        monkeypatch.setattr(versions, "RETRY_SECONDS", 0.01)
-        for _ in range(2):
-            with pytest.raises(UserError, match="12"):
-                await served.change_over()
-            await asyncio.sleep(0.02)
-
-    asyncio.run(change())
+@contextlib.asynccontextmanager
+async def following(served, monkeypatch):
+    """Looks for changes without a pause, and does not end by itself."""
+    monkeypatch.setattr(versions, "POLL_SECONDS", 0.001)
+    task = asyncio.ensure_future(served.follow())
+    yield
+    assert not task.done()
+    task.cancel()
 
 
-def test_a_folder_that_cannot_be_read_does_not_end_the_following(
+async def test_a_folder_that_cannot_be_read_does_not_end_the_following(
     folder, monkeypatch, caplog
 ):
     found = [OSError("stale file handle"), {}]
 
     def find(_):
-        answer = found.pop(0)
+        answer = found.pop(0) if found else {}
         if isinstance(answer, OSError):
             raise answer
         return answer
 
-    async def follow():
-        served = Versions(folder)
-        monkeypatch.setattr(versions, "POLL_SECONDS", 0.001)
-        monkeypatch.setattr(versions, "find_versions", find)
-        task = asyncio.ensure_future(served.follow())
-        while found:
-            assert not task.done()
-            await asyncio.sleep(0.001)
-        task.cancel()
-
-    asyncio.run(asyncio.wait_for(follow(), 20))
+    served = Versions(folder)
+    monkeypatch.setattr(versions, "find_versions", find)
+    async with following(served, monkeypatch):
+        await until_in_loop(lambda: not found)
     assert "stale file handle" in caplog.text
 
 
-def test_whatever_a_version_holds_the_next_one_is_served(
+async def test_whatever_a_version_holds_the_next_one_is_served(
     folder, monkeypatch, caplog
 ):
-    monkeypatch.setattr(versions, "POLL_SECONDS", 0.001)
-
-    async def follow():
-        served = Versions(folder)
-        write(folder, "12", "odd")
-        task = asyncio.ensure_future(served.follow())
-        while served.states.get(12, ("",))[0] != "END":
-            await asyncio.sleep(0.001)
+    served = Versions(folder)
+    write(folder, "12", "odd")
+    async with following(served, monkeypatch):
+        await until_in_loop(lambda: served.states.get(12, "?")[0] == "END")
         write(folder, "13")
-        while served.current.version != 13:
-            assert not task.done()
-            await asyncio.sleep(0.001)
-        task.cancel()
-        return served.states[12][1]
-
-    told = asyncio.run(asyncio.wait_for(follow(), 20))
+        await until_in_loop(lambda: served.current.version == 13)
     assert "cannot load it (RecursionError)" in caplog.text
     # Clients learn nothing of this machine's folders.
-    assert told.startswith("Expected a SavedModel in 12,")
+    assert served.states[12][1].startswith("Expected a SavedModel in 12,")
 
 
-def test_the_signatures_of_the_page_are_warmed_up_while_a_version_serves(
+async def test_the_signatures_of_the_page_are_warmed_up_while_a_version_serves(
     folder, monkeypatch
 ):
-    monkeypatch.setattr(versions, "POLL_SECONDS", 0.001)
     pair = SimpleNamespace(inputs={"source": None, "target": None})
     make = Model.__init__
 
@@ -218,53 +193,42 @@ def test_the_signatures_of_the_page_are_warmed_up_while_a_version_serves(
 
     monkeypatch.setattr(Model, "__init__", with_more)
     expected = {("serving_default", 1), ("n_best", 1), ("attention", 2)}
-
-    async def follow():
-        served = Versions(folder)
-        first = served.current
-        assert first.called == [("serving_default", 1)]
-        task = asyncio.ensure_future(served.follow())
-        while set(first.called) != expected:
-            await asyncio.sleep(0.001)
+    served = Versions(folder)
+    first = served.current
+    assert first.called == [("serving_default", 1)]
+    async with following(served, monkeypatch):
+        await until_in_loop(lambda: set(first.called) == expected)
         write(folder, "12")
-        while set(served.current.called) != expected or not first.is_closed:
-            await asyncio.sleep(0.001)
-        assert served.current is not first
+        await until_in_loop(lambda: served.current is not first)
+        await until_in_loop(lambda: set(served.current.called) == expected)
+        # Nobody used it.
+        await until_in_loop(lambda: first.is_closed)
         await asyncio.sleep(0.01)
-        # Once each.
-        assert len(served.current.called) == len(expected)
-        task.cancel()
-
-    asyncio.run(asyncio.wait_for(follow(), 20))
+    # Once each.
+    assert len(served.current.called) == len(expected)
 
 
-def test_a_version_that_is_exchanged_is_told_but_a_late_card_is_read(
+async def test_a_version_that_is_exchanged_is_told_but_a_late_card_is_read(
     folder, caplog
 ):
-    async def change():
-        served = Versions(folder)
+    served = Versions(folder)
+    await served.change_over()
+    CARD.save(folder / "9")  # It comes last.
+    await served.change_over()
+    assert served.current.card == CARD
+    assert not caplog.records
+    write(folder, "9", "another")
+    for _ in range(2):
         await served.change_over()
-        CARD.save(folder / "9")  # It comes last.
-        await served.change_over()
-        assert served.current.card == CARD
-        assert not caplog.records
-        write(folder, "9", "another")
-        for _ in range(2):
-            await served.change_over()
-
-    asyncio.run(change())
     (record,) = caplog.records
     assert "Version 9 has changed on disk" in record.getMessage()
 
 
-def test_the_version_before_comes_back_when_the_newest_goes(folder):
-    async def change():
-        served = Versions(folder)
-        (folder / "9" / "saved_model.pb").unlink()
-        await served.change_over()
-        assert served.current.version == 2
-        (folder / "2" / "saved_model.pb").unlink()
-        await served.change_over()
-        assert served.current.version == 2
-
-    asyncio.run(change())
+async def test_the_version_before_comes_back_when_the_newest_goes(folder):
+    served = Versions(folder)
+    (folder / "9" / "saved_model.pb").unlink()
+    await served.change_over()
+    assert served.current.version == 2
+    (folder / "2" / "saved_model.pb").unlink()
+    await served.change_over()
+    assert served.current.version == 2

@@ -20,67 +20,37 @@ _EMOJI = ["👩‍👩‍👧‍👦", "🏳️‍🌈", "🇩🇪", "👍🏽",
 _MARKS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f"
 
 
-def of_bytes(draw, size):
-    return draw.bytes(size)
-
-
-def of_broken_utf8(draw, size):
-    parts = [
-        b"\xff",
-        b"\xc0\xaf",
-        b"\xed\xa0\x80",
-        b"\xf4\x90\x80\x80",
-        b"\xc3",
-    ]
+def _broken_utf8(draw, size):
+    parts = b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc3"
     return b"".join(draw.choice(parts, size // 3)) + b" Hund"
 
 
-def of_zeros(draw, size):
+def _zeros(draw, size):
     return b"\0" * size if draw.random() < 0.5 else b"Hu\0nd\0 " * (size // 7)
 
 
-def of_marks(draw, size):
-    letters = list(_MARKS + "abשלمر ")
-    return "".join(draw.choice(letters, size // 3)).encode()
+def _letters(draw, letters, count):
+    return "".join(draw.choice(list(letters), count)).encode()
 
 
-def of_towers(draw, size):
+def _towers(draw, size):
     height = int(draw.integers(2, 200))
     return ("e" + "\u0301" * height).encode() * (size // (1 + 2 * height))
 
 
-def of_emoji(draw, size):
-    return "".join(draw.choice(_EMOJI, size // 12)).encode()
-
-
-def of_growing(draw, size):
-    # One letter to 18 under NFKC.
-    return "ﷺ".encode() * (size // 3)
-
-
-def of_words(draw, size):
-    return b"a small dog runs laut " * (size // 22)
-
-
-def of_spaces(draw, size):
-    return b" \n\t\r" * (size // 4)
-
-
-def of_one_word(draw, size):
-    return b"a" * size
-
-
+# Each is drawn with about so many bytes.
 KINDS = [
-    of_bytes,
-    of_broken_utf8,
-    of_zeros,
-    of_marks,
-    of_towers,
-    of_emoji,
-    of_growing,
-    of_words,
-    of_spaces,
-    of_one_word,
+    lambda draw, size: draw.bytes(size),
+    _broken_utf8,
+    _zeros,
+    lambda draw, size: _letters(draw, _MARKS + "abשלمر ", size // 3),
+    _towers,
+    lambda draw, size: _letters(draw, _EMOJI, size // 12),
+    # One letter to 18 under NFKC.
+    lambda draw, size: "ﷺ".encode() * (size // 3),
+    lambda draw, size: b"a small dog runs laut " * (size // 22),
+    lambda draw, size: b" \n\t\r" * (size // 4),
+    lambda draw, size: b"a" * size,
 ]
 
 

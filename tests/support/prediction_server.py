@@ -22,59 +22,34 @@ from tensorflow_serving.apis import (
 )
 
 
-class WrongRequestError(ValueError):
-    """What the client did wrong."""
-
-
-class Model:
+class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
     """A SavedModel under a name."""
 
     def __init__(self, path, name):
         self.served, self.name = Served(path), name
 
-    def predict(self, name, signature, inputs):
-        if name != self.name:
-            raise WrongRequestError(
-                f"Servable not found for request: Latest({name})"
-            )
-        if signature not in self.served.signatures:
-            raise WrongRequestError(f'Serving signature "{signature}" missing')
-        wanted = set(self.served.signatures[signature].inputs)
-        if set(inputs) != wanted:
-            raise WrongRequestError(
-                f"inputs are {set(inputs)}, should be {wanted}"
-            )
-        return self.served(signature, **inputs)
-
-
-class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
-    def __init__(self, model):
-        self.model = model
-
     def Predict(self, request, context):
         spec = request.model_spec
-        try:
-            outputs = self.model.predict(
-                spec.name,
-                spec.signature_name or "serving_default",
-                {
-                    name: tf.make_ndarray(tensor)
-                    for name, tensor in request.inputs.items()
-                },
+        if spec.name != self.name:
+            context.abort(
+                grpc.StatusCode.NOT_FOUND,
+                f"Servable not found for request: Latest({spec.name})",
             )
-        except WrongRequestError as error:
-            context.abort(grpc.StatusCode.NOT_FOUND, str(error))
+        inputs = {
+            name: tf.make_ndarray(tensor)
+            for name, tensor in request.inputs.items()
+        }
+        signature = spec.signature_name or "serving_default"
         response = predict_pb2.PredictResponse(model_spec=spec)
-        for name, values in outputs.items():
+        for name, values in self.served(signature, **inputs).items():
             response.outputs[name].CopyFrom(tf.make_tensor_proto(values))
         return response
 
 
 def main(path, name):
-    model = Model(path, name)
     grpc_server = grpc.server(futures.ThreadPoolExecutor(4))
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-        PredictionService(model), grpc_server
+        PredictionService(path, name), grpc_server
     )
     grpc_port = grpc_server.add_insecure_port("127.0.0.1:0")
     grpc_server.start()

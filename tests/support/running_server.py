@@ -13,14 +13,20 @@ from keras_transformer.serving.service import Service
 from keras_transformer.serving.versions import Versions
 
 
-class Running:
-    """A server that runs.
+class OneVersion:
+    """The parts of `Versions` that a server needs, of one model."""
 
-    Attributes:
-        service: The service that answers.
-        port: Its port.
-        url: Its address, without a slash at the end.
-    """
+    def __init__(self, model):
+        self.current = model
+        self.states = {model.version: ("AVAILABLE", "")}
+
+    @contextlib.contextmanager
+    def use(self, version=None):
+        yield self.current
+
+
+class Running:
+    """A server that runs."""
 
     def __init__(self, service, port):
         self.service, self.port = service, port
@@ -29,7 +35,7 @@ class Running:
 
 @contextlib.contextmanager
 def running(
-    versions,
+    model,
     batching=None,
     limits=None,
     explain=None,
@@ -37,9 +43,9 @@ def running(
     hosts=("*",),
     port=0,
 ):
-    """Serve a folder of versions, or a stand-in for one, as `small`."""
-    if isinstance(versions, pathlib.Path):
-        versions = Versions(versions)
+    """Serve a folder of versions, or a stand-in for a model, as `small`."""
+    is_folder = isinstance(model, pathlib.Path)
+    versions = Versions(model) if is_folder else OneVersion(model)
     service = Service(
         "small",
         versions,

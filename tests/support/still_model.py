@@ -1,6 +1,5 @@
 """A model that does not translate and may be held."""
 
-import contextlib
 import threading
 
 import numpy as np
@@ -40,14 +39,3 @@ class StillModel:
             "score": np.zeros(len(rows)),
             "truncated": np.array([False] * len(rows)),
         }
-
-
-class StillVersions:
-    """The one version there is."""
-
-    def __init__(self, model):
-        self.current, self.states = model, {7: ("AVAILABLE", "")}
-
-    @contextlib.contextmanager
-    def use(self, version=None):
-        yield self.current

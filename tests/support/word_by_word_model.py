@@ -1,10 +1,8 @@
-"""A stand-in for a folder with an export: a model that needs no search.
+"""A stand-in for an export: a model that needs no search.
 
 It knows a few words and writes them in reverse, so you can see which word comes
 from which: "ein kleiner Hund." is "dog. small a".
 """
-
-import contextlib
 
 import numpy as np
 
@@ -99,17 +97,6 @@ def attention(sources, targets):
             [_reversed(len(each.split()), longest) for each in targets]
         ),
     }
-
-
-class Versions:
-    """The parts of `serving.versions.Versions` that the page needs."""
-
-    current = WordByWord()
-    states = {17: ("AVAILABLE", "")}
-
-    @contextlib.contextmanager
-    def use(self, version=None):
-        yield self.current
 
 
 def _texts(values):
