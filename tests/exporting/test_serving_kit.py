@@ -149,11 +149,6 @@ def test_a_name_that_no_url_can_hold_is_refused(tmp_path, name):
         ServingKit.plan(tmp_path, name=name)
 
 
-def test_a_batch_size_below_1_is_refused(tmp_path):
-    with pytest.raises(UserError, match="at least 1, received 0"):
-        ServingKit.plan(tmp_path, max_batch_size=0)
-
-
 def test_another_batch_size_than_in_the_file_is_refused(tmp_path):
     # The server would not load a version whose warm-up is larger.
     (tmp_path / BATCHING).write_text(

