@@ -88,15 +88,3 @@ def test_a_global_policy_reaches_every_layer():
     assert names == {"mixed_bfloat16"}
     logits = model(INPUTS)
     assert keras.backend.standardize_dtype(logits.dtype) == "float32"
-
-
-@pytest.mark.parametrize("policy", ["float32", *HALF])
-def test_a_model_comes_back_from_its_config(policy):
-    model = Transformer(
-        **SIZES, dropout=0.2, positions="learned", dtype=policy, name="alice"
-    )
-    again = Transformer.from_config(model.get_config())
-    assert again.model_config == model.model_config
-    assert again.dtype_policy.name == policy
-    assert again.name == "alice"
-    assert again.count_params() == model.count_params()

@@ -130,8 +130,8 @@ def test_translations_are_scored_against_every_reference(
         ("--corpus nowhere", "received nowhere, which is not a folder"),
         (
             "--json copy",
-            "error: Expected the name of a file, but copy is a folder; choose "
-            "another name.\n",
+            "error: Expected the name of a file, but {}/copy is a folder; "
+            "choose another name.\n",
         ),
         ("--json no/it.json", "No such file or directory"),
         ("--against short", "error: Expected 5 lines in "),
@@ -153,7 +153,7 @@ def test_what_is_wrong_is_known_before_the_work(
 
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1
-    assert message in error
+    assert message.format(tmp_path) in error
 
 
 def test_the_report_of_evaluate_says_how_it_came_about(run_dir, corpus):

@@ -10,7 +10,6 @@ from simple_search import BOS, EOS, PAD, log_softmax
 from keras_transformer.config import Search
 from keras_transformer.decoding.candidates import (
     Rules,
-    chunk_width,
     continuations,
     top_k,
 )
@@ -139,13 +138,3 @@ def test_top_k_is_that_of_tensorflow(size, k, seed, levels):
     expected_values, expected_indices = tf.math.top_k(rows, k)
     np.testing.assert_array_equal(values, expected_values)
     np.testing.assert_array_equal(indices, expected_indices)
-
-
-@pytest.mark.parametrize(
-    "size, widest, width",
-    [(4_000, 63.2, 50), (32_000, 126.5, 125), (97, 50, 97), (12, 0.5, 12)],
-)
-def test_a_chunk_is_the_widest_that_divides_and_else_the_whole(
-    size, widest, width
-):
-    assert chunk_width(size, widest) == width

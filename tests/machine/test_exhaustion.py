@@ -39,7 +39,7 @@ def run(error):
         (RuntimeError(f"No id ({FULL_DISK[1]}, 28)"), FULL_DISK[1]),
         # As TensorFlow passes it on.
         (exhausted(f"{{{{node}}}} a; {FULL_DISK[1]} [Op:Save]"), FULL_DISK[1]),
-        (exhausted("OOM, shape[7]\nHint"), "Out of memory (OOM, shape[7])"),
+        (exhausted("OOM when here\nHint"), "Out of memory (OOM when here)"),
         (internal("CUDA_ERROR_OUT_OF_MEMORY: 2"), "Out of memory (CUDA_ERROR"),
         # Errors of starting on a full card, and of its matrix products.
         (internal("Status: out of memory"), "Out of memory (Status: out of"),

@@ -183,25 +183,15 @@ def test_an_empty_reference_is_scored_too():
 def test_search_options_and_progress_reach_the_translator():
     translator = Phrasebook({"a": "b"})
     shown = []
+    options = dict(beam_size=7, length_penalty=0.3, max_source_length=11)
 
     evaluation.evaluate(
-        translator,
-        [("a", "b")],
-        "de",
-        beam_size=7,
-        length_penalty=0.3,
-        max_extra_length=13,
-        max_source_length=11,
+        *(translator, [("a", "b")], "de"),
         progress=lambda done, total: shown.append((done, total)),
+        **options,
     )
 
-    assert translator.options == dict(
-        beam_size=7,
-        length_penalty=0.3,
-        max_extra_length=13,
-        max_source_length=11,
-        split_sentences=False,
-    )
+    assert translator.options == {**options, "split_sentences": False}
     assert shown == [(1, 1)]
 
 
