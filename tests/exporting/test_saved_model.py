@@ -234,21 +234,11 @@ def test_the_command_prints_the_path_and_nothing_else(
     small_run, tmp_path, capfd, caplog, one_signature
 ):
     caplog.set_level(logging.INFO)
-    code = main(
-        [
-            "export",
-            f"--run-dir={small_run}",
-            f"--output={tmp_path}",
-            "--version=3",
-            "--average=1",
-            "--beam-size=2",
-            "--max-length=5",
-            "--name=ende",
-            "--max-batch-size=3",
-        ]
-    )
+    arguments = [f"--run-dir={small_run}", f"--output={tmp_path}"]
+    arguments += "--version=3 --average=1 --beam-size=2 --max-length=5".split()
+    arguments += ["--name=ende", "--max-batch-size=3"]
 
-    assert code == 0
+    assert main(["export", *arguments]) == 0
     assert capfd.readouterr().out == f"{tmp_path / '3'}\n"
     # TensorFlow's and absl's notices are not for the user.
     assert {record.name for record in caplog.records} == {"keras_transformer"}
