@@ -49,12 +49,8 @@ def test_a_preset_takes_other_arguments_in_place_of_its_own():
         "tiny", vocab_size=VOCAB, num_layers=1, name="small"
     )
     config = model.model_config
-    assert (config.vocab_size, config.num_layers, config.ffn_dim) == (
-        23,
-        1,
-        256,
-    )
-    assert model.name == "small"
+    found = config.vocab_size, config.num_layers, config.ffn_dim
+    assert (found, model.name) == ((23, 1, 256), "small")
 
 
 def test_an_unknown_preset_is_refused_with_the_known_ones():

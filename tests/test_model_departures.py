@@ -12,13 +12,11 @@ from small_models import (
     SOURCE,
     TARGET,
     TARGET_IN,
-    make_model,
     model_of,
     paper_weights,
     sentence,
 )
 
-from keras_transformer.config import ModelConfig
 from keras_transformer.losses import (
     tied_cross_entropies,
     token_cross_entropies,
@@ -86,14 +84,6 @@ def test_logits_and_attention_are_those_of_pre_norm(row):
         np.testing.assert_array_equal(
             of_layer[row, :, : len(expected), length:], 0
         )
-
-
-def test_none_of_them_is_on_by_default():
-    model = make_model()
-    assert not [w.path for w in model.weights if "query_bias" in w.path]
-    assert not [w.path for w in model.weights if "embedding/bias" in w.path]
-    assert model.encoder.layers[0].feed_forward.activation == "relu"
-    assert ModelConfig() == ModelConfig(activation="relu", norm_epsilon=1e-6)
 
 
 def test_every_one_of_them_changes_the_logits():

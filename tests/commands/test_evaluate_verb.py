@@ -113,31 +113,47 @@ def test_translations_are_scored_against_every_reference(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--hypotheses", "short"), "Expected 5 lines in short, one for each"),
-        (("--reference", "short"), "Expected 5 lines in short, one for each"),
-        (("--hypotheses", "none"), "file that can be read as --hypotheses, re"),
-        (("--reference", "none"), "file that can be read as --reference, rec"),
+        ("--hypotheses short", "Expected 5 lines in short, one for each"),
+        ("--reference short", "Expected 5 lines in short, one for each"),
+        ("--hypotheses none", "file that can be read as --hypotheses, rec"),
+        ("--reference none", "file that can be read as --reference, rec"),
         (
-            ("--hypotheses", "whole", "--beam-size", 3),
+            "--hypotheses whole --beam-size 3",
             "Expected no --beam-size beside --hypotheses, for which nothing is",
         ),
         (
-            ("--hypotheses", "whole", "--precision", "int8"),
+            "--hypotheses whole --precision int8",
             "Expected no --precision beside --hypotheses, for which nothing is",
         ),
+        ("--split dev", "it has: test, train; name one of them as --split."),
+        ("--corpus copy --split bad", "found 5 in"),
+        ("--corpus nowhere", "received nowhere, which is not a folder"),
+        (
+            "--json copy",
+            "error: Expected the name of a file, but {}/copy is a folder; "
+            "choose another name.\n",
+        ),
+        ("--json no/it.json", "No such file or directory"),
+        ("--against short", "error: Expected 5 lines in "),
+        ("--against none", "file of translations as --against"),
     ],
 )
-def test_texts_that_cannot_be_scored_are_refused(
-    run_dir, tmp_path, monkeypatch, capsys, flags, message
+def test_what_is_wrong_is_known_before_the_work(
+    run_dir, corpus, tmp_path, monkeypatch, capsys, flags, message
 ):
+    monkeypatch.setattr(evaluation, "evaluate", None)  # Never called.
     monkeypatch.chdir(tmp_path)
     write_lines(tmp_path / "short", GERMAN[:-1])
     write_lines(tmp_path / "whole", GERMAN)
+    shutil.copytree(corpus, "copy")
+    write_lines(tmp_path / "copy" / "bad.en", ENGLISH)
+    write_lines(tmp_path / "copy" / "bad.de", GERMAN[:-1])
 
-    assert run("evaluate", run_dir, *flags) == 2
+    assert run("evaluate", run_dir, *flags.split()) == 2
 
     error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
+    assert error.startswith("error: ") and error.count("\n") == 1
+    assert message.format(tmp_path) in error
 
 
 def test_the_report_of_evaluate_says_how_it_came_about(run_dir, corpus):
@@ -191,55 +207,6 @@ def test_an_evaluation_that_fails_keeps_the_results_before_it(
     monkeypatch.setattr(evaluation, "evaluate", interrupt)
     assert run("evaluate", run_dir) == 130
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
-
-
-@pytest.mark.parametrize(
-    ("split", "sides", "message"),
-    [
-        ("dev", {}, "it has: test, train; name one of them as --split."),
-        ("bad", {"en": b"a\nb\n", "de": b"a\n"}, "found 2 in"),
-    ],
-)
-def test_a_split_that_is_wrong_is_an_error(
-    run_dir, corpus, tmp_path, capsys, split, sides, message
-):
-    copy = tmp_path / "copy"
-    shutil.copytree(corpus, copy)
-    for language, content in sides.items():
-        (copy / f"{split}.{language}").write_bytes(content)
-
-    code = run("evaluate", run_dir, "--corpus", copy, "--split", split)
-
-    error = capsys.readouterr().err
-    assert code == 2
-    assert error.startswith("error: Expected") and error.count("\n") == 1
-    assert message in error
-    assert run("evaluate", run_dir, "--corpus", "nowhere") == 2
-    assert "received nowhere, which is not a folder" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "flag, name, message",
-    [
-        (
-            "--json",
-            "",
-            "error: Expected the name of a file, but {} is a folder; choose "
-            "another name.\n",
-        ),
-        ("--json", "no/it.json", "No such file or directory"),
-        ("--against", "short.txt", "error: Expected 5 lines in "),
-        ("--against", "no", "file of translations as --against"),
-    ],
-)
-def test_a_file_that_is_wrong_is_known_before_the_work(
-    run_dir, tmp_path, monkeypatch, capsys, flag, name, message
-):
-    monkeypatch.setattr(evaluation, "evaluate", None)  # Never called.
-    write_lines(tmp_path / "short.txt", GERMAN[:-1])
-    assert run("evaluate", run_dir, flag, tmp_path / name) == 2
-    error = capsys.readouterr().err
-    assert message.format(tmp_path) in error and error.count("\n") == 1
 
 
 def test_evaluate_compares_with_another_run_or_file(

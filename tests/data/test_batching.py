@@ -83,16 +83,6 @@ def test_all_epochs_have_the_same_shapes(natural_plan):
     assert shapes[0] != shapes[1]
 
 
-def test_the_order_depends_on_seed_and_epoch_alone():
-    def order(seed, epoch):
-        batches = BatchPlan(natural_corpus(), 1009, seed=seed).epoch(epoch)
-        return np.concatenate([batch.rows for batch in batches]).tolist()
-
-    assert order(5, 2) == order(5, 2)
-    assert order(5, 2) != order(5, 3)
-    assert order(5, 2) != order(6, 2)
-
-
 def test_an_epoch_mixes_all_lengths_and_the_next_one_other_pairs(natural_plan):
     first, second = (
         {frozenset(batch.rows) for batch in natural_plan.epoch(epoch)}
@@ -102,13 +92,6 @@ def test_an_epoch_mixes_all_lengths_and_the_next_one_other_pairs(natural_plan):
     padded = [batch.target_length for batch in natural_plan.epoch(0)]
     # Sorted they would correlate with their place at nearly 1.
     assert abs(np.corrcoef(padded, np.arange(len(padded)))[0, 1]) < 0.3
-
-
-def test_without_shuffling_the_shortest_come_first():
-    plan = BatchPlan(natural_corpus(), 1009, shuffle=False)
-    longer = [max(batch[1:]) for batch in plan.epoch(0)]
-    assert longer == sorted(longer)
-    assert longer == [max(batch[1:]) for batch in plan.epoch(1)]
 
 
 def test_padding_waste_is_the_share_of_pad():

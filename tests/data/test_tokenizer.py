@@ -3,7 +3,6 @@
 import logging
 import unicodedata
 
-import keras
 import pytest
 import sentencepiece
 import tensorflow as tf
@@ -164,21 +163,6 @@ def test_bytes_that_spell_no_character_are_replaced(tokenizer, oracle):
     # 0xC3 opens a two-byte character that never comes.
     ids = [oracle.piece_to_id("<0xC3>"), *oracle.encode("dog")]
     assert "\ufffd" in tokenizer.detokenize([ids]).numpy()[0].decode()
-
-
-def test_an_export_archive_carries_the_tokenizer(tokenizer, tmp_path):
-    archive = keras.export.ExportArchive()
-    archive.track(tokenizer)
-    archive.add_endpoint(
-        "there_and_back",
-        lambda text: tokenizer.detokenize(tokenizer.tokenize(text)),
-        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
-    )
-    archive.write_out(tmp_path / "saved")
-    restored = tf.saved_model.load(tmp_path / "saved")
-    for texts in (SENTENCES, ["Brücke 日"]):
-        result = restored.there_and_back(tf.constant(texts)).numpy()
-        assert [text.decode() for text in result] == texts
 
 
 def test_pieces_spell_the_text(tokenizer):

@@ -81,32 +81,6 @@ def test_words_beyond_the_memory_get_the_same_ids(tokenizer, monkeypatch):
     assert_same(Tokenizer(tokenizer.model), TEXT[:97])
 
 
-@pytest.mark.slow
-def test_no_rule_of_the_normalisation_holds_a_space(tokenizer):
-    proto = bulk_tokenizer.parse_model(tokenizer.model)
-    used = bytes_in_rules(proto.normalizer_spec.precompiled_charsmap)
-    assert {*"ﬁ".encode(), *"e\u0301".encode()} <= used
-    assert ord(" ") not in used
-
-
-def bytes_in_rules(charsmap):
-    """The bytes in what a normalisation replaces: a trie in a double array."""
-    size = int(np.frombuffer(charsmap, "<u4", 1)[0])
-    units = np.frombuffer(charsmap, "<u4", size // 4, offset=4)
-    labels = np.arange(1, 256)
-    used = np.zeros(len(labels), bool)
-    places = np.zeros(1, np.uint32)
-    while len(places):
-        of_place = units[places]
-        first = places ^ (of_place >> 10 << ((of_place & 1 << 9) >> 6))
-        children = first[:, None] ^ labels
-        inside = np.minimum(children, len(units) - 1)
-        found = (inside == children) & (units[inside] & 0x800000FF == labels)
-        used |= found.any(axis=0)
-        places = children[found]
-    return {*labels[used].tolist()}
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -10,9 +10,7 @@ from simple_search import BOS, EOS, PAD, log_softmax
 from keras_transformer.config import Search
 from keras_transformer.decoding.candidates import (
     Rules,
-    chunk_width,
     continuations,
-    padded_prefix,
     top_k,
 )
 
@@ -36,21 +34,12 @@ def inputs(rules, size, seed, written=5):
     return ids, log_probs.astype("float32"), logits.astype("float32")
 
 
-def every_candidate(rules, position, ids, log_probs, logits):
+def every_candidate(rules, position, log_probs, logits):
     """All `(B, W, V)` scores, -inf for what the rules forbid."""
     scores = np.array([[log_softmax(row) for row in rows] for rows in logits])
     scores[:, :, [PAD, BOS, *rules.banned_ids]] = -np.inf
     if position + 1 < rules.search.min_length:
         scores[:, :, rules.eos_id] = -np.inf
-    if n := rules.search.no_repeat_ngram:
-        for sentence, beam in np.ndindex(*ids.shape[:2]):
-            written = ids[sentence, beam, 1:].tolist()
-            seen = {
-                tuple(written[i : i + n]) for i in range(len(written) - n + 1)
-            }
-            for row in seen:
-                if row[:-1] == tuple(written[len(written) - n + 1 :]):
-                    scores[sentence, beam, row[-1]] = -np.inf
     return scores + log_probs[:, :, None].astype("float64")
 
 
@@ -63,7 +52,7 @@ def find(rules, position, ids, log_probs, logits, prefix=NO_PREFIX):
 def check(rules, position, ids, log_probs, logits):
     """Compare with the best of all candidates."""
     found, parents, tokens = find(rules, position, ids, log_probs, logits)
-    scores = every_candidate(rules, position, ids, log_probs, logits)
+    scores = every_candidate(rules, position, log_probs, logits)
     count = rules.num_candidates
     assert found.shape == parents.shape == tokens.shape == (BATCH, count)
     for sentence in range(BATCH):
@@ -105,14 +94,6 @@ def test_what_is_forbidden_lies_in_any_chunk(far, eos_id):
     check(rules, 6, ids, log_probs, logits)  # EOS may come now.
 
 
-def test_no_row_of_tokens_comes_again():
-    rules = rules_of(beam_size=2, no_repeat_ngram=2)
-    ids, log_probs, logits = inputs(rules, 7 * 13, seed=23)
-    ids[:, :, 1:] = [17, 23, 29, 31, 17]
-    logits[:, :, 23] += 15.0
-    check(rules, 5, ids, log_probs, logits)
-
-
 def test_of_equal_candidates_the_first_beam_and_token_come_first():
     rules = rules_of(beam_size=3)
     logits = np.zeros([1, 3, 16 * 67], "float32")
@@ -140,30 +121,6 @@ def test_a_beam_without_numbers_leaves_the_others_theirs():
         np.testing.assert_array_equal(found, expected)
 
 
-def test_a_prefix_leaves_each_beam_its_token_alone():
-    rules = rules_of(beam_size=3)
-    ids, log_probs, logits = inputs(rules, 16 * 67, seed=31)
-    prefix = np.full([BATCH, 6], 41)
-    prefix[2, 5] = PAD  # The third sentence's ends before position 5.
-    prefix = padded_prefix(tf.constant(prefix), PAD)
-    found, parents, tokens = find(rules, 5, ids, log_probs, logits, prefix)
-    scores = every_candidate(rules, 5, ids, log_probs, logits)
-    for sentence in range(2):
-        best = np.sort(scores[sentence, :, 41])[::-1]
-        np.testing.assert_allclose(
-            found[sentence], [*best, *[-np.inf] * 3], rtol=1e-5
-        )
-        live = found[sentence] > -np.inf
-        np.testing.assert_allclose(
-            scores[sentence, parents[sentence][live], 41],
-            best[live[:3]],
-            rtol=1e-5,
-        )
-        assert (tokens[sentence][live] == 41).all()
-    best = np.sort(scores[2].ravel())[::-1][:6]
-    np.testing.assert_allclose(found[2], best, rtol=1e-5)
-
-
 # Few different values make many ties; sizes with large and small divisors.
 @given(
     size=st.sampled_from([7, 97, 1000, 16 * 251]),
@@ -181,23 +138,3 @@ def test_top_k_is_that_of_tensorflow(size, k, seed, levels):
     expected_values, expected_indices = tf.math.top_k(rows, k)
     np.testing.assert_array_equal(values, expected_values)
     np.testing.assert_array_equal(indices, expected_indices)
-
-
-def test_the_lower_index_is_first_though_its_chunk_is_not_the_best():
-    row = np.zeros([1, 1, 16 * 67], "float32")
-    row[0, 0, [3, 900, 901]] = [5, 9, 5]
-
-    values, indices = top_k(tf.constant(row), 3)
-
-    np.testing.assert_array_equal(values[0, 0], [9, 5, 5])
-    np.testing.assert_array_equal(indices[0, 0], [900, 3, 901])
-
-
-@pytest.mark.parametrize(
-    "size, widest, width",
-    [(4_000, 63.2, 50), (32_000, 126.5, 125), (97, 50, 97), (12, 0.5, 12)],
-)
-def test_a_chunk_is_the_widest_that_divides_and_else_the_whole(
-    size, widest, width
-):
-    assert chunk_width(size, widest) == width

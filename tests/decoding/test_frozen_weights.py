@@ -85,20 +85,6 @@ def test_a_packed_product_is_that_of_numpy(count, activation):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_packed_product_with_the_embedding_matrix_gives_logits():
-    model = random_model()
-    table = model.embedding.table
-    graph = graph_of(
-        lambda rows: products.table_product(table, "float32")(rows),
-        FrozenWeights(model),
-        [5, 10],
-    )
-    rows = draw(5, 10)
-    np.testing.assert_allclose(
-        graph(tf.constant(rows)), rows @ table.numpy().T, rtol=1e-5, atol=1e-6
-    )
-
-
 def test_float32_is_not_packed_where_the_number_of_rows_may_change():
     graph = product_graph(random_model(), None, 10)
     assert "MatMul" in operators(graph) and PACKED not in operators(graph)

@@ -74,7 +74,10 @@ def test_every_option_has_a_flag():
 def test_a_flag_of_sampling_needs_it(flag):
     with pytest.raises(config.UserError) as error:
         parse(flag, 1)
-    assert f"Expected --sample beside {flag}" in str(error.value)
+    assert str(error.value) == (
+        f"Expected --sample beside {flag}, received {flag} alone; add --sample "
+        "or leave it out."
+    )
 
 
 PROGRAM = """

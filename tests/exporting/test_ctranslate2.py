@@ -192,10 +192,8 @@ def test_the_folder_holds_all_that_text_needs(exported):
 def test_its_pieces_are_the_tokenizer_s(small_translator, exported):
     ids = small_translator.tokenizer.tokenize([TEXT]).to_list()[0]
     assert load_pieces(exported).encode(TEXT) == ids[:-1]
-    assert (
-        "3 4" not in TEXT
-        and load_pieces(exported).decode(ids[:-1]) == "three four five ～Ж🙂"
-    )
+    found = load_pieces(exported).decode(ids[:-1])
+    assert found == "three four five ～Ж🙂"
 
 
 def test_a_blank_text_has_the_empty_translation(small_translator, exported):

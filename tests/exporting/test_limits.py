@@ -11,6 +11,7 @@ from keras_transformer.exporting import saved_model as serving
 
 # More rows and words than any limit allows for.
 ROWS, WORDS = 37, 3_000
+LONG_TEXT = "laut und " * (WORDS // 2)
 LONGEST_SOURCE = OPTIONS.max_source_length
 LONGEST_TARGET = LONGEST_SOURCE + 50
 
@@ -36,17 +37,12 @@ def shapes_of_a_request(served, signature, **inputs):
     }
 
 
-@pytest.fixture(scope="module")
-def long_text():
-    return "laut und " * (WORDS // 2)
-
-
-def test_a_prefix_is_no_longer_than_a_translation_may_be(served, long_text):
+def test_a_prefix_is_no_longer_than_a_translation_may_be(served):
     shapes = shapes_of_a_request(
         served,
         "with_prefix",
         text=["the dog"] * ROWS,
-        prefix=[long_text] + ["die"] * (ROWS - 1),
+        prefix=[LONG_TEXT] + ["die"] * (ROWS - 1),
     )
 
     assert (ROWS,) in shapes  # We look where it matters.
@@ -56,10 +52,10 @@ def test_a_prefix_is_no_longer_than_a_translation_may_be(served, long_text):
 
 
 def test_no_logits_of_a_whole_batch_are_made_for_scores(
-    served, small_translator, long_text
+    served, small_translator
 ):
     shapes = shapes_of_a_request(
-        served, "score", source=[long_text] * ROWS, target=[long_text] * ROWS
+        served, "score", source=[LONG_TEXT] * ROWS, target=[LONG_TEXT] * ROWS
     )
 
     vocabulary = small_translator.tokenizer.vocab_size
@@ -70,8 +66,8 @@ def test_no_logits_of_a_whole_batch_are_made_for_scores(
     assert max(tokens) < ROWS * LONGEST_TARGET
 
 
-def test_attention_of_all_layers_is_never_held_together(served, long_text):
-    pairs = dict(source=[long_text] * ROWS, target=[long_text] * ROWS)
+def test_attention_of_all_layers_is_never_held_together(served):
+    pairs = dict(source=[LONG_TEXT] * ROWS, target=[LONG_TEXT] * ROWS)
     found = served("attention", **pairs)["attention"]
     shapes = shapes_of_a_request(served, "attention", **pairs)
 
@@ -84,21 +80,21 @@ def test_attention_of_all_layers_is_never_held_together(served, long_text):
 
 
 def test_a_prefix_beyond_the_limit_is_the_whole_translation(
-    served, small_translator, long_text
+    served, small_translator
 ):
     # Its source has fewer tokens than the longest, so that its limit is less.
-    found = served("with_prefix", text=["the dog"], prefix=[long_text])
+    found = served("with_prefix", text=["the dog"], prefix=[LONG_TEXT])
 
     tokenizer = small_translator.tokenizer
     (source,) = tokenizer.tokenize(["the dog"])
-    (prefix,) = tokenizer.tokenize([long_text])
+    (prefix,) = tokenizer.tokenize([LONG_TEXT])
     limit = len(source) + 50
     assert limit < LONGEST_TARGET
     expected = tokenizer.detokenize(prefix[None, :limit]).numpy()
     assert found["translation"].tolist() == expected.tolist()
     (by_translator,) = small_translator.translate(
         ["the dog"],
-        prefixes=[long_text],
+        prefixes=[LONG_TEXT],
         n_best=1,
         beam_size=OPTIONS.beam_size,
         length_penalty=OPTIONS.length_penalty,
@@ -112,15 +108,15 @@ def test_a_prefix_beyond_the_limit_is_the_whole_translation(
 
 
 def test_a_target_beyond_the_limit_is_scored_up_to_there(
-    served, small_translator, long_text
+    served, small_translator
 ):
     tokenizer = small_translator.tokenizer
-    (ids,) = tokenizer.tokenize([long_text])
+    (ids,) = tokenizer.tokenize([LONG_TEXT])
     kept = tokenizer.detokenize(ids[None, : LONGEST_TARGET - 1]).numpy()[0]
     # Otherwise the text would not have the first ids of the long one.
     assert tokenizer.tokenize([kept]).row_lengths() == [LONGEST_TARGET]
 
-    found = served("score", source=["dog"], target=[long_text])
+    found = served("score", source=["dog"], target=[LONG_TEXT])
 
     assert found["num_tokens"].tolist() == [LONGEST_TARGET]
     np.testing.assert_allclose(

@@ -17,11 +17,9 @@ from keras_transformer.machine.batching_file import Batching
 BATCHING = "batching_parameters.txt"
 
 
-def read_models(output):
-    return text_format.Parse(
-        (output / "models.config").read_text(),
-        model_server_config_pb2.ModelServerConfig(),
-    )
+def read_models(text):
+    config = model_server_config_pb2.ModelServerConfig()
+    return text_format.Parse(text, config).model_config_list.config
 
 
 def read_warmup(version):
@@ -54,8 +52,7 @@ def test_the_batching_file_is_what_the_server_expects(exported):
 
 
 def test_the_models_file_serves_the_folder_under_its_name(exported):
-    found = read_models(exported.parent)
-    (model,) = found.model_config_list.config
+    (model,) = read_models((exported.parent / "models.config").read_text())
     name = exported.parent.name
     assert model.name == name
     assert model.base_path == f"/models/{name}"
@@ -103,7 +100,7 @@ def test_a_later_version_adapts_to_the_files_that_are_there(
     batching = tmp_path / BATCHING
     models = tmp_path / "models.config"
     assert Batching.load(batching).max_batch_size == 3
-    assert read_models(tmp_path).model_config_list.config[0].name == "ende"
+    assert read_models(models.read_text())[0].name == "ende"
     # An operator tunes both.
     batching.write_text("max_batch_size {\n  value: 5 # was 3\n}\n")
     models.write_text(models.read_text() + "# pinned\n")
@@ -136,22 +133,14 @@ def test_the_name_is_that_of_the_folder(tmp_path, monkeypatch):
 
 def test_any_name_that_fits_a_url_is_read_back(tmp_path):
     for name in ('quo"te', "back\\slash", "größe", "with space"):
-        text = ServingKit(name, 1).models_config()
-        found = text_format.Parse(
-            text, model_server_config_pb2.ModelServerConfig()
-        )
-        assert found.model_config_list.config[0].name == name
+        (found,) = read_models(ServingKit(name, 1).models_config())
+        assert found.name == name
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a:predict"])
 def test_a_name_that_no_url_can_hold_is_refused(tmp_path, name):
     with pytest.raises(UserError, match="model name without / and :"):
         ServingKit.plan(tmp_path, name=name)
-
-
-def test_a_batch_size_below_1_is_refused(tmp_path):
-    with pytest.raises(UserError, match="at least 1, received 0"):
-        ServingKit.plan(tmp_path, max_batch_size=0)
 
 
 def test_another_batch_size_than_in_the_file_is_refused(tmp_path):

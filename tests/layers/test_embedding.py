@@ -1,56 +1,11 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
-from small_models import randomise
 
 from keras_transformer.layers import TiedEmbedding
 
 # B 2, T 3, V 7, D 5.
 IDS = np.array([[4, 0, 6], [4, 2, 4]], "int32")
-INPUTS = np.random.default_rng(1).normal(size=(2, 3, 5)).astype("float32")
-
-
-@pytest.fixture
-def embedding():
-    layer = TiedEmbedding(vocab_size=7, d_model=5)
-    layer.build()
-    return randomise(layer)
-
-
-def test_ids_become_their_rows_times_the_root_of_the_width(embedding):
-    table = embedding.table.numpy()
-    output = embedding(IDS)
-    assert output.shape == (2, 3, 5)
-    assert len(embedding.weights) == 1
-    np.testing.assert_allclose(output, table[IDS] * np.sqrt(5), rtol=1e-6)
-
-
-def test_logits_are_products_with_every_row_unscaled(embedding):
-    table = embedding.table.numpy()
-    logits = embedding.logits(INPUTS)
-    assert logits.shape == (2, 3, 7)
-    np.testing.assert_allclose(logits, INPUTS @ table.T, rtol=1e-4, atol=1e-6)
-
-
-def test_gradient_is_the_sum_of_both_paths(embedding):
-    # L = sum of C * (sqrt(D) E[ids] E^T): C E sqrt(D) falls on the rows that
-    # were looked up, C^T E[ids] sqrt(D) on all of them.
-    table = embedding.table.numpy()
-    outer = np.random.default_rng(2).normal(size=(2, 3, 7)).astype("float32")
-    expected = np.zeros((7, 5))
-    for b, t in np.ndindex(2, 3):
-        expected[IDS[b, t]] += outer[b, t] @ table
-        expected += np.outer(outer[b, t], table[IDS[b, t]])
-
-    with tf.GradientTape() as tape:
-        logits = embedding.logits(embedding(IDS))
-        loss = tf.reduce_sum(outer * logits)
-    gradient = tape.gradient(loss, embedding.table.value)
-
-    np.testing.assert_allclose(
-        tf.convert_to_tensor(gradient), expected * np.sqrt(5), rtol=1e-4
-    )
 
 
 def test_fresh_embeddings_and_logits_have_unit_variance():

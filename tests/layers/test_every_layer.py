@@ -39,7 +39,11 @@ LAYERS = {
     DecoderLayer: BLOCK,
     Encoder: dict(num_layers=2, **BLOCK),
     Decoder: dict(num_layers=2, **BLOCK),
+    kt.Transformer: dict(
+        vocab_size=7, num_layers=2, d_model=10, positions="learned", **BLOCK
+    ),
 }
+STACKS = (EncoderLayer, DecoderLayer, Encoder, Decoder)
 
 
 @pytest.mark.parametrize("kind", LAYERS)
@@ -51,7 +55,7 @@ def test_a_layer_comes_back_from_its_config(kind):
     assert type(again) is kind
     assert again.get_config() == layer.get_config()
     assert LAYERS[kind].items() <= again.get_config().items()
-    if kind in (EncoderLayer, DecoderLayer, Encoder, Decoder):
+    if kind in STACKS:
         assert again.settings == BLOCK
 
 
@@ -71,10 +75,7 @@ def test_a_layer_computes_in_the_dtype_of_its_policy(kind, policy):
     assert {weight.dtype for weight in layer.trainable_weights} == {"float32"}
 
 
-BLOCKS = (EncoderLayer, DecoderLayer, Encoder, Decoder)
-
-
-@pytest.mark.parametrize("kind", [MultiHeadAttention, *[*LAYERS][4:]])
+@pytest.mark.parametrize("kind", [MultiHeadAttention, *STACKS])
 @pytest.mark.parametrize("is_built", [False, True])
 def test_a_batch_without_time_is_refused_by_what_attends(kind, is_built):
     inputs = 1 if kind in (EncoderLayer, Encoder) else 2
@@ -104,3 +105,32 @@ def test_a_functional_model_of_parts_of_a_model_comes_back(tmp_path):
     again = keras.models.load_model(tmp_path / "parts.keras")
     ids = np.array([[5, 9, 3]], "int32")
     np.testing.assert_allclose(again(ids), model.encode(ids)[0], rtol=1e-5)
+
+
+def last_kernels(layer):
+    """Each sub-layer's matrix without which its update is zero."""
+    ffn = layer.feed_forward.narrow.kernel
+    if isinstance(layer, EncoderLayer):
+        return [layer.attention.output_kernel, ffn]
+    attentions = (layer.self_attention, layer.cross_attention)
+    return [*(attention.output_kernel for attention in attentions), ffn]
+
+
+@pytest.mark.parametrize("alive", [None, 0, 1, 2])
+@pytest.mark.parametrize("kind", [EncoderLayer, DecoderLayer])
+def test_dropout_falls_on_every_update_before_it_is_added(kind, alive):
+    # An update of zero has nothing to drop, and the residual way stays whole.
+    layer = kind(**HEADS, ffn_dim=11, dropout=0.5)
+    x = np.random.default_rng(0).normal(size=(2, 4, 10)).astype("float32")
+    inputs = (x, x) if kind is DecoderLayer else (x,)
+    layer(*inputs)
+    kernels = last_kernels(layer)
+    for i, kernel in enumerate(kernels):
+        if i != alive:
+            kernel.assign(np.zeros(kernel.shape))
+
+    still, training = layer(*inputs), layer(*inputs, training=True)
+
+    # Training normalises by another formula, equal up to rounding.
+    dropped = not np.allclose(still, training, atol=1e-4)
+    assert dropped == (alive in range(len(kernels)))

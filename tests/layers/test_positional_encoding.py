@@ -103,22 +103,6 @@ def test_sinusoids_refuse_a_width_that_has_no_pairs(d_model):
         positional_encoding(4, d_model)
 
 
-def test_layer_adds_the_sinusoids():
-    layer = PositionalEncoding()
-    np.testing.assert_allclose(
-        layer(INPUTS), INPUTS + paper.positional_encoding(5, 14), atol=1e-5
-    )
-    assert layer.weights == []
-
-
-def test_layer_adds_its_learned_table():
-    layer = PositionalEncoding("learned", max_positions=11)
-    output = layer(INPUTS)
-    (table,) = layer.trainable_weights
-    assert tuple(table.shape) == (11, 14)
-    np.testing.assert_allclose(output, INPUTS + table.numpy()[:5], atol=1e-6)
-
-
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_layer_given_a_start_continues_where_the_row_was_cut(positions):
     layer = PositionalEncoding(positions, max_positions=11)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from small_models import attention_weights, randomise
+from small_models import randomise
 
 from keras_transformer import masks
 from keras_transformer.layers import (
@@ -168,27 +168,6 @@ def test_one_graph_serves_every_length_even_none(compiled):
         inputs = [*qkv(random, length), random.random((2, 1, 1, length)) < 0.5]
         expected, _ = restricted_attention(*inputs[:3], 4, inputs[3:], True)
         np.testing.assert_allclose(graph(*inputs), expected, 1e-5, 1e-6)
-
-
-def test_the_layer_is_the_papers_behind_a_band():
-    layer = MultiHeadAttention(**SIZES, restriction=3)
-    inputs = np.random.default_rng(9).normal(size=(2, 8, 10)).astype("float32")
-    layer.build(inputs.shape)
-    weights = attention_weights(randomise(layer))
-
-    for causal in (False, True):
-        output, scores = layer(
-            inputs,
-            inputs,
-            use_causal_mask=causal,
-            return_attention_scores=True,
-        )
-        for b in range(2):
-            expected, seen = paper.multi_head_attention(
-                inputs[b], inputs[b], weights, band(8, 3, causal)
-            )
-            np.testing.assert_allclose(output[b], expected, 1e-4, 1e-5)
-            np.testing.assert_allclose(scores[b], seen, 1e-4, 1e-6)
 
 
 def alike(kind, *shapes, **settings):

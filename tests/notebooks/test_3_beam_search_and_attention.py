@@ -1,5 +1,3 @@
-"""A file for each notebook, so that they run on all cores."""
-
 import pytest
 from notebook_runs import assert_runs
 

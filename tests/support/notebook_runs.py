@@ -32,7 +32,8 @@ def kinds(notebook):
 def assert_runs(name):
     """Run a notebook as `make notebooks` does, offline.
 
-    It has more time: a machine that tests may be slow or busy.
+    Each has a file of tests, so that they run on all cores, and more time: a
+    machine that tests may be slow or busy.
     """
     source = make.FOLDER / f"{name}.py"
     notebook = make.read(source)

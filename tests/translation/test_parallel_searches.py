@@ -253,8 +253,3 @@ def test_an_error_in_progress_ends_the_searches(translator, texts):
             texts, max_length=7, batch_tokens=31, parallel=2, progress=fail
         )
     assert threads_of_searches() == []
-
-
-def test_a_translator_without_any_search_is_refused(translator):
-    with pytest.raises(ValueError, match="`parallel` to be at least 1"):
-        translator.translate(["four"], parallel=0)
