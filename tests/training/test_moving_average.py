@@ -8,7 +8,8 @@ from sample_runs import fit_tiny_model, make_tiny_model
 from keras_transformer.training.moving_average import MovingAverage
 
 
-def test_shares_of_the_moving_average_fall_by_its_factor():
+@pytest.mark.parametrize("sessions", [(5,), (2, 3)])
+def test_shares_of_the_moving_average_fall_by_its_factor(sessions):
     model = make_tiny_model(seed=1)
     average = MovingAverage(model, 0.7)
     trained = []
@@ -17,7 +18,12 @@ def test_shares_of_the_moving_average_fall_by_its_factor():
             model.get_weights()
         )
     )
-    fit_tiny_model(model, steps=5, callbacks=[average, keep])
+    for steps in sessions:
+        before = [variable.numpy() for variable in average.variables]
+        average = MovingAverage(model, 0.7)  # As from a checkpoint.
+        for variable, value in zip(average.variables, before, strict=True):
+            variable.assign(value)
+        fit_tiny_model(model, steps, callbacks=[average, keep])
     # The weights before the first update have no share.
     shares = np.array([0.7**4, 0.7**3, 0.7**2, 0.7, 1.0])
     shares /= shares.sum()
