@@ -87,6 +87,7 @@ def test_a_killed_distillation_translates_nothing_twice(
     assert not translated
 
 
+@pytest.mark.slow
 def test_a_source_that_the_teacher_cuts_is_no_pair_of_the_student(
     teacher, corpus, tmp_path, caplog
 ):

@@ -26,6 +26,7 @@ def compiled(model, learning_rate=0.01, smoothing=0.0, **options):
     return model
 
 
+@pytest.mark.stands_for("models that Keras trains and saves")
 def test_fit_moves_every_weight_and_a_saved_model_trains_on(tmp_path):
     model = make_model(num_layers=1, positions="learned", dropout=0.1)
     options = dict(smoothing=0.1, jit_compile=False)

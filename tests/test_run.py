@@ -116,6 +116,7 @@ def test_an_iterator_is_read_once_whatever_is_left_to_the_text():
     assert list(asked.corpus.pairs("train"))
 
 
+@pytest.mark.stands_for("reports of the weights in use")
 def test_reports_and_cards_name_the_weights_that_were_loaded(
     small_run, tmp_path, monkeypatch
 ):
@@ -332,6 +333,7 @@ def test_a_run_may_begin_with_the_weights_of_another(run, tuned):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
+@pytest.mark.stands_for("runs that begin with another")
 def test_a_run_that_began_with_another_needs_that_no_more(
     tuned, in_memory, tmp_path
 ):

@@ -27,6 +27,7 @@ def read(folder, name):
     return (folder / name).read_text("utf-8").splitlines()
 
 
+@pytest.mark.stands_for("corpora that models make")
 def test_a_text_that_is_blank_or_cut_has_no_pair(
     small_run, small_translator, tmp_path, caplog, monkeypatch
 ):

@@ -80,7 +80,8 @@ class Language:
 
 def is_code(text: str) -> bool:
     """Return whether a text can be a code, and part of a file's name."""
-    return bool(re.fullmatch(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*", text))
+    pattern = r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*"
+    return isinstance(text, str) and bool(re.fullmatch(pattern, text))
 
 
 @functools.cache

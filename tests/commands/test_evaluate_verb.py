@@ -14,6 +14,7 @@ from keras_transformer.run import Run
 from keras_transformer.translation import evaluation, significance
 
 
+@pytest.mark.stands_for("evaluations by the verb")
 def test_evaluate_scores_what_it_writes_with_sacrebleu(
     run_dir, translator, tmp_path, capsys
 ):

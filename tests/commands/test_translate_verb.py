@@ -50,6 +50,7 @@ def test_every_line_of_standard_input_gets_its_line(
     assert rows_of(capsysbinary) == []
 
 
+@pytest.mark.stands_for("searches of the verb translate")
 def test_files_take_the_place_of_the_standard_streams(
     run_dir, translator, source_file, tmp_path, capsys
 ):
@@ -107,6 +108,7 @@ def test_of_texts_found_twice_the_better_is_written_and_every_draw():
     assert len(list(drawn)) == 3
 
 
+@pytest.mark.stands_for("searches of the verb translate")
 def test_n_best_names_the_line_and_the_score(translated, translator):
     rows = [row.split("\t") for row in translated("--n-best", 3)]
 
@@ -179,6 +181,7 @@ def test_with_n_best_the_alignment_is_the_fourth_column(translated, translator):
         assert pairs == pharaoh(expected)
 
 
+@pytest.mark.stands_for("searches of the verb translate")
 @pytest.mark.parametrize("from_file", [False, True])
 def test_translations_begin_with_the_prefixes_of_their_lines(
     translated, translator, tmp_path, from_file

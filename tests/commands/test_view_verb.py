@@ -8,6 +8,7 @@ from verb_calls import run
 FLAGS = ("--beam-size", 3, "--n-best", 2, "--max-length", 7)
 
 
+@pytest.mark.stands_for("pages of the verb view")
 def test_view_writes_one_page_with_every_text_and_its_translations(
     run_dir, translator, tmp_path, capsys
 ):

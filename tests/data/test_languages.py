@@ -33,7 +33,7 @@ def test_a_code_is_understood_in_any_spelling(codes, code, script):
         assert found.base == code.split("-")[0]
 
 
-@pytest.mark.parametrize("code", ["", "a/b", "..", ".", "de ", "de-", "-de"])
+@pytest.mark.parametrize("code", ["", "a/b", "..", ".", "de ", "de-", "-de", 7])
 def test_what_is_no_code_is_one_sentence(code):
     with pytest.raises(UserError, match="Expected the code of a language"):
         language_of(code)

@@ -124,6 +124,7 @@ def fond_of_unknown(small_translator):
     return Translator(model, small_translator.tokenizer)
 
 
+@pytest.mark.stands_for("searches under rules")
 @pytest.mark.parametrize("sampling", [None, Sampling(temperature=0.2, seed=1)])
 def test_the_unknown_piece_is_written_only_where_it_may(
     fond_of_unknown, sampling
@@ -269,6 +270,7 @@ def test_without_a_seed_every_call_draws_afresh(small_translator):
     assert len(draws) > 1
 
 
+@pytest.mark.stands_for("sampling")
 @pytest.mark.parametrize(
     "sampling", [Sampling(top_k=1), Sampling(temperature=1e-5)]
 )
@@ -278,6 +280,7 @@ def test_the_boldest_draw_is_the_greedy_one(small_translator, sampling):
     ) == small_translator.translate(SOURCES, beam_size=1)
 
 
+@pytest.mark.stands_for("exports that take a prefix")
 def test_the_export_takes_a_prefix(served, small_translator):
     prefixes = ["laut und", "laut", "", "the", ""]
     found = served("with_prefix", text=SOURCES, prefix=prefixes)

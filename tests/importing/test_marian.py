@@ -157,6 +157,7 @@ def same_as(expected, translator, texts, beams):
 slow = pytest.mark.slow
 
 
+@pytest.mark.stands_for("searches of imported models")
 @pytest.mark.parametrize(
     "model, search, beams, least",
     [

@@ -10,6 +10,7 @@ import inspect
 import json
 import pathlib
 import shutil
+import time
 from importlib import metadata
 
 import filelock
@@ -17,6 +18,10 @@ from project_table import ROOT
 
 FOLDER = ROOT / ".pytest_cache" / "artifacts"
 PACKAGES = ("keras", "sentencepiece", "tensorflow", "tensorflow-text")
+
+
+# Seconds by the clock, and of CPU, that this process has spent on them.
+taken = [0.0, 0.0]
 
 
 def checksum(*parts):
@@ -58,12 +63,15 @@ def made_once(make):
             of_this_package() / f"{name}{end}" for end in ("", ".json")
         )
         path.parent.mkdir(parents=True, exist_ok=True)
+        wall, cpu = time.perf_counter(), time.process_time()
         with filelock.FileLock(f"{path}.lock"):
             if not done.exists():
                 shutil.rmtree(path, ignore_errors=True)
                 path.mkdir()
                 make(path, *arguments)
                 done.write_text(json.dumps(files_of(path)))
+        taken[0] += time.perf_counter() - wall
+        taken[1] += time.process_time() - cpu
         return path
 
     return functools.wraps(make)(made)

@@ -70,14 +70,20 @@ class Tiers:
     def pytest_runtest_call(self, item):
         if self.slowness is None:
             self.slowness = max(1.0, reference() / REFERENCE)
-        wall, cpu = time.monotonic(), cpu_seconds()
+        start = time.perf_counter(), cpu_seconds(), *artifacts.taken
         try:
             return (yield)
         finally:
-            wall, cpu = time.monotonic() - wall, cpu_seconds() - cpu
-            # What runs in programs is only seen by the clock, and the clock
-            # sees other work on the machine too.
-            taken = max(cpu, wall / 4) / self.slowness
+            end = time.perf_counter(), cpu_seconds(), *artifacts.taken
+            wall, cpu, *others = (
+                b - a for a, b in zip(start, end, strict=True)
+            )
+            # What others share is not the test's. What runs in programs is
+            # seen by the clock alone, which also sees other work.
+            taken = max(cpu - others[1], (wall - others[0]) / 4)
+            if taken > LIMIT * self.slowness:  # It may be busier than before.
+                self.slowness = max(self.slowness, reference() / REFERENCE)
+            taken /= self.slowness
             item.user_properties.append(("seconds", taken))
 
     def pytest_runtest_logreport(self, report):

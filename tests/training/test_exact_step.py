@@ -188,6 +188,7 @@ def test_the_optimizer_is_left_as_it_was():
     assert int(optimizer.iterations) == 1
 
 
+@pytest.mark.stands_for("steps with metrics")
 def test_metrics_change_no_weight_and_take_no_accumulation():
     found = []
     for metrics in ([], [TokenAccuracy()]):

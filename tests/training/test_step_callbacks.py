@@ -68,6 +68,7 @@ def test_steps_are_read_by_ten_in_one_transfer_for_each_reader(tmp_path, reads):
     assert model.history.history["loss"][0] > 0
 
 
+@pytest.mark.stands_for("steps that callbacks watch")
 def test_callbacks_of_others_get_the_floats_that_keras_gives(tmp_path):
     own, theirs, by_keras = [], [], []
 
@@ -109,6 +110,7 @@ def test_a_window_keeps_what_it_has_read(reads):
     assert len(window) == 0 and window.read().shape == (0, 2)
 
 
+@pytest.mark.stands_for("steps that workers end")
 def test_workers_end_after_the_step_that_follows_a_wish():
     class End(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):

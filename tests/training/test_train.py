@@ -286,6 +286,7 @@ def test_a_run_and_its_corpus_may_be_moved(corpus, tmp_path, caplog):
     assert RunConfig.load(there / "run").corpus == str(there / "text")
 
 
+@pytest.mark.slow
 def test_a_training_ends_when_its_target_is_reached(corpus, tmp_path, caplog):
     more = ["--target-bleu", "0", "--validation-steps", "4"]
     argv = arguments(corpus, tmp_path / "run", *more)
