@@ -6,12 +6,11 @@ import gzip
 import numpy as np
 import pytest
 import sample_runs
+from translated_chunks import count_in_chunks, killed_after_a_chunk, read
 
 import keras_transformer as kt
 from keras_transformer import synthetic
 from keras_transformer.__main__ import main
-from keras_transformer.translation import translated_corpus
-from keras_transformer.translation.display import SentenceDisplay
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +27,7 @@ def reverse():
     return run
 
 
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    monkeypatch.setattr(translated_corpus, "CHUNK", 17)
-
-
-def read(folder, name):
-    return (folder / name).read_text("utf-8").splitlines()
+translated = pytest.fixture(autouse=True)(count_in_chunks)
 
 
 @pytest.mark.stands_for("back-translations")
@@ -71,54 +64,30 @@ def test_a_file_becomes_the_target_side_of_a_corpus_to_train_on(
     assert run.evaluate("val").translations
 
 
-@pytest.fixture
-def translated(monkeypatch):
-    """The numbers of texts that were translated together."""
-    counts, finder = [], synthetic._finder
-
-    def counting(*arguments, **how):
-        find = finder(*arguments, **how)
-
-        def count(texts, progress):
-            counts.append(len(texts))
-            return find(texts, progress)
-
-        return count
-
-    monkeypatch.setattr(synthetic, "_finder", counting)
-    return counts
-
-
 @pytest.mark.slow
 def test_a_killed_one_translates_nothing_twice_and_ends_the_same(
     reverse, corpus, tmp_path, monkeypatch, translated
 ):
     how = dict(noise=True, sampling=kt.Sampling(seed=5))
-    whole = kt.backtranslate(reverse, corpus / "more.de", tmp_path / "a", **how)
+    text = corpus / "more.de"
+    whole = kt.backtranslate(reverse, text, tmp_path / "a", **how)
     assert translated == [17, 17, 7]
     translated.clear()
 
-    def stop(self, count):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SentenceDisplay, "end_chunk", stop)
-        with pytest.raises(KeyboardInterrupt):
-            kt.backtranslate(reverse, corpus / "more.de", tmp_path / "b", **how)
+    with killed_after_a_chunk(monkeypatch):
+        kt.backtranslate(reverse, text, tmp_path / "b", **how)
     growing = tmp_path / "b.unfinished" / "translations.txt"
     with open(growing, "ab") as file:
         file.write(b"a line of the next chunk\nand half a li")
-    killed = kt.backtranslate(
-        reverse, corpus / "more.de", tmp_path / "b", **how
-    )
+    killed = kt.backtranslate(reverse, text, tmp_path / "b", **how)
     assert translated == [17, 17, 7]
     assert read(killed, "train.en") == read(whole, "train.en")
 
     translated.clear()
-    kt.backtranslate(reverse, corpus / "more.de", tmp_path / "b", **how)
+    kt.backtranslate(reverse, text, tmp_path / "b", **how)
     assert not translated
     with pytest.raises(kt.UserError, match="of another noise, sampling than"):
-        kt.backtranslate(reverse, corpus / "more.de", tmp_path / "b")
+        kt.backtranslate(reverse, text, tmp_path / "b")
 
 
 def test_noise_drops_blanks_and_moves_words_a_little():
@@ -148,18 +117,16 @@ def test_noise_drops_blanks_and_moves_words_a_little():
 def test_the_verb_searches_as_its_flags_say(reverse, corpus, tmp_path):
     flags = ["--run-dir", str(reverse.path), "--text", str(corpus / "more.de")]
     text, translator = read(corpus, "more.de"), reverse.translator()
-    for name, more, how in (
-        ("greedy", ["--beam-size", "1"], dict(beam_size=1)),
+    drawn = kt.Sampling(top_k=3, seed=11)
+    for i, (more, how) in enumerate(
         (
-            "drawn",
-            ["--sample", "--top-k", "3", "--seed", "11"],
-            dict(sampling=kt.Sampling(top_k=3, seed=11)),
-        ),
-    ):
-        output = tmp_path / name
-        assert (
-            main(["backtranslate", *flags, *more, "--output", str(output)]) == 0
+            ("--beam-size 1", dict(beam_size=1)),
+            ("--sample --top-k 3 --seed 11", dict(sampling=drawn)),
         )
+    ):
+        output = tmp_path / str(i)
+        argv = [*flags, *more.split(), "--output", str(output)]
+        assert main(["backtranslate", *argv]) == 0
         assert read(output, "train.en") == translator.translate(text, **how)
 
 

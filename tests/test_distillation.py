@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 import sacrebleu
 import sample_runs
+from translated_chunks import count_in_chunks, killed_after_a_chunk, read
 
 import keras_transformer as kt
 from keras_transformer import synthetic
 from keras_transformer.__main__ import main
-from keras_transformer.translation import translated_corpus
-from keras_transformer.translation.display import SentenceDisplay
 
 # A training of two updates, which is quickly traced.
 TINY = dict(
@@ -41,13 +40,7 @@ def teacher():
     return run
 
 
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    monkeypatch.setattr(translated_corpus, "CHUNK", 17)
-
-
-def read(folder, name):
-    return (folder / name).read_text("utf-8").splitlines()
+translated = pytest.fixture(autouse=True)(count_in_chunks)
 
 
 @pytest.mark.stands_for("distillations")
@@ -68,37 +61,14 @@ def test_a_student_learns_what_its_teacher_says(teacher, corpus, tmp_path):
     assert run.evaluate().translations
 
 
-@pytest.fixture
-def translated(monkeypatch):
-    """The numbers of texts that were translated together."""
-    counts, finder = [], synthetic._finder
-
-    def counting(*arguments, **how):
-        find = finder(*arguments, **how)
-
-        def count(texts, progress):
-            counts.append(len(texts))
-            return find(texts, progress)
-
-        return count
-
-    monkeypatch.setattr(synthetic, "_finder", counting)
-    return counts
-
-
 @pytest.mark.slow
 def test_a_killed_distillation_translates_nothing_twice(
     teacher, corpus, tmp_path, monkeypatch, translated
 ):
-    def stop(self, count):
-        raise KeyboardInterrupt
-
     student = tmp_path / "student"
     request = dict(corpus=corpus, **TINY)
-    with monkeypatch.context() as patch:
-        patch.setattr(SentenceDisplay, "end_chunk", stop)
-        with pytest.raises(KeyboardInterrupt):
-            kt.distill(teacher, student, **request)
+    with killed_after_a_chunk(monkeypatch):
+        kt.distill(teacher, student, **request)
     assert translated == [17]
     growing = student / "distilled.unfinished" / "translations.txt"
     first = growing.read_bytes()
@@ -152,14 +122,8 @@ def test_a_teacher_that_says_nothing_is_one_sentence(
 def test_a_student_may_learn_the_originals_and_what_is_close_to_them(
     teacher, corpus, tmp_path
 ):
-    run = kt.distill(
-        teacher,
-        tmp_path / "student",
-        keep_originals=True,
-        closest=True,
-        corpus=corpus,
-        **TINY,
-    )
+    how = dict(keep_originals=True, closest=True, corpus=corpus, **TINY)
+    run = kt.distill(teacher, tmp_path / "student", **how)
     sources, originals = (read(corpus, f"train.{x}") for x in ("en", "de"))
     folder = run.path / "distilled"
     assert read(folder, "train.en") == 2 * sources
@@ -186,8 +150,7 @@ def test_the_verb_takes_several_teachers(teacher, corpus, tmp_path, capsys):
     student = tmp_path / "student"
     flags = ["--corpus", str(corpus), "--run-dir", str(student)]
     for name, value in TINY.items():
-        if value is not None:
-            flags += [f"--{name.replace('_', '-')}", str(value)]
+        flags += [f"--{name.replace('_', '-')}", str(value)]
     teachers = 2 * ["--teacher", str(teacher.path)]
     assert main(["distill", *teachers, *flags]) == 0
     said = teacher.translator().translate(read(corpus, "train.en"))

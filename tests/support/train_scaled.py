@@ -58,36 +58,6 @@ def make_model(accumulate, start=START, growth=2_000):
     return model
 
 
-class Record(keras.callbacks.Callback):
-    """Keeps the state after every step."""
-
-    def __init__(self, average):
-        super().__init__()
-        self.average = average
-        self.steps = []
-
-    def on_train_begin(self, logs=None):
-        self.note(0.0, 0.0)
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.note(logs["batch_loss"], logs["gradient_norm"])
-
-    def note(self, loss, norm):
-        optimizer = self.model.optimizer
-        self.steps.append(
-            {
-                "loss": float(loss),
-                "norm": float(norm),
-                "scale": float(optimizer.dynamic_scale.numpy()),
-                "updates": int(optimizer.iterations.numpy()),
-                "rate": float(tf.convert_to_tensor(optimizer.learning_rate)),
-                "weights": flat(self.model.trainable_variables),
-                "moments": flat(optimizer.inner_optimizer.variables),
-                "average": flat(self.average.variables),
-            }
-        )
-
-
 def flat(variables):
     return np.concatenate([np.ravel(v.numpy()) for v in variables])
 
@@ -97,12 +67,26 @@ def record(strategy, accumulate):
     with strategy.scope():
         model = make_model(accumulate)
         average = MovingAverage(model, EMA)
-    keep = Record(average)
+    optimizer, steps = model.optimizer, []
+
+    def note(batch, logs):
+        steps.append(
+            {
+                "loss": float(logs["batch_loss"]),
+                "norm": float(logs["gradient_norm"]),
+                "scale": float(optimizer.dynamic_scale.numpy()),
+                "updates": int(optimizer.iterations.numpy()),
+                "rate": float(tf.convert_to_tensor(optimizer.learning_rate)),
+                "weights": flat(model.trainable_variables),
+                "moments": flat(optimizer.inner_optimizer.variables),
+                "average": flat(average.variables),
+            }
+        )
+
+    note(None, {"batch_loss": 0.0, "gradient_norm": 0.0})
+    keep = keras.callbacks.LambdaCallback(on_train_batch_end=note)
     model.fit(data(), verbose=0, shuffle=False, callbacks=[average, keep])
-    return {
-        name: np.stack([step[name] for step in keep.steps])
-        for name in keep.steps[0]
-    }
+    return {name: np.stack([x[name] for x in steps]) for name in steps[0]}
 
 
 if __name__ == "__main__":

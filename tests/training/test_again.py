@@ -1,46 +1,28 @@
 """One training after another in one process."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
-from project_table import ROOT
+from programs import run_program
 
 from keras_transformer.runs.history import read_history
 from keras_transformer.training import workers
-
-PROGRAM = ROOT / "tests" / "support" / "train_again.py"
-
-
-def train(*argv):
-    return subprocess.run(
-        [sys.executable, PROGRAM, *map(str, argv)],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-        },
-    ).stdout
 
 
 @pytest.mark.slow
 def test_a_second_training_of_other_layers_runs_on_two_replicas(
     corpus, tmp_path
 ):
-    train(corpus, tmp_path, "mirrored", 0.0, 0.1, 0.0)
+    rates = (0.0, 0.1, 0.0)
+    run_program("train_again.py", corpus, tmp_path, "mirrored", *rates)
     for i in range(3):
         assert read_history(tmp_path / str(i))[-1]["step"] == 3
 
 
 @pytest.mark.slow
 def test_trainings_leave_no_files_threads_or_memory_behind(corpus, tmp_path):
-    told = train(corpus, tmp_path, "none", *[0.1] * 12)
+    rates = [0.1] * 12
+    told, _ = run_program("train_again.py", corpus, tmp_path, "none", *rates)
     files, threads, memory = zip(*json.loads(told)[3:], strict=True)
     assert len(set(files)) == 1
     assert max(threads) - min(threads) <= 2

@@ -59,19 +59,14 @@ def test_a_line_weighs_every_step_by_its_tokens(tmp_path):
         progress, optimizer=types.SimpleNamespace(iterations=4)
     ).on_train_begin()
     progress.seconds = 1000.0
-    for step, (tokens, loss, perplexity, norm) in enumerate(
+    names = ("tokens", "batch_loss", "perplexity", "gradient_norm")
+    for step, figures in enumerate(
         [(1.0, 5.0, 2.0, 0.5), (3.0, 1.0, 8.0, 0.7), (0.0, 1.0, 1.0, math.inf)],
         start=2,
     ):
         clock.progress = Progress(step, 2.0)
         progress.on_train_batch_end(
-            step,
-            {
-                "tokens": tokens,
-                "batch_loss": loss,
-                "perplexity": perplexity,
-                "gradient_norm": norm,
-            },
+            step, dict(zip(names, figures, strict=True))
         )
     progress.on_train_end()
     (row,) = read_history(tmp_path)

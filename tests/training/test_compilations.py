@@ -1,30 +1,15 @@
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
-from project_table import ROOT
-
-PROGRAM = ROOT / "tests" / "support" / "train_by_xla.py"
+from programs import run_program
 
 
 @pytest.mark.slow
 def test_xla_compiles_the_step_once_for_each_shape_of_the_plan(tmp_path):
-    finished = subprocess.run(
-        [sys.executable, PROGRAM, "211"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "PYTHONPATH": ".",
-            "XLA_FLAGS": f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text",
-        },
-    )
-    told = json.loads(finished.stdout)
+    flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text"
+    told, log = run_program("train_by_xla.py", 211, XLA_FLAGS=flags)
+    told = json.loads(told)
     assert told["seen"] == told["shapes"]
     assert 2 < len(told["shapes"]) < 12
     compiled = {
@@ -33,7 +18,7 @@ def test_xla_compiles_the_step_once_for_each_shape_of_the_plan(tmp_path):
         if "gradients" in path.name
     }
     assert len(compiled) == len(told["shapes"])
-    lines = re.findall(r"XLA: compiled .*", finished.stderr)
+    lines = re.findall(r"XLA: compiled .*", log)
     assert len(lines) == len(compiled)
     shape = ", ".join(map(str, told["shapes"][0]))
     (first,) = (line for line in lines if f"({shape})" in line)

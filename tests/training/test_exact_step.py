@@ -149,10 +149,11 @@ def test_every_replica_drops_other_units(two, pair):
     assert (first != second).mean() > 0.1
 
 
+SIZES = dict(num_layers=1, d_model=6, num_heads=2, ffn_dim=7)
+
+
 def test_evaluation_weighs_every_token_alike():
-    model = Transformer(
-        vocab_size=11, num_layers=1, d_model=6, num_heads=2, ffn_dim=7
-    )
+    model = Transformer(11, **SIZES)
     model.compile(loss=SmoothedCrossEntropy(0.1), jit_compile=False)
     random = np.random.default_rng(2)
     batches, losses, hits = [], [], []
@@ -176,9 +177,7 @@ def test_evaluation_weighs_every_token_alike():
 
 
 def test_the_optimizer_is_left_as_it_was():
-    model = Transformer(
-        vocab_size=11, num_layers=1, d_model=6, num_heads=2, ffn_dim=7
-    )
+    model = Transformer(11, **SIZES)
     optimizer = keras.optimizers.SGD()
     known = set(vars(optimizer))
     model.compile(optimizer, SmoothedCrossEntropy(0.1), jit_compile=False)
@@ -201,11 +200,6 @@ def test_metrics_change_no_weight_and_take_no_accumulation():
         found.append(model.get_weights())
     for bare, measured in zip(*found, strict=True):
         np.testing.assert_allclose(bare, measured, rtol=1e-4, atol=1e-6)
-    with pytest.raises(ValueError, match="`accumulate` to be at least 1"):
-        model.compile("adam", loss, metrics=metrics, accumulate=2)
-
-
-def test_accumulate_below_one_is_refused():
-    model = Transformer(vocab_size=7, d_model=2, num_heads=1)
-    with pytest.raises(ValueError, match="`accumulate` to be at least 1"):
-        model.compile(loss=SmoothedCrossEntropy(), accumulate=0)
+    for settings in (dict(metrics=metrics, accumulate=2), dict(accumulate=0)):
+        with pytest.raises(ValueError, match="`accumulate` to be at least 1"):
+            model.compile("adam", loss, **settings)

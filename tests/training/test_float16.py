@@ -1,18 +1,13 @@
 """Training in float16 skips an update that overflows, and goes on."""
 
-import os
-import subprocess
-import sys
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 import train_scaled
-from project_table import ROOT
+from programs import run_program
 
 from keras_transformer.runs import checkpoints
-from keras_transformer.schedules import TransformerSchedule
 
 WAYS = [
     "plain",
@@ -32,11 +27,7 @@ def steps(request, tmp_path_factory):
         )
     # The gradient of the first replica, which has no tokens, is finite.
     output = tmp_path_factory.mktemp("scaled") / "steps.npz"
-    subprocess.run(
-        [sys.executable, train_scaled.__file__, output],
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    run_program("train_scaled.py", output)
     return dict(np.load(output))
 
 
@@ -69,12 +60,10 @@ def test_training_goes_on_after_the_overflows(steps):
 
 
 def test_the_learning_rate_counts_updates_not_steps(steps):
-    schedule = TransformerSchedule(14, 11)
     for updates, rate in zip(steps["updates"], steps["rate"], strict=True):
         step = updates + 1  # Keras shows the rate of the next update.
         expected = 14**-0.5 * min(step**-0.5, step * 11**-1.5)
         assert rate == pytest.approx(expected, rel=1e-5)
-        assert float(schedule(int(updates))) == pytest.approx(rate)
 
 
 def test_the_moving_average_is_that_of_the_updates(steps):
@@ -113,9 +102,8 @@ def test_a_checkpoint_holds_the_scale(tmp_path):
     for one in (model, restored):
         one.fit(data.skip(3).take(17), verbose=0, shuffle=False)
     assert int(model.optimizer.iterations) > 3
-    for a, b in zip(
-        [*model.variables, *model.optimizer.variables],
-        [*restored.variables, *restored.optimizer.variables],
-        strict=True,
-    ):
-        np.testing.assert_array_equal(a, b)
+    found, expected = (
+        [np.array(x) for x in (*each.variables, *each.optimizer.variables)]
+        for each in (restored, model)
+    )
+    np.testing.assert_equal(found, expected)

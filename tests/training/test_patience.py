@@ -16,7 +16,7 @@ from keras_transformer.runs.checkpoints import Progress, list_best
 from keras_transformer.runs.history import History, read_history, row_of
 from keras_transformer.runs.result import AVERAGE, BEST, Result, final_result
 from keras_transformer.training import validation
-from keras_transformer.training.callbacks import StepCallbacks, StopTraining
+from keras_transformer.training.callbacks import StopTraining
 from keras_transformer.training.patience import Patience
 from keras_transformer.training.validation import Figures, Validation
 
@@ -234,16 +234,6 @@ def test_damaged_best_weights_are_passed_over_with_a_word(tmp_path, caplog):
     (list_best(tmp_path)[0] / "model.weights.h5").write_bytes(b"")
     assert make_patience(tmp_path).best_weights(END) is None
     assert "Skipping the best weights, damaged" in caplog.text
-
-
-def test_a_wish_of_before_the_first_step_is_voted_on_in_it():
-    votes = []
-    model = make_model()
-    model.stop_training = False
-    called = StepCallbacks([], [], model, 5, vote=votes.append, wanted=True)
-    called.on_train_batch_end(0)
-    called.on_train_batch_end(1)
-    assert votes[0] is True
 
 
 def test_a_result_names_the_best_weights_and_what_decided():

@@ -40,15 +40,12 @@ def reads(monkeypatch):
     return counted
 
 
-class Reads(keras.callbacks.Callback):
-    """Notes the number of reads by the end of each step."""
-
-    def __init__(self, reads):
-        super().__init__()
-        self.reads, self.so_far = reads, []
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.so_far.append(len(self.reads))
+def note_reads(reads):
+    """A list that gets the number of reads by each step's end; who fills it."""
+    so_far = []
+    return so_far, keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: so_far.append(len(reads))
+    )
 
 
 def test_steps_are_read_by_ten_in_one_transfer_for_each_reader(tmp_path, reads):
@@ -60,11 +57,11 @@ def test_steps_are_read_by_ten_in_one_transfer_for_each_reader(tmp_path, reads):
     display.bar.disable = False  # As on a terminal.
     display.bar.console.file = open(tmp_path / "screen", "w")
     guard = StopOnNonFinite(tmp_path, now, None, None)
-    counter = Reads(reads)
+    so_far, counter = note_reads(reads)
     own = [stopwatch, guard, display, counter]
     fit_tiny_model(model, 41, StepCallbacks(own, [], model))
 
-    new = np.diff([0, *counter.so_far])
+    new = np.diff([0, *so_far])
     # The guard looks after 10, 20, …; the display has a line after the first
     # step, with the rate, and its bar moves after 11, 21, ….
     assert new.tolist() == [2] + ([0] * 8 + [1, 1]) * 4
@@ -91,10 +88,10 @@ def test_callbacks_of_others_get_the_floats_that_keras_gives(tmp_path):
 
 def test_others_that_look_at_no_step_cost_none(reads):
     model = make_tiny_model(3)
-    counter = Reads(reads)
+    so_far, counter = note_reads(reads)
     idle = keras.callbacks.EarlyStopping("loss")
     fit_tiny_model(model, 5, StepCallbacks([counter], [idle], model))
-    assert counter.so_far == [0] * 5
+    assert so_far == [0] * 5
 
 
 def test_a_window_keeps_what_it_has_read(reads):
@@ -119,14 +116,17 @@ def test_workers_end_after_the_step_that_follows_a_wish():
         def on_train_batch_end(self, batch, logs=None):
             self.model.stop_training = self.model.stop_training or batch == 1
 
-    def count_steps(own, vote):
+    def count_steps(own, vote, wanted=False):
         model = make_tiny_model(1)
-        fit_tiny_model(model, 5, StepCallbacks(own, [], model, vote=vote))
+        how = dict(vote=vote, wanted=wanted)
+        fit_tiny_model(model, 5, StepCallbacks(own, [], model, **how))
         return int(model.optimizer.iterations)
 
     votes = []
     assert count_steps([End()], lambda x: votes.append(x) or x) == 3
     assert votes == [False, False, True]
+    # A wish of before the first step.
+    assert count_steps([], lambda x: x, wanted=True) == 1
     # Another worker's wish, told with the third vote.
     others = iter([False, False, True])
     assert count_steps([], lambda _: next(others)) == 3
