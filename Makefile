@@ -134,8 +134,8 @@ $(TORCH)/stamp: requirements.txt requirements-torch.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(TORCH) $(RUN) $(EXPORT) build dist \
-		docs/_build
+	rm -rf $(VENV) $(OLDEST) $(TORCH) $(RUN) $(EXPORT) .pytest_cache build \
+		dist docs/_build
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile

@@ -124,7 +124,7 @@ def serve(args: argparse.Namespace) -> None:
                 f"received {origin}."
             )
     for package in (
-        *("babel", "lxml", "prometheus_client", "sentencex"),
+        *("lxml", "prometheus_client", "sentencex"),
         *("starlette", "uvicorn"),
     ):
         extras.needs(package, "serve")

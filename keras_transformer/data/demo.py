@@ -138,7 +138,8 @@ def _day(draw: random.Random) -> datetime.date:
 
 def _spelled_date(draw: random.Random) -> Pair:
     """Friday, the third of May, and the year; Freitag, der dritte Mai."""
-    dates = extras.needs("babel.dates", "demo")
+    from babel import dates
+
     day = _day(draw)
 
     def part(pattern: str, language: str) -> str:
@@ -157,7 +158,8 @@ def _spelled_date(draw: random.Random) -> Pair:
 
 def _date(draw: random.Random) -> Pair:
     """Friday, May 3, 1996, Freitag, 3. Mai 1996; or without weekday."""
-    dates = extras.needs("babel.dates", "demo")
+    from babel import dates
+
     day = _day(draw)
     style = draw.choice(("full", "long"))
     english, german = (
@@ -168,7 +170,8 @@ def _date(draw: random.Random) -> Pair:
 
 def _time(draw: random.Random) -> Pair:
     """The train leaves at 3:05 PM. Der Zug fährt um 15:05 Uhr."""
-    dates = extras.needs("babel.dates", "demo")
+    from babel import dates
+
     time = datetime.time(draw.randrange(24), draw.randrange(60))
     english, german = draw.choice(EVENTS)
     # The pattern is written out: the default has a no-break space before PM.
@@ -196,7 +199,8 @@ def _spelled_amount(draw: random.Random) -> Pair:
 
 def _amount(draw: random.Random) -> Pair:
     """The book costs €234.50. Das Buch kostet 234,50 €."""
-    numbers = extras.needs("babel.numbers", "demo")
+    from babel import numbers
+
     value = draw.randrange(100, 10 ** draw.randint(3, 5)) / 100
     currency = draw.choice(tuple(CURRENCIES))
     english, german = draw.choice(GOODS)

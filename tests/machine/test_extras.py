@@ -88,7 +88,6 @@ def check_output(folder):
     "package, extra, use",
     [
         ("num2words", "demo", read_demo),
-        ("babel", "demo", read_demo),
         ("tensorflow_datasets", "tfds", read_tfds),
         ("matplotlib", "plot", history.draw),
         ("sentencex", "sentences", lambda _: sentences.spans_of("A. B.", "en")),
@@ -171,7 +170,7 @@ for name in names:
     importlib.import_module(name)
 """
     packages = (
-        *("babel", "num2words", "tensorflow_datasets", "importlib_resources"),
+        *("num2words", "tensorflow_datasets", "importlib_resources"),
         *("matplotlib", "sentencex", "ctranslate2", "tensorflow_serving"),
         *("starlette", "uvicorn", "prometheus_client"),
         "safetensors",

@@ -163,6 +163,11 @@ async function copy() {
   later("copied", 2000, () => { byId("copy").textContent = "Copy"; });
 }
 
+// A text from the right may begin with a number; any other tells by itself.
+function direction(known) {
+  return known === "rtl" ? known : "auto";
+}
+
 function introduce() {
   const { source_name: source, target_name: target } = card;
   byId("title").textContent = document.title = `${source} to ${target}`;
@@ -171,11 +176,11 @@ function introduce() {
   byId("target-name").textContent = target;
   for (const id of ["text", "mirror", "source-words"]) {
     byId(id).lang = card.source_lang;
-    byId(id).dir = card.source_dir;
+    byId(id).dir = direction(card.source_dir);
   }
   for (const id of ["translation", "target-words", "hypotheses"]) {
     byId(id).lang = card.target_lang;
-    byId(id).dir = card.target_dir;
+    byId(id).dir = direction(card.target_dir);
   }
   byId("card").querySelector("dl").replaceChildren(
     ...facts().map(([term, said]) => element("div", {}, [
@@ -190,7 +195,7 @@ function introduce() {
     type: "button",
     textContent: text,
     lang: card.source_lang,
-    dir: card.source_dir,
+    dir: direction(card.source_dir),
     onclick: () => write(text),
   })));
 }
