@@ -4,7 +4,6 @@ import dataclasses
 import math
 
 from keras_transformer.config import UserError
-from keras_transformer.serving.requests import RefusalError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +42,9 @@ class Limits:
             what: What was counted, if not every text: "sentences or more".
         """
         if count > self.max_texts:
+            # The verb's flags are made from this class without the extra.
+            from keras_transformer.serving.requests import RefusalError
+
             found = f"{count} {what}" if what else count
             raise RefusalError(
                 400,
