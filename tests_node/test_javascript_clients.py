@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from running_server import running
-from word_by_word_model import Versions
+from word_by_word_model import WordByWord
 
 HERE = pathlib.Path(__file__).parent
 
@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
 
 
 def test_they_translate_unchanged(folder):
-    with running(Versions()) as server:
+    with running(WordByWord()) as server:
         found = subprocess.run(
             ["node", "clients.mjs", server.url],
             cwd=folder,
