@@ -75,8 +75,8 @@ class Findings(NamedTuple):
         if not named:
             return ""
         return (
-            f"Of {self.pairs:,} training pairs {', '.join(named)}: clean the "
-            "text if you can."
+            f"Of {self.pairs:,} training pairs {', '.join(named)}: look at "
+            "them, and clean the text where they are wrong."
         )
 
     def rows(
