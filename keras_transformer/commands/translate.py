@@ -218,11 +218,7 @@ def rows_out(
         for number, (source, hypotheses) in enumerate(
             zip(texts, found, strict=True), first
         )
-        for text, score in (
-            hypotheses
-            if search.sampling or search.n_best == 1
-            else sentences.without_repeats(hypotheses)
-        )
+        for text, score in hypotheses
     ]
     alignments: Iterable[list[tuple[int, int]] | None] = itertools.repeat(None)
     if alignment:

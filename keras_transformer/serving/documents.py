@@ -23,7 +23,6 @@ from keras_transformer.translation.sentences import (
     iterate_spans,
     tag_of,
     together,
-    without_repeats,
 )
 
 Hypotheses = list[tuple[str, float]]  # Texts and scores, best first.
@@ -150,15 +149,15 @@ def _answers(outputs: Outputs, count: int) -> Iterator[tuple[Hypotheses, bool]]:
     for of_texts, of_scores, is_cut in zip(
         texts, scores, outputs["truncated"], strict=True
     ):
-        hypotheses = without_repeats(
-            (text.decode("utf-8", "replace"), float(score))
-            for rank, (text, score) in enumerate(
-                zip(of_texts, of_scores, strict=True)
-            )
-            # Others may be missing.
-            if rank == 0 or math.isfinite(score)
-        )
-        yield hypotheses, bool(is_cut)
+        # Texts of other bytes may be equal once they are decoded.
+        hypotheses: dict[str, float] = {}
+        for rank, (text, score) in enumerate(
+            zip(of_texts, of_scores, strict=True)
+        ):
+            if rank == 0 or math.isfinite(score):  # Others may be missing.
+                decoded = text.decode("utf-8", "replace")
+                hypotheses.setdefault(decoded, float(score))
+        yield [*hypotheses.items()], bool(is_cut)
 
 
 def _places(

@@ -79,7 +79,7 @@ class Segment:
         self._elements = [self._inline(node) for node in nodes]
         self.has_elements = bool(nodes)
 
-    def put(self, parts: Sequence[Part], target_lang: str = "de") -> None:
+    def put(self, parts: Sequence[Part], target_lang: str) -> None:
         """Replace the text by its sentences' translations, elements placed."""
         placing = _Placing(self.text, parts, target_lang)
         content = placing.content(self._elements)

@@ -9,7 +9,7 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from keras_transformer.config import UserError
 from keras_transformer.data.languages import language_of
@@ -32,9 +32,6 @@ _LINE_END = re.compile(r"[\r\n]")
 _TAG = re.compile(r"\s*(>>[^<>\s]+<<)\s*")
 
 logger = logging.getLogger("keras_transformer")
-
-
-Scored = TypeVar("Scored", bound=tuple[str, float])
 
 
 class Span(NamedTuple):
@@ -83,7 +80,7 @@ def together(
     text: str,
     spans: Sequence[Span],
     parts: Sequence[str],
-    target_lang: str = "de",
+    target_lang: str,
 ) -> str:
     """Put the translations of a text's spans in their places."""
     return "".join(pieces(text, spans, parts, target_lang))
@@ -93,7 +90,7 @@ def pieces(
     text: str,
     spans: Sequence[Span],
     parts: Sequence[str],
-    target_lang: str = "de",
+    target_lang: str,
 ) -> list[str]:
     """Put translations in their places as `together` does, in pieces.
 
@@ -227,17 +224,6 @@ def _best_cut(text: str, begin: int, end: int) -> int:
         # Not so early that pieces of a word or two are left.
         if found and found[-1] > (end - begin) // 2:
             return begin + found[-1]
-    while end > begin + 1 and unicodedata.combining(text[end]):
-        end -= 1
-    return end
-
-
-def without_repeats(hypotheses: Iterable[Scored]) -> list[Scored]:
-    """Drop repeated texts: other pieces may spell the same text.
-
-    The best-scored one stays, since `hypotheses` come best first.
-    """
-    different: dict[str, Scored] = {}
-    for hypothesis in hypotheses:
-        different.setdefault(hypothesis[0], hypothesis)
-    return list(different.values())
+    # A letter has few marks; of nothing but marks, the end will do.
+    places = range(end, (begin + end) // 2, -1)
+    return next((i for i in places if not unicodedata.combining(text[i])), end)

@@ -99,15 +99,6 @@ def test_the_options_of_translate_reach_the_search(translated, monkeypatch):
     )
 
 
-def test_of_texts_found_twice_the_better_is_written_and_every_draw():
-    found = [[("a", -1.0), ("b", -2.0), ("a", -3.0)]]
-    search, draws = Search(n_best=3), Search(n_best=3, sampling=Sampling())
-    searched = translate_verb.rows_out(None, ("x",), found, 7, search, False)
-    assert list(searched) == ["7\t-1.0000\ta", "7\t-2.0000\tb"]
-    drawn = translate_verb.rows_out(None, ("x",), found, 7, draws, False)
-    assert len(list(drawn)) == 3
-
-
 @pytest.mark.stands_for("searches of the verb translate")
 def test_n_best_names_the_line_and_the_score(translated, translator):
     rows = [row.split("\t") for row in translated("--n-best", 3)]

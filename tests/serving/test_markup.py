@@ -30,7 +30,7 @@ def shouted(html, order=None, links=True):
         for word, place in zip(words, places, strict=True):
             target[place] = word.upper()
         pairs = list(enumerate(places)) if links else None
-        segment.put([Part(span, " ".join(target), pairs)])
+        segment.put([Part(span, " ".join(target), pairs)], "de")
     return page.html()
 
 
@@ -105,7 +105,7 @@ def test_a_word_that_comes_from_elsewhere_does_not_stretch_an_element():
     page = Page("<b>big</b> old red house")
     (segment,) = page.segments
     links = [(0, 0), (1, 1), (2, 2), (3, 3), (0, 4)]
-    segment.put([Part(Span(0, 17), "großes altes rotes Haus da", links)])
+    segment.put([Part(Span(0, 17), "großes altes rotes Haus da", links)], "de")
     assert page.html() == "<b>großes</b> altes rotes Haus da"
 
 
@@ -116,7 +116,8 @@ def test_elements_of_two_sentences_have_their_words_in_both():
         [
             Part(Span(0, 10), "Komm her.", [(0, 0), (1, 1)]),
             Part(Span(11, 20), "Setz dich.", [(0, 0), (1, 1)]),
-        ]
+        ],
+        "de",
     )
     assert page.html() == "Komm <i>her. Setz</i> dich."
 
@@ -131,7 +132,8 @@ def test_an_image_at_the_head_of_a_sentence_stays_there():
             Part(Span(0, 10), "Komm her.", [(0, 0), (1, 1)]),
             # Nothing comes from "now.", nor the first word from "Sit".
             Part(Span(start, end), "Nun setz dich.", [(1, 0), (0, 1), (1, 2)]),
-        ]
+        ],
+        "de",
     )
     assert page.html() == ('Komm her. <img src="a">Nun setz dich.<img src="b">')
 
@@ -195,5 +197,5 @@ def test_what_cannot_be_read_to_its_end_is_refused(html):
 
 def test_what_lxml_cannot_hold_does_not_come_from_a_translation():
     page = Page("a")
-    page.segments[0].put([Part(Span(0, 1), "b\0\x0b\ufffe", None)])
+    page.segments[0].put([Part(Span(0, 1), "b\0\x0b\ufffe", None)], "de")
     assert page.html() == "b"

@@ -152,8 +152,8 @@ def test_what_to_clean_and_a_vocabulary_that_misfits_are_told(
     prepare(folder, run_dir)
     # 97 pairs, of which 13 differ.
     said = (
-        "Of 97 training pairs 84 repeated (86.6 %): look at them, and clean the "
-        "text where they are wrong."
+        "Of 97 training pairs 84 repeated (86.6 %): look at them, and clean "
+        "the text where they are wrong."
     )
     assert caplog.messages.count(said) == 1
     run = make_run(MODEL, initial={"run_dir": str(small_run)})

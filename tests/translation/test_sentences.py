@@ -35,7 +35,7 @@ def test_sentences_are_found_where_they_are():
 @pytest.mark.parametrize("text", ["", " \n\t\r\n ", "\u2003"])
 def test_space_alone_has_no_sentences_and_stays(text):
     assert spans_of(text, "en") == []
-    assert together(text, [], []) == text
+    assert together(text, [], [], "de") == text
 
 
 def test_blank_lines_and_gaps_are_not_searched(monkeypatch):
@@ -53,9 +53,9 @@ def test_blank_lines_and_gaps_are_not_searched(monkeypatch):
 
 def test_translations_take_the_places_of_their_sentences():
     spans = spans_of(TEXT, "en")
-    assert together(TEXT, spans, SENTENCES) == TEXT
+    assert together(TEXT, spans, SENTENCES, "en") == TEXT
     numbers = [f"<{i}>" for i in range(len(spans))]
-    assert together(TEXT, spans, numbers) == (
+    assert together(TEXT, spans, numbers, "en") == (
         "\n  <0>  <1>\r\n\r\n<2>\n\t \n<3> <4>\u2003<5> "
     )
 
@@ -64,7 +64,7 @@ def test_sentences_without_a_space_between_get_one():
     text = "你好。再见。"
     spans = spans_of(text, "zh")
     assert cut_out(text, spans) == ["你好。", "再见。"]
-    assert together(text, spans, ["Hello.", "Bye."]) == "Hello. Bye."
+    assert together(text, spans, ["Hello.", "Bye."], "en") == "Hello. Bye."
 
 
 def test_a_long_line_has_the_sentences_of_a_short_one():
@@ -83,7 +83,7 @@ def test_any_text_comes_together_as_it_was():
     for _ in range(300):
         text = "".join(draw.choice(letters, draw.integers(1, 31)))
         spans = spans_of(text, "en")
-        same = together(text, spans, cut_out(text, spans))
+        same = together(text, spans, cut_out(text, spans), "en")
         # Except for spaces between sentences that had none.
         assert re.sub(r"\s", "", same) == re.sub(r"\s", "", text)
         assert re.findall(r"[\r\n]", same) == re.findall(r"[\r\n]", text)
@@ -266,7 +266,12 @@ def test_a_tag_goes_before_each_sentence():
         return found, [False] * len(texts)
 
     texts = [" >>fra<< A dog. A cat.", "A dog. A cat."]
-    assert together(texts[0], spans_of(texts[0], "en"), "xy") == "x y"
+    assert together(texts[0], spans_of(texts[0], "en"), "xy", "en") == "x y"
     found, _ = sentences.translate(n_best, texts, "en", "de")
     assert asked == [">>fra<< A dog.", ">>fra<< A cat.", "A dog.", "A cat."]
     assert found == [">>FRA<< A DOG. >>FRA<< A CAT.", "A DOG. A CAT."]
+
+
+def test_nothing_but_marks_is_cut_in_long_pieces():
+    text = "a" + "\u0301" * 20_011
+    assert len(spans_of(text, "en")) < 12
