@@ -31,7 +31,10 @@ from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.training.preparation import check_tags
 from keras_transformer.training.request import Asked
 from keras_transformer.translation.display import SentenceDisplay
-from keras_transformer.translation.evaluation import longest_source
+from keras_transformer.translation.evaluation import (
+    bleu_tokenizer,
+    longest_source,
+)
 from keras_transformer.translation.translated_corpus import (
     Translate,
     TranslatedCorpus,
@@ -153,18 +156,10 @@ def _teach(
     made = TranslatedCorpus(folder, origin, search)
     if made.is_complete:
         return
-    bleu = sacrebleu.BLEU(effective_order=True)
-
-    def choose(hypotheses: Sequence[Hypothesis], original: str) -> str:
-        # Of equals, the first, which the teacher finds best.
-        return max(
-            (each.text for each in hypotheses),
-            key=lambda text: bleu.sentence_score(text, [original]).score,
-            default="",
-        )
 
     def load() -> Translate[Pair]:
         find = _finder(search, teacher)
+        choose = _chooser(corpus.target_lang)
 
         def translate(pairs: Sequence[Pair], progress: SentenceDisplay) -> list:
             found = find([source for source, _ in pairs], progress)
@@ -185,6 +180,24 @@ def _teach(
     for name, pairs in written.items():
         made.write(name, languages, pairs)
     made.complete()
+
+
+def _chooser(
+    target_lang: str,
+) -> Callable[[Sequence[Hypothesis], str], str]:
+    """Return a function that picks the hypothesis closest to an original."""
+    tokenize = bleu_tokenizer(target_lang)
+    bleu = sacrebleu.BLEU(effective_order=True, tokenize=tokenize)
+
+    def choose(hypotheses: Sequence[Hypothesis], original: str) -> str:
+        # Of equals, the first, which the teacher finds best.
+        return max(
+            (each.text for each in hypotheses),
+            key=lambda text: bleu.sentence_score(text, [original]).score,
+            default="",
+        )
+
+    return choose
 
 
 def backtranslate(

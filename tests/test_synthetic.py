@@ -92,3 +92,18 @@ def test_a_kill_while_a_beginning_is_removed_leaves_a_free_place(
     assert read(tmp_path / "made", "train.en") == ["A"]
     assert read(tmp_path / "made", "train.de") == ["a"]
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
+
+
+@pytest.mark.parametrize(
+    "language, original, texts",
+    [
+        ("de", "Ein Hund läuft.", ["Die Katze läuft.", "Ein Hund rennt."]),
+        ("ja", "犬が家まで走った。", ["猫は町で眠る。", "犬が家まで歩いた。"]),
+        ("th", "สุนัขวิ่งเร็ว", ["แมวนอนหลับ", "สุนัขวิ่งช้า"]),
+    ],
+)
+def test_the_closest_hypothesis_shares_words_of_its_language(
+    language, original, texts
+):
+    found = [kt.Hypothesis(text, 0.0) for text in texts]
+    assert synthetic._chooser(language)(found, original) == texts[1]

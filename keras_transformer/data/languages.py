@@ -14,7 +14,7 @@ from babel import core
 
 from keras_transformer.config import UserError
 
-# Codes of LibreTranslate and Argos Translate that are none of BCP 47.
+# Codes of LibreTranslate and Argos Translate that BCP 47 does not have.
 _OTHER_CODES = {"zt": "zh_Hant", "pb": "pt_BR"}
 
 # ISO 15924. Kore and Ethi put spaces, or a mark of their own, between words.
@@ -89,7 +89,7 @@ def language_of(code: str) -> Language:
     """Look a code up.
 
     Raises:
-        UserError: If it is no code, and so no part of a file's name either.
+        UserError: If it is not a code; it might not fit into a file's name.
     """
     if not is_code(code):
         raise UserError(

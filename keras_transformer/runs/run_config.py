@@ -155,7 +155,7 @@ class RunConfig:
         )
 
     def __post_init__(self) -> None:
-        """Refuse what is no language, and one for two uses, or one split."""
+        """Refuse bad codes, and one language or one split for two uses."""
         for code in (self.source_lang, self.target_lang):
             language_of(code)
         if self.source_lang == self.target_lang:

@@ -127,9 +127,8 @@ class Stopwatch(keras.callbacks.Callback):
 class StopTraining(keras.callbacks.Callback):
     """Ends `fit` after the running step: on a signal, or when time is up.
 
-    It hears signals inside `listening`, in a validation before or after `fit`
-    too.
-    The first Ctrl-C or SIGTERM lets the step end, so that a checkpoint can be
+    Inside `listening`, which also covers validations before and after `fit`,
+    the first Ctrl-C or SIGTERM lets the step end, so that a checkpoint can be
     written. A second Ctrl-C raises `KeyboardInterrupt` at once, as usual; a
     second SIGTERM ends the process.
 
