@@ -86,6 +86,7 @@ def test_logits_and_attention_are_those_of_pre_norm(row):
         )
 
 
+@pytest.mark.stands_for("models that depart from the paper")
 def test_every_one_of_them_changes_the_logits():
     model = model_of("with biases")
     logits = model((SOURCE, TARGET_IN)).numpy()

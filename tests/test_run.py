@@ -364,6 +364,7 @@ class StopEarly(keras.callbacks.Callback):
         self.model.stop_training = batch == 2
 
 
+@pytest.mark.stands_for("trainings that a callback ends")
 def test_a_callback_may_end_a_training(in_memory, tmp_path, caplog):
     with caplog.at_level("INFO", "keras_transformer"):
         run = train(tmp_path / "my run", in_memory, callbacks=[StopEarly()])

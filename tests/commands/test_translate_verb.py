@@ -31,6 +31,7 @@ def translated(run_dir, source_file, capsysbinary):
     return call
 
 
+@pytest.mark.stands_for("searches of the verb translate")
 def test_every_line_of_standard_input_gets_its_line(
     run_dir, translator, monkeypatch, capsysbinary
 ):

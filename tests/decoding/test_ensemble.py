@@ -80,6 +80,7 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(mean):
             np.testing.assert_allclose(found.scores[row, n], score, rtol=1e-5)
 
 
+@pytest.mark.stands_for("searches with several models")
 @pytest.mark.parametrize("mean", ONE_MEAN)
 def test_a_score_is_the_search_s_own(mean):
     model = IdModel(Ensemble(unlike_models(), mean))
