@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import lxml.etree
 import lxml.html
 
-from keras_transformer.serving.requests import RefusalError
+from keras_transformer.serving.limits import RefusalError
 from keras_transformer.translation.sentences import Span, pieces
 
 # No sentence crosses the border of one of these.

@@ -6,8 +6,8 @@ import lxml.html
 import numpy as np
 import pytest
 
+from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.markup import Page, Part
-from keras_transformer.serving.requests import RefusalError
 from keras_transformer.translation.sentences import Span
 
 
