@@ -24,41 +24,6 @@ from keras_transformer.importing.source_files import read_sentencepiece
 END, UNKNOWN, PADDING, BEGIN = "</s>", "<unk>", "<pad>", "<s>"
 
 
-class Arrays:
-    """The arrays of a file by their names; all of them must be used.
-
-    Args:
-        arrays: By their names.
-        what: The file, for the error.
-    """
-
-    def __init__(self, arrays: Mapping[str, np.ndarray], what: str) -> None:
-        self._arrays = arrays
-        self._what = what
-        self._left = set(arrays)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._arrays
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        if name not in self._arrays:
-            raise UserError(
-                f"{self._what} lacks {name}, which a Marian transformer of its "
-                "settings has; download it again."
-            )
-        self._left.discard(name)
-        return self._arrays[name]
-
-    def check_all_taken(self) -> None:
-        """Refuse a model with arrays that ours has no use for."""
-        if self._left:
-            raise UserError(
-                f"{self._what} cannot be imported exactly: it has "
-                f"{min(self._left)}, which has no place in a Transformer of "
-                "its settings; give the settings that came with the weights."
-            )
-
-
 def vocabulary(ids: Mapping[str, int], what: str) -> list[str]:
     """List their pieces in the order of our ids, with our padding and begin.
 
