@@ -85,16 +85,11 @@ def is_here(folder: pathlib.Path) -> bool:
 
 
 def read(folder: pathlib.Path) -> Imported:
-    """Read a `MarianMTModel` and its `MarianTokenizer`.
-
-    Raises:
-        UserError: If a file is missing or damaged, or the model cannot be
-            taken over exactly; it names the setting.
-    """
-    settings = _read_json(folder / CONFIG)
+    """Read a `MarianMTModel` and its `MarianTokenizer`."""
+    settings = Settings(_read_json(folder / CONFIG), folder / CONFIG)
     ids = _read_json(folder / VOCABULARY)
     pieces = marian_model.vocabulary(ids, str(folder / VOCABULARY))
-    model = _model_config(settings, folder / CONFIG, len(pieces))
+    model = _model_config(settings, len(pieces))
     path, reader = folder / SAFETENSORS, read_safetensors
     if not path.exists():
         path, reader = folder / PICKLE, read_pickle
@@ -104,19 +99,17 @@ def read(folder: pathlib.Path) -> Imported:
     )
     table = _tied(arrays)
     _check_positions(arrays)
-    marian_model.check_rows(ids, table, VOCABULARY)
-    start = settings.get("decoder_start_token_id")
+    start = settings.values.get("decoder_start_token_id")
     if not isinstance(start, int) or not 0 <= start < len(table):
-        raise UserError(
-            "The model cannot be imported: its setting decoder_start_token_id "
-            f"is {start!r}, expected one of the {len(table)} rows of its "
-            "embedding; download config.json again."
+        settings.refuse(
+            "decoder_start_token_id",
+            f"one of the {len(table)} rows of the embedding",
         )
     weights = marian_model.embedding(
         table,
         arrays.take("final_logits_bias").reshape(-1),
         # Padding keeps its row: `MarianMTModel` counts it in its softmax.
-        [ids.get(piece) for piece in pieces],
+        *(ids, pieces),
         table[start],
         model.positions,
     )
@@ -126,16 +119,13 @@ def read(folder: pathlib.Path) -> Imported:
     return Imported(model, weights, tokenizer, *_languages(folder))
 
 
-def _model_config(
-    values: dict[str, Any], path: pathlib.Path, vocab_size: int
-) -> ModelConfig:
-    settings = Settings(values, path)
+def _model_config(settings: Settings, vocab_size: int) -> ModelConfig:
     for name, value in _FIXED.items():
         settings.follow(name, [value], value)
     settings.follow("scale_embedding", [True])
     activation = settings.follow("activation_function", _ACTIVATIONS)
     return model_config(
-        path,
+        settings.what,
         encoder_layers=settings.number("encoder_layers"),
         decoder_layers=settings.number("decoder_layers"),
         d_model=settings.number("d_model"),
@@ -144,7 +134,7 @@ def _model_config(
         ),
         vocab_size=vocab_size,
         ffn_dim=settings.number("encoder_ffn_dim", "decoder_ffn_dim"),
-        dropout=values.get("dropout", 0.1),
+        dropout=settings.values.get("dropout", 0.1),
         activation=_ACTIVATIONS[activation],
         norm_epsilon=_EPSILON,
     )

@@ -73,12 +73,7 @@ class Names(NamedTuple):
 
 
 class Arrays:
-    """The arrays of a model's files, each to be taken once.
-
-    Args:
-        arrays: By their names.
-        what: The file or folder, for errors.
-    """
+    """The arrays of the file or folder `what`, each to be taken once."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray], what: object) -> None:
         self.left = dict(arrays)
@@ -105,13 +100,7 @@ class Arrays:
     def layers(
         self, names: Names, depth: Callable[[str], int], positions: str
     ) -> dict[str, np.ndarray]:
-        """Take the weights of all layers of both stacks, by our names.
-
-        Args:
-            names: The names in the file.
-            depth: Returns the number of layers of "encoder" and "decoder".
-            positions: As in `ModelConfig`.
-        """
+        """Take the weights of all layers of both stacks, by our names."""
         kernel, bias, gain, shift = names.endings
 
         def take(part: str, ending: str) -> np.ndarray:

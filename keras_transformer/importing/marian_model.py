@@ -25,12 +25,7 @@ END, UNKNOWN, PADDING, BEGIN = "</s>", "<unk>", "<pad>", "<s>"
 
 
 def vocabulary(ids: Mapping[str, int], what: str) -> list[str]:
-    """List their pieces in the order of our ids, with our padding and begin.
-
-    Args:
-        ids: Their ids, by the name of the piece.
-        what: The file, for the error if it lacks the unknown or end token.
-    """
+    """List their pieces in the order of our ids, with our padding and begin."""
     for piece in (UNKNOWN, END):
         if piece not in ids:
             raise UserError(
@@ -41,19 +36,11 @@ def vocabulary(ids: Mapping[str, int], what: str) -> list[str]:
     return [*special, *others]
 
 
-def check_rows(ids: Mapping[str, int], table: np.ndarray, what: str) -> None:
-    """Refuse a tied matrix without exactly one row for each piece."""
-    if sorted(ids.values()) != list(range(len(table))):
-        raise UserError(
-            f"The embedding has {len(table)} rows, but {what} has {len(ids)} "
-            "pieces, or two of one id; download the files of one model."
-        )
-
-
 def embedding(
     table: np.ndarray,
     bias: np.ndarray,
-    rows: Sequence[int | None],
+    ids: Mapping[str, int],
+    pieces: Sequence[str],
     start: np.ndarray,
     positions: str,
 ) -> dict[str, np.ndarray]:
@@ -62,13 +49,18 @@ def embedding(
     Args:
         table: `(R, D)`.
         bias: `(R,)`.
-        rows: For each of our ids their row, None for zeros that are never
-            written; that of the begin token is ignored.
+        ids: Their ids, each a row, by the name of the piece.
+        pieces: V pieces; those that they lack become zeros, never written.
         start: The embedding that the decoder starts from, `(D,)`.
         positions: As in `ModelConfig`.
     """
-    known = [row is not None for row in rows]
-    places = [row or 0 for row in rows]
+    if sorted(ids.values()) != list(range(len(table))):
+        raise UserError(
+            f"The embedding has {len(table)} rows, the vocabulary {len(ids)} "
+            "pieces, or two of one id; download the files of one model."
+        )
+    known = [piece in ids for piece in pieces]
+    places = [ids.get(piece, 0) for piece in pieces]
     ours = np.where(np.array(known)[:, None], table[places], 0.0)
     logits_bias = np.where(known, bias[places], NEVER)
     ours[BOS_ID], logits_bias[BOS_ID] = start, NEVER
@@ -79,11 +71,7 @@ def embedding(
 
 
 def tokenizer(folder: pathlib.Path, pieces: Sequence[str]) -> PairedTokenizer:
-    """Join the folder's two sentencepiece models over the pieces.
-
-    Raises:
-        UserError: If they are missing, or merges of subword-nmt are there.
-    """
+    """Join the folder's two sentencepiece models over the pieces."""
     source, target = folder / "source.spm", folder / "target.spm"
     merges = source.with_suffix(".bpe")
     if merges.exists() and not source.exists():

@@ -19,7 +19,6 @@ Axes: D model width, V pieces.
 """
 
 import pathlib
-from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -91,25 +90,21 @@ def is_here(folder: pathlib.Path) -> bool:
 
 
 def read(folder: pathlib.Path) -> Imported:
-    """Read a model with its two sentencepiece models.
-
-    Raises:
-        UserError: If a file is missing or damaged, or the model cannot be
-            taken over exactly; it names the setting.
-    """
+    """Read a model with its vocabulary."""
     weights_path, vocabulary_path = _paths(folder)
     arrays = Arrays(_arrays(weights_path), weights_path)
-    settings = _yaml(bytes(arrays.take(_SETTINGS)).rstrip(b"\0"), weights_path)
+    settings = _settings(
+        bytes(arrays.take(_SETTINGS)).rstrip(b"\0"), weights_path
+    )
     is_spm = vocabulary_path.suffix == ".spm"
     ids = (_ids_of if is_spm else _vocabulary)(vocabulary_path)
     pieces = marian_model.vocabulary(ids, str(vocabulary_path))
-    model = _model_config(Settings(settings, weights_path), len(pieces))
+    model = _model_config(settings, len(pieces))
     table = arrays.take("Wemb")
-    marian_model.check_rows(ids, table, vocabulary_path.name)
     weights = marian_model.embedding(
         table,
         arrays.take("decoder_ff_logit_out_b").reshape(-1),
-        [ids.get(piece) for piece in pieces],
+        *(ids, pieces),
         np.zeros(model.d_model),
         model.positions,
     )
@@ -127,22 +122,19 @@ def read(folder: pathlib.Path) -> Imported:
 def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     """Find weights and vocabulary, as `decoder.yml` names them."""
     path = folder / DECODER
-    said = _yaml(read_bytes(path), path)
+    said = _settings(read_bytes(path), path)
     found = []
     for setting, wanted in (
         ("models", "one model"),
         ("vocabs", "one vocabulary for both sides"),
     ):
-        names = said.get(setting)
+        names = said.values.get(setting)
         if (
             not isinstance(names, list)
             or not all(isinstance(name, str) for name in names)
             or len(set(names)) != 1
         ):
-            raise UserError(
-                f"{path} cannot be imported exactly: its setting {setting} is "
-                f"{names}, expected {wanted}."
-            )
+            said.refuse(setting, wanted)
         # The paths come from the training machine; the files lie beside.
         found.append(folder / pathlib.PurePath(names[0]).name)
     return found[0], found[1]
@@ -163,10 +155,10 @@ def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _yaml(content: bytes, path: pathlib.Path) -> dict[str, Any]:
+def _settings(content: bytes, path: pathlib.Path) -> Settings:
     found = parse_yaml(content, path)
     if isinstance(found, dict):
-        return found
+        return Settings(found, path)
     raise UserError(
         f"Expected settings as YAML in {path}, found something else; download "
         "it again."

@@ -26,12 +26,7 @@ import tensorflow as tf
 from keras_transformer.config import UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import opennmt_settings
-from keras_transformer.importing.imported import (
-    NEVER,
-    Arrays,
-    Imported,
-    Names,
-)
+from keras_transformer.importing.imported import NEVER, Arrays, Imported, Names
 from keras_transformer.importing.opennmt_settings import DESCRIPTION, Side
 from keras_transformer.importing.settings import model_config
 
@@ -45,14 +40,6 @@ _OUTPUT = "model/decoder/output_layer"
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _LAYER = "model/{stack}/layers/{i}/"
 _PROJECTIONS = ("queries", "keys", "values", "output")
-# TensorFlow's errors for a missing or damaged checkpoint.
-_UNREADABLE = (
-    IndexError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    tf.errors.OpError,
-)
 
 
 def is_here(folder: pathlib.Path) -> bool:
@@ -61,11 +48,7 @@ def is_here(folder: pathlib.Path) -> bool:
 
 
 def read(folder: pathlib.Path) -> Imported:
-    """Read the folder's newest checkpoint.
-
-    Raises:
-        UserError: If something is missing, or cannot be imported exactly.
-    """
+    """Read the folder's newest checkpoint."""
     home, above = folder, folder.resolve().parent
     if not (home / DESCRIPTION).is_file() and (above / DESCRIPTION).is_file():
         home = above
@@ -118,16 +101,6 @@ def read(folder: pathlib.Path) -> Imported:
     return Imported(model, weights, PairedTokenizer(vocabulary))
 
 
-def _unreadable(folder: pathlib.Path) -> UserError:
-    advice = "copy the whole folder"
-    if set("[\\") & set(str(folder.resolve())):
-        advice = "TensorFlow takes brackets in a path for a pattern: rename it"
-    return UserError(
-        f"Expected the files that {folder / 'checkpoint'} names, cannot read "
-        f"them; {advice}."
-    )
-
-
 def _variables(folder: pathlib.Path) -> dict[str, np.ndarray]:
     """Read the model's variables as float32; a missing bias is zero."""
     found = {}
@@ -142,8 +115,19 @@ def _variables(folder: pathlib.Path) -> dict[str, np.ndarray]:
             ):
                 array = np.asarray(reader.get_tensor(name), "float32")
                 found[name.removesuffix(_SUFFIX)] = array
-    except _UNREADABLE:
-        raise _unreadable(folder) from None
+    except (
+        *(IndexError, RuntimeError, TypeError, ValueError),
+        tf.errors.OpError,
+    ):
+        advice = "copy the whole folder"
+        if set("[\\") & set(str(folder.resolve())):
+            advice = (
+                "TensorFlow takes brackets in a path for a pattern: rename it"
+            )
+        raise UserError(
+            f"Expected the files that {folder / 'checkpoint'} names, cannot "
+            f"read them; {advice}."
+        ) from None
     for name in [name for name in found if name.endswith("/kernel")]:
         zeros = np.zeros(found[name].shape[-1:], "float32")
         found.setdefault(f"{name.removesuffix('kernel')}bias", zeros)
@@ -212,11 +196,9 @@ def _rows(
 def _embeddings(
     arrays: Arrays, source: Side, target: Side, pieces: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Take the matrices `(V, D)`, shared or not, and the bias of the logits.
-
-    A checkpoint saves a variable that several layers share once, under the
-    first of their names. So the missing names show what a model shares.
-    """
+    """Take the matrices `(V, D)`, shared or not, and the bias of the logits."""
+    # A checkpoint saves a variable that several layers share once, under the
+    # first of their names. So the missing names show what a model shares.
     of_source = arrays.take(_SOURCE)
     of_target = arrays.left.pop(_TARGET, of_source)
     of_output = of_target

@@ -79,12 +79,7 @@ def import_run(
 
 
 def read(folder: pathlib.Path) -> Imported:
-    """Read a model that another system has trained.
-
-    Raises:
-        UserError: If there is no such folder, or no model in it that can be
-            read and imported exactly; it names the obstacle.
-    """
+    """Read a model that another system has trained."""
     check_folder(folder)
     for reader in _READERS:
         if reader.is_here(folder):

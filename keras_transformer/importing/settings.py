@@ -1,18 +1,13 @@
 """Turns foreign settings into ours, and refuses what we cannot follow."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from keras_transformer.config import ModelConfig, SettingError, UserError
 
 
 class Settings:
-    """The settings of a model from elsewhere.
-
-    Attributes:
-        values: By their names.
-        what: The file, for errors.
-    """
+    """The settings in a file of a model from elsewhere, `what`."""
 
     def __init__(self, values: Mapping[str, Any], what: object) -> None:
         self.values = values
@@ -24,22 +19,23 @@ class Settings:
         """Return a setting's value, which must be one that we can follow."""
         value = self.values.get(name, default)
         if value not in list(allowed):
-            self._refuse(name, value, " or ".join(map(repr, allowed)))
+            self.refuse(name, " or ".join(map(repr, allowed)))
         return value
 
     def number(self, name: str, *others: str) -> int:
         """Return the number above 0 that one or several settings have."""
         value = self.values.get(name)
         if type(value) is not int or value < 1:
-            self._refuse(name, value, "a whole number above 0")
+            self.refuse(name, "a whole number above 0")
         for other in others:
             self.follow(other, [value])
         return value
 
-    def _refuse(self, name: str, value: Any, expected: str) -> None:
+    def refuse(self, name: str, expected: str) -> NoReturn:
+        """Refuse the model, because a setting is not as expected."""
         raise UserError(
             f"{self.what} cannot be imported exactly: its setting {name} is "
-            f"{value!r}, expected {expected}."
+            f"{self.values.get(name)!r}, expected {expected}."
         )
 
 
