@@ -38,12 +38,13 @@ class ExactModel(keras.Model):
 
     On TensorFlow, compiled with `SmoothedCrossEntropy`, it takes exact steps:
     as on one device, however the replicas share a batch. Compiled without
-    metrics, it adds some that cost nothing: besides `loss`, the logs of a step
-    hold `batch_loss`, `perplexity` (of the unsmoothed likelihood),
-    `gradient_norm` (of the global batch, the loss scale taken out) and
-    `tokens`, the target tokens of the global batch; those of `evaluate` hold
-    `token_accuracy` and `perplexity`. Keras's own metrics and losses, such as
-    `"accuracy"`, count padding too; those of `keras_transformer` do not.
+    metrics, it adds some that cost nothing. Like `loss`, `perplexity` (of the
+    unsmoothed likelihood) is over all target tokens of the epoch so far; of
+    the last batch alone, over all replicas, are `batch_loss`,
+    `batch_perplexity`, `gradient_norm` (the loss scale taken out) and `tokens`,
+    the number of target tokens. `evaluate` adds `token_accuracy` and
+    `perplexity`. Keras's own metrics and losses, such as `"accuracy"`, count
+    padding too; those of `keras_transformer` do not.
 
     With another loss it runs Keras's own `fit`, with some repairs for several
     replicas:
@@ -63,6 +64,7 @@ class ExactModel(keras.Model):
 
     train_function: Any
     test_function: Any
+    _added_metrics: Callable[[], tuple] = tuple
 
     def compile(
         self,
@@ -101,9 +103,8 @@ class ExactModel(keras.Model):
             and type(loss) is SmoothedCrossEntropy
             and kwargs.get("loss_weights") is None
         )
-        self.adds_metrics = self.is_exact and not (
-            kwargs.get("metrics") or kwargs.get("weighted_metrics")
-        )
+        given = [kwargs.get(name) for name in ("metrics", "weighted_metrics")]
+        self.adds_metrics = self.is_exact and not any(given)
         if accumulate < 1 or accumulate > 1 and not self.adds_metrics:
             raise SettingError(
                 "accumulate",
@@ -112,6 +113,7 @@ class ExactModel(keras.Model):
             )
         self.accumulate = accumulate
         self.xla = False
+        self._added_metrics = tuple
         if not on_tensorflow:
             return super().compile(
                 optimizer, loss, jit_compile=jit_compile, **kwargs
@@ -119,9 +121,11 @@ class ExactModel(keras.Model):
         # Keras must turn names into objects inside the scope.
         with self.distribute_strategy.scope():
             if self.adds_metrics:
-                # For `evaluate`: training steps skip the logits and report
-                # metrics of their own.
-                kwargs["metrics"] = [TokenAccuracy(), Perplexity()]
+                added = TokenAccuracy(), Perplexity()
+                # In a function, where Keras finds no weights to save.
+                self._added_metrics = lambda: added
+                kwargs |= {"metrics": None, "weighted_metrics": None}
+                keras_internals.forget_metrics(self)
             if self.is_exact:
                 # Keras's own switch is off under a strategy, whose collectives
                 # XLA cannot compile. The gradient is nearly the whole step.
@@ -131,6 +135,10 @@ class ExactModel(keras.Model):
             _check_optimizer(self)
             if _strategy_of(self) is not None:
                 _check_replicated_step(self)
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        return [*super().metrics, *self._added_metrics()]
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         # Keras does not compile a loaded model that overrides `compile`.
@@ -185,6 +193,8 @@ class ExactModel(keras.Model):
             ops.reshape(smoothed, (-1,)),
             sample_weight=ops.reshape(token_weights(y, sample_weight), (-1,)),
         )
+        for metric in self._added_metrics():
+            metric.update_state(y, logits, sample_weight)
         return self.compute_metrics(x, y, logits, sample_weight)
 
     def _exact_step(self, x, y, sample_weight):
@@ -206,11 +216,13 @@ class ExactModel(keras.Model):
         tracker.update_state(loss, sample_weight=count)
         if not self.adds_metrics:
             return self.compute_metrics(x, y, logits, sample_weight)
-        keras_internals.name_metrics(self, y)
+        _, perplexity = self._added_metrics()
+        perplexity.add(plain, count)
         return {
             "loss": tracker.result(),
+            "perplexity": perplexity.result(),
             "batch_loss": loss,
-            "perplexity": tf.exp(plain),
+            "batch_perplexity": tf.exp(plain),
             "gradient_norm": tf.linalg.global_norm(gradients) / scale,
             "tokens": count,
         }

@@ -44,14 +44,12 @@ def loss_tracker(model: keras.Model) -> keras.metrics.Mean:
     return model._loss_tracker
 
 
-def name_metrics(model: keras.Model, target: Tensor) -> None:
-    """Build the metrics of `compile`, all of them objects, before their use.
+def forget_metrics(model: keras.Model) -> None:
+    """Forget the metrics of an earlier `compile`.
 
-    `fit` asks for all results after an epoch, and fails if neither a step nor
-    a validation has updated the metrics.
+    Keras keeps them if another `compile` has none.
     """
-    if not model._compile_metrics.built:
-        model._compile_metrics.build(target, target)
+    model._compile_metrics = None
 
 
 def seed_generators(model: keras.Model) -> list[keras.random.SeedGenerator]:

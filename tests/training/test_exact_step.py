@@ -176,6 +176,20 @@ def test_evaluation_weighs_every_token_alike():
     assert results["token_accuracy"] == pytest.approx(np.mean(hits))
 
 
+def test_perplexity_and_loss_of_an_epoch_cover_the_same_tokens():
+    model = Transformer(11, **SIZES, dropout=0.0)
+    loss = SmoothedCrossEntropy(0.0)
+    model.compile(keras.optimizers.SGD(0.5), loss, jit_compile=False)
+    ids = np.random.default_rng(2).integers(4, 11, (5, 7))
+    ids[3:, 1:] = 0
+    logs = model.fit((ids, ids), ids, batch_size=3, verbose=0).history
+    for each in ("", "batch_"):
+        assert logs[f"{each}perplexity"][0] == pytest.approx(
+            np.exp(logs[f"{each}loss"][0]), rel=1e-5
+        )
+    assert logs["perplexity"] != pytest.approx(logs["batch_perplexity"])
+
+
 def test_the_optimizer_is_left_as_it_was():
     model = Transformer(11, **SIZES)
     optimizer = keras.optimizers.SGD()
