@@ -112,6 +112,7 @@ class ExactModel(keras.Model):
                 accumulate,
             )
         self.accumulate = accumulate
+        self._given_jit_compile = jit_compile
         self.xla = False
         self._added_metrics = tuple
         if not on_tensorflow:
@@ -140,11 +141,31 @@ class ExactModel(keras.Model):
     def metrics(self) -> list[keras.metrics.Metric]:
         return [*super().metrics, *self._added_metrics()]
 
+    def get_compile_config(self) -> dict[str, Any]:
+        config = super().get_compile_config()
+        if not config:
+            return config
+        seeds = [
+            ops.convert_to_numpy(generator.state).tolist()
+            for generator in keras_internals.seed_generators(self)
+        ]
+        return {
+            **config,
+            # As it was given: Keras notes what `"auto"` became here.
+            "jit_compile": self._given_jit_compile,
+            "accumulate": self.accumulate,
+            "seeds": seeds,
+        }
+
     def compile_from_config(self, config: dict[str, Any]) -> None:
         # Keras does not compile a loaded model that overrides `compile`.
         config = keras.saving.deserialize_keras_object(config)
-        # The file holds what `"auto"` became on the saving machine.
-        self.compile(**{**config, "jit_compile": "auto"})
+        seeds = config.pop("seeds", ())
+        self.compile(**config)
+        # Keras gives loaded layers new seeds.
+        generators = keras_internals.seed_generators(self)
+        for generator, seed in zip(generators, seeds, strict=False):
+            generator.state.assign(seed)
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
 

@@ -9,6 +9,7 @@ from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.metrics import Perplexity, TokenAccuracy
 from keras_transformer.model import Transformer
 from keras_transformer.schedules import TransformerSchedule
+from keras_transformer.training.optimizers import Adam
 
 INPUTS = (SOURCE, TARGET_IN)
 HALF = ["mixed_bfloat16", "mixed_float16"]
@@ -46,6 +47,24 @@ def test_fit_moves_every_weight_and_a_saved_model_trains_on(tmp_path):
     assert int(again.optimizer.iterations) == 1
     again.train_on_batch(INPUTS, TARGET)
     assert int(again.optimizer.iterations) == 2
+
+
+def test_the_step_after_loading_is_the_step_without(tmp_path):
+    model = make_model(num_layers=1, dropout=0.1)
+    loss = SmoothedCrossEntropy(0.1)
+    model.compile(Adam(), loss, jit_compile=False, accumulate=2)
+    model.fit(INPUTS, TARGET, verbose=0)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    steps = [
+        each.train_on_batch(INPUTS, TARGET, return_dict=True)
+        for each in (model, again)
+    ]
+    assert again.accumulate == 2 and not again.xla
+    assert "gradient_norm" in steps[0]
+    assert steps[0]["batch_loss"] == steps[1]["batch_loss"]
+    for one, other in zip(model.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(one, other, one.path)
 
 
 @pytest.mark.parametrize("policy", HALF)
