@@ -76,17 +76,15 @@ class ModelConfig:
         8, "attention heads", symbol="h", within=_SIZE, of_layers=True
     )
     key_dim: int = setting(
-        64,
-        "width of a head's queries and keys; if you change `d_model` or "
-        "`num_heads`, it becomes d_model / h",
+        None,
+        "width of a head's queries and keys; d_model / h if not given",
         symbol="d_k",
         within=_SIZE,
         of_layers=True,
     )
     value_dim: int = setting(
-        64,
-        "width of a head's values; if you change `d_model` or `num_heads`, "
-        "it becomes d_model / h",
+        None,
+        "width of a head's values; d_model / h if not given",
         symbol="d_v",
         within=_SIZE,
         of_layers=True,
@@ -181,6 +179,18 @@ class ModelConfig:
                 "even, since sines and cosines come in pairs",
                 self.d_model,
             )
+        for name in ("key_dim", "value_dim"):
+            if getattr(self, name) is None:
+                width = head_width(name, self.d_model, self.num_heads)
+                object.__setattr__(self, name, width)
+
+    def as_given(self) -> dict[str, Any]:
+        """Return all settings, with None for widths of heads that follow."""
+        values = dataclasses.asdict(self)
+        for name in ("key_dim", "value_dim"):
+            if values[name] * self.num_heads == self.d_model:
+                values[name] = None
+        return values
 
     def layers_of(self, stack: str) -> int:
         """Return the number of layers of `"encoder"` or `"decoder"`."""

@@ -21,7 +21,6 @@ from keras_transformer.config import (
     LAYER_SETTINGS,
     PAD_ID,
     ModelConfig,
-    head_width,
 )
 from keras_transformer.exact_step import ExactModel
 from keras_transformer.keras_internals import Tensor
@@ -49,9 +48,6 @@ class Transformer(ExactModel):
 
     Args:
         vocab_size: Pieces of the shared vocabulary, V.
-        key_dim: Width of a head's queries and keys, d_k; by default
-            `d_model / num_heads`, which must then be whole.
-        value_dim: Width of a head's values, d_v; the default is the same.
         **settings: Fields of `ModelConfig`.
         **kwargs: Passed to `keras.Model`, such as `name` and `dtype`.
 
@@ -76,12 +72,14 @@ class Transformer(ExactModel):
     def __init__(
         self,
         vocab_size: int,
-        *,
-        key_dim: int | None = None,
-        value_dim: int | None = None,
         **settings: Any,
     ) -> None:
-        config = _config_of(vocab_size, key_dim, value_dim, settings)
+        given = {
+            field.name: settings.pop(field.name)
+            for field in dataclasses.fields(ModelConfig)
+            if field.name in settings
+        }
+        config = ModelConfig(vocab_size=vocab_size, **given)
         super().__init__(**settings)
         self.model_config = config
         self.vocab_size = config.vocab_size
@@ -149,8 +147,7 @@ class Transformer(ExactModel):
         Raises:
             SettingError: If there is no such preset.
         """
-        model = dataclasses.asdict(preset_of(preset).model)
-        return cls(**{**model, **overrides})
+        return cls(**{**preset_of(preset).model.as_given(), **overrides})
 
     def build(self, input_shape: Any = None) -> None:
         embedded = (None, None, self.model_config.d_model)
@@ -516,19 +513,3 @@ def _append(old, new, kept=None):
     """Write new slots after the old ones `(B, H, t, K)`; keep the last few."""
     slots = ops.concatenate([old, new], axis=2)
     return slots if kept is None else slots[:, :, -kept:]
-
-
-def _config_of(vocab_size, key_dim, value_dim, settings):
-    """Take the configuration out of keyword arguments."""
-    given = {
-        field.name: settings.pop(field.name)
-        for field in dataclasses.fields(ModelConfig)
-        if field.name in settings
-    }
-    whole = ModelConfig(vocab_size=vocab_size, **given)
-    # The defaults of these two belong to the default width.
-    widths = {"key_dim": key_dim, "value_dim": value_dim}
-    for name, width in widths.items():
-        if width is None:
-            widths[name] = head_width(name, whole.d_model, whole.num_heads)
-    return dataclasses.replace(whole, **widths)

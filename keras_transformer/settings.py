@@ -11,7 +11,6 @@ import inspect
 import numbers
 import re
 import textwrap
-import types
 import typing
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -110,7 +109,7 @@ def setting_of(field: dataclasses.Field) -> Setting:
 def kind_of(field: dataclasses.Field) -> tuple[type, bool]:
     """Return the type of a setting's values, and whether None is allowed."""
     kinds = typing.get_args(field.type) or (field.type,)
-    return kinds[0], types.NoneType in kinds
+    return kinds[0], field.default is None
 
 
 def settle(configuration: Any) -> None:
@@ -306,11 +305,12 @@ def with_settings(
 
 
 def _parameter_of(field: dataclasses.Field) -> inspect.Parameter:
+    kind, may_be_none = kind_of(field)
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=field.default,
-        annotation=field.type,
+        annotation=kind | None if may_be_none else kind,
     )
 
 

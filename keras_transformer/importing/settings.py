@@ -96,8 +96,6 @@ def model_config(
             **depths,
             d_model=d_model,
             num_heads=num_heads,
-            key_dim=d_model // num_heads,
-            value_dim=d_model // num_heads,
             attention_bias=True,
             logits_bias=True,
             **others,

@@ -81,10 +81,11 @@ class DecoderLayer(keras.layers.Layer):
     def build(
         self, inputs_shape: Shape, memory_shape: Shape | None = None
     ) -> None:
+        d_model = inputs_shape[-1]
         self.self_attention = attention_layer(
-            self, "self_attention", self.settings["restriction"]
+            self, "self_attention", d_model, self.settings["restriction"]
         )
-        self.cross_attention = attention_layer(self, "cross_attention")
+        self.cross_attention = attention_layer(self, "cross_attention", d_model)
         self.feed_forward = feed_forward_layer(self)
         self.self_attention.build(inputs_shape)
         self.cross_attention.build(inputs_shape, memory_shape or inputs_shape)

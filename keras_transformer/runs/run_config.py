@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from keras_transformer import __version__, config, presets
+from keras_transformer import __version__, presets
 from keras_transformer.config import (
     RUN_SEARCH,
     SETTINGS,
@@ -108,9 +108,7 @@ class RunConfig:
                 stays unless another is given: `init_from` may be gone.
             symbols: Strings that stay one piece in the vocabulary.
             **settings: Fields of `ModelConfig` and `TrainingConfig`, and
-                `RUN_SEARCH` of `Search`; None for the preset's. If `d_model`
-                or `num_heads` is given and a width of the heads is not, that
-                is `d_model / num_heads`.
+                `RUN_SEARCH` of `Search`; None for the preset's.
 
         Returns:
             A valid configuration.
@@ -130,7 +128,6 @@ class RunConfig:
         row = presets.preset_of(preset)
         if "checkpoint_minutes" in settings:
             settings.setdefault("checkpoint_steps", None)  # Not the preset's.
-        _add_head_widths(settings, row.model)
         model = _take_own(settings, row.model)
         training = _take_own(settings, row.training)
         search = _take_own(settings, (source or row).search)
@@ -325,6 +322,8 @@ def _take_own(settings: dict[str, Any], part: Part) -> Part:
     if isinstance(part, Search):
         names = list(RUN_SEARCH)
     own = {name: settings.pop(name) for name in names if name in settings}
+    if isinstance(part, ModelConfig):
+        return ModelConfig(**{**part.as_given(), **own})
     return dataclasses.replace(part, **own)
 
 
@@ -341,17 +340,6 @@ def _take_shape(
                 f"Expected the shape of {init_from}, whose {name} is {value}, "
                 f"received {given}; leave out `{name}`."
             )
-
-
-def _add_head_widths(settings: dict[str, Any], preset: ModelConfig) -> None:
-    """Add head widths for another `d_model` or `num_heads` (3.2.2)."""
-    if not {"d_model", "num_heads"} & set(settings):
-        return
-    d_model = settings.get("d_model", preset.d_model)
-    num_heads = settings.get("num_heads", preset.num_heads)
-    for name in ("key_dim", "value_dim"):
-        if name not in settings:
-            settings[name] = config.head_width(name, d_model, num_heads)
 
 
 def _flat(run: RunConfig) -> dict[str, Any]:
