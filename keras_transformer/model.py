@@ -162,7 +162,12 @@ class Transformer(ExactModel):
         self.built = True
 
     def fit(
-        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
+        self,
+        x: Any = None,
+        y: Any = None,
+        *args: Any,
+        class_weight: None = None,
+        **kwargs: Any,
     ) -> Any:
         """Fit as `keras.Model` does, after a look at the first batch.
 
@@ -170,22 +175,32 @@ class Transformer(ExactModel):
         `kt.batches` has made it. All arguments are those of `keras.Model.fit`.
 
         Raises:
-            ValueError: If ids lie outside the vocabulary, or targets are not
-                ids although the loss needs them.
+            ValueError: If ids lie outside the vocabulary, targets are not ids
+                although the loss needs them, or there is a `class_weight`:
+                Keras would weigh a whole target by one of its tokens.
 
         Warns:
             UserWarning: If targets are not shifted.
         """
+        _refuse_class_weight(class_weight)
         self._check_first_batch(x, y)
         return super().fit(x, y, *args, **kwargs)
 
     def train_on_batch(
-        self, x: Any, y: Any = None, *args: Any, **kwargs: Any
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: None = None,
+        return_dict: bool = False,
     ) -> Any:
-        """Train as `keras.Model` does, after a look at the first batch."""
+        """Train as `fit` does, after a look at the first batch."""
+        _refuse_class_weight(class_weight)
         if not self._has_seen_a_batch:
             self._check_first_batch(x, y)
-        return super().train_on_batch(x, y, *args, **kwargs)
+        return super().train_on_batch(
+            x, y, sample_weight, return_dict=return_dict
+        )
 
     def _check_first_batch(self, x, y):
         loss = getattr(self, "loss", None)
@@ -507,6 +522,16 @@ class Transformer(ExactModel):
             **super().get_config(),
             **dataclasses.asdict(self.model_config),
         }
+
+
+def _refuse_class_weight(class_weight):
+    if class_weight is not None:
+        raise ValueError(
+            "`class_weight` must be None: a target has a class at every place. "
+            "Pass `sample_weight` (B, T), such as "
+            "`np.vectorize(lambda id: weights.get(id, 1.0))(target_out)`. "
+            f"Received: class_weight={class_weight}"
+        )
 
 
 def _append(old, new, kept=None):
