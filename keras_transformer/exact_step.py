@@ -19,6 +19,7 @@ from keras import ops
 
 from keras_transformer import keras_internals
 from keras_transformer.config import SettingError
+from keras_transformer.keras_internals import Tensor
 from keras_transformer.losses import (
     SmoothedCrossEntropy,
     tied_cross_entropies,
@@ -35,6 +36,9 @@ from keras_transformer.replicas import (
 
 class ExactModel(keras.Model):
     """A `keras.Model` whose `fit` and `evaluate` work under every strategy.
+
+    Its logits are `embedding.logits(features(inputs, training))`, unless a
+    subclass has another `call`.
 
     On TensorFlow, compiled with `SmoothedCrossEntropy`, it takes exact steps:
     as on one device, however the replicas share a batch. Compiled without
@@ -65,6 +69,11 @@ class ExactModel(keras.Model):
     train_function: Any
     test_function: Any
     _added_metrics: Callable[[], tuple] = tuple
+
+    def call(
+        self, inputs: tuple[Tensor, Tensor], training: bool = False
+    ) -> Tensor:
+        return self.embedding.logits(self.features(inputs, training))
 
     def compile(
         self,
@@ -102,6 +111,7 @@ class ExactModel(keras.Model):
             on_tensorflow
             and type(loss) is SmoothedCrossEntropy
             and kwargs.get("loss_weights") is None
+            and type(self).compute_loss is keras.Model.compute_loss
         )
         given = [kwargs.get(name) for name in ("metrics", "weighted_metrics")]
         self.adds_metrics = self.is_exact and not any(given)
@@ -182,8 +192,9 @@ class ExactModel(keras.Model):
         if strategy is None:
             return super().make_train_function(force)
         if self.train_function is None or force:
+            is_ours = type(self).train_step is ExactModel.train_step
             self.train_function = _step_function(
-                self, strategy, self.train_step, self.adds_metrics
+                self, strategy, self.train_step, self.adds_metrics and is_ours
             )
         return self.train_function
 
@@ -196,10 +207,18 @@ class ExactModel(keras.Model):
         return self.test_function
 
     def train_step(self, *args: Any) -> Any:
-        if not self.is_exact and _strategy_of(self) is None:
+        if self.is_exact:
+            return self._exact_step(
+                *keras.utils.unpack_x_y_sample_weight(*args)
+            )
+        if _strategy_of(self) is None:
             return super().train_step(*args)
-        step = self._exact_step if self.is_exact else self._replicated_step
-        return step(*keras.utils.unpack_x_y_sample_weight(*args))
+        self.optimizer.apply_gradients = self._apply_sum
+        try:
+            return super().train_step(*args)
+        finally:
+            # The replicas of a strategy are threads, and each one gets here.
+            vars(self.optimizer).pop("apply_gradients", None)
 
     def test_step(self, *args: Any) -> Any:
         if not self.is_exact:
@@ -209,6 +228,7 @@ class ExactModel(keras.Model):
         smoothed, _ = token_cross_entropies(
             y, logits, self.loss.label_smoothing
         )
+        smoothed += self._added_loss()
         # Flatten, or Keras first takes the mean of each row.
         keras_internals.loss_tracker(self).update_state(
             ops.reshape(smoothed, (-1,)),
@@ -248,14 +268,11 @@ class ExactModel(keras.Model):
             "tokens": count,
         }
 
-    def _replicated_step(self, x, y, sample_weight):
+    def _apply_sum(self, gradients_and_variables):
+        """Sum gradients over replicas, then apply them."""
         import tensorflow as tf
 
-        with tf.GradientTape() as tape:
-            y_pred = self(x, training=True)
-            loss = self.compute_loss(x, y, y_pred, sample_weight, True)
-            scaled = self.optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled, self.trainable_variables)
+        gradients, _ = zip(*gradients_and_variables, strict=True)
         # Make all gradients dense, even the gradient of the tied matrix.
         found = {
             i: tf.convert_to_tensor(gradient)
@@ -264,17 +281,13 @@ class ExactModel(keras.Model):
         }
         summed = sum_over_replicas(found)
         self._apply([summed.get(i) for i in range(len(gradients))])
-        # The replicas' losses add up to the loss.
-        replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        keras_internals.loss_tracker(self).update_state(
-            loss * replicas, sample_weight=tf.shape(tf.nest.flatten(x)[0])[0]
-        )
-        return self.compute_metrics(x, y, y_pred, sample_weight)
 
     def _apply(self, gradients):
         with keras_internals.summed_gradients(self.optimizer):
-            self.optimizer.apply_gradients(
-                zip(gradients, self.trainable_variables, strict=True)
+            # The class's, which `train_step` may have covered.
+            type(self.optimizer).apply_gradients(
+                self.optimizer,
+                zip(gradients, self.trainable_variables, strict=True),
             )
 
     def _compile_gradients(self, jit_compile):
@@ -308,23 +321,35 @@ class ExactModel(keras.Model):
 
         with tf.GradientTape() as tape:
             smoothing, logits = self.loss.label_smoothing, None
-            features = self.features(x, training=True)
-            if self.adds_metrics:
+            if self.adds_metrics and type(self).call is ExactModel.call:
+                keras_internals.clear_losses(self)
+                features = self.features(x, training=True)
                 smoothed, plain = tied_cross_entropies(
                     y, *self.embedding.factors(features), smoothing
                 )
             else:
-                logits = self.embedding.logits(features)
+                logits = self(x, training=True)
                 smoothed, plain = token_cross_entropies(y, logits, smoothing)
             total = tf.reduce_sum(smoothed * weights)
+            replicas = tf.distribute.get_strategy().num_replicas_in_sync
+            share = 1 / (replicas * self.accumulate)
+            total += divisor * share * self._added_loss()
             scaled = self.optimizer.scale_loss(total / divisor)
         # Make all gradients dense, even the gradient of the tied matrix.
         gradients = [
             tf.convert_to_tensor(gradient)
-            for gradient in tape.gradient(scaled, self.trainable_variables)
+            for gradient in tape.gradient(
+                scaled,
+                self.trainable_variables,
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
         ]
         sums = tf.stack([total, tf.reduce_sum(plain * weights)])
         return sums, gradients, logits
+
+    def _added_loss(self):
+        """Add up what `add_loss` and regularizers add to the loss."""
+        return sum(ops.cast(ops.sum(loss), "float32") for loss in self.losses)
 
     def _accumulated(self, x, y, weights, divisor):
         """Sum up `_gradients` over micro-batches of the same rows."""

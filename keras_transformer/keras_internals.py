@@ -52,6 +52,14 @@ def forget_metrics(model: keras.Model) -> None:
     model._compile_metrics = None
 
 
+def clear_losses(model: keras.Model) -> None:
+    """Forget what `add_loss` has added, as a call of the model does at first.
+
+    A step that calls its layers alone would add to the losses of an old graph.
+    """
+    model._clear_losses()
+
+
 def seed_generators(model: keras.Model) -> list[keras.random.SeedGenerator]:
     """List the seed generators of all dropout layers, in a fixed order.
 

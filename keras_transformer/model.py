@@ -208,11 +208,6 @@ class Transformer(ExactModel):
         check_first_batch(x, y, self.vocab_size, takes_ids, stacklevel=3)
         self._has_seen_a_batch = True
 
-    def call(
-        self, inputs: tuple[Tensor, Tensor], training: bool = False
-    ) -> Tensor:
-        return self.embedding.logits(self.features(inputs, training))
-
     def features(
         self, inputs: tuple[Tensor, Tensor], training: bool = False
     ) -> Tensor:

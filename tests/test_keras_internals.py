@@ -54,8 +54,17 @@ def test_keras_still_keeps_the_metrics_of_an_earlier_compile():
     before = model.evaluate(*data, verbose=0, return_dict=True)
     assert before.keys() == {"loss", "mae"}
     keras_internals.forget_metrics(model)
+    model.compile(loss="mse")
     after = model.evaluate(*data, verbose=0, return_dict=True)
     assert after.keys() == {"loss"}
+
+
+def test_clear_losses_forgets_what_was_added():
+    model = keras.Sequential([keras.layers.ActivityRegularization(l1=1.0)])
+    model(np.ones((2, 3)))
+    assert [float(loss) for loss in model.losses] == [3.0]
+    keras_internals.clear_losses(model)
+    assert not model.losses
 
 
 def test_flatten_layers_gives_every_seed_generator_in_one_order():

@@ -106,6 +106,12 @@ class DecoderLayer(keras.layers.Layer):
         inputs_mask: Tensor | None = None,
         use_causal_mask: bool = False,
     ) -> Tensor:
+        if memory is None:
+            raise ValueError(
+                "`memory` must be the encoder's output (B, S, D); without a "
+                "source, use an encoder's layer with a causal "
+                "`attention_mask`. Received: None"
+            )
         # Keras has passed the inputs' mask by its name.
         self_masks = (mask_of_heads(self_mask), mask_of_keys(inputs_mask))
         of_memory = implicit_mask(memory)

@@ -95,6 +95,12 @@ def test_memory_without_time_is_refused_too():
             layer(x, x[0])
 
 
+@pytest.mark.parametrize("kind", [DecoderLayer, Decoder])
+def test_a_decoder_without_memory_is_refused(kind):
+    with pytest.raises(ValueError, match="`memory` must be the encoder's"):
+        kind(num_heads=2)(np.ones((5, 7, 10), "float32"), None)
+
+
 def test_a_functional_model_of_parts_of_a_model_comes_back(tmp_path):
     """`encode` leaves a dropout of ours in it."""
     model = kt.Transformer(
