@@ -257,6 +257,7 @@ class ExactModel(keras.Model):
         tracker.update_state(loss, sample_weight=count)
         if not self.adds_metrics:
             return self.compute_metrics(x, y, logits, sample_weight)
+        norm = tf.linalg.global_norm(gradients)
         _, perplexity = self._added_metrics()
         perplexity.add(plain, count)
         return {
@@ -264,7 +265,7 @@ class ExactModel(keras.Model):
             "perplexity": perplexity.result(),
             "batch_loss": loss,
             "batch_perplexity": tf.exp(plain),
-            "gradient_norm": tf.linalg.global_norm(gradients) / scale,
+            "gradient_norm": tf.cast(norm, tf.float32) / scale,
             "tokens": count,
         }
 

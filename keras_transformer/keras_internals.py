@@ -113,14 +113,16 @@ class SharedByUpdates(keras.optimizers.Optimizer):
     """An optimizer that computes once a step what all its updates share.
 
     Keras calls `update_step` for each variable, with the learning rate alone.
-    Here the method gets what `shared_by_updates` makes of that rate.
+    On TensorFlow the method gets what `shared_by_updates` makes of that rate.
     """
 
     def shared_by_updates(self, learning_rate: Tensor) -> Any:
         raise NotImplementedError
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        shared = self.shared_by_updates(learning_rate)
+        shared = learning_rate
+        if keras.backend.backend() == "tensorflow":
+            shared = self.shared_by_updates(learning_rate)
         super()._backend_update_step(grads, trainable_variables, shared)
 
 

@@ -6,6 +6,7 @@ step has one for the beams.
 """
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -21,8 +22,8 @@ def scaled_dot_product_attention(
 ) -> tuple[Tensor, Tensor]:
     """Weigh every value by how well its key matches the query (equation 1).
 
-    The softmax runs in float32 under every dtype policy: a sum of many float16
-    exponentials loses the small ones.
+    The softmax runs in float32 under every half-precision policy: a sum of
+    many float16 exponentials loses the small ones.
 
     Args:
         query: Float tensor `(B, H, T, K)`.
@@ -38,13 +39,20 @@ def scaled_dot_product_attention(
     # Scale T × K numbers, not T × S.
     query = query * (1.0 / math.sqrt(query.shape[-1]))
     scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
-    scores = ops.cast(scores, "float32")
+    scores = ops.cast(scores, at_least_float32(scores.dtype))
     if mask is not None:
         # Adding broadcasts faster than selecting, and its gradient is the
         # identity. In float32 nothing of the score is left in the sum.
-        scores = scores + ops.where(mask, 0.0, MASKED_SCORE)
+        hidden = ops.where(mask, 0.0, MASKED_SCORE)
+        scores = scores + ops.cast(hidden, scores.dtype)
     weights = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
     return ops.matmul(weights, value), weights
+
+
+def at_least_float32(dtype: Any) -> str:
+    """Return the dtype for sums and exponentials of numbers of a dtype."""
+    dtype = keras.backend.standardize_dtype(dtype)
+    return keras.backend.result_type(dtype, "float32")
 
 
 def swap_heads(inputs: Tensor) -> Tensor:

@@ -59,7 +59,9 @@ def test_a_layer_comes_back_from_its_config(kind):
         assert again.settings == BLOCK
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "policy", ["mixed_float16", "mixed_bfloat16", "float64"]
+)
 @pytest.mark.parametrize(
     "kind", [MultiHeadAttention, FeedForward, EncoderLayer, DecoderLayer]
 )
@@ -72,7 +74,8 @@ def test_a_layer_computes_in_the_dtype_of_its_policy(kind, policy):
     output = layer(x) if kind in (FeedForward, EncoderLayer) else layer(x, x)
     compute = policy.removeprefix("mixed_")
     assert keras.backend.standardize_dtype(output.dtype) == compute
-    assert {weight.dtype for weight in layer.trainable_weights} == {"float32"}
+    kept = "float64" if policy == "float64" else "float32"
+    assert {weight.dtype for weight in layer.trainable_weights} == {kept}
 
 
 @pytest.mark.parametrize("kind", [MultiHeadAttention, *STACKS])
