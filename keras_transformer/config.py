@@ -4,7 +4,7 @@ It imports neither Keras nor TensorFlow, so reading a configuration is instant.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +30,13 @@ SEARCH_PRECISIONS = ("float32", "bfloat16", "int8")
 EXPORT_PRECISIONS = ("float32", "float16", "bfloat16", "int8")
 # Tokens after which a source is cut by default.
 MAX_SOURCE_LENGTH = 256
+
+# Keras's activations of single numbers.
+ACTIVATIONS = (
+    *("relu", "gelu", "silu", "swish", "celu", "elu", "hard_sigmoid"),
+    *("hard_silu", "leaky_relu", "log_sigmoid", "mish", "relu6", "selu"),
+    *("sigmoid", "softplus", "softsign", "squareplus", "tanh"),
+)
 
 _SIZE = "[1, inf)"
 _SHARE = "[0, 1)"
@@ -104,6 +111,13 @@ class ModelConfig:
         within=_SHARE,
         of_layers=True,
     )
+    attention_dropout: float = setting(
+        0.0,
+        "share of attention weights dropped; the paper drops none, "
+        "tensor2tensor's base 0.1",
+        within=_SHARE,
+        of_layers=True,
+    )
     positions: str = setting(
         "sinusoidal",
         "how positions are encoded (3.5)",
@@ -122,11 +136,11 @@ class ModelConfig:
         metavar="R",
         of_layers=True,
     )
-    activation: str = setting(
+    activation: str | Callable[..., Any] = setting(
         "relu",
         "activation of the feed-forward network",
-        choices=("relu", "swish"),
-        flag=False,
+        choices=ACTIVATIONS,
+        or_function=True,
         of_layers=True,
     )
     norm_epsilon: float = setting(

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import keras
 from keras import ops
@@ -24,6 +24,7 @@ from keras_transformer.config import (
 )
 from keras_transformer.exact_step import ExactModel
 from keras_transformer.keras_internals import Tensor
+from keras_transformer.layers.feed_forward import refuse_quantization
 from keras_transformer.layers.restricted import at_most
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model_inputs import check_first_batch, pair_of_ids
@@ -79,6 +80,8 @@ class Transformer(ExactModel):
             for field in dataclasses.fields(ModelConfig)
             if field.name in settings
         }
+        if not isinstance(given.get("activation", ""), str):
+            given["activation"] = keras.activations.get(given["activation"])
         config = ModelConfig(vocab_size=vocab_size, **given)
         super().__init__(**settings)
         self.model_config = config
@@ -478,6 +481,14 @@ class Transformer(ExactModel):
         embedding = self.embedding if tied else self.target_embedding
         x = self.target_positions(embedding(target_in), start=start)
         return self.target_dropout(x, training=training)
+
+    def quantize(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: an export is quantised instead.
+
+        Raises:
+            ValueError: Always.
+        """
+        refuse_quantization()
 
     def compute_output_spec(
         self, inputs: tuple[Tensor, Tensor], training: bool = False

@@ -69,6 +69,8 @@ class Setting:
             of a docstring.
         within: The interval of allowed numbers, such as `"[0, 1)"`.
         choices: All allowed values, where they are few.
+        or_function: Whether a function may stand in for a choice; Keras saves
+            it as a dictionary.
         symbol: The paper's name, such as `"d_k"`.
         flag: Whether command lines have a flag for it.
         metavar: What the flag's help calls the value.
@@ -79,6 +81,7 @@ class Setting:
     help: str
     within: str | None = None
     choices: tuple[str, ...] = ()
+    or_function: bool = False
     symbol: str | None = None
     flag: bool = True
     metavar: str | None = None
@@ -138,6 +141,8 @@ def settled(field: dataclasses.Field, value: Any) -> Any:
     if value is None and may_be_none:
         return None
     about = setting_of(field)
+    if about.or_function and (callable(value) or isinstance(value, dict)):
+        return value
     converted = _as(kind, value)
     if converted is None:
         raise SettingError(

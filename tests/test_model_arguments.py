@@ -68,7 +68,7 @@ def test_a_width_that_heads_cannot_share_is_refused(value_dim):
 
 
 @pytest.mark.parametrize(
-    "name, value", [("vocab_size", 0), ("d_model", 7), ("activation", "gelu")]
+    "name, value", [("vocab_size", 0), ("d_model", 7), ("activation", "gleu")]
 )
 def test_a_setting_that_makes_no_sense_is_refused_at_construction(name, value):
     with pytest.raises(ValueError, match=f"Expected `{name}` to be "):

@@ -150,12 +150,14 @@ class DecoderLayer(keras.layers.Layer):
         """Return output and weights; self-attention's as `attend_sequence`."""
         x = norm_before(self, self.norms[0], inputs)
         update, own = self.self_attention.attend_sequence(
-            x, *self.self_attention.keys_values(x), self_masks, causal
+            *(x, *self.self_attention.keys_values(x), self_masks),
+            *(causal, training),
         )
         sums = self._residual(0, inputs, update, training)
         x = norm_before(self, self.norms[1], sums)
         update, cross = self.cross_attention.attend(
-            x, *self.cross_attention.keys_values(memory), memory_mask
+            *(x, *self.cross_attention.keys_values(memory), memory_mask),
+            training=training,
         )
         sums = self._residual(1, sums, update, training)
         x = norm_before(self, self.norms[2], sums)

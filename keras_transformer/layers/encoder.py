@@ -97,7 +97,8 @@ class EncoderLayer(keras.layers.Layer):
         """Return the output, and the weights as `attend_sequence` does."""
         x = norm_before(self, self.attention_norm, inputs)
         update, weights = self.attention.attend_sequence(
-            x, *self.attention.keys_values(x), (attention_mask,)
+            *(x, *self.attention.keys_values(x), (attention_mask,)),
+            training=training,
         )
         update = self.attention_dropout(update, training=training)
         sums = norm_after(self, self.attention_norm, inputs + update)
@@ -217,6 +218,7 @@ def attention_layer(
         ),
         restriction,
         use_bias=owner.settings["attention_bias"],
+        dropout=owner.settings["attention_dropout"],
         dtype=owner.dtype_policy,
         name=name,
     )

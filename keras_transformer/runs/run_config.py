@@ -15,6 +15,7 @@ from keras_transformer.config import (
     SETTINGS,
     ModelConfig,
     Search,
+    SettingError,
     TrainingConfig,
     UserError,
 )
@@ -153,6 +154,12 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         """Refuse bad codes, and one language or one split for two uses."""
+        if not isinstance(self.model.activation, str):
+            raise SettingError(
+                "activation",
+                f"a name that {CONFIG_FILE} can keep",
+                self.model.activation,
+            )
         for code in (self.source_lang, self.target_lang):
             language_of(code)
         if self.source_lang == self.target_lang:
