@@ -213,12 +213,13 @@ class ExactModel(keras.Model):
             )
         if _strategy_of(self) is None:
             return super().train_step(*args)
-        self.optimizer.apply_gradients = self._apply_sum
+        optimizer: Any = self.optimizer
+        optimizer.apply_gradients = self._apply_sum
         try:
             return super().train_step(*args)
         finally:
             # The replicas of a strategy are threads, and each one gets here.
-            vars(self.optimizer).pop("apply_gradients", None)
+            vars(optimizer).pop("apply_gradients", None)
 
     def test_step(self, *args: Any) -> Any:
         if not self.is_exact:
@@ -337,12 +338,13 @@ class ExactModel(keras.Model):
             total += divisor * share * self._added_loss()
             scaled = self.optimizer.scale_loss(total / divisor)
         # Make all gradients dense, even the gradient of the tied matrix.
+        variables = self.trainable_variables
         gradients = [
-            tf.convert_to_tensor(gradient)
-            for gradient in tape.gradient(
-                scaled,
-                self.trainable_variables,
-                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            tf.zeros_like(variable)
+            if gradient is None
+            else tf.convert_to_tensor(gradient)
+            for variable, gradient in zip(
+                variables, tape.gradient(scaled, variables), strict=True
             )
         ]
         sums = tf.stack([total, tf.reduce_sum(plain * weights)])

@@ -179,7 +179,7 @@ def _spec(translator: Translator) -> "TransformerSpec":
     shape = dict(
         num_heads=config.num_heads,
         pre_norm=config.norm_first,
-        activation=specs.Activation[_ACTIVATIONS[config.activation]],
+        activation=specs.Activation[_ACTIVATIONS[str(config.activation)]],
         head_dim=max(config.key_dim, config.value_dim),
     )
     spec = specs.TransformerSpec(

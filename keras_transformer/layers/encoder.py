@@ -205,17 +205,19 @@ class Encoder(keras.layers.Layer):
 def attention_layer(
     owner: keras.layers.Layer,
     name: str,
-    d_model: int,
+    d_model: Any,
     restriction: int | None = None,
 ) -> MultiHeadAttention:
     """Make a `MultiHeadAttention` with the sizes and dtype of `owner`."""
     num_heads = owner.settings["num_heads"]
+    key_dim, value_dim = (
+        owner.settings[width] or head_width(width, d_model, num_heads)
+        for width in ("key_dim", "value_dim")
+    )
     return MultiHeadAttention(
         num_heads,
-        *(
-            owner.settings[width] or head_width(width, d_model, num_heads)
-            for width in ("key_dim", "value_dim")
-        ),
+        key_dim,
+        value_dim,
         restriction,
         use_bias=owner.settings["attention_bias"],
         dropout=owner.settings["attention_dropout"],

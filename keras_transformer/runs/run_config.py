@@ -25,6 +25,7 @@ from keras_transformer.runs.layout import CONFIG_FILE, has_begun
 from keras_transformer.settings import meant
 
 Part = TypeVar("Part", ModelConfig, TrainingConfig, Search, "RunConfig")
+_WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "restriction")
 # Errors of reading a configuration that is not as it was written.
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, UserError)
 
@@ -330,7 +331,7 @@ def _take_own(settings: dict[str, Any], part: Part) -> Part:
         names = list(RUN_SEARCH)
     own = {name: settings.pop(name) for name in names if name in settings}
     if isinstance(part, ModelConfig):
-        return ModelConfig(**{**part.as_given(), **own})
+        own = {**part.as_given(), **own}
     return dataclasses.replace(part, **own)
 
 
@@ -341,8 +342,7 @@ def _take_shape(
     for field in dataclasses.fields(source):
         name, value = field.name, getattr(source, field.name)
         given = settings.setdefault(name, value)
-        # Neither of these two has weights.
-        if given != value and name not in ("dropout", "restriction"):
+        if given != value and name not in _WITHOUT_WEIGHTS:
             raise UserError(
                 f"Expected the shape of {init_from}, whose {name} is {value}, "
                 f"received {given}; leave out `{name}`."
