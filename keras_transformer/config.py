@@ -4,7 +4,7 @@ It imports neither Keras nor TensorFlow, so reading a configuration is instant.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +30,13 @@ SEARCH_PRECISIONS = ("float32", "bfloat16", "int8")
 EXPORT_PRECISIONS = ("float32", "float16", "bfloat16", "int8")
 # Tokens after which a source is cut by default.
 MAX_SOURCE_LENGTH = 256
+
+# Keras's activations of single numbers.
+ACTIVATIONS = (
+    *("relu", "gelu", "silu", "swish", "celu", "elu", "hard_sigmoid"),
+    *("hard_silu", "leaky_relu", "log_sigmoid", "mish", "relu6", "selu"),
+    *("sigmoid", "softplus", "softsign", "squareplus", "tanh"),
+)
 
 _SIZE = "[1, inf)"
 _SHARE = "[0, 1)"
@@ -76,17 +83,15 @@ class ModelConfig:
         8, "attention heads", symbol="h", within=_SIZE, of_layers=True
     )
     key_dim: int = setting(
-        64,
-        "width of a head's queries and keys; if you change `d_model` or "
-        "`num_heads`, it becomes d_model / h",
+        None,
+        "width of a head's queries and keys; d_model / h if not given",
         symbol="d_k",
         within=_SIZE,
         of_layers=True,
     )
     value_dim: int = setting(
-        64,
-        "width of a head's values; if you change `d_model` or `num_heads`, "
-        "it becomes d_model / h",
+        None,
+        "width of a head's values; d_model / h if not given",
         symbol="d_v",
         within=_SIZE,
         of_layers=True,
@@ -103,6 +108,13 @@ class ModelConfig:
         "share of units dropped from every sub-layer's output and from "
         "the sums of embeddings and positions",
         symbol="P_drop",
+        within=_SHARE,
+        of_layers=True,
+    )
+    attention_dropout: float = setting(
+        0.0,
+        "share of attention weights dropped; the paper drops none, "
+        "tensor2tensor's base 0.1",
         within=_SHARE,
         of_layers=True,
     )
@@ -124,11 +136,11 @@ class ModelConfig:
         metavar="R",
         of_layers=True,
     )
-    activation: str = setting(
+    activation: str | Callable[..., Any] = setting(
         "relu",
         "activation of the feed-forward network",
-        choices=("relu", "swish"),
-        flag=False,
+        choices=ACTIVATIONS,
+        or_function=True,
         of_layers=True,
     )
     norm_epsilon: float = setting(
@@ -181,6 +193,18 @@ class ModelConfig:
                 "even, since sines and cosines come in pairs",
                 self.d_model,
             )
+        for name in ("key_dim", "value_dim"):
+            if getattr(self, name) is None:
+                width = head_width(name, self.d_model, self.num_heads)
+                object.__setattr__(self, name, width)
+
+    def as_given(self) -> dict[str, Any]:
+        """Return all settings, with None for widths of heads that follow."""
+        values = dataclasses.asdict(self)
+        for name in ("key_dim", "value_dim"):
+            if values[name] * self.num_heads == self.d_model:
+                values[name] = None
+        return values
 
     def layers_of(self, stack: str) -> int:
         """Return the number of layers of `"encoder"` or `"decoder"`."""

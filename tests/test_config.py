@@ -41,6 +41,11 @@ def run_of(model=None, training=None, **changes):
     )
 
 
+def test_a_run_keeps_no_function():
+    with pytest.raises(UserError, match="`activation` to be a name that conf"):
+        run_of({"activation": len})
+
+
 def test_presets_cannot_be_changed_by_mistake():
     with pytest.raises(TypeError):
         PRESETS["base"] = PRESETS["big"]
@@ -180,7 +185,8 @@ REFUSED = [
     (ModelConfig, "dropout", -0.1, "in [0, 1)"),
     (ModelConfig, "dropout", "0.1", "a number"),
     (ModelConfig, "restriction", 0, "in [1, 1000000)"),
-    (ModelConfig, "activation", "gelu", "relu, swish"),
+    (ModelConfig, "activation", "gleu", "did you mean gelu?"),
+    (ModelConfig, "attention_dropout", 1.0, "in [0, 1)"),
     (ModelConfig, "first_position", -1, "at least 0"),
     (ModelConfig, "max_positions", 0, "at least 1"),
     (ModelConfig, "norm_epsilon", float("nan"), "above 0"),

@@ -68,8 +68,6 @@ def model_config(
         return ModelConfig(
             d_model=d_model,
             num_heads=num_heads,
-            key_dim=d_model // num_heads,
-            value_dim=d_model // num_heads,
             attention_bias=True,
             logits_bias=True,
             **others,

@@ -9,12 +9,13 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from keras_transformer import __version__, config, presets
+from keras_transformer import __version__, presets
 from keras_transformer.config import (
     RUN_SEARCH,
     SETTINGS,
     ModelConfig,
     Search,
+    SettingError,
     TrainingConfig,
     UserError,
 )
@@ -24,6 +25,7 @@ from keras_transformer.runs.layout import CONFIG_FILE, has_begun
 from keras_transformer.settings import meant
 
 Part = TypeVar("Part", ModelConfig, TrainingConfig, Search, "RunConfig")
+_WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "restriction")
 # Errors of reading a configuration that is not as it was written.
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, UserError)
 
@@ -108,9 +110,7 @@ class RunConfig:
                 stays unless another is given: `init_from` may be gone.
             symbols: Strings that stay one piece in the vocabulary.
             **settings: Fields of `ModelConfig` and `TrainingConfig`, and
-                `RUN_SEARCH` of `Search`; None for the preset's. If `d_model`
-                or `num_heads` is given and a width of the heads is not, that
-                is `d_model / num_heads`.
+                `RUN_SEARCH` of `Search`; None for the preset's.
 
         Returns:
             A valid configuration.
@@ -130,7 +130,6 @@ class RunConfig:
         row = presets.preset_of(preset)
         if "checkpoint_minutes" in settings:
             settings.setdefault("checkpoint_steps", None)  # Not the preset's.
-        _add_head_widths(settings, row.model)
         model = _take_own(settings, row.model)
         training = _take_own(settings, row.training)
         search = _take_own(settings, (source or row).search)
@@ -156,6 +155,12 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         """Refuse bad codes, and one language or one split for two uses."""
+        if not isinstance(self.model.activation, str):
+            raise SettingError(
+                "activation",
+                f"a name that {CONFIG_FILE} can keep",
+                self.model.activation,
+            )
         for code in (self.source_lang, self.target_lang):
             language_of(code)
         if self.source_lang == self.target_lang:
@@ -325,6 +330,8 @@ def _take_own(settings: dict[str, Any], part: Part) -> Part:
     if isinstance(part, Search):
         names = list(RUN_SEARCH)
     own = {name: settings.pop(name) for name in names if name in settings}
+    if isinstance(part, ModelConfig):
+        own = {**part.as_given(), **own}
     return dataclasses.replace(part, **own)
 
 
@@ -335,23 +342,11 @@ def _take_shape(
     for field in dataclasses.fields(source):
         name, value = field.name, getattr(source, field.name)
         given = settings.setdefault(name, value)
-        # Neither of these two has weights.
-        if given != value and name not in ("dropout", "restriction"):
+        if given != value and name not in _WITHOUT_WEIGHTS:
             raise UserError(
                 f"Expected the shape of {init_from}, whose {name} is {value}, "
                 f"received {given}; leave out `{name}`."
             )
-
-
-def _add_head_widths(settings: dict[str, Any], preset: ModelConfig) -> None:
-    """Add head widths for another `d_model` or `num_heads` (3.2.2)."""
-    if not {"d_model", "num_heads"} & set(settings):
-        return
-    d_model = settings.get("d_model", preset.d_model)
-    num_heads = settings.get("num_heads", preset.num_heads)
-    for name in ("key_dim", "value_dim"):
-        if name not in settings:
-            settings[name] = config.head_width(name, d_model, num_heads)
 
 
 def _flat(run: RunConfig) -> dict[str, Any]:

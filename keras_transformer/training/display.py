@@ -22,7 +22,7 @@ from keras_transformer.training.callbacks import Logs, StepWindow
 
 logger = logging.getLogger("keras_transformer")
 SECONDS = 60.0  # Between two lines of the log, at most.
-FIGURES = ("tokens", "batch_loss", "perplexity", "gradient_norm")
+FIGURES = ("tokens", "batch_loss", "batch_perplexity", "gradient_norm")
 
 
 class TrainingDisplay(keras.callbacks.Callback):
