@@ -3,13 +3,10 @@
 sentencepiece trains the byte-pair encoding, and tensorflow-text runs it inside
 the graph, so that a SavedModel takes and returns text.
 
-Normalisation (sentencepiece's `nmt_nfkc`): Unicode NFKC, except that "～" stays
-as it is. Tabs, line ends, every other kind of space, U+FFFD and "▁" (which
-stands for the space inside pieces) become a space. Runs of spaces become one,
-and those at either end are removed. So are control characters other than the
-zero byte and U+0085, zero-width spaces and marks of direction. The rest
-survives `detokenize(tokenize(text))` unchanged: a character without a piece is
-spelled in bytes. Bytes that are not UTF-8 become U+FFFD.
+Text is normalised as `normalization` says, runs of spaces become one, and those
+at either end are removed. The rest survives `detokenize(tokenize(text))`
+unchanged: a character without a piece is spelled in bytes. Bytes that are not
+UTF-8 become U+FFFD.
 """
 
 import contextlib
@@ -32,9 +29,10 @@ import tensorflow_text
 from keras_transformer import config
 from keras_transformer.data import bulk_tokenizer
 from keras_transformer.data.corpus import checked_texts
+from keras_transformer.data.normalization import write_rules
 from keras_transformer.data.sample import Sample
 from keras_transformer.machine import files
-from keras_transformer.settings import whole_number
+from keras_transformer.settings import settled, whole_number
 
 logger = logging.getLogger("keras_transformer")
 
@@ -148,6 +146,7 @@ class Tokenizer(tf.Module):
         vocab_size: int,
         path: str | os.PathLike,
         symbols: Sequence[str] = (),
+        normalization: str = "nfc",
     ) -> "Tokenizer":
         """Learn a vocabulary and write it to `path`, whole or not at all.
 
@@ -163,13 +162,17 @@ class Tokenizer(tf.Module):
             path: File to write; its folder must exist.
             symbols: Strings that stay one piece each, as in
                 `symbols.read_symbols`; `pieces` has them after the four ids.
+            normalization: `"nfc"` changes no character into another; `"nfkc"`
+                also folds full-width signs, ligatures, fractions and spaces
+                (`keras_transformer.data.normalization`).
 
         Raises:
             UserError: If `vocab_size` is 260 or less without the symbols, no
-                sentence holds any text, a sentence is not a text, or the only
-                text is the name of a file.
+                sentence holds any text, a sentence is not a text, the only text
+                is the name of a file, or there is no such `normalization`.
         """
         vocab_size = whole_number("vocab_size", vocab_size)
+        settled(config.SETTINGS["normalization"], normalization)
         symbols = list(checked_texts("symbols", symbols))
         reserved = RESERVED_PIECES + len(symbols)
         if vocab_size <= reserved:
@@ -190,7 +193,15 @@ class Tokenizer(tf.Module):
             texts = checked_texts("sentences", sentences)
             _refuse_a_path(sentences)
             text.write(texts, MAX_TRAINING_SENTENCES)
-            model = _train_model(text, vocab_size, symbols)
+            if normalization == "nfkc":
+                named = {"normalization_rule_name": "nmt_nfkc"}
+                model = _train_model(text, vocab_size, symbols, named)
+            else:
+                file = os.path.join(folder, "rules.tsv")
+                write_rules(file)
+                named = {"normalization_rule_tsv": file}
+                model = _train_model(text, vocab_size, symbols, named)
+                model = bulk_tokenizer.with_named_rules(model)
         tokenizer = cls(model)
         if tokenizer.vocab_size != vocab_size:
             logger.warning(
@@ -381,11 +392,13 @@ def _refuse_a_path(sentences: Iterable[str]) -> None:
         )
 
 
-def _train_model(text: Sample, vocab_size: int, symbols: list[str]) -> bytes:
+def _train_model(
+    text: Sample, vocab_size: int, symbols: list[str], rules: dict[str, Any]
+) -> bytes:
     """Train on some lines, with a larger size if their characters need it."""
     model = io.BytesIO()
     # Left out if there are none, since the model stores its arguments.
-    extra: dict[str, Any] = {"user_defined_symbols": symbols} if symbols else {}
+    extra = {"user_defined_symbols": symbols} if symbols else {}
     # Fixes how sentencepiece shuffles the lines.
     sentencepiece.set_random_generator_seed(1)
     try:
@@ -400,7 +413,6 @@ def _train_model(text: Sample, vocab_size: int, symbols: list[str]) -> bytes:
                 hard_vocab_limit=False,
                 character_coverage=1.0,
                 byte_fallback=True,
-                normalization_rule_name="nmt_nfkc",
                 pad_id=config.PAD_ID,
                 unk_id=config.UNK_ID,
                 bos_id=config.BOS_ID,
@@ -409,6 +421,7 @@ def _train_model(text: Sample, vocab_size: int, symbols: list[str]) -> bytes:
                 shuffle_input_sentence=True,
                 max_sentence_length=MAX_SENTENCE_BYTES,
                 minloglevel=3,
+                **rules,
                 **extra,
             )
     except RuntimeError as error:
@@ -418,5 +431,5 @@ def _train_model(text: Sample, vocab_size: int, symbols: list[str]) -> bytes:
                 "Expected sentences to learn a vocabulary from, received none "
                 "that sentencepiece can use; check the corpus."
             ) from error
-        return _train_model(text, int(too_small[1]), symbols)
+        return _train_model(text, int(too_small[1]), symbols, rules)
     return model.getvalue()

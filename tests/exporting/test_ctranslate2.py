@@ -19,7 +19,7 @@ from keras_transformer.exporting import ctranslate2 as ctranslate2_export
 from keras_transformer.machine import devices
 from keras_transformer.translation.translator import Translator
 
-# Spaces of several kinds, NFKC, a control character, unseen characters.
+# Spaces of several kinds, wide letters, a control character, unseen characters.
 TEXT = " three\u3000\tｆｏｕｒ \u200bfive\x07 ～Ж🙂 "
 
 
