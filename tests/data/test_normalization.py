@@ -122,8 +122,7 @@ def test_every_canonical_spelling_of_a_character_becomes_that_character(
     assert len(characters) > 2000
     for form in ("NFC", "NFD"):
         texts = [unicodedata.normalize(form, x) for x in characters]
-        normal = [unicodedata.normalize("NFC", x) for x in characters]
-        assert out_of(tokenizer, texts) == normal
+        assert out_of(tokenizer, texts) == [composed(x) for x in characters]
     # One more mark does not keep the first from composing.
     texts = [f"{x}\u0301y" for x in characters]
     for text, found in zip(texts, out_of(tokenizer, texts), strict=True):
@@ -144,7 +143,7 @@ def test_every_canonical_spelling_of_a_character_becomes_that_character(
     )
 )
 @example(["a\x07\u0301 b"])
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 def test_any_text_stays_canonically_equivalent(tokenizer, texts):
     for text, found in zip(texts, out_of(tokenizer, texts), strict=True):
         assert unicodedata.normalize("NFC", found) == unicodedata.normalize(
@@ -153,7 +152,7 @@ def test_any_text_stays_canonically_equivalent(tokenizer, texts):
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["M", "C"])))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 def test_text_without_loose_marks_comes_out_in_nfc(tokenizer, text):
     assert out_of(tokenizer, [text]) == [composed(text)]
 
