@@ -9,6 +9,7 @@ unchanged: a character without a piece is spelled in bytes. Bytes that are not
 UTF-8 become U+FFFD.
 """
 
+import collections
 import contextlib
 import contextvars
 import functools
@@ -16,10 +17,10 @@ import io
 import logging
 import os
 import pathlib
-import re
 import tempfile
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import sentencepiece
@@ -47,6 +48,9 @@ FILE_OF_RUN = "tokenizer.model"
 RESERVED_PIECES = 4 + 256
 # Beyond this many sentences, a random sample trains the vocabulary.
 MAX_TRAINING_SENTENCES = 5_000_000
+# A character seldomer than this share of the text is spelled in bytes. A model
+# learns from such what bytes mean, and can copy characters that it never saw.
+RARE = 1 / 100_000
 # In bytes; sentencepiece skips longer sentences.
 MAX_SENTENCE_BYTES = 65_536
 
@@ -157,8 +161,10 @@ class Tokenizer(tf.Module):
                 are more than `MAX_TRAINING_SENTENCES`, a random sample is
                 used.
             vocab_size: Number of pieces, more than 260. If the sentences
-                cannot fill this size, or it cannot hold all their characters,
-                the nearest possible size is used and a warning logged.
+                cannot fill this size, the largest possible one is used and a
+                warning logged. Characters that are less than one in 100,000,
+                and the rarest of those that the size cannot hold, get no
+                piece: they are spelled in bytes.
             path: File to write; its folder must exist.
             symbols: Strings that stay one piece each, as in
                 `symbols.read_symbols`; `pieces` has them after the four ids.
@@ -185,7 +191,7 @@ class Tokenizer(tf.Module):
         if not isinstance(path, str | os.PathLike):
             raise config.SettingError("path", "the file to write", path)
         path = pathlib.Path(path)
-        # Keep it in a file, since a size that does not fit takes a second pass.
+        # Keep it in a file: characters are counted before pieces are learnt.
         with tempfile.TemporaryDirectory(
             dir=path.parent, prefix=files.PARTIAL
         ) as folder:
@@ -205,8 +211,8 @@ class Tokenizer(tf.Module):
         tokenizer = cls(model)
         if tokenizer.vocab_size != vocab_size:
             logger.warning(
-                "The vocabulary has %d pieces instead of %d: the nearest "
-                "size that this text allows.",
+                "The vocabulary has %d pieces instead of %d: the text has no "
+                "more.",
                 tokenizer.vocab_size,
                 vocab_size,
             )
@@ -395,7 +401,11 @@ def _refuse_a_path(sentences: Iterable[str]) -> None:
 def _train_model(
     text: Sample, vocab_size: int, symbols: list[str], rules: dict[str, Any]
 ) -> bytes:
-    """Train on some lines, with a larger size if their characters need it."""
+    """Train on some lines, without the characters that get no piece."""
+    is_folded = "normalization_rule_name" in rules
+    form: Literal["NFC", "NFKC"] = "NFKC" if is_folded else "NFC"
+    most = vocab_size - RESERVED_PIECES - len(symbols)
+    rare = _rare_characters(text, form, most)
     model = io.BytesIO()
     # Left out if there are none, since the model stores its arguments.
     extra = {"user_defined_symbols": symbols} if symbols else {}
@@ -405,12 +415,16 @@ def _train_model(
         with contextlib.closing(text.lines()) as lines:
             sentencepiece.SentencePieceTrainer.Train(
                 # Not `input`, which would put the path into the model.
-                sentence_iterator=lines,
+                sentence_iterator=(
+                    unicodedata.normalize(form, line).translate(rare)
+                    for line in lines
+                ),
                 model_writer=model,
                 model_type="bpe",
                 vocab_size=vocab_size,
                 # Without it, a size too large for the text is an error.
                 hard_vocab_limit=False,
+                # Of the characters that are left.
                 character_coverage=1.0,
                 byte_fallback=True,
                 pad_id=config.PAD_ID,
@@ -425,11 +439,26 @@ def _train_model(
                 **extra,
             )
     except RuntimeError as error:
-        too_small = re.search(r"required_chars\. \d+ vs (\d+)", str(error))
-        if too_small is None:
-            raise config.UserError(
-                "Expected sentences to learn a vocabulary from, received none "
-                "that sentencepiece can use; check the corpus."
-            ) from error
-        return _train_model(text, int(too_small[1]), symbols, rules)
+        raise config.UserError(
+            "Expected sentences to learn a vocabulary from, received none that "
+            "sentencepiece can use; check the corpus."
+        ) from error
     return model.getvalue()
+
+
+def _rare_characters(
+    text: Sample, form: Literal["NFC", "NFKC"], most: int
+) -> dict[int, str]:
+    """Map the characters that get no piece to spaces, for `str.translate`.
+
+    At most `most` get one. The space is one of them, even where no text has it.
+    """
+    counts: collections.Counter[str] = collections.Counter()
+    with contextlib.closing(text.lines()) as lines:
+        for line in lines:
+            counts.update(unicodedata.normalize(form, line))
+    least = RARE * counts.total()
+    del counts[" "]
+    rare = {x: count for x, count in counts.items() if count < least}
+    rare.update(counts.most_common()[most - 1 :])
+    return dict.fromkeys(map(ord, rare), " ")
