@@ -12,17 +12,19 @@ import os
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import Literal
 
 from keras_transformer.config import UserError
 from keras_transformer.data import lines
 
+Form = Literal["NFC", "NFKC"]  # Of Unicode.
 SPACE = "▁"  # As pieces spell it.
 # The names of the four ids and of the bytes in a vocabulary.
 SPECIAL = re.compile(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>|▁")
 
 
 def read_symbols(
-    given: str | os.PathLike | Sequence[str], form: str = "NFC"
+    given: str | os.PathLike | Sequence[str], form: Form = "NFC"
 ) -> tuple[str, ...]:
     """Read a file of symbols, or take a list of them.
 
@@ -47,7 +49,7 @@ def read_symbols(
     return symbols
 
 
-def _check(symbols: tuple[str, ...], name: str, form: str) -> None:
+def _check(symbols: tuple[str, ...], name: str, form: Form) -> None:
     if not symbols:
         raise UserError(
             f"Expected symbols in {name}, one a line, found none; write some "

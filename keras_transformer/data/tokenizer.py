@@ -20,7 +20,7 @@ import pathlib
 import tempfile
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -32,6 +32,7 @@ from keras_transformer.data import bulk_tokenizer
 from keras_transformer.data.corpus import checked_texts
 from keras_transformer.data.normalization import write_rules
 from keras_transformer.data.sample import Sample
+from keras_transformer.data.symbols import Form
 from keras_transformer.machine import files
 from keras_transformer.settings import settled, whole_number
 
@@ -150,7 +151,7 @@ class Tokenizer(tf.Module):
         vocab_size: int,
         path: str | os.PathLike,
         symbols: Sequence[str] = (),
-        normalization: str = "nfc",
+        normalization: str | None = "nfc",
     ) -> "Tokenizer":
         """Learn a vocabulary and write it to `path`, whole or not at all.
 
@@ -403,12 +404,12 @@ def _train_model(
 ) -> bytes:
     """Train on some lines, without the characters that get no piece."""
     is_folded = "normalization_rule_name" in rules
-    form: Literal["NFC", "NFKC"] = "NFKC" if is_folded else "NFC"
+    form: Form = "NFKC" if is_folded else "NFC"
     most = vocab_size - RESERVED_PIECES - len(symbols)
     rare = _rare_characters(text, form, most)
     model = io.BytesIO()
     # Left out if there are none, since the model stores its arguments.
-    extra = {"user_defined_symbols": symbols} if symbols else {}
+    extra: dict[str, Any] = {"user_defined_symbols": symbols} if symbols else {}
     # Fixes how sentencepiece shuffles the lines.
     sentencepiece.set_random_generator_seed(1)
     try:
@@ -446,9 +447,7 @@ def _train_model(
     return model.getvalue()
 
 
-def _rare_characters(
-    text: Sample, form: Literal["NFC", "NFKC"], most: int
-) -> dict[int, str]:
+def _rare_characters(text: Sample, form: Form, most: int) -> dict[int, str]:
     """Map the characters that get no piece to spaces, for `str.translate`.
 
     At most `most` get one. The space is one of them, even where no text has it.

@@ -27,7 +27,7 @@ from keras_transformer.data.corpora import (
 from keras_transformer.data.corpus import DEMO, MEMORY, Corpus
 from keras_transformer.data.held_out import hold_out
 from keras_transformer.data.mixture import tags_of
-from keras_transformer.data.symbols import read_symbols
+from keras_transformer.data.symbols import Form, read_symbols
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.settings import kind_of, nearest, setting, settle
 
@@ -261,7 +261,7 @@ def configure(
     is_new = tokenizer is None and init_from is None
     if not begun and is_new:
         settings["normalization"] = of_new["normalization"] or "nfc"
-    form = "NFKC" if settings.get("normalization") == "nfkc" else "NFC"
+    form: Form = "NFKC" if settings.get("normalization") == "nfkc" else "NFC"
     pieces = () if symbols is None else read_symbols(symbols, form)
     if is_new:
         tags = set(tags_of(os.fspath(of_corpus))) - set(pieces)
