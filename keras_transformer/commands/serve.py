@@ -123,10 +123,7 @@ def run(args: argparse.Namespace) -> None:
                 "Expected an origin such as https://example.org as --cors, "
                 f"received {origin}."
             )
-    for package in (
-        *("lxml", "prometheus_client", "sentencex"),
-        *("starlette", "uvicorn"),
-    ):
+    for package in ("prometheus_client", "sentencex", "starlette", "uvicorn"):
         extras.needs(package, "serve")
     # Without a handler, SIGTERM would not end a container's first process while
     # the model loads. Uvicorn raises it again when it has finished.

@@ -20,8 +20,8 @@ from keras_transformer.translation.sentences import together
 
 _SPACE = "▁".encode()
 _END = b"</s>"
-# The most characters of HTML in a request. Beyond this, reading and placing can
-# take seconds, for example with a tag of many thousand attributes.
+# The most characters of HTML in a request: reading and placing so many can take
+# a second, if every other one is a tag.
 MAX_HTML = 1 << 17
 
 Pairs = Sequence[tuple[str, str]]  # Sentences with their translations.
