@@ -228,6 +228,13 @@ class TrainingConfig:
         symbol="ε_ls",
         within=_SHARE,
     )
+    normalization: str | None = setting(
+        None,
+        "how a new vocabulary normalises text (nfc, which it is if not given: "
+        "characters stay what they are; nfkc: signs of full width, ligatures, "
+        "fractions and spaces are folded)",
+        choices=("nfc", "nfkc"),
+    )
     bpe_dropout: float = setting(
         0.0,
         "probability of skipping a merge when training text is split into "

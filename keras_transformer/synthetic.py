@@ -79,7 +79,8 @@ def distill(
             closest to the original translation, by BLEU of the sentence, and
             not the one with the best score.
         **arguments: All other arguments of `train`. The vocabulary is the
-            teacher's unless you give `tokenizer`, `init_from` or `symbols`.
+            teacher's unless you give `tokenizer`, `init_from`, `symbols` or
+            `normalization`.
 
     Returns:
         The student's run.
@@ -95,8 +96,8 @@ def distill(
             "Expected another run_dir for the student than the teacher's, "
             f"received {run_dir} for both."
         )
-    own = (arguments.get(x) for x in ("tokenizer", "init_from", "symbols"))
-    if all(vocabulary is None for vocabulary in own):
+    own = ("tokenizer", "init_from", "symbols", "normalization")
+    if all(arguments.get(name) is None for name in own):
         arguments["tokenizer"] = teacher.path / TOKENIZER_FILE
     asked = Asked.understand(run_dir=run_dir, **arguments)
     if asked.session.strategy == "multiworker":

@@ -31,6 +31,7 @@ from keras_transformer.presets import PRESETS
 from keras_transformer.runs import run_config
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.settings import setting
+from keras_transformer.training.request import configure
 
 
 def run_of(model=None, training=None, **changes):
@@ -385,6 +386,28 @@ def test_a_run_keeps_its_symbols(tmp_path, symbols):
     assert saved.resume(saved, [], "runs/a") == saved
     with pytest.raises(UserError, match="runs/a was trained with other `sym"):
         run_of(symbols=symbols).resume(saved, [], "runs/a")
+
+
+def test_a_run_notes_how_its_new_vocabulary_normalises(tmp_path):
+    def normalised(run_dir, **given):
+        run = configure("demo", run_dir=run_dir, preset="demo", **given)
+        return run.training.normalization
+
+    assert normalised(tmp_path / "new") == "nfc"
+    # One made elsewhere has its own rule, and so has one of an older run.
+    assert normalised(tmp_path / "new", tokenizer="its.model") is None
+    (tmp_path / "final.weights.h5").touch()  # So it has begun.
+    for of_run in (None, "nfkc"):
+        run = run_of(training={"normalization": of_run})
+        run.save(tmp_path)
+        if of_run is None:
+            fields = json.loads((tmp_path / "config.json").read_text())
+            del fields["training"]["normalization"], fields["checksum"]
+            (tmp_path / "config.json").write_text(json.dumps(fields))
+        assert RunConfig.load(tmp_path) == run
+        assert normalised(tmp_path) == of_run
+    with pytest.raises(UserError, match="`normalization` or `init_from`"):
+        normalised(tmp_path, normalization="nfc", init_from="runs/a")
 
 
 def test_resuming_refuses_what_may_not_change():

@@ -205,7 +205,8 @@ def _learn_vocabulary(
     with heartbeat(f"Reading the text of {run.train_split}"):
         fingerprint = remembered.fingerprint(corpus, run.train_split, None)
     symbols = run.symbols or ()
-    made_of = " ".join([fingerprint, *symbols])
+    normalization = run.training.normalization
+    made_of = " ".join([fingerprint, str(normalization), *symbols])
     if path.exists():
         tokenizer = Tokenizer.load(path)
         noted = [size, made_of, checksum_of(tokenizer)]
@@ -215,7 +216,8 @@ def _learn_vocabulary(
     logger.info("Training a vocabulary of %d pieces.", size)
     with heartbeat("Training the vocabulary"):
         tokenizer = Tokenizer.train(
-            corpus.sentences(run.train_split), size, path, symbols
+            corpus.sentences(run.train_split),
+            *(size, path, symbols, normalization),
         )
     remembered.notes["vocabulary"] = [size, made_of, checksum_of(tokenizer)]
     remembered.save()
@@ -351,8 +353,9 @@ class Remembered:
     Attributes:
         notes: Under `text SPLIT`, the state of the files and the fingerprint;
             under `watched`, the fingerprint, the seed and the pairs to watch;
-            under `vocabulary`, the size asked for, the fingerprint and symbols
-            it was made of, and its checksum. `save` writes new ones.
+            under `vocabulary`, the size asked for, the fingerprint,
+            normalization and symbols it was made of, and its checksum. `save`
+            writes new ones.
     """
 
     def __init__(self, run_dir: pathlib.Path) -> None:

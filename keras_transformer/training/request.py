@@ -27,7 +27,7 @@ from keras_transformer.data.corpora import (
 from keras_transformer.data.corpus import DEMO, MEMORY, Corpus
 from keras_transformer.data.held_out import hold_out
 from keras_transformer.data.mixture import tags_of
-from keras_transformer.data.symbols import read_symbols
+from keras_transformer.data.symbols import Form, read_symbols
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.settings import kind_of, nearest, setting, settle
 
@@ -239,10 +239,12 @@ def configure(
             "Expected `tokenizer` or `init_from`, which brings its own "
             "vocabulary, received both; leave one out."
         )
-    for name, other in ("tokenizer", tokenizer), ("init_from", init_from):
-        if symbols is not None and other is not None:
+    of_new = dict(symbols=symbols, normalization=settings.get("normalization"))
+    made = dict(tokenizer=tokenizer, init_from=init_from)
+    for new, name in itertools.product(of_new, made):
+        if of_new[new] is not None and made[name] is not None:
             raise UserError(
-                f"Expected `symbols` or `{name}`, which brings its own "
+                f"Expected `{new}` or `{name}`, which brings its own "
                 "vocabulary, received both; leave one out."
             )
     of_corpus: str | os.PathLike = MEMORY
@@ -254,13 +256,19 @@ def configure(
     if run_dir is None and (preset or init_from is None):
         run_dir = default_run_dir(preset)
     begun = None if run_dir is None else begun_config(run_dir)
-    pieces = () if symbols is None else read_symbols(symbols)
-    if tokenizer is None and init_from is None:
+    if begun and of_new["normalization"] is None:
+        settings["normalization"] = begun.training.normalization
+    is_new = tokenizer is None and init_from is None
+    if not begun and is_new:
+        settings["normalization"] = of_new["normalization"] or "nfc"
+    form: Form = "NFKC" if settings.get("normalization") == "nfkc" else "NFC"
+    pieces = () if symbols is None else read_symbols(symbols, form)
+    if is_new:
         tags = set(tags_of(os.fspath(of_corpus))) - set(pieces)
         if begun:  # Perhaps with a vocabulary made elsewhere.
             tags &= set(begun.symbols or ())
         if tags:
-            pieces = read_symbols([*pieces, *sorted(tags)])
+            pieces = read_symbols([*pieces, *sorted(tags)], form)
     return RunConfig.from_preset(
         preset,
         corpus=absolute_name(of_corpus),

@@ -209,10 +209,10 @@ def test_a_refusal_keeps_the_vocabulary_and_the_users_own_files(
 ):
     train = Tokenizer.train
 
-    def train_while_somebody_writes(sentences, size, path, symbols):
+    def train_while_somebody_writes(sentences, size, path, *how):
         (run_dir / "thesis").mkdir()
         (run_dir / "thesis" / "text").write_text("years of work")
-        return train(sentences, size, path, symbols)
+        return train(sentences, size, path, *how)
 
     run = make_run(MODEL, TrainingConfig(max_length=2), corpus=str(folder))
     corpus = open_corpus(folder, "en", "de")
@@ -246,9 +246,9 @@ def trained(monkeypatch):
     sizes = []
     train = Tokenizer.train.__func__
 
-    def note(cls, sentences, vocab_size, path, symbols):
+    def note(cls, sentences, vocab_size, path, *how):
         sizes.append(vocab_size)
-        return train(cls, sentences, vocab_size, path, symbols)
+        return train(cls, sentences, vocab_size, path, *how)
 
     monkeypatch.setattr(Tokenizer, "train", classmethod(note))
     return sizes
