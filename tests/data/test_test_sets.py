@@ -39,6 +39,7 @@ def put(folder, name, **references):
         path.write_text("".join(f"{text}\n" for text in texts), "utf-8")
 
 
+@pytest.mark.filterwarnings("error")  # Files left open.
 def test_a_test_set_is_read_from_the_cache(cache):
     put(cache, "wmt14/full", ref=FIRST)
 
