@@ -180,7 +180,6 @@ def records(run_dir):
         Tokenizer.load(path),
         folder / "records",
         max_length=256,
-        fingerprint="",
         progress=lambda count: None,
     )
 

@@ -227,7 +227,9 @@ STACK_SETTINGS = [
 class TrainingConfig:
     """The settings of a training (section 5)."""
 
-    steps: int = setting(100_000, "optimizer updates in all", within=_SIZE)
+    steps: int = setting(
+        100_000, "optimizer updates in all", within=_SIZE, may_change=True
+    )
     batch_tokens: int = setting(
         25_000,
         "budget of target tokens, and of source tokens, in a global batch, "
@@ -266,25 +268,36 @@ class TrainingConfig:
         within=_SHARE,
     )
     average: int = setting(
-        5, "checkpoints averaged at the end (6.1)", within=_SIZE
+        5,
+        "checkpoints averaged at the end (6.1)",
+        within=_SIZE,
+        may_change=True,
     )
     checkpoint_minutes: float = setting(
         10.0,
         "minutes between checkpoints; since they follow the clock, stopping "
         "and resuming changes which weights are averaged",
         within="(0, inf)",
+        may_change=True,
     )
     checkpoint_steps: int | None = setting(
         None,
         "updates between checkpoints, instead of minutes",
         within=_SIZE,
         instead_of="checkpoint_minutes",
+        may_change=True,
     )
     keep_checkpoints: int = setting(
-        10, "newest checkpoints kept, at least `average`", within=_SIZE
+        10,
+        "newest checkpoints kept, at least `average`",
+        within=_SIZE,
+        may_change=True,
     )
     validation_steps: int = setting(
-        2_000, "updates between validations", within=_SIZE
+        2_000,
+        "updates between validations",
+        within=_SIZE,
+        may_change=True,
     )
     ema: float | None = setting(
         None,
@@ -297,6 +310,7 @@ class TrainingConfig:
         "BLEU on the validation sample at which the training ends early; "
         "inf to switch this off",
         within="[0, inf]",
+        may_change=True,
     )
     patience: int | None = setting(
         None,
@@ -304,11 +318,13 @@ class TrainingConfig:
         "and keep the best weights; off if not given",
         within=_SIZE,
         metavar="N",
+        may_change=True,
     )
     patience_on: str = setting(
         "loss",
         "what the validations of `patience` compare",
         choices=("loss", "bleu"),
+        may_change=True,
     )
     precision: str = setting(
         "float32",
@@ -390,7 +406,10 @@ class Search:
     """
 
     beam_size: int = setting(
-        4, "live hypotheses per sentence; 1 is greedy", within=_SIZE
+        4,
+        "live hypotheses per sentence; 1 is greedy",
+        within=_SIZE,
+        may_change=True,
     )
     length_penalty: float = setting(
         0.6,
@@ -398,6 +417,7 @@ class Search:
         "6)^alpha; a larger one favours longer translations",
         symbol="α",
         within="[0, inf)",
+        may_change=True,
     )
     n_best: int = setting(
         1,
@@ -421,6 +441,7 @@ class Search:
         50,
         "how many tokens longer than its source a translation may be",
         within="[0, 1000000)",
+        may_change=True,
     )
     max_source_length: int | None = setting(
         None,

@@ -76,6 +76,8 @@ class Setting:
         metavar: What the flag's help calls the value.
         of_layers: Whether the layers of a model's stacks take it.
         instead_of: A setting that it excludes; the one given later counts.
+        may_change: Whether a run that has begun may go on with another value:
+            it affects how long it trains and what it keeps, not the result.
     """
 
     help: str
@@ -87,6 +89,7 @@ class Setting:
     metavar: str | None = None
     of_layers: bool = False
     instead_of: str | None = None
+    may_change: bool = False
 
     def described(self) -> str:
         """Return the help with the symbol, and the choices or the range."""

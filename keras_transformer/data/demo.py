@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from keras_transformer.config import UserError
 from keras_transformer.data import demo_numbers
-from keras_transformer.data.corpus import DEMO, Corpus, Pair, checksum_of
+from keras_transformer.data.corpus import DEMO, Corpus, Pair
 from keras_transformer.data.languages import language_of
 from keras_transformer.machine import extras
 
@@ -75,9 +75,7 @@ def open_demo(source_lang: str, target_lang: str) -> Corpus:
     def read(split: str) -> Iterator[Pair]:
         return iter(demo_pairs(split, source_lang, target_lang))
 
-    splits = tuple(SPLIT_SIZES)
-    identify = checksum_of(read)
-    return Corpus(DEMO, source_lang, target_lang, splits, read, identify)
+    return Corpus(DEMO, source_lang, target_lang, tuple(SPLIT_SIZES), read)
 
 
 def demo_pairs(split: str, source_lang: str, target_lang: str) -> list[Pair]:

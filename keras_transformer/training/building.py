@@ -103,7 +103,6 @@ def arguments_of(run: RunConfig, session: Session) -> dict[str, Any]:
         **dataclasses.asdict(run.training),
         **run.search.kept_by_run(),
         "minutes": session.minutes,
-        "text": run.fingerprints,
         "vocabulary": run.vocabulary,
     }
 
@@ -121,28 +120,6 @@ def initial_record(init_from: str | pathlib.Path) -> dict[str, Any]:
         "checkpoints": [*chosen.checkpoints],
         "weights": _checksum(model),
     }
-
-
-def check_initial(
-    run: RunConfig, saved: RunConfig, run_dir: pathlib.Path
-) -> None:
-    """Refuse to resume a run that began with other weights.
-
-    Raises:
-        UserError: If `run` names an initial run with other weights than those
-            that `saved` took over.
-    """
-    if not run.initial:
-        return
-    source = pathlib.Path(run.initial["run_dir"])
-    known = saved.initial or {"run_dir": None, "weights": None}
-    if str(source) == known["run_dir"] or not source.exists():
-        return  # The run no longer needs it.
-    if initial_record(source)["weights"] != known["weights"]:
-        raise UserError(
-            f"{run_dir} did not begin with the weights of {source}; leave out "
-            "`init_from`, or choose another `run_dir`."
-        )
 
 
 def _begin_with(model: keras.Model, initial: Mapping[str, Any]) -> None:

@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import itertools
 import logging
-import os
 import pathlib
 import statistics
 import tempfile
@@ -24,13 +23,13 @@ import tensorflow as tf
 from keras_transformer import config
 from keras_transformer.config import UserError
 from keras_transformer.data import batching
-from keras_transformer.data.corpus import Corpus, Pair, checksum_of
+from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.inspection import Inspection, Row
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import devices
 from keras_transformer.runs.layout import has_begun
-from keras_transformer.runs.run_config import RunConfig, begun_config
+from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import estimates, workers
 from keras_transformer.training.building import build_model
 from keras_transformer.training.cluster import count_workers
@@ -44,9 +43,8 @@ from keras_transformer.training.planning import (
 from keras_transformer.training.preparation import (
     check_beginning,
     prepare_tokenizer,
-    take_vocabulary,
 )
-from keras_transformer.training.request import Session
+from keras_transformer.training.request import Asked, Session
 
 logger = logging.getLogger("keras_transformer")
 HEAD_PAIRS = 20_000
@@ -105,31 +103,23 @@ class Measured(NamedTuple):
     steps: int
 
 
-def dry_run(
-    run: RunConfig,
-    run_dir: pathlib.Path,
-    session: Session,
-    corpus: Corpus,
-    tokenizer: Tokenizer | str | os.PathLike | None = None,
-) -> Table:
+def dry_run(asked: Asked) -> Table:
     """Tell what a run would cost, writing nothing to its directory.
-
-    The arguments are those of `loop.train`.
 
     Raises:
         UserError: If the training could not begin, or needs several machines.
     """
+    run, session = asked.run, asked.session
     if session.strategy == "multiworker" or count_workers() > 1:
         raise UserError(
             "Expected one machine for a dry run, received `strategy` "
             "multiworker or several workers in TF_CONFIG; leave them out."
         )
-    check_beginning(run, run_dir, corpus)
+    check_beginning(asked)
     devices.log_devices()
     strategy = workers.make_strategy(session.strategy)
     xla = compiles(session.xla)
-    run = choose_lengths(run, begun_config(run_dir), xla)
-    run, given = take_vocabulary(run, tokenizer)
+    corpus = asked.open_text()
     looking = Inspection(corpus)
     with heartbeat("Looking through the text"):
         for _ in looking.watch(corpus.pairs(run.train_split)):
@@ -138,10 +128,11 @@ def dry_run(
     replicas = strategy.num_replicas_in_sync
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        has_run = has_begun(run_dir)
-        run, vocabulary = prepare_tokenizer(
-            run, run_dir if has_run else folder, corpus, given
-        )
+        has_run = has_begun(asked.run_dir)
+        if not has_run:
+            run = choose_lengths(run, xla)
+        asked = asked._replace(run=run)
+        run, vocabulary = prepare_tokenizer(asked, folder, corpus)
         plan, is_whole = make_plan(run, corpus, vocabulary, folder)
         if not (has_run or is_whole):  # The rest will fill the vocabulary.
             model = dataclasses.replace(
@@ -174,8 +165,6 @@ def head(corpus: Corpus) -> Corpus:
     return dataclasses.replace(
         corpus,
         read=read,
-        identify=checksum_of(read),
-        stamp=lambda split: None,
         read_whole=functools.partial(cut, corpus.read_whole or corpus.read),
     )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from keras_transformer.config import UserError
 from keras_transformer.data.symbols import read_symbols
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.training.request import configure
+from keras_transformer.training.request import understand
 
 SYMBOLS = ("<2fr>", "▁(NP", "▁)NP", "▁(S", "▁)S", ",", '"x,y"', "ﬁ¼")
 SENTENCES = [
@@ -133,5 +133,6 @@ def test_symbols_that_cannot_be_are_named(tmp_path, content, message):
 @pytest.mark.parametrize("other", ["tokenizer", "init_from"])
 def test_symbols_do_not_go_with_a_vocabulary_made_elsewhere(other):
     with pytest.raises(UserError, match="brings its own vocabulary"):
-        configure("demo", symbols=["(S"], **{other: "somewhere"})
-    assert configure("demo", symbols=["(S"]).symbols == ("(S",)
+        understand(corpus="demo", symbols=["(S"], **{other: "somewhere"})
+    run = understand(corpus="demo", symbols=["(S"], run_dir="nowhere").run
+    assert run.symbols == ("(S",)

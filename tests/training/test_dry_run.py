@@ -22,7 +22,7 @@ from keras_transformer.presets import PRESETS
 from keras_transformer.training import dry_run, estimates
 from keras_transformer.training.dry_run import Measured, report
 from keras_transformer.training.planning import plan_batches
-from keras_transformer.training.request import Session, configure
+from keras_transformer.training.request import Session, understand
 
 
 def arguments(corpus, run_dir, *more):
@@ -84,7 +84,7 @@ def begun(corpus, tmp_path_factory):
     argv.remove("--dry-run")
     args = parse_args(["train", *argv])
     run_dir.mkdir()
-    configuration = configure(**arguments_of(args))
+    configuration = understand(**arguments_of(args)).run
     # A vocabulary of other text, so that one can tell which was used.
     words = (f"word {number}" for number in range(1_000))
     tokenizer = Tokenizer.train(words, 281, run_dir / "tokenizer.model")
