@@ -41,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     train.add_flags(parser)
 
 
-def distill(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     r"""Train a student on its teacher's translations of a training text.
 
     Example:
@@ -65,15 +65,16 @@ def distill(args: argparse.Namespace) -> None:
     for path in teachers:
         RunConfig.load(path)
     command_line.quiet_tensorflow()
-    from keras_transformer import run, synthetic
+    from keras_transformer.run import Run, dry_run
+    from keras_transformer.synthetic import distill
 
     if args.dry_run:
-        print(run.dry_run(args.run_dir, **arguments, **chosen))
+        print(dry_run(args.run_dir, **arguments, **chosen))
         return
     # After SIGTERM the checkpoint is written, and nothing has failed.
     with contextlib.suppress(SystemExit):
-        synthetic.distill(
-            run.Run(teachers[0], teachers[1:]),
+        distill(
+            Run(teachers[0], teachers[1:]),
             args.run_dir,
             **own,
             **arguments,

@@ -60,7 +60,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="print the costs, train nothing")
 
 
-def train(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Train a Transformer: section 5 of the paper as a recipe.
 
     Example:
@@ -79,14 +79,14 @@ def train(args: argparse.Namespace) -> None:
     Session(**chosen)
     request(**arguments, run_dir=args.run_dir)
     command_line.quiet_tensorflow()
-    from keras_transformer import run
+    from keras_transformer.run import dry_run, train
 
     if args.dry_run:
-        print(run.dry_run(args.run_dir, **arguments, **chosen))
+        print(dry_run(args.run_dir, **arguments, **chosen))
         return
     # After SIGTERM the checkpoint is written, and nothing has failed.
     with contextlib.suppress(SystemExit):
-        run.train(args.run_dir, **arguments, **chosen)
+        train(args.run_dir, **arguments, **chosen)
 
 
 def arguments_of(args: argparse.Namespace) -> dict[str, Any]:

@@ -115,7 +115,7 @@ BOTH, ONE = ("translate", "evaluate"), ("translate",)
     ("verbs", "arguments", "message"),
     [
         (BOTH, "--beam-size 0", "--beam-size to be at least 1, received 0"),
-        (BOTH, "--average 0", "--average of at least 1, received 0"),
+        (BOTH, "--average 0", "--average to be at least 1, received 0"),
         (BOTH, "--parallel 0", "--parallel to be at least 1, received 0"),
         (
             ONE,

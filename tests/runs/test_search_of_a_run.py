@@ -38,7 +38,8 @@ def translator(run_dir):
 
 def options(verb, run_dir, *flags, n_best=1):
     argv = [verb, "--run-dir", str(run_dir), *flags]
-    return search_flags.search_of_run(__main__.parse_args(argv), n_best)
+    _, search = search_flags.prepare(__main__.parse_args(argv), n_best)
+    return search
 
 
 def test_a_run_searches_as_the_paper_translates():
