@@ -77,13 +77,6 @@ _FIXED = {
 }
 
 
-def is_here(folder: pathlib.Path) -> bool:
-    """Return whether the folder has Hugging Face's form."""
-    return (folder / CONFIG).exists() and any(
-        (folder / name).exists() for name in (SAFETENSORS, PICKLE)
-    )
-
-
 def read(folder: pathlib.Path) -> Imported:
     """Read a `MarianMTModel` and its `MarianTokenizer`."""
     settings = Settings(_read_json(folder / CONFIG), folder / CONFIG)

@@ -84,11 +84,6 @@ _HIDDEN = {ordinal: 0x100000 + ordinal for ordinal in _SPECIAL}
 _SHOWN = {hidden: ordinal for ordinal, hidden in _HIDDEN.items()}
 
 
-def is_here(folder: pathlib.Path) -> bool:
-    """Return whether the folder has the settings of a Marian decoder."""
-    return (folder / DECODER).exists()
-
-
 def read(folder: pathlib.Path) -> Imported:
     """Read a model with its vocabulary."""
     weights_path, vocabulary_path = _paths(folder)

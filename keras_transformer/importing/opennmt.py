@@ -42,11 +42,6 @@ _LAYER = "model/{stack}/layers/{i}/"
 _PROJECTIONS = ("queries", "keys", "values", "output")
 
 
-def is_here(folder: pathlib.Path) -> bool:
-    """Return whether the folder holds a checkpoint of TensorFlow."""
-    return (folder / "checkpoint").is_file()
-
-
 def read(folder: pathlib.Path) -> Imported:
     """Read the folder's newest checkpoint."""
     home, above = folder, folder.resolve().parent
@@ -88,14 +83,15 @@ def read(folder: pathlib.Path) -> Imported:
         tied_embeddings="source_embedding/table" not in weights,
         source_end=source_end,
     )
+    lacking = {}
+    for name, side in (("source", source), ("target", target)):
+        own = {*pieces[:4], *side.vocabulary}
+        lacking[name] = [i for i, x in enumerate(pieces) if x not in own]
     vocabulary = pack(
         source.sentencepiece,
         target.sentencepiece,
         pieces,
-        lacking={
-            "source": _lacking(source, pieces),
-            "target": _lacking(target, pieces),
-        },
+        lacking=lacking,
         has_tags=False,
     )
     return Imported(model, weights, PairedTokenizer(vocabulary))
@@ -168,12 +164,6 @@ def _pieces(source: Side, target: Side) -> list[str]:
     # A vocabulary may have a piece with the name of the unknown one.
     unknown = f"{_UNKNOWN}?" if _UNKNOWN in written else _UNKNOWN
     return [_PADDING, unknown, _BEGIN, _END, *written]
-
-
-def _lacking(side: Side, pieces: Sequence[str]) -> list[int]:
-    """List the ids of pieces that a side lacks, except the first four."""
-    own = set(side.vocabulary)
-    return [i for i, piece in enumerate(pieces) if i > 3 and piece not in own]
 
 
 def _rows(
