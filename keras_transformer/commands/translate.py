@@ -53,7 +53,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--prefix",
         type=text_streams.given_text,
         metavar="TEXT",
-        help="the beginning of every translation",
+        help="the beginning of every translation; it may end inside a word, "
+        "but not if a space follows",
     )
     prefix.add_argument(
         "--prefixes",

@@ -37,7 +37,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--prefix",
         type=text_streams.given_text,
         metavar="TEXT",
-        help="the beginning of the translation",
+        help="the beginning of the translation, as in translate",
     )
     search_flags.add_search_flags(parser)
 

@@ -40,7 +40,12 @@ from keras_transformer.translation.text_batches import (
     numbered,
     results,
 )
-from keras_transformer.translation.text_model import IDS, TextModel, traced
+from keras_transformer.translation.text_model import (
+    IDS,
+    PREFIX,
+    TextModel,
+    traced,
+)
 from keras_transformer.viewing.explanation import Explanation
 
 logger = logging.getLogger("keras_transformer")
@@ -333,8 +338,9 @@ class Translator:
         Args:
             texts: Source texts.
             options: How to search.
-            prefixes: The beginning of each translation, "" for none. Whitespace
-                around it is dropped, and the search may extend its last word.
+            prefixes: The beginning of each translation, "" for none. It may
+                end inside a word; a space at its end says that the word is
+                whole.
                 A prefix counts in the score and towards the length limit, and
                 is cut if it is longer than that.
             batch_tokens: Budget of a batch: its texts times the tokens of its
@@ -562,7 +568,10 @@ class Translator:
 
             self._search_graphs[options, inputs] = traced(
                 search,
-                *(_SEEDS if name == "seeds" else IDS for name in inputs),
+                *(
+                    {"seeds": _SEEDS, "prefix": PREFIX}.get(x, IDS)
+                    for x in inputs
+                ),
             )
         return self._search_graphs[options, inputs]
 
