@@ -199,6 +199,7 @@ def _without_repeats(logits: tf.Tensor, ids: tf.Tensor, n: int) -> tf.Tensor:
 
 def with_endings(prefix: tf.Tensor) -> tf.Tensor:
     """Make a prefix `(B, P)` one of `(B, P, 3)`, in which nothing is open."""
+    prefix = tf.convert_to_tensor(prefix)
     if prefix.shape.rank == 3:
         return prefix
     nothing = tf.zeros_like(prefix)
