@@ -32,7 +32,12 @@ from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.settings import whole_number, with_settings
 from keras_transformer.training.estimates import parameters
-from keras_transformer.training.request import Asked, open_text, understand
+from keras_transformer.training.request import (
+    SESSION_SETTINGS,
+    Asked,
+    open_text,
+    understand,
+)
 from keras_transformer.translation import lexicon, model_card
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
@@ -494,7 +499,7 @@ class Run:
         return history.as_html(self.path, parameters(self.config.model))
 
 
-@with_settings(SETTINGS.values())
+@with_settings([*SESSION_SETTINGS, *SETTINGS.values()])
 def train(
     run_dir: str | os.PathLike | None = None,
     *,
@@ -508,10 +513,6 @@ def train(
     tokenizer: Tokenizer | str | os.PathLike | None = None,
     symbols: str | os.PathLike | Sequence[str] | None = None,
     init_from: str | os.PathLike | None = None,
-    minutes: float | None = None,
-    strategy: str = "auto",
-    accumulate: int = 1,
-    xla: str = "auto",
     callbacks: Sequence[Any] = (),
     **settings: Any,
 ) -> Run:
@@ -542,14 +543,8 @@ def train(
             and brackets, or a file with one on each line.
         init_from: Directory of another run; this one starts with its weights
             and vocabulary.
-        minutes: Minutes of training in all; None for no limit.
-        strategy: `none` for one device, `mirrored` for all GPUs of this
-            machine, `multiworker` for all workers in `TF_CONFIG`; `auto`
-            chooses.
-        accumulate: Micro-batches in a batch, at least 1.
-        xla: `auto`, `on` or `off`.
         callbacks: Keras callbacks; a training is one epoch.
-        **settings: Settings that override the preset's.
+        **settings: Those of this session, and those that override the preset's.
 
     Returns:
         The run.

@@ -27,6 +27,11 @@ from keras_transformer.settings import meant, setting_of
 
 Part = TypeVar("Part", ModelConfig, TrainingConfig, Search, "RunConfig")
 _WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "restriction")
+# What is asked for beside the settings of the parts.
+_ASKED = (
+    *("source_lang", "target_lang", "train_split", "validation_split"),
+    "symbols",
+)
 # Errors of reading a configuration that is not as it was written.
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, UserError)
 
@@ -65,13 +70,13 @@ class RunConfig:
 
     preset: str
     corpus: str
-    source_lang: str
-    target_lang: str
-    train_split: str
-    validation_split: str
     requested_vocab_size: int
     model: ModelConfig
     training: TrainingConfig
+    source_lang: str = "en"
+    target_lang: str = "de"
+    train_split: str = "train"
+    validation_split: str = "val"
     search: Search = Search()
     text: State | None = None
     initial: Mapping[str, Any] | None = None
@@ -87,12 +92,7 @@ class RunConfig:
         preset: str | None = None,
         *,
         corpus: str,
-        source_lang: str = "en",
-        target_lang: str = "de",
-        train_split: str = "train",
-        validation_split: str = "val",
         init_from: str | os.PathLike | None = None,
-        symbols: tuple[str, ...] | None = None,
         **settings: Any,
     ) -> "RunConfig":
         """Take a preset with the settings given.
@@ -101,16 +101,12 @@ class RunConfig:
             preset: One of `presets.PRESETS`; if not given, that of
                 `init_from`, or `base`.
             corpus: Name of the corpus.
-            source_lang: Language code of the source side.
-            target_lang: Language code of the target side.
-            train_split: Name of the training split.
-            validation_split: Name of the validation split.
             init_from: Directory of a run. This run takes over its weights and
                 vocabulary, and so its shape; also its search, unless another
                 is given.
-            symbols: Strings that stay one piece in the vocabulary.
-            **settings: Fields of `ModelConfig` and `TrainingConfig`, and
-                `RUN_SEARCH` of `Search`; None for the preset's.
+            **settings: Languages, splits and symbols; fields of `ModelConfig`
+                and `TrainingConfig`, and `RUN_SEARCH` of `Search`; None for
+                what is left out.
 
         Returns:
             A valid configuration.
@@ -120,6 +116,7 @@ class RunConfig:
                 setting makes no sense.
         """
         settings = {n: v for n, v in settings.items() if v is not None}
+        own = {n: settings.pop(n) for n in _ASKED if n in settings}
         initial = source = None
         if init_from is not None:
             source = cls.load(init_from)
@@ -138,16 +135,12 @@ class RunConfig:
         return cls(
             preset=preset,
             corpus=corpus,
-            source_lang=source_lang,
-            target_lang=target_lang,
-            train_split=train_split,
-            validation_split=validation_split,
             requested_vocab_size=model.vocab_size,
             model=model,
             training=training,
             search=search,
             initial=initial,
-            symbols=symbols,
+            **own,
         )
 
     def __post_init__(self) -> None:
@@ -191,7 +184,7 @@ class RunConfig:
             UserError: If anything else differs; one sentence names it all.
         """
         known = {
-            **vars(self),
+            **{name: getattr(self, name) for name in ("preset", *_ASKED)},
             **vars(self.model),
             **vars(self.training),
             **self.search.kept_by_run(),

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras_transformer.config import UserError
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
-from keras_transformer.runs import averaging, checkpoints
+from keras_transformer.runs import averaging, checkpoints, history
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.schedules import TransformerSchedule
@@ -90,6 +90,9 @@ def restore_model(
             start = checkpoints.restore_checkpoint(
                 run_dir, model, average.variables if average else ()
             )
+        if start.step and start.standing is None:
+            figures = history.figures_of(run_dir, start.step) or None
+            start = dataclasses.replace(start, figures=figures)
         if run.initial and not start.step:
             _begin_with(model, run.initial)
     workers.check_alike(strategy, start.step, arguments_of(run, session))

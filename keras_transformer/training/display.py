@@ -14,7 +14,7 @@ import rich.console
 import rich.progress
 import tensorflow as tf
 
-from keras_transformer.data.batching import BatchPlan
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
 from keras_transformer.schedules import TransformerSchedule

@@ -72,25 +72,19 @@ class Training:
     average: MovingAverage | None
     start: Progress
 
-    @property
-    def patience(self) -> Patience | None:
+    @functools.cached_property
+    def patience(self) -> Patience:
         """The patience that may end it early, if the recipe asks for it."""
-        recipe = self.run.training
-        return Patience(self.run_dir, recipe) if recipe.patience else None
+        return Patience(self.run.training, self.start.standing)
 
     def is_finished(self) -> bool:
         """Return whether there is nothing left to train, for any worker.
 
         All workers must ask, before the chief changes the history.
         """
-        finished = self.is_at_limit or self.is_out_of_patience
+        finished = self.is_at_limit or self.patience.is_over
         vote = workers.vote_of(self.model.distribute_strategy)
         return vote(finished) if vote else finished
-
-    @property
-    def is_out_of_patience(self) -> bool:
-        """Tell whether validations ended it before this session."""
-        return bool(self.patience and self.patience.is_over(self.start.step))
 
     @property
     def is_at_limit(self) -> bool:
@@ -100,10 +94,8 @@ class Training:
             return True
         if self.start.step >= recipe.steps:
             return True
-        if recipe.target_bleu is None:
-            return False
-        row = history.row_of(self.run_dir, self.start.step)
-        return row.get("validation_bleu", -1.0) >= recipe.target_bleu
+        found = (self.start.figures or {}).get("bleu", -1.0)
+        return recipe.target_bleu is not None and found >= recipe.target_bleu
 
     @functools.cached_property
     def lacks_validation(self) -> bool:
@@ -112,9 +104,7 @@ class Training:
         if not step or final_result(self.run_dir):  # The end is validated too.
             return False
         is_due = step % self.run.training.validation_steps == 0
-        return (is_due or self.is_at_limit) and (
-            "validation_bleu" not in history.row_of(self.run_dir, step)
-        )
+        return (is_due or self.is_at_limit) and self.start.figures is None
 
 
 def train(asked: Asked) -> signal.Signals | None:
@@ -187,7 +177,8 @@ def _train(
         if ended < run.training.steps:
             warn_of_warm_up(run.training, ended)
     last = model.get_weights()
-    ending.finish(run, run_dir, validator, last, training.patience)
+    standing = training.patience.standing
+    ending.finish(run, run_dir, validator, last, standing)
     logger.info(
         "Peak memory: %.1f GB.",
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
@@ -221,9 +212,9 @@ def _describe(training: Training, finished: bool) -> None:
 
 def _way_on(training: Training) -> str:
     """Say what would let a finished training go on."""
-    if not (training.patience and training.is_out_of_patience):
+    if not training.patience.is_over:
         return "More `steps` or `minutes`"
-    reason = training.patience.reason(training.start.step)
+    reason = training.patience.reason()
     more = "more `steps` or `minutes` and " if training.is_at_limit else ""
     return f"{reason}; {more}a larger `patience`"
 
@@ -280,7 +271,7 @@ def _fit(
         return checkpoints.save_checkpoint(
             run_dir,
             model,
-            progress,
+            validation.measured(progress),
             recipe.keep_checkpoints,
             average.variables if average else (),
             is_passing,
@@ -292,21 +283,22 @@ def _fit(
         validator,
         recipe.validation_steps,
         stop,
+        training.patience,
         weights=average.in_use if average else contextlib.nullcontext,
         target_bleu=recipe.target_bleu,
-        patience=training.patience,
     )
+    # Called in this order.
     own = [
-        stopwatch,
+        stopwatch,  # First: all others ask it for the progress.
         *([Compilations(plan, start.step)] if model.xla else []),
-        *([average] if average else []),
-        guard,
+        *([average] if average else []),  # Of the weights that are saved.
+        guard,  # Before a checkpoint of weights that are not finite.
         # First of the slow ones, so that a second signal finds it done.
         callbacks.SaveCheckpoints(
             save, now, recipe.checkpoint_minutes, recipe.checkpoint_steps
         ),
-        stop,
-        display,
+        stop,  # So that no validation begins after a signal.
+        display,  # Its row is that of the step, to which validation adds.
         validation,
     ]
     try:

@@ -39,25 +39,18 @@ VALIDATION_TOKENS = 4_096
 _MADE_OF = (
     *("corpus", "source_lang", "target_lang", "train_split"),
     *("validation_split", "requested_vocab_size", "symbols", "initial", "text"),
+    *("max_length", "validation_share", "normalization"),
 )
 
 
 class Prepared(NamedTuple):
-    """What a training needs from its run directory.
+    """What a training needs from its run directory."""
 
-    Attributes:
-        run: The configuration, completed from the text.
-        tokenizer: The vocabulary.
-        plan: The batches to train on.
-        validation: The batches to validate on.
-        watched: The pairs to watch BLEU on.
-    """
-
-    run: RunConfig
+    run: RunConfig  # Completed from the text.
     tokenizer: Tokenizer
     plan: BatchPlan
     validation: tf.data.Dataset
-    watched: list[Pair]
+    watched: list[Pair]  # To see the BLEU of.
 
 
 def prepare(asked: Asked) -> Prepared:
@@ -76,6 +69,8 @@ def prepare(asked: Asked) -> Prepared:
         run_dir / layout.LOGS,
         run_dir / layout.RECORDS,
     )
+    for left in (run_dir / layout.RECORDS).glob("*.unfinished"):
+        files.remove(left)  # Of an earlier version.
     run, tokenizer = prepare_tokenizer(asked, run_dir)
     train, validation = prepare_records(run, asked, tokenizer)
     recipe = run.training
@@ -139,9 +134,7 @@ def prepare_tokenizer(
     Raises:
         UserError: If the run was trained with another one.
     """
-    run, given = asked.run, asked.given.get("tokenizer")
-    if given is not None and not isinstance(given, Tokenizer):
-        given = load_tokenizer(given)
+    run, given, made_for = _given_vocabulary(asked)
     if layout.has_begun(asked.run_dir):
         tokenizer = load_vocabulary(asked.run_dir)
         if given and given.model != tokenizer.model:
@@ -152,17 +145,7 @@ def prepare_tokenizer(
         return run, tokenizer
     corpus = corpus or asked.open_text()
     run = dataclasses.replace(run, text=corpus.state_of(*run.splits))
-    made_for = None
-    if run.initial:
-        source = pathlib.Path(run.initial["run_dir"])
-        given = load_vocabulary(source)
-        run = dataclasses.replace(run, initial=initial_record(source))
-        split = RunConfig.load(source).train_split
-        with contextlib.suppress(UserError, OSError):  # It may have none.
-            made_for = TokenisedCorpus.load(source / layout.RECORDS / split)
     if given:
-        size = given.vocab_size
-        run = dataclasses.replace(run, requested_vocab_size=size)
         check_tags(run.corpus, given)
     if taken := _take_up(run, run_dir, given):
         logger.info("Taking the vocabulary that is there already.")
@@ -193,6 +176,29 @@ def prepare_tokenizer(
     return run, given
 
 
+def _given_vocabulary(
+    asked: Asked,
+) -> tuple[RunConfig, Tokenizer | None, TokenisedCorpus | None]:
+    """Load a vocabulary made elsewhere, and records of its text if it has any.
+
+    The run notes its size, and what it begins with.
+    """
+    run, given = asked.run, asked.given.get("tokenizer")
+    made_for = None
+    if given is not None and not isinstance(given, Tokenizer):
+        given = load_tokenizer(given)
+    elif run.initial and not layout.has_begun(asked.run_dir):
+        source = pathlib.Path(run.initial["run_dir"])
+        given = load_vocabulary(source)
+        run = dataclasses.replace(run, initial=initial_record(source))
+        split = RunConfig.load(source).train_split
+        with contextlib.suppress(UserError, OSError):  # It may have none.
+            made_for = TokenisedCorpus.load(source / layout.RECORDS / split)
+    if given and not layout.has_begun(asked.run_dir):
+        run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)
+    return run, given, made_for
+
+
 def _take_up(
     run: RunConfig, run_dir: pathlib.Path, given: Tokenizer | None
 ) -> tuple[RunConfig, Tokenizer] | None:
@@ -203,11 +209,8 @@ def _take_up(
         return None
     if noted.vocabulary is None or given and given.model != tokenizer.model:
         return None
-    recipe, other = run.training, noted.training
-    of_recipe = ("max_length", "validation_share", "normalization")
-    if any(getattr(recipe, x) != getattr(other, x) for x in of_recipe) or any(
-        getattr(run, x) != getattr(noted, x) for x in _MADE_OF
-    ):
+    one, other = ({**vars(x.training), **vars(x)} for x in (run, noted))
+    if any(one[name] != other[name] for name in _MADE_OF):
         return None
     return _with_vocabulary(run, tokenizer), tokenizer
 

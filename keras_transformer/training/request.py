@@ -139,14 +139,9 @@ def understand(**arguments: Any) -> Asked:
         UserError: If they make no sense, or do not fit the run.
     """
     of_recipe = arguments.pop("recipe", None)
-    session = Session(
-        **{
-            field.name: arguments.pop(field.name)
-            for field in dataclasses.fields(Session)
-            if field.name in arguments
-        }
-    )
     given = {name: x for name, x in arguments.items() if x is not None}
+    names = [field.name for field in dataclasses.fields(Session)]
+    session = Session(**{x: given.pop(x) for x in names if x in given})
     if of_recipe is not None:
         excluded = [EXCLUDED.get(name) for name in given]
         for name, value in recipe(of_recipe).items():
@@ -155,7 +150,7 @@ def understand(**arguments: Any) -> Asked:
     _refuse_two_vocabularies(given)
     sides = ("source_lang", "target_lang", "train_split")
     opening = {name: given[name] for name in sides if name in given}
-    corpus = one_name(given["corpus"]) if "corpus" in given else None
+    corpus: Any = one_name(given["corpus"]) if "corpus" in given else None
     if isinstance(corpus, str | os.PathLike):
         corpus = absolute_name(corpus)
     elif corpus is not None:
@@ -269,7 +264,7 @@ def _symbols_of(
 
 def _fitting(
     corpus: Source | None, opening: Mapping[str, str]
-) -> tuple[str, Source]:
+) -> tuple[str, Any]:
     """Choose the preset that fits a corpus, if none is named, and open it."""
     if corpus == DEMO:
         return DEMO, corpus

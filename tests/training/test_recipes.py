@@ -14,7 +14,7 @@ import keras_transformer
 from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.train import arguments_of
 from keras_transformer.config import UserError
-from keras_transformer.data.batching import BatchPlan
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.presets import PRESETS
