@@ -1,11 +1,10 @@
 """Let one client attack the embedded server while another asks properly.
 
-Starts `keras-transformer serve` on 127.0.0.1 and attacks it in one way after
-another, some seconds each: requests that are cheap to send and dear to read,
-over one or several connections. Meanwhile a proper client asks for one short
-text after another, and a second for a document. The table says how long they
-had to wait, how many requests were not answered with 200, and the server's
-memory at its peak.
+Starts `keras-transformer serve` and attacks it in one way after another, some
+seconds each: requests that are cheap to send and dear to read. Meanwhile a
+proper client asks for one short text after another, and a second for a
+document. The table says how long they had to wait, how many requests were not
+answered with 200, and the server's memory at its peak.
 
 Example:
     PYTHONPATH=. python benchmarks/attacks.py --export exported/demo
@@ -41,7 +40,6 @@ def parse_args(argv=None) -> argparse.Namespace:
     add = parser.add_argument
     add("--export", type=pathlib.Path, required=True, help="with its versions")
     add("--seconds", type=float, default=10, help="of each attack")
-    add("--only", default="", help="attacks whose names match this")
     return parser.parse_args(argv)
 
 
@@ -68,12 +66,8 @@ def attacks(languages: dict) -> dict[str, tuple[bytes, int]]:
     blank = asked("\n " * 340_000, languages)
     lists = b'{"instances": [' + b"[]," * 340_000 + b"[]]}"
     long = [SENTENCE * 20] * 32
-    attention = json.dumps(
-        {
-            "signature_name": "attention",
-            "inputs": {"source": long, "target": long},
-        }
-    ).encode()
+    inputs = {"source": long, "target": long}
+    attention = json.dumps({"signature_name": "attention", "inputs": inputs})
     fields = "&".join(f"a{i}=b" for i in range(116_000)).encode()
     return {
         "none": (b"", 0),
@@ -89,7 +83,7 @@ def attacks(languages: dict) -> dict[str, tuple[bytes, int]]:
             post(PREDICT, JSON, b" " * (MEGABYTE // 6), chunked=True),
             4,
         ),
-        "answers of megabytes": (post(PREDICT, JSON, attention), 2),
+        "answers of megabytes": (post(PREDICT, JSON, attention.encode()), 2),
         "documents of blank lines": (blank, 30),
         "documents of blank lines, more": (blank, 150),
         "documents of 2,000 sentences": (
@@ -139,6 +133,16 @@ async def attack(address: tuple, request: bytes) -> None:
         await asyncio.sleep(0.02)
 
 
+def begin(coroutines) -> list[asyncio.Future]:
+    return [asyncio.ensure_future(each) for each in coroutines]
+
+
+async def end(tasks: list[asyncio.Future]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def measure(server: Server, args: argparse.Namespace) -> None:
     """Print a line for each attack."""
     sides = httpx.get(f"{server.host}/frontend/settings").json()["language"]
@@ -149,30 +153,19 @@ async def measure(server: Server, args: argparse.Namespace) -> None:
         *("document: longest, ms", "refused", "MB"),
     )
     for name, (request, connections) in attacks(languages).items():
-        if not re.search(args.only, name):
-            continue
         pid = server.process.pid
         pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
-        short, document = (
-            Proper(server.host, text, languages)
-            for text in (SENTENCE, f"{SENTENCE}\n" * 60)
-        )
-        tasks = [
-            asyncio.ensure_future(attack(address, request))
-            for _ in range(connections)
-        ]
+        short = Proper(server.host, SENTENCE, languages)
+        document = Proper(server.host, f"{SENTENCE}\n" * 60, languages)
+        tasks = begin(attack(address, request) for _ in range(connections))
         await asyncio.sleep(0.5)
-        tasks += [
-            asyncio.ensure_future(client.run()) for client in (short, document)
-        ]
+        tasks += begin(client.run() for client in (short, document))
         if not connections:  # What comes first is traced.
             await asyncio.sleep(5)
             short.seconds.clear()
             document.seconds.clear()
         await asyncio.sleep(args.seconds)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(tasks)
         print_row(
             *(name, connections),
             f"{1_000 * statistics.median(short.seconds):.0f}",
@@ -182,27 +175,19 @@ async def measure(server: Server, args: argparse.Namespace) -> None:
             f"{document.refused} of {len(document.seconds)}",
             f"{memory('VmHWM', pid) / 1e6:.0f}",
         )
-        # What is left of the attack ends, at most.
-        with contextlib.suppress(httpx.HTTPError):
-            async with httpx.AsyncClient(timeout=60) as client:
-                await client.get(f"{server.host}/health")
-        await asyncio.sleep(2)
+        await asyncio.sleep(5)  # What is left of the attack ends.
     # The last attack goes on while the server has to end.
-    tasks = [
-        asyncio.ensure_future(attack(address, request))
-        for _ in range(connections)
-    ]
+    tasks = begin(attack(address, request) for _ in range(connections))
     await asyncio.sleep(2)
     server.process.send_signal(signal.SIGTERM)
     begun = time.monotonic()
     await asyncio.to_thread(server.process.wait, 90)
     print(f"\nended {time.monotonic() - begun:.1f} s after SIGTERM")
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await end(tasks)
 
 
 def main(argv=None) -> int:
+    """Run the trial."""
     args = parse_args(argv)
     server = Server(args.export)
     try:

@@ -10,7 +10,7 @@ resident.
 Example:
     pip install "locust>=2.30,<3"
     PYTHONPATH=. python benchmarks/serving.py --run-dir runs/tiny \
-        --sentences multi30k/test_2016_flickr.en --memory-minutes 10
+        --sentences multi30k/test_2016_flickr.en
 """
 
 import argparse
@@ -43,12 +43,6 @@ def parse_args(argv=None) -> argparse.Namespace:
     add("--sentences", type=pathlib.Path, help="a file, a sentence a line")
     add("--clients", type=int, nargs="*", default=[1, 4, 16, 64])
     add("--seconds", type=int, default=60, help="for each number of clients")
-    add(
-        "--memory-minutes",
-        type=int,
-        default=0,
-        help="of 16 clients, at the end; 2 or more",
-    )
     add("--max-length", type=int, help="most tokens of a translation")
     add("--alone", nargs=2, help=argparse.SUPPRESS)  # In a process of its own.
     return parser.parse_args(argv)
@@ -179,15 +173,6 @@ def main(argv=None) -> None:
                 f"{rate / base['sentences_per_second']:.2f}",
                 *(row[name] for name in ("50%", "95%", "99%", "Failure Count")),
                 f"{server.megabytes():.0f}",
-            )
-        if args.memory_minutes:
-            load(server, 16, 60, sentences)
-            before = server.megabytes()
-            load(server, 16, 60 * (args.memory_minutes - 1), sentences)
-            after = server.megabytes()
-            print(
-                f"\nmemory after 1 minute {before:.0f} MB, after "
-                f"{args.memory_minutes} {after:.0f} MB ({after / before:.3f})"
             )
         server.end()
 

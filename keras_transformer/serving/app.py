@@ -17,15 +17,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from keras_transformer.serving.libretranslate_api import LibreTranslateApi
+from keras_transformer.serving.limits import GONE, RefusalError
 from keras_transformer.serving.metrics import Metrics
 from keras_transformer.serving.page_api import PageApi
-from keras_transformer.serving.requests import (
-    GONE,
-    RefusalError,
-    error_response,
-    json_response,
-)
-from keras_transformer.serving.service import Service
+from keras_transformer.serving.service import Service, json_response
 from keras_transformer.serving.tensorflow_api import TensorFlowApi
 
 _HEADERS = (
@@ -46,9 +41,8 @@ def build(
 
     Args:
         service: Answers the requests.
-        origins: Other sites whose pages may ask, such as
-            `https://example.org`, or "*" for any.
-        hosts: Names of this server, "*" for any.
+        origins: Other sites whose pages may ask; "*" for any.
+        hosts: Names of this server; "*" for any.
     """
     metrics = Metrics(service)
     interfaces = Starlette(
@@ -60,12 +54,13 @@ def build(
         ],
         exception_handlers={
             HTTPException: _refused,
-            Exception: _mistake,  # And then on to the guard.
+            RefusalError: _refused,
+            Exception: _mistake,  # And then on to the door.
         },
     )
     # No address has two spellings, and no answer uses a client's "Host".
     interfaces.router.redirect_slashes = False
-    app: ASGIApp = _Guard(_Door(interfaces, origins, hosts), metrics)
+    app: ASGIApp = _Door(interfaces, metrics, origins, hosts)
     if origins:
         app = CORSMiddleware(
             app,
@@ -77,8 +72,9 @@ def build(
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return error_response(error)
+    assert isinstance(error, HTTPException | RefusalError)
+    content = {"error": error.detail}
+    return json_response(content, error.status_code, error.headers)
 
 
 async def _mistake(request: Request, error: Exception) -> Response:
@@ -98,62 +94,23 @@ def log_mistake(what: str, error: BaseException) -> None:
 
 
 class _Door:
-    """Refuses requests that a page of another site makes a browser send.
+    """Counts requests, adds headers, logs our mistakes, refuses other sites.
 
-    Such a page could not read the answer, but could make the model work for
-    nothing. A link to our own page may be anywhere. The page may also lead its
-    own name to this machine; then the browser sends that name.
+    A page of another site could not read the answer, but could make a browser
+    send what makes the model work for nothing. A link to our own page may be
+    anywhere. The page may also lead its own name to this machine; then the
+    browser sends that name.
     """
 
     def __init__(
-        self, app: ASGIApp, origins: Sequence[str], hosts: Sequence[str]
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        origins: Sequence[str],
+        hosts: Sequence[str],
     ) -> None:
-        self.app = app
-        self.origins = origins
+        self.app, self.metrics, self.origins = app, metrics, origins
         self.hosts = [host.lower() for host in hosts]
-
-    async def __call__(
-        self, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        headers = Headers(scope=scope)
-        host = headers.get("host", "").lower()
-        is_link = (
-            headers.get("sec-fetch-mode") == "navigate" and scope["path"] == "/"
-        )
-        refusal = None
-        if not {"*", re.sub(r":\d*$", "", host)}.intersection(self.hosts):
-            refusal = RefusalError(
-                400,
-                "This server has another name; start it with --allow-host to "
-                "give it one more.",
-            )
-        elif _is_foreign(headers, host) and not is_link:
-            if not {"*", headers.get("origin")}.intersection(self.origins):
-                refusal = RefusalError(
-                    403,
-                    "This server answers its own page; start it with --cors "
-                    "for pages of other sites.",
-                )
-        answer = error_response(refusal) if refusal else self.app
-        await answer(scope, receive, send)
-
-
-def _is_foreign(headers: Headers, host: str) -> bool:
-    """Return whether a page of another site makes a browser ask."""
-    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if site is not None or origin is None:
-        return site == "cross-site"
-    # Over plain HTTP, browsers tell the site to loopback addresses alone. A
-    # page without an origin sends "null".
-    return origin.lower().partition("://")[2] != host
-
-
-class _Guard:
-    """The outermost layer: counts requests, adds headers, logs our mistakes."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self.app = app
-        self.metrics = metrics
 
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send
@@ -169,10 +126,43 @@ class _Guard:
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
+        app, refusal = self.app, self._refusal(scope)
+        if refusal:
+            app = await _refused(Request(scope), refusal)
         try:
-            await self.app(scope, receive, send_on)
+            await app(scope, receive, send_on)
         except Exception as error:
             log_mistake("No answer", error)
         finally:
             seconds = time.perf_counter() - begun
             self.metrics.count(scope["path"], status or GONE, seconds)
+
+    def _refusal(self, scope: Scope) -> RefusalError | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "").lower()
+        if not {"*", re.sub(r":\d*$", "", host)}.intersection(self.hosts):
+            return RefusalError(
+                400,
+                "This server has another name; start it with --allow-host to "
+                "give it one more.",
+            )
+        mode, path = headers.get("sec-fetch-mode"), scope["path"]
+        is_link = mode == "navigate" and path == "/"
+        is_friend = {"*", headers.get("origin")}.intersection(self.origins)
+        if is_link or is_friend or not _is_foreign(headers, host):
+            return None
+        return RefusalError(
+            403,
+            "This server answers its own page; start it with --cors for pages "
+            "of other sites.",
+        )
+
+
+def _is_foreign(headers: Headers, host: str) -> bool:
+    """Return whether a page of another site makes a browser ask."""
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None or origin is None:
+        return site == "cross-site"
+    # Over plain HTTP, browsers tell the site to loopback addresses alone. A
+    # page without an origin sends "null".
+    return origin.lower().partition("://")[2] != host

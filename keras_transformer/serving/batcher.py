@@ -16,14 +16,12 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+from prometheus_client import Histogram
+
 from keras_transformer.machine.batching_file import Batching
-from keras_transformer.serving.requests import RefusalError
-from keras_transformer.serving.served_model import (
-    Outputs,
-    Row,
-    ServedModel,
-    joined,
-)
+from keras_transformer.serving.limits import RefusalError
+from keras_transformer.serving.versions import Outputs, Row, ServedModel
 
 # The most bytes in a batch, with each text counted as the longest: a few
 # sentences of the greatest length that models take, so nobody waits long.
@@ -67,14 +65,18 @@ class Batcher:
         taken: Texts that hold a place.
         taken_by_long: Those of long requests among them.
         answered: Batches that the model has answered so far.
-        observe_batch: Receives the size of every batch that begins, so that
-            callers can count.
+        sizes: Counts the batches that have begun, by size.
     """
 
     def __init__(self, batching: Batching) -> None:
         self.batching = batching
         self.taken = self.taken_by_long = self.answered = 0
-        self.observe_batch = lambda size: None
+        self.sizes = Histogram(
+            "keras_transformer_batch_size",
+            "Texts that went through the model together.",
+            registry=None,
+            buckets=(1, 2, 4, 8, 16, 32, 64, 128),
+        )
         self._pool = concurrent.futures.ThreadPoolExecutor(
             batching.num_batch_threads, "batch"
         )
@@ -91,12 +93,8 @@ class Batcher:
 
         A long request puts only one batch for each thread into the queue at a
         time, and one for all of them where it is not the only one. If
-        cancelled, a request leaves the queue.
-
-        Args:
-            model: The version, in use until this returns.
-            signature: Its signature.
-            rows: For each of B texts the inputs, as in `ServedModel.run`.
+        cancelled, a request leaves the queue. Arguments are as in
+        `ServedModel.run`.
 
         Raises:
             RefusalError: If there is no room; nothing has begun.
@@ -132,10 +130,7 @@ class Batcher:
         of_long = places if is_long else 0
         if not self._has_room(places, of_long):
             raise RefusalError(
-                503,
-                "The batch scheduling queue to which this task was submitted "
-                "is full; try again in a moment.",
-                retry=True,
+                503, "The queue is full; try again in a moment.", retry=True
             )
         self.taken += places
         self.taken_by_long += of_long
@@ -147,7 +142,7 @@ class Batcher:
             self.taken_by_long -= of_long
             for task in tasks:
                 task.cancel()
-        return joined(answers)
+        return _joined(answers)
 
     def _has_room(self, places: int, of_long: int) -> bool:
         capacity = self.batching.capacity
@@ -221,7 +216,7 @@ class Batcher:
         return taken
 
     async def _compute(self, key: _Key, batch: list[_Waiting]) -> None:
-        self.observe_batch(len(batch))
+        self.sizes.observe(len(batch))
         try:
             if not await self._answer(key, batch) and len(batch) > 1:
                 # One of them may be the cause, so try each by itself.
@@ -254,3 +249,20 @@ class Batcher:
                     {name: all_[i : i + 1] for name, all_ in outputs.items()}
                 )
         return True
+
+
+def _joined(rows: Sequence[Outputs]) -> Outputs:
+    """Join the outputs `(1, ...)` of texts that were in separate batches.
+
+    They are padded to the longest with 0 or "", as a signature itself pads.
+    """
+    joined = {}
+    for name in rows[0]:
+        values = [row[name] for row in rows]
+        longest = np.max([value.shape for value in values], axis=0)[1:]
+        filling = b"" if values[0].dtype == object else 0
+        joined[name] = np.full((len(rows), *longest), filling, values[0].dtype)
+        for i, value in enumerate(values):
+            place: tuple = (i, *map(slice, value.shape[1:]))
+            joined[name][place] = value[0]
+    return joined

@@ -2,7 +2,8 @@
 
 Uvicorn waits for ever for the rest of a head and for a client that does not
 read. It also drops the request of a client that has closed its sending side,
-and reads a body in chunks of a byte each for seconds.
+and reads a body in chunks of a byte each for seconds. No setting changes that,
+so this leans on Uvicorn's own protocol, which may change with every version.
 """
 
 import asyncio
@@ -20,10 +21,10 @@ _REFUSAL_SECONDS = 0.2
 # Bytes to read before others have their turn.
 _READ_BYTES = 1 << 11
 # Each chunk of a body costs as much as reading a thousand bytes of it.
-_MOST_CHUNKS = 2_048
-_ANSWER = (
-    "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-    "Content-Length: {length}\r\nConnection: close\r\n\r\n{text}"
+MOST_CHUNKS = 2_048
+_TOO_LATE = (
+    b"HTTP/1.1 408 Request Timeout\r\nContent-Type: text/plain; charset=utf-8"
+    b"\r\nConnection: close\r\n\r\nThe request did not arrive in time."
 )
 
 
@@ -38,7 +39,7 @@ class _FewChunks(h11.Connection):
             self._chunks = 0
         elif isinstance(event, h11.Data):
             self._chunks += event.chunk_start
-            if self._chunks > _MOST_CHUNKS:
+            if self._chunks > MOST_CHUNKS:
                 raise h11.RemoteProtocolError("too many chunks")
         return event
 
@@ -86,7 +87,7 @@ class Connection(H11Protocol):
     def eof_received(self) -> bool:  # type: ignore[override]
         is_begun = bool(self.conn.trailing_data[0])
         if self.conn.their_state is h11.IDLE and is_begun:
-            self._refuse("400 Bad Request", "Invalid HTTP request received.")
+            self.send_400_response("Invalid HTTP request received.")
         # A client that has left sends the same end as one that still reads. But
         # its machine refuses what we send, and every client knows "Continue".
         is_waiting = (
@@ -115,21 +116,20 @@ class Connection(H11Protocol):
             self.transport.close()
         self._watch()
 
-    def _is_waiting(self) -> bool:
-        """Return whether only the client can go on.
+    def _watch(self) -> None:
+        """Start the clock while only the client can go on.
 
         It owes us a head, or the rest of a body that was answered unread.
         """
-        if self.conn.their_state is h11.SEND_BODY:
-            return self.cycle is not None and self.cycle.response_complete
-        return self.conn.their_state is h11.IDLE
-
-    def _watch(self) -> None:
-        """Start the clock while we wait for the client."""
-        if not self._is_waiting():
+        state = self.conn.their_state
+        is_answered = self.cycle is not None and self.cycle.response_complete
+        if state is h11.IDLE or (state is h11.SEND_BODY and is_answered):
+            if self._deadline is None:
+                self._deadline = self.loop.call_later(
+                    HEAD_SECONDS, self._too_late
+                )
+        else:
             self._unwatch()
-        elif self._deadline is None:
-            self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_late)
 
     def _unwatch(self) -> None:
         if self._deadline is not None:
@@ -138,14 +138,6 @@ class Connection(H11Protocol):
 
     def _too_late(self) -> None:
         self._deadline = None
-        if self.conn.their_state is not h11.IDLE:
-            self.transport.close()
-        elif not self.transport.is_closing():
-            self._refuse(
-                "408 Request Timeout", "The request did not arrive in time."
-            )
-
-    def _refuse(self, status: str, text: str) -> None:
-        answer = _ANSWER.format(status=status, length=len(text), text=text)
-        self.transport.write(answer.encode())
+        if self.conn.their_state is h11.IDLE:
+            self.transport.write(_TOO_LATE)
         self.transport.close()

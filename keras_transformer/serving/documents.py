@@ -1,23 +1,33 @@
-"""Translates texts of any length by their sentences.
+"""Translates texts of any length, for all interfaces.
 
 A model translates sentences and cuts those that are longer than its limit. A
 document is therefore split into lines and sentences, and a sentence that would
 still be cut is halved until it fits. Blank lines, indentation and the space
-between sentences stay as they are.
+between sentences stay as they are, and the tags of HTML.
+
+Words are linked by the signature `attention`, which knows pieces, not words.
+
+Axes: S source pieces, T target pieces.
 """
 
 import math
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from keras_transformer.serving.served_model import (
+import numpy as np
+
+from keras_transformer.serving.limits import RefusalError
+from keras_transformer.serving.markup import Page, Part
+from keras_transformer.serving.service import Job, Work
+from keras_transformer.serving.versions import (
     DEFAULT_SIGNATURE,
     Outputs,
     Row,
-    ServedModel,
+    card_of,
+    check_signature,
 )
-from keras_transformer.serving.service import Job, card_of
+from keras_transformer.translation.alignment import align_words
 from keras_transformer.translation.sentences import (
     Span,
     iterate_spans,
@@ -25,8 +35,89 @@ from keras_transformer.translation.sentences import (
     together,
 )
 
-Hypotheses = list[tuple[str, float]]  # Texts and scores, best first.
-Place = tuple[int, Span]  # A part of a text, with the text's number.
+# The most characters of HTML in a request: reading and placing so many can take
+# a second, if every other one is a tag.
+MAX_HTML = 1 << 17
+_SPACE = "▁".encode()
+_END = b"</s>"
+
+Links = list[tuple[int, int]]  # Source words with target words, from 0.
+
+
+class Sentence(NamedTuple):
+    """A part of a text that the model translated by itself.
+
+    Attributes:
+        span: Its place.
+        source: The part.
+        hypotheses: Texts and scores, best first, no two texts alike.
+    """
+
+    span: Span
+    source: str
+    hypotheses: list[tuple[str, float]]
+
+    @property
+    def best(self) -> str:
+        """The text of the best hypothesis."""
+        return self.hypotheses[0][0]
+
+
+async def search(
+    job: Job, texts: Sequence[str], count: int = 1
+) -> list[list[Sentence]]:
+    """Translate sentence by sentence, halving those that were cut.
+
+    Returns:
+        For each text its sentences in order, each with at most `count`
+        hypotheses.
+
+    Raises:
+        RefusalError: If there are too many, or no room now.
+    """
+    batcher, model = job.service.batcher, job.model
+    found: list[list[Sentence]] = [[] for _ in texts]
+    tags = [tag_of(text) for text in texts]
+    has_more = count > 1 and "n_best" in model.signatures
+    signature = "n_best" if has_more else DEFAULT_SIGNATURE
+    language = card_of(model).source_lang
+
+    def split() -> Work[list[tuple[int, Span]]]:
+        places = []
+        for number, text in enumerate(texts):
+            for span in iterate_spans(text, language):
+                places.append((number, span))
+                job.service.limits.check_texts(len(places), "sentences or more")
+                yield
+        return places
+
+    def rows() -> list[Row]:
+        return [
+            ((tags[number] + texts[number][slice(*span)]).encode(),)
+            for number, span in waiting
+        ]
+
+    def sort_out() -> Work[list[tuple[int, Span]]]:
+        again = []
+        answers = _answers(outputs, count)
+        for (number, span), hypotheses, is_cut in zip(
+            waiting, answers, outputs["truncated"], strict=True
+        ):
+            text = texts[number]
+            if is_cut and (two := halves(text, span)):
+                again += [(number, half) for half in two]
+            else:
+                source = text[slice(*span)]
+                found[number].append(Sentence(span, source, hypotheses))
+            yield
+        return again
+
+    waiting = await job.finish(split())
+    while waiting:
+        check_signature(model, signature)
+        outputs = await batcher.run(model, signature, await job.turn(rows))
+        waiting = await job.finish(sort_out())
+    return [sorted(sentences) for sentences in found]
 
 
 def halves(text: str, span: Span) -> tuple[Span, Span] | None:
@@ -45,92 +136,41 @@ def halves(text: str, span: Span) -> tuple[Span, Span] | None:
     return Span(span.start, space.start()), Span(space.end(), span.end)
 
 
-class Translated(NamedTuple):
-    """A part of a text that the model translated by itself."""
-
-    span: Span
-    hypotheses: Hypotheses
-
-    @property
-    def best(self) -> str:
-        """The text of the best hypothesis."""
-        return self.hypotheses[0][0]
-
-
-async def search(
-    job: Job, model: ServedModel, texts: Sequence[str], count: int = 1
-) -> list[list[Translated]]:
-    """Translate sentence by sentence, halving those that were cut.
-
-    Args:
-        job: The request.
-        model: The version, in use until this returns.
-        texts: Any texts.
-        count: The most hypotheses of a part, no two of them alike.
-
-    Returns:
-        For each text its parts in order.
-
-    Raises:
-        RefusalError: If there are too many, or no room now.
-    """
-    found: list[list[Translated]] = [[] for _ in texts]
-    tags = [tag_of(text) for text in texts]
-    signature = DEFAULT_SIGNATURE
-    if count > 1 and "n_best" in model.signatures:
-        signature = "n_best"
-
-    def rows() -> list[Row]:
-        return [
-            ((tags[number] + texts[number][slice(*span)]).encode(),)
-            for number, span in waiting
-        ]
-
-    def sort_out() -> Generator[None, None, list[Place]]:
-        again: list[Place] = []
-        answers = _answers(outputs, count)
-        for (number, span), (hypotheses, is_cut) in zip(
-            waiting, answers, strict=True
-        ):
-            two = halves(texts[number], span) if is_cut else None
-            if two:
-                again += [(number, half) for half in two]
-            else:
-                found[number].append(Translated(span, hypotheses))
-            yield
-        return again
-
-    waiting = await job.finish(_places(job, model, texts))
-    while waiting:
-        outputs = await job.service.run(model, signature, await job.turn(rows))
-        waiting = await job.finish(sort_out())
-    return [sorted(parts) for parts in found]
+def _answers(outputs: Outputs, count: int) -> Iterator[list[tuple[str, float]]]:
+    """Find the hypotheses of each row."""
+    if "translations" in outputs:
+        texts = outputs["translations"][:, :count]
+        scores = outputs["scores"][:, :count]
+    else:
+        texts = outputs["translation"][:, None]
+        scores = outputs["score"][:, None]
+    for pairs in map(zip, texts, scores):
+        # Texts of other bytes may be equal once they are decoded.
+        hypotheses: dict[str, float] = {}
+        for rank, (text, score) in enumerate(pairs):
+            if rank == 0 or math.isfinite(score):  # Others may be missing.
+                decoded = text.decode("utf-8", "replace")
+                hypotheses.setdefault(decoded, float(score))
+        yield [*hypotheses.items()]
 
 
 async def translate(
-    job: Job, model: ServedModel, texts: Sequence[str], count: int = 1
+    job: Job, texts: Sequence[str], count: int = 1
 ) -> list[list[str]]:
-    """Translate documents, with arguments and errors as in `search`.
+    """Translate documents, with errors as in `search`.
 
     Returns:
         For each text its translations, best first. The n-th joins the n-th
-        hypothesis of each part, or its last.
+        hypothesis of each sentence, or its last.
     """
-    of_texts = await search(job, model, texts, count)
+    of_texts = await search(job, texts, count)
 
-    def joined() -> Generator[None, None, list[list[str]]]:
+    def joined() -> Work[list[list[str]]]:
         found = []
         for text, parts in zip(texts, of_texts, strict=True):
-            longest = max((len(part.hypotheses) for part in parts), default=1)
-            whole = [
-                together(
-                    text,
-                    [part.span for part in parts],
-                    [part.hypotheses[:rank][-1][0] for part in parts],
-                    card_of(model).target_lang,
-                )
-                for rank in range(1, longest + 1)
-            ]
+            most = max((len(part.hypotheses) for part in parts), default=1)
+            ranks = range(1, most + 1)
+            whole = [whole_of(job, text, parts, rank) for rank in ranks]
             found.append(list(dict.fromkeys(whole)))
             yield
         return found
@@ -138,37 +178,128 @@ async def translate(
     return await job.finish(joined())
 
 
-def _answers(outputs: Outputs, count: int) -> Iterator[tuple[Hypotheses, bool]]:
-    """Find each row's hypotheses and whether the model cut it."""
-    if "translations" in outputs:
-        texts = outputs["translations"][:, :count]
-        scores = outputs["scores"][:, :count]
-    else:
-        texts = outputs["translation"][:, None]
-        scores = outputs["score"][:, None]
-    for of_texts, of_scores, is_cut in zip(
-        texts, scores, outputs["truncated"], strict=True
-    ):
-        # Texts of other bytes may be equal once they are decoded.
-        hypotheses: dict[str, float] = {}
-        for rank, (text, score) in enumerate(
-            zip(of_texts, of_scores, strict=True)
-        ):
-            if rank == 0 or math.isfinite(score):  # Others may be missing.
-                decoded = text.decode("utf-8", "replace")
-                hypotheses.setdefault(decoded, float(score))
-        yield [*hypotheses.items()], bool(is_cut)
+def whole_of(
+    job: Job, text: str, parts: Sequence[Sentence], rank: int = 1
+) -> str:
+    """Join a hypothesis of each sentence, the best ones by default."""
+    return together(
+        text,
+        [part.span for part in parts],
+        [part.hypotheses[:rank][-1][0] for part in parts],
+        card_of(job.model).target_lang,
+    )
 
 
-def _places(
-    job: Job, model: ServedModel, texts: Sequence[str]
-) -> Generator[None, None, list[Place]]:
-    """Split texts into sentences."""
-    language = card_of(model).source_lang
-    found: list[Place] = []
-    for number, text in enumerate(texts):
-        for span in iterate_spans(text, language):
-            found.append((number, span))
-            job.service.limits.check_texts(len(found), "sentences or more")
+async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
+    """Translate HTML, whole pages or parts, as `translate` does; tags stay."""
+    size = sum(map(len, texts))
+    if size > MAX_HTML:
+        raise RefusalError(
+            400,
+            f"Invalid request: request ({size}) exceeds text limit "
+            f"({MAX_HTML}) of HTML",
+        )
+
+    def read() -> Work[list[Page]]:
+        pages = []
+        for text in texts:
+            pages.append(Page(text))
             yield
+        return pages
+
+    pages = await job.finish(read())
+    segments = [segment for page in pages for segment in page.segments]
+    found = await search(job, [segment.text for segment in segments])
+    with_elements = [
+        part
+        for segment, parts in zip(segments, found, strict=True)
+        for part in parts
+        if segment.has_elements
+    ]
+    links = iter(await linked_words(job, with_elements))
+
+    def put_back() -> Work[list[list[str]]]:
+        for segment, parts in zip(segments, found, strict=True):
+            segment.put(
+                [
+                    Part(
+                        part.span,
+                        part.best,
+                        next(links) if segment.has_elements else None,
+                    )
+                    for part in parts
+                ],
+                card_of(job.model).target_lang,
+            )
+            yield
+        return [[page.html()] for page in pages]
+
+    return await job.finish(put_back())
+
+
+async def linked_words(
+    job: Job, sentences: Sequence[Sentence]
+) -> list[Links | None]:
+    """Find the words that belong together, if the model can tell."""
+    batcher, model = job.service.batcher, job.model
+    if "attention" not in model.signatures:
+        return [None] * len(sentences)
+    found: list[Links | None] = []
+    # A document has many matrices, so take those of one batch at a time.
+    most = batcher.batching.max_batch_size
+
+    def link() -> Work[None]:
+        for sentence, *of_sentence in zip(
+            part,
+            *(outputs["source_pieces"], outputs["target_pieces"]),
+            outputs["attention"],
+            strict=True,
+        ):
+            found.append(
+                word_links(sentence.source, sentence.best, *of_sentence)
+            )
+            yield
+
+    for start in range(0, len(sentences), most):
+        part = sentences[start : start + most]
+        rows = [(x.source.encode(), x.best.encode()) for x in part]
+        outputs = await batcher.run(model, "attention", rows)
+        await job.finish(link())
     return found
+
+
+def word_links(
+    source: str,
+    translation: str,
+    source_pieces: Sequence[bytes],
+    target_pieces: Sequence[bytes],
+    attention: np.ndarray,
+) -> Links | None:
+    """Give each word of a translation the source word it looked at most.
+
+    `str.split` finds the words. Attention is float32 `(T, S)`; pieces may be
+    filled up with "".
+
+    Returns:
+        Pairs (source word, target word) counted from 0, in the order of the
+        target; None if the pieces have other words than the texts, as when
+        the source was cut.
+    """
+    source_words = _words(source_pieces)
+    target_words = _words(target_pieces)
+    if len(source.split()) != len(set(source_words)):
+        return None
+    if len(translation.split()) != len(set(target_words)):
+        return None
+    return align_words(attention, source_words, target_words)
+
+
+def _words(pieces: Sequence[bytes]) -> list[int]:
+    """Number the word of each piece, without the end token."""
+    words: list[int] = []
+    for piece in pieces:
+        if not piece or piece == _END:
+            break
+        begins = piece.startswith(_SPACE) or not words
+        words.append((words[-1] if words else -1) + begins)
+    return words

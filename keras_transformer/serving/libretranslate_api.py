@@ -14,7 +14,7 @@ returned unchanged if both languages are the same. HTML has no alternatives.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,18 +23,17 @@ from starlette.routing import Route
 from keras_transformer.config import UserError
 from keras_transformer.data.languages import language_of
 from keras_transformer.serving import documents
-from keras_transformer.serving.requests import (
-    RefusalError,
-    as_form,
-    as_multipart,
-    json_response,
-    scalar_text,
-)
-from keras_transformer.serving.sentence_answers import translate_html
-from keras_transformer.serving.served_model import DEFAULT_SIGNATURE
+from keras_transformer.serving.forms import as_form
+from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.service import (
     Job,
     Service,
+    json_response,
+    json_written,
+    scalar_text,
+)
+from keras_transformer.serving.versions import (
+    DEFAULT_SIGNATURE,
     card_of,
     check_signature,
 )
@@ -70,37 +69,7 @@ class LibreTranslateApi:
 
     async def translate(self, request: Request) -> Response:
         """Translate one text or several."""
-        return await self.service.answer(request, self._translate)
-
-    async def _translate(self, job: Job) -> Response:
-        with self.service.versions.use() as model:
-            card = card_of(model)
-
-            def read() -> tuple[dict[str, Any], int]:
-                fields = self._fields(job)
-                languages = card.source_lang, card.target_lang
-                return fields, self._check(fields, *languages)
-
-            fields, count = await job.turn(read)
-            texts, source = fields["texts"], fields["source"]
-            source = card.source_lang if source == "auto" else source
-            if source == fields["target"]:
-                found = [[text] for text in texts]
-            elif fields["format"] == "html":
-                found = await translate_html(job, model, texts)
-            else:
-                found = await documents.translate(job, model, texts, 1 + count)
-        answer: dict[str, Any] = {
-            "translatedText": [best for best, *_ in found]
-        }
-        if count:
-            answer["alternatives"] = [others for _, *others in found]
-        detected = {"confidence": 100.0, "language": card.source_lang}
-        if fields["source"] == "auto":
-            answer["detectedLanguage"] = [detected] * len(texts)
-        if not isinstance(fields["q"], list):
-            answer = {key: values[0] for key, values in answer.items()}
-        return await job.turn(lambda: json_response(answer))
+        return await self.service.answer(request, _translate)
 
     async def health(self, request: Request) -> Response:
         """Wait until a word or another text is translated.
@@ -130,23 +99,13 @@ class LibreTranslateApi:
 
     async def languages(self, request: Request) -> Response:
         """List both languages and the targets of each."""
-        card = card_of(self.service.versions.current)
-        targets = {card.source_lang: [card.target_lang]}
+        source, target = self._sides().values()
         return json_response(
-            [
-                {
-                    "code": code,
-                    "name": language_of(code).name,
-                    "targets": targets.get(code, []),
-                }
-                for code in (card.source_lang, card.target_lang)
-            ]
+            [{**source, "targets": [target["code"]]}, {**target, "targets": []}]
         )
 
     async def settings(self, request: Request) -> Response:
         """Tell a page what this server offers."""
-        card = card_of(self.service.versions.current)
-        sides = {"source": card.source_lang, "target": card.target_lang}
         return json_response(
             {
                 # JSON may spell each character in six bytes.
@@ -157,89 +116,124 @@ class LibreTranslateApi:
                 "suggestions": False,
                 "filesTranslation": False,
                 "supportedFilesFormat": [],
-                "language": {
-                    side: {"code": code, "name": language_of(code).name}
-                    for side, code in sides.items()
-                },
+                "language": self._sides(),
             }
         )
+
+    def _sides(self) -> dict[str, dict[str, Any]]:
+        card = card_of(self.service.versions.current)
+        sides = {"source": card.source_lang, "target": card.target_lang}
+        return {
+            side: {"code": code, "name": language_of(code).name}
+            for side, code in sides.items()
+        }
 
     async def refuse(self, request: Request) -> Response:
         """Refuse what this server does not offer."""
         raise RefusalError(*_REFUSED[request.scope["path"]])
 
-    def _fields(self, job: Job) -> dict[str, Any]:
-        """Read the parameters from the address, a form or JSON."""
-        request, body = job.request, job.body
-        content_type = request.headers.get("content-type", "")
-        kind = content_type.partition(";")[0].strip().lower()
-        if kind == "application/json" or kind.endswith("+json"):
-            return job.as_json()
-        if kind not in ("", _FORM, _FORM_DATA):
-            raise RefusalError(
-                415,
-                f"Expected application/json, {_FORM} or {_FORM_DATA}, "
-                f"received {kind}.",
-            )
-        fields: dict[str, Any] = as_form(request.scope.get("query_string", b""))
-        if kind == _FORM_DATA:
-            fields |= as_multipart(body, content_type)
-        else:
-            fields |= as_form(body)
-        if "q" in fields:  # Browsers send these line ends.
-            fields["q"] = fields["q"].replace("\r\n", "\n")
-        return fields
 
-    def _check(
-        self, fields: dict[str, Any], source_lang: str, target_lang: str
-    ) -> int:
-        """Refuse invalid parameters, in LibreTranslate's words.
+async def _translate(job: Job) -> Response:
+    asked = await job.turn(lambda: _read(job))
+    if asked.source == asked.target:
+        found = [[text] for text in asked.texts]
+    elif asked.is_html:
+        found = await documents.translate_html(job, asked.texts)
+    else:
+        found = await documents.translate(
+            job, asked.texts, 1 + asked.alternatives
+        )
+    answer: dict[str, Any] = {"translatedText": [best for best, *_ in found]}
+    if asked.alternatives:
+        answer["alternatives"] = [others for _, *others in found]
+    if asked.is_auto:
+        detected = {"confidence": 100.0, "language": asked.source}
+        answer["detectedLanguage"] = [detected] * len(found)
+    if not asked.is_list:
+        answer = {key: values[0] for key, values in answer.items()}
+    return await job.finish(json_written(answer))
 
-        It also replaces the languages by the model's names for them, and adds
-        the list `texts`.
 
-        Returns:
-            The number of alternatives asked for.
-        """
-        for name in "q", "source", "target":
-            if not fields.get(name):
-                raise RefusalError(
-                    400, f"Invalid request: missing {name} parameter"
-                )
-        q = fields["q"]
-        texts = q if isinstance(q, list) else [q]
-        self.service.limits.check_texts(len(texts))
-        if not all(isinstance(text, str) for text in texts):
+class _Asked(NamedTuple):
+    """What a request asks for; languages as the model spells them."""
+
+    texts: list[str]
+    is_list: bool
+    source: str
+    is_auto: bool
+    target: str
+    is_html: bool
+    alternatives: int
+
+
+def _read(job: Job) -> _Asked:
+    """Read a request, refusing invalid parameters in LibreTranslate's words."""
+    card, fields = card_of(job.model), _fields(job)
+    for name in "q", "source", "target":
+        if not fields.get(name):
             raise RefusalError(
-                400, "Invalid request: q must be a text or a list of texts"
+                400, f"Invalid request: missing {name} parameter"
             )
-        fields["texts"] = [scalar_text(text) for text in texts]
-        known = source_lang, target_lang
-        for name, codes in (("source", ("auto", *known)), ("target", known)):
-            code = spelt_by_model(str(fields[name]), codes)
-            if code is None:
-                raise RefusalError(400, f"{fields[name]} is not supported")
-            fields[name] = code
-        source, target = fields["source"], fields["target"]
-        source = source_lang if source == "auto" else source
-        if (source, target) == (target_lang, source_lang):
-            names = [language_of(code).name for code in (target, source)]
-            raise RefusalError(
-                400,
-                f"{names[0]} ({target}) is not available as a target language "
-                f"from {names[1]} ({source})",
-            )
-        fields["format"] = fields.get("format") or "text"
-        if fields["format"] not in ("text", "html"):
-            raise RefusalError(
-                400, f"{fields['format']} format is not supported"
-            )
-        count = str(fields.get("alternatives") or 0)
-        if not count.isdecimal():
-            raise RefusalError(
-                400, "Invalid request: alternatives must be a number"
-            )
-        return int(count[:4])
+    is_list = isinstance(fields["q"], list)
+    texts = fields["q"] if is_list else [fields["q"]]
+    job.service.limits.check_texts(len(texts))
+    if not all(isinstance(text, str) for text in texts):
+        raise RefusalError(
+            400, "Invalid request: q must be a text or a list of texts"
+        )
+    sides = card.source_lang, card.target_lang
+    is_auto = str(fields["source"]).lower() == "auto"
+    source = card.source_lang if is_auto else _known(fields["source"], sides)
+    target = _known(fields["target"], sides)
+    if (target, source) == sides:
+        names = [language_of(code).name for code in sides]
+        raise RefusalError(
+            400,
+            f"{names[0]} ({target}) is not available as a target language "
+            f"from {names[1]} ({source})",
+        )
+    kind = fields.get("format") or "text"
+    if kind not in ("text", "html"):
+        raise RefusalError(400, f"{kind} format is not supported")
+    count = str(fields.get("alternatives") or 0)
+    if not count.isdecimal():
+        raise RefusalError(
+            400, "Invalid request: alternatives must be a number"
+        )
+    return _Asked(
+        [scalar_text(text) for text in texts],
+        is_list=is_list,
+        source=source,
+        is_auto=is_auto,
+        target=target,
+        is_html=kind == "html",
+        alternatives=int(count[:4]),
+    )
+
+
+def _fields(job: Job) -> dict[str, Any]:
+    """Read the parameters from the address, a form or JSON."""
+    content_type = job.request.headers.get("content-type", "")
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        return job.as_json()
+    if kind not in ("", _FORM, _FORM_DATA):
+        raise RefusalError(
+            415,
+            f"Expected application/json, {_FORM} or {_FORM_DATA}, received "
+            f"{kind}.",
+        )
+    fields: dict[str, Any] = as_form(job.request.scope["query_string"])
+    fields |= as_form(job.body, content_type)
+    if "q" in fields:  # Browsers send these line ends.
+        fields["q"] = fields["q"].replace("\r\n", "\n")
+    return fields
+
+
+def _known(code: Any, codes: Sequence[str]) -> str:
+    if (found := spelt_by_model(str(code), codes)) is None:
+        raise RefusalError(400, f"{code} is not supported")
+    return found
 
 
 def spelt_by_model(code: str, codes: Sequence[str]) -> str | None:

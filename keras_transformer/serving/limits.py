@@ -1,9 +1,11 @@
-"""What a server takes of a request, and of all requests together."""
+"""What a server takes, and how it refuses what is beyond."""
 
 import dataclasses
 import math
 
 from keras_transformer.config import UserError
+
+GONE = 499
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,19 +37,44 @@ class Limits:
                 )
 
     def check_texts(self, count: int, what: str = "") -> None:
-        """Refuse a request of more texts than the limit.
-
-        Args:
-            count: How many there are.
-            what: What was counted, if not every text: "sentences or more".
-        """
+        """Refuse more texts, or more of `what`, than a request may have."""
         if count > self.max_texts:
-            # The verb's flags are made from this class without the extra.
-            from keras_transformer.serving.requests import RefusalError
-
             found = f"{count} {what}" if what else count
             raise RefusalError(
                 400,
                 f"Invalid request: request ({found}) exceeds text limit "
                 f"({self.max_texts})",
             )
+
+
+class RefusalError(Exception):
+    """A request is refused, with the reason in one sentence.
+
+    Args:
+        status: HTTP status code.
+        message: The sentence.
+        retry: Whether the same request may succeed in a moment.
+        close: Whether the rest of its body is not read.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        retry: bool = False,
+        close: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.status_code, self.detail = status, message
+        self.headers: dict[str, str] = {}
+        if retry:
+            self.headers["Retry-After"] = "1"  # Seconds.
+        if close:
+            self.headers["Connection"] = "close"
+
+
+class GoneError(RefusalError):
+    """The client has left; the status is for the metrics alone."""
+
+    def __init__(self) -> None:
+        super().__init__(GONE, "The client has left.")

@@ -30,7 +30,7 @@ _INTERFACES = {
 
 
 class Metrics:
-    """Counts what a server does."""
+    """Counts the requests of a server, and shows what its parts count."""
 
     def __init__(self, service: Service) -> None:
         self._registry = CollectorRegistry()
@@ -47,12 +47,7 @@ class Metrics:
             registry=self._registry,
             buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100),
         )
-        batches = Histogram(
-            "keras_transformer_batch_size",
-            "Texts that went through the model together.",
-            registry=self._registry,
-            buckets=(1, 2, 4, 8, 16, 32, 64, 128),
-        )
+        self._registry.register(service.batcher.sizes)
         waiting = Gauge(
             "keras_transformer_texts_held",
             "Texts that wait or are being translated.",
@@ -65,7 +60,6 @@ class Metrics:
             registry=self._registry,
         )
         version.set_function(lambda: service.versions.current.version)
-        service.batcher.observe_batch = batches.observe
 
     def count(self, path: str, status: int, seconds: float) -> None:
         """Count an answer; the status is 499 if the client left first."""

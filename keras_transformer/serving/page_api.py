@@ -17,31 +17,29 @@ import hashlib
 import html
 import importlib.resources
 import pathlib
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from keras_transformer.config import UserError
 from keras_transformer.data.languages import language_of
 from keras_transformer.serving import documents
-from keras_transformer.serving.requests import (
-    RefusalError,
-    as_form,
+from keras_transformer.serving.forms import as_form
+from keras_transformer.serving.limits import RefusalError
+from keras_transformer.serving.service import (
+    Job,
+    Service,
     json_response,
+    json_written,
     scalar_text,
 )
-from keras_transformer.serving.sentence_answers import translate_text
-from keras_transformer.serving.service import Job, Service, card_of
+from keras_transformer.serving.versions import card_of
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.viewing import page as viewer_page
 
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-}
+_TYPES = {".css": "text/css", ".js": "text/javascript"}
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; form-action 'self'; "
@@ -71,12 +69,13 @@ class PageApi:
         # Explanations have a thread of their own: one that nobody waits for
         # still runs to its end, and must not take threads that others need.
         self._explainer = ThreadPoolExecutor(1, "explain")
-        self._explanations: list[Future[str]] = []
+        self._explaining = 0
         folder = importlib.resources.files(__package__) / "page"
+        self._document = (folder / "index.html").read_text(encoding="utf-8")
         self._files = {
-            file.name: file.read_text(encoding="utf-8")
+            f"/{file.name}": Response(file.read_bytes(), media_type=kind)
             for file in folder.iterdir()
-            if pathlib.PurePath(file.name).suffix in _TYPES
+            if (kind := _TYPES.get(pathlib.PurePath(file.name).suffix))
         }
         self.routes = [
             Route("/", self.page, methods=["GET"]),
@@ -84,11 +83,7 @@ class PageApi:
             Route("/api/card", self.card),
             Route("/api/translate", self.translate, methods=["POST"]),
             Route("/explain", self.explain),
-            *(
-                Route(f"/{name}", self.file)
-                for name in self._files
-                if name != "index.html"
-            ),
+            *(Route(path, self.file) for path in self._files),
         ]
 
     async def page(self, request: Request) -> Response:
@@ -99,14 +94,11 @@ class PageApi:
         """Show the page with the translation of a form, or why it failed."""
         text = ""
 
-        def read(job: Job) -> str:
-            return "\n".join(as_form(job.body).get("text", "").splitlines())
-
         async def work(job: Job) -> Response:
             nonlocal text
-            text = await job.turn(lambda: read(job))
-            with self.service.versions.use() as model:
-                ((found,),) = await documents.translate(job, model, [text])
+            fields = await job.turn(lambda: as_form(job.body))
+            text = "\n".join(fields.get("text", "").splitlines())
+            ((found,),) = await documents.translate(job, [text])
             return await job.turn(lambda: self._page(text, found))
 
         try:
@@ -114,14 +106,12 @@ class PageApi:
         except RefusalError as error:
             page = self._page(text, message=error.detail)
             page.status_code = error.status_code
-            page.headers.update(error.headers or {})
+            page.headers.update(error.headers)
             return page
 
     async def file(self, request: Request) -> Response:
         """Serve a script or the style sheet."""
-        name = request.url.path.rpartition("/")[2]
-        media_type = _TYPES[pathlib.PurePath(name).suffix]
-        return Response(self._files[name], media_type=media_type)
+        return self._files[request.scope["path"]]
 
     async def card(self, request: Request) -> Response:
         """Serve the model's card."""
@@ -154,21 +144,7 @@ class PageApi:
 
     async def translate(self, request: Request) -> Response:
         """Translate a document, sentence by sentence."""
-        return await self.service.answer(request, self._translate)
-
-    async def _translate(self, job: Job) -> Response:
-        fields = await job.turn(job.as_json)
-        text, n_best = fields.get("text"), fields.get("n_best")
-        if not isinstance(text, str):
-            raise RefusalError(400, "Expected a text, received none.")
-        is_count = isinstance(n_best, int) and not isinstance(n_best, bool)
-        if n_best is not None and (not is_count or n_best < 1):
-            raise RefusalError(400, "Expected n_best to be null or at least 1.")
-        scalar = await job.turn(lambda: scalar_text(text))
-        links = bool(fields.get("alignment"))
-        with self.service.versions.use() as model:
-            answer = await translate_text(job, model, scalar, n_best, links)
-        return await job.turn(lambda: json_response(answer))
+        return await self.service.answer(request, _translate)
 
     async def explain(self, request: Request) -> Response:
         """Serve the viewer for a sentence."""
@@ -182,26 +158,28 @@ class PageApi:
         text = scalar_text(request.query_params.get("text", ""))
         if not text.strip():
             raise RefusalError(400, "Expected a text, received none.")
-        self._explanations = [x for x in self._explanations if not x.done()]
-        if len(self._explanations) >= _MOST_EXPLANATIONS:
+        if self._explaining == _MOST_EXPLANATIONS:
             raise RefusalError(
                 503, "Other explanations are waiting; try again.", retry=True
             )
         weights = card_of(self.service.versions.current).weights
-        explanation = self._explainer.submit(explain, text, weights)
-        self._explanations.append(explanation)
         # If the client leaves before it begins, it never begins.
-        work = asyncio.wrap_future(explanation)
+        work = asyncio.get_running_loop().run_in_executor(
+            self._explainer, explain, text, weights
+        )
+        self._explaining += 1
         try:
             document = await self.service.unless_gone(request, work)
         except UserError as error:
             raise RefusalError(409, str(error)) from None
+        finally:
+            self._explaining -= 1
         return _html(document, viewer_policy())
 
     def _page(
         self, text: str = "", translation: str = "", message: str = ""
     ) -> Response:
-        document = self._files["index.html"]
+        document = self._document
         # The client's text comes last: it may hold the other marks.
         for mark, value in (
             ("message", message),
@@ -210,6 +188,38 @@ class PageApi:
         ):
             document = document.replace(f"<!-- {mark} -->", html.escape(value))
         return _html(document, PAGE_POLICY)
+
+
+async def _translate(job: Job) -> Response:
+    fields = await job.turn(job.as_json)
+    n_best = fields.get("n_best")
+    if not isinstance(fields.get("text"), str):
+        raise RefusalError(400, "Expected a text, received none.")
+    is_count = isinstance(n_best, int) and not isinstance(n_best, bool)
+    if n_best is not None and (not is_count or n_best < 1):
+        raise RefusalError(400, "Expected n_best to be null or at least 1.")
+    text = await job.turn(lambda: scalar_text(fields["text"]))
+    (sentences,) = await documents.search(job, [text], n_best or 1)
+    words: list = [None] * len(sentences)
+    if fields.get("alignment"):
+        words = await documents.linked_words(job, sentences)
+    answer = {
+        "sentences": [
+            {
+                "source": each.source,
+                "start": each.span.start,
+                "end": each.span.end,
+                "hypotheses": [
+                    {"text": text, "score": score}
+                    for text, score in each.hypotheses
+                ],
+                "words": of_sentence,
+            }
+            for each, of_sentence in zip(sentences, words, strict=True)
+        ],
+        "translation": documents.whole_of(job, text, sentences),
+    }
+    return await job.finish(json_written(answer))
 
 
 def _sides(card: ModelCard) -> dict[str, str]:
@@ -225,8 +235,4 @@ def _sides(card: ModelCard) -> dict[str, str]:
 
 
 def _html(document: str, policy: str) -> Response:
-    return Response(
-        document,
-        media_type="text/html; charset=utf-8",
-        headers={"Content-Security-Policy": policy},
-    )
+    return HTMLResponse(document, headers={"Content-Security-Policy": policy})

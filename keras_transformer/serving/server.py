@@ -29,11 +29,7 @@ logger = logging.getLogger("keras_transformer")
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Take an address before any work is done; nobody can connect yet.
-
-    Args:
-        host: Name or number of this machine.
-        port: The port, 0 for any free one.
+    """Take an address, port 0 for any free one; nobody can connect yet.
 
     Raises:
         UserError: If the address is taken or not valid.
@@ -68,9 +64,9 @@ def serve(
     name: str,
     batching: Batching,
     limits: Limits,
+    explain: Callable[[str, str], str] | None = None,
     origins: Sequence[str] = (),
     hosts: Sequence[str] = ("*",),
-    explain: Callable[[str, str], str] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then finish the accepted requests.
 
@@ -81,9 +77,9 @@ def serve(
         name: The model's name for clients.
         batching: As in `Batcher`.
         limits: As in `Service`.
+        explain: As in `Service`.
         origins: Other sites whose pages may ask.
         hosts: Names of this server, as `names_of` finds them.
-        explain: As in `Service`.
 
     Raises:
         UserError: If there is nothing to serve.
@@ -94,10 +90,10 @@ def serve(
     # operator cost more than they gain.
     threads = max(1, devices.cores() // batching.num_batch_threads)
     versions = Versions(folder, threads)
+    host, port = listening.getsockname()[:2]
     try:
         listening.listen(_BACKLOG)
     except OSError as error:  # Another process was quicker.
-        host, port = listening.getsockname()[:2]
         raise _taken(host, port, error) from None
     service = Service(name, versions, Batcher(batching), limits, explain)
 
@@ -105,8 +101,10 @@ def serve(
     sys.setswitchinterval(5e-4)
 
     async def run() -> None:
-        asyncio.get_running_loop().set_exception_handler(_log_lost)
+        asyncio.get_running_loop().set_exception_handler(log_lost)
         following = asyncio.ensure_future(versions.follow())
+        name = f"[{host}]" if ":" in host else host
+        logger.info("Serving at http://%s:%d", name, port)
         try:
             await make(service, origins, hosts).serve(sockets=[listening])
         finally:
@@ -115,7 +113,7 @@ def serve(
     asyncio.run(run())
 
 
-def _log_lost(loop: asyncio.AbstractEventLoop, context: dict) -> None:
+def log_lost(loop: asyncio.AbstractEventLoop, context: dict) -> None:
     """Log an error that nobody waited for, as asyncio would in all detail."""
     if "exception" in context:
         app.log_mistake("A task ended", context["exception"])
@@ -124,13 +122,9 @@ def _log_lost(loop: asyncio.AbstractEventLoop, context: dict) -> None:
 def names_of(host: str, others: Sequence[str] = ()) -> list[str]:
     """List the names by which clients may call the server.
 
-    A web page can point its own name at this machine; a browser that follows
-    it sends that name.
-
-    Args:
-        host: Where the server listens. If it listens at all addresses, any
-            name will do unless `others` gives some.
-        others: Further names.
+    Where it listens at all addresses, any name will do unless `others` gives
+    some. A web page can point its own name at this machine, and a browser that
+    follows it sends that name.
     """
     if host in ("", "0.0.0.0", "::") and not others:
         return ["*"]
@@ -143,7 +137,7 @@ def make(
     hosts: Sequence[str] = ("*",),
 ) -> uvicorn.Server:
     """Put Uvicorn around the application of `app.build`."""
-    return _Server(
+    return uvicorn.Server(
         uvicorn.Config(
             app.build(service, origins, hosts),
             http=Connection,
@@ -160,14 +154,3 @@ def make(
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
     )
-
-
-class _Server(uvicorn.Server):
-    """Says when it is ready."""
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        for listening in sockets or ():
-            host, port = listening.getsockname()[:2]
-            host = f"[{host}]" if ":" in host else host
-            logger.info("Serving at http://%s:%d", host, port)

@@ -1,32 +1,33 @@
-"""The one way of a request with a body, whichever interface it came by.
+"""The way of a request with a body, whichever interface it came by.
 
-It is let in, read, worked on while its client waits, and forgotten. The parts
-that all interfaces share are here: the model, its queue, the limits.
+It is let in, read, worked on while its client waits, and forgotten. What takes
+longer the more a client sends is done in turns, never on the event loop:
+reading JSON and forms, finding sentences, placing tags, writing answers.
 """
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+import heapq
+import itertools
+import json
+import time
+import zlib
+from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from keras_transformer.serving.batcher import Batcher
-from keras_transformer.serving.limits import Limits
-from keras_transformer.serving.requests import (
-    GoneError,
-    RefusalError,
-    as_json,
-    too_large,
-    unpacked,
-)
-from keras_transformer.serving.served_model import Outputs, Row, ServedModel
-from keras_transformer.serving.turns import Turns
-from keras_transformer.serving.versions import Versions
-from keras_transformer.translation.model_card import ModelCard
+from keras_transformer.serving.limits import GoneError, Limits, RefusalError
+from keras_transformer.serving.versions import ServedModel, Versions
 
 T = TypeVar("T")
+Work = Generator[None, None, T]  # It yields where it may be interrupted.
 
+# The shortest time of a turn.
+_TURN_SECONDS = 0.005
 # Bytes of a body that is read within milliseconds, whatever it holds.
 _SHORT = 2_048
 # A text is at most an object with two names, each with an object in base64.
@@ -64,27 +65,27 @@ class Service:
     ) -> T:
         """Read the body of a request and work on it while its client waits.
 
-        Args:
-            request: The request.
-            work: The work; cancelled when nobody needs it any more.
+        Work that nobody needs any more is cancelled.
 
         Raises:
             RefusalError: If the body is too large or does not arrive in time,
-                there is no room for it now, or the time is over.
-            GoneError: If the client leaves first.
+                there is no room for it now, the time is over, or the client
+                leaves.
         """
         job = Job(self, request)
+
+        async def begin() -> T:
+            with self.versions.use() as job.model:
+                return await work(job)
+
         try:
             await job.receive()
-            return await self.unless_gone(request, work(job))
+            return await self.unless_gone(request, begin())
         finally:
             job.hold(0)
 
     async def unless_gone(self, request: Request, work: Awaitable[T]) -> T:
-        """Do a client's work while it waits, within the time limit.
-
-        The request's body has been read. Errors are those of `answer`.
-        """
+        """Do work for a request that has been read, as `answer` does."""
         task = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(_left(request))
         try:
@@ -106,18 +107,10 @@ class Service:
             "time.",
         )
 
-    async def run(
-        self, model: ServedModel, signature: str, rows: Sequence[Row]
-    ) -> Outputs:
-        """Call a signature as `Batcher.run` does, within the limit of texts.
 
-        Raises:
-            RefusalError: If there are too many, no room now, or no such
-                signature.
-        """
-        check_signature(model, signature)
-        self.limits.check_texts(len(rows))
-        return await self.batcher.run(model, signature, rows)
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 class Job:
@@ -127,9 +120,12 @@ class Job:
         service: Answers it.
         request: Its head.
         body: Its body.
+        model: The version that works on it, in use until it is answered.
         is_long: Whether work on it might take so long that it has to take
             turns with others.
     """
+
+    model: ServedModel
 
     def __init__(self, service: Service, request: Request) -> None:
         self.service, self.request = service, request
@@ -139,36 +135,42 @@ class Job:
 
     async def receive(self) -> None:
         """Read the body, within limits of size, time and number."""
-        limits = self.service.limits
         announced = self.request.headers.get("content-length", "")
         if announced.isdecimal():
-            if int(announced[:20]) > limits.max_body_bytes:
-                raise too_large(limits.max_body_bytes)
-        loop = asyncio.get_running_loop()
-        end, body, more = loop.time() + limits.body_seconds, bytearray(), True
-        while more:
-            message = await _message(self.request, end - loop.time())
-            more = message.get("more_body", False)
-            body += message.get("body", b"")
-            self.hold(len(body))
-        self.body = bytes(body)
+            self._check_size(int(announced[:20]))
+        try:
+            await asyncio.wait_for(
+                self._read(), self.service.limits.body_seconds
+            )
+        except asyncio.TimeoutError:
+            raise RefusalError(
+                408,
+                "The body of the request did not arrive in time.",
+                close=True,
+            ) from None
+        except ClientDisconnect:
+            raise GoneError from None
         encoding = self.request.headers.get("content-encoding", "").lower()
         if encoding not in ("", "identity"):
             self.is_long = True
-            self.body = await self.turn(
-                lambda: unpacked(self.body, encoding, limits.max_body_bytes)
-            )
+            self.body = await self.turn(lambda: self._unpacked(encoding))
             self.hold(len(self.body))
+
+    async def _read(self) -> None:
+        body = bytearray()
+        async for part in self.request.stream():
+            body += part
+            self.hold(len(body))
+        self.body = bytes(body)
 
     def hold(self, size: int) -> None:
         """Count the bytes that are held; refuse a long body without room."""
-        service, limits = self.service, self.service.limits
+        service = self.service
         service.held += size - self._held
         self._held = size
-        if size > limits.max_body_bytes:
-            raise too_large(limits.max_body_bytes)
+        self._check_size(size)
         self.is_long = self.is_long or size > _SHORT
-        if size > _SHORT and service.held > limits.max_bytes_held:
+        if size > _SHORT and service.held > service.limits.max_bytes_held:
             raise RefusalError(
                 503,
                 "Too many long texts are being read; try again.",
@@ -176,7 +178,35 @@ class Job:
                 close=True,
             )
 
-    async def finish(self, work: Generator[None, None, T]) -> T:
+    def _check_size(self, size: int) -> None:
+        most = self.service.limits.max_body_bytes
+        if size > most:
+            raise RefusalError(
+                413,
+                f"Expected a body of at most {most} bytes, received more; send "
+                "less at a time.",
+            )
+
+    def _unpacked(self, encoding: str) -> bytes:
+        if encoding not in ("gzip", "x-gzip"):
+            raise RefusalError(
+                415,
+                f"Expected a body as it is or in gzip, received {encoding}.",
+            )
+        packed = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        most = self.service.limits.max_body_bytes
+        try:
+            found = packed.decompress(self.body, most + 1)
+        except zlib.error:
+            found = b""
+        self._check_size(len(found))
+        if not packed.eof:
+            raise RefusalError(
+                400, "Expected a body in gzip, cannot unpack it."
+            )
+        return found
+
+    async def finish(self, work: Work[T]) -> T:
         """Do work as `Turns.finish` does, or at once if it is short."""
         if self.is_long:
             return await self.service.turns.finish(work)
@@ -189,7 +219,7 @@ class Job:
     async def turn(self, work: Callable[[], T]) -> T:
         """Do work that needs one turn."""
 
-        def at_once() -> Generator[None, None, T]:
+        def at_once() -> Work[T]:
             yield
             return work()
 
@@ -201,49 +231,106 @@ class Job:
         Raises:
             RefusalError: If it is none, or has more values than texts need.
         """
-        most = _VALUES_PER_TEXT * self.service.limits.max_texts
-        return as_json(self.body, most + _VALUES_BESIDE)
+        most = _VALUES_PER_TEXT * self.service.limits.max_texts + _VALUES_BESIDE
+        try:
+            encoding = json.detect_encoding(self.body)
+            text = self.body.decode(encoding, "surrogatepass")
+            # One of these stands before each value. Strings are left out, and
+            # before that the quotes inside them.
+            bare = text.replace("\\\\", "").replace('\\"', "").split('"')[::2]
+            if sum(map("".join(bare).count, ",[{")) > most:
+                raise RefusalError(
+                    400,
+                    f"Expected JSON of at most {most} values, received more.",
+                )
+            fields = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            where = f" at offset {error.pos}" if hasattr(error, "pos") else ""
+            raise RefusalError(
+                400, f"Expected JSON, cannot read it{where}."
+            ) from None
+        if not isinstance(fields, dict):
+            raise RefusalError(400, "Expected a JSON object.")
+        return fields
 
 
-async def _message(request: Request, seconds: float) -> Mapping[str, Any]:
-    """Receive the next part of a body."""
-    try:
-        message = await asyncio.wait_for(request.receive(), seconds)
-    except asyncio.TimeoutError:
-        raise RefusalError(
-            408, "The body of the request did not arrive in time.", close=True
-        ) from None
-    if message["type"] == "http.disconnect":
-        raise GoneError
-    return message
+def json_response(
+    content: Any, status: int = 200, headers: Any = None
+) -> Response:
+    """Answer in JSON; write infinite numbers as Python reads them."""
+    text = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(text, status, headers, "application/json")
 
 
-async def _left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+def json_written(content: Any) -> Work[Response]:
+    """Answer as `json_response` does, in pieces: `dumps` stops all threads."""
+    pieces = []
+    for piece in json.JSONEncoder(ensure_ascii=False).iterencode(content):
+        pieces.append(piece)
+        yield
+    text = "".join(pieces).encode("utf-8", "replace")
+    return Response(text, media_type="application/json")
 
 
-def check_signature(model: ServedModel, signature: str) -> None:
-    """Raise `RefusalError` if an export lacks a signature."""
-    if signature not in model.signatures:
-        raise RefusalError(
-            501,
-            f"This export has no signature {signature}, which this takes; "
-            "export the model with this version of keras-transformer.",
-        )
+def scalar_text(text: str) -> str:
+    r"""Drop lone surrogates, which JSON's \ud800 may leave."""
+    encoded = text.encode("utf-16", "surrogatepass")
+    return encoded.decode("utf-16", "replace")
 
 
-def card_of(model: ServedModel) -> ModelCard:
-    """Return the card of a model.
+class Turns:
+    """A thread for work that others must not wait for.
 
-    Raises:
-        RefusalError: If the export has no card.
+    A turn goes to the work that has had the least time so far, so what is soon
+    done need not wait for what takes long. Work that nobody waits for any more
+    gets no further turn.
     """
-    if model.card is None:
-        raise RefusalError(
-            501,
-            "This export does not say its languages; export it from its run "
-            "with this version of keras-transformer. TensorFlow Serving's "
-            "interface under /v1 answers all the same.",
-        )
-    return model.card
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "turns")
+        self._is_free = True
+        self._numbers = itertools.count()
+        # Time had so far, order of arrival, and who waits.
+        self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    async def finish(self, work: Work[Any]) -> Any:
+        """Do all of some work, and return what it returns."""
+        loop = asyncio.get_running_loop()
+        had = 0.0
+        while True:
+            turn: asyncio.Future[None] = loop.create_future()
+            heapq.heappush(self._waiting, (had, next(self._numbers), turn))
+            self._give()
+            try:
+                await turn
+                is_over, result, seconds = await loop.run_in_executor(
+                    self._thread, _turn, work
+                )
+            finally:
+                # It may have been given, and nobody waits for it any more.
+                if turn.done() and not turn.cancelled():
+                    self._is_free = True
+                    self._give()
+            if is_over:
+                return result
+            had += seconds
+
+    def _give(self) -> None:
+        """Give the next turn if the thread is free."""
+        while self._is_free and self._waiting:
+            *_, turn = heapq.heappop(self._waiting)
+            if not turn.done():
+                turn.set_result(None)
+                self._is_free = False
+
+
+def _turn(work: Work[Any]) -> tuple[bool, Any, float]:
+    """Work for a moment: whether it is over, its result, and the seconds."""
+    begun, seconds = time.perf_counter(), 0.0
+    try:
+        while seconds < _TURN_SECONDS:
+            next(work)
+            seconds = time.perf_counter() - begun
+    except StopIteration as end:
+        return True, end.value, seconds
+    return False, None, seconds

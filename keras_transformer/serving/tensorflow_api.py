@@ -14,10 +14,8 @@ is. `{"b64": …}` holds bytes, also in an answer if the output's name ends in
 """
 
 import base64
-import contextlib
-import math
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -27,17 +25,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from keras_transformer.serving.requests import (
-    RefusalError,
+from keras_transformer.serving.limits import RefusalError
+from keras_transformer.serving.service import (
+    Job,
+    Service,
+    Work,
     json_response,
     json_written,
 )
-from keras_transformer.serving.served_model import (
+from keras_transformer.serving.versions import (
     DEFAULT_SIGNATURE,
     Row,
     ServedModel,
 )
-from keras_transformer.serving.service import Job, Service
 
 _PLACE = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
 _PREDICT = re.compile(f"{_PLACE}:(classify|regress|predict)", re.I | re.A)
@@ -58,109 +58,83 @@ class TensorFlowApi:
 
     async def get(self, request: Request) -> Response:
         """Answer with status or metadata."""
-        found = _matched(_STATUS, "GET", request)
-        answer = self._metadata if found[4] else self._status
-        return json_response(answer(unquote(found[1]), _version(found)))
+        version, of = self._find(_STATUS, request)
+        versions = self.service.versions
+        if of:
+            _check_version(version, [versions.current.version])
+            return json_response(self._metadata(versions.current))
+        states = versions.states
+        _check_version(version, states)
+        return json_response(
+            {
+                "model_version_status": [
+                    {
+                        "version": str(number),
+                        "state": state,
+                        "status": {
+                            "error_code": "UNKNOWN" if error else "OK",
+                            "error_message": error,
+                        },
+                    }
+                    for number, (state, error) in sorted(states.items())[::-1]
+                    if version in (None, number)
+                ]
+            }
+        )
 
     async def post(self, request: Request) -> Response:
         """Answer a prediction."""
-        found = _matched(_PREDICT, "POST", request)
-        if found[4].lower() != "predict":
+        version, verb = self._find(_PREDICT, request)
+        if verb.lower() != "predict":
+            raise RefusalError(400, "This model answers only :predict.")
+
+        async def predict(job: Job) -> Response:
+            _check_version(version, [job.model.version])
+            return await _predict(job)
+
+        return await self.service.answer(request, predict)
+
+    def _find(
+        self, pattern: re.Pattern[str], request: Request
+    ) -> tuple[int | None, str]:
+        """Find the version and what is asked of it, in the path as it was sent.
+
+        There %2F is not a slash.
+        """
+        raw = request.scope.get("raw_path") or request.url.path.encode()
+        path = raw.decode("ascii", "replace")
+        found = pattern.fullmatch(path)
+        if found is None:
             raise RefusalError(
-                400, "Expected :predict, which is what this model answers."
+                400, f"There is no {request.method} {path} here."
             )
-        strict = request.query_params.get("nonfinite") == "null"
-        name, version = unquote(found[1]), _version(found)
-        return await self.service.answer(
-            request, lambda job: self._predict(job, name, version, strict)
-        )
-
-    async def _predict(
-        self, job: Job, name: str, version: int | None, strict: bool
-    ) -> Response:
-        with self._use(name, version) as model:
-            fields = await job.turn(job.as_json)
-            signature = fields.get("signature_name", "")
-            if not isinstance(signature, str):
-                raise RefusalError(
-                    400,
-                    "not formatted correctly. 'signature_name' key must be a "
-                    "string value.",
-                )
-            signature = signature or DEFAULT_SIGNATURE
-            if signature not in model.signatures:
-                raise RefusalError(
-                    400,
-                    f'Serving signature name: "{signature}" not found in '
-                    "signature def",
-                )
-            rows = await job.turn(
-                lambda: to_rows(fields, model.inputs(signature))
+        name, version, label, of = found.groups("")
+        if label:
+            raise RefusalError(
+                400,
+                f"There is no label {unquote(label)}; name a version's number.",
             )
-            most = self.service.batcher.batching.max_batch_size
-            if signature in model.padded and len(rows) > most:
-                # The answers are large, and all are padded to the longest.
-                raise RefusalError(
-                    400,
-                    f"Task size {len(rows)} is larger than maximum batch size "
-                    f"{most}",
-                )
-            outputs = await self.service.run(model, signature, rows)
-        as_rows = "instances" in fields
-        # Even the answer to a short text may be large.
-        job.is_long = job.is_long or signature in model.padded
-        content = await job.finish(to_json(outputs, as_rows, strict))
-        return await job.finish(json_written(content))
+        if unquote(name) != self.service.name:
+            raise RefusalError(404, f"There is no model {unquote(name)} here.")
+        if not version:
+            return None, of
+        if len(version) > 19 or int(version) >= 2**63:
+            raise RefusalError(400, f"{version} is no number of a version.")
+        return int(version), of
 
-    def _use(
-        self, name: str, version: int | None
-    ) -> contextlib.AbstractContextManager[ServedModel]:
-        """Lend a version; refuse a name or version that is not served."""
-        versions = self.service.versions
-        is_served = version in (None, versions.current.version)
-        if name == self.service.name and is_served:
-            return versions.use()
-        wanted = (
-            f"Latest({name})"
-            if version is None
-            else f"Specific({name}, {version})"
-        )
-        raise RefusalError(404, f"Servable not found for request: {wanted}")
-
-    def _status(self, name: str, version: int | None) -> dict[str, Any]:
-        states = self.service.versions.states
-        if name != self.service.name or version not in (None, *states):
-            which = "any versions" if version is None else f"version {version}"
-            raise RefusalError(404, f"Could not find {which} of model {name}")
-        return {
-            "model_version_status": [
-                {
-                    "version": str(number),
-                    "state": state,
-                    "status": {
-                        "error_code": "UNKNOWN" if error else "OK",
-                        "error_message": error,
-                    },
-                }
-                for number, (state, error) in sorted(states.items())[::-1]
-                if version in (None, number)
-            ]
+    def _metadata(self, model: ServedModel) -> dict[str, Any]:
+        signatures = {
+            # Protobuf's own rules write 64-bit numbers as strings.
+            key: json_format.MessageToDict(
+                signature,
+                preserving_proto_field_name=True,
+                always_print_fields_with_no_presence=True,
+            )
+            for key, signature in model.signatures.items()
         }
-
-    def _metadata(self, name: str, version: int | None) -> dict[str, Any]:
-        with self._use(name, version) as model:
-            signatures = {
-                # Protobuf's own rules write 64-bit numbers as strings.
-                key: json_format.MessageToDict(
-                    signature,
-                    preserving_proto_field_name=True,
-                    always_print_fields_with_no_presence=True,
-                )
-                for key, signature in model.signatures.items()
-            }
         return {
             "model_spec": {
-                "name": name,
+                "name": self.service.name,
                 "signature_name": "",
                 "version": str(model.version),
             },
@@ -168,30 +142,40 @@ class TensorFlowApi:
         }
 
 
-def _matched(
-    pattern: re.Pattern[str], method: str, request: Request
-) -> re.Match[str]:
-    """Match the path as it was sent, where %2F is not a slash."""
-    raw = request.scope.get("raw_path") or request.url.path.encode()
-    path = raw.decode("ascii", "replace")
-    found = pattern.fullmatch(path)
-    if found is None:
-        raise RefusalError(400, f"Malformed request: {method} {path}")
-    return found
+def _check_version(version: int | None, known: Collection[int]) -> None:
+    if version not in (None, *known):
+        raise RefusalError(404, f"There is no version {version} here.")
 
 
-def _version(found: re.Match[str]) -> int | None:
-    if found[3] is not None:
+async def _predict(job: Job) -> Response:
+    model, batcher = job.model, job.service.batcher
+    fields = await job.turn(job.as_json)
+    signature = fields.get("signature_name", "")
+    if signature == "":
+        signature = DEFAULT_SIGNATURE
+    if not isinstance(signature, str) or signature not in model.signatures:
         raise RefusalError(
             400,
-            f"Unrecognized servable version label: {unquote(found[3])}; name a "
-            "version's number instead.",
+            "Expected signature_name to be one of "
+            f"{', '.join(sorted(model.signatures))}; received {signature}.",
         )
-    if found[2] is None:
-        return None
-    if len(found[2]) > 19 or int(found[2]) >= 2**63:
-        raise RefusalError(400, "Failed to convert version to numeric.")
-    return int(found[2])
+    rows = await job.turn(lambda: to_rows(fields, model.inputs(signature)))
+    job.service.limits.check_texts(len(rows))
+    if signature in model.padded:
+        # Even the answer to a short text may be large, and all are padded to
+        # the longest.
+        job.is_long = True
+        most = batcher.batching.max_batch_size
+        if len(rows) > most:
+            raise RefusalError(
+                400,
+                f"Expected at most {most} rows for {signature}, received "
+                f"{len(rows)}.",
+            )
+    outputs = await batcher.run(model, signature, rows)
+    strict = job.request.query_params.get("nonfinite") == "null"
+    answer = to_json(outputs, "instances" in fields, strict)
+    return await job.finish(json_written(await job.finish(answer)))
 
 
 def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
@@ -200,29 +184,84 @@ def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
     Raises:
         RefusalError: If they do not have a documented form.
     """
-    if "instances" in request and "inputs" in request:
-        raise RefusalError(
-            400,
-            "Not formatted correctly expecting only one of 'inputs' or "
-            "'instances' keys to exist",
-        )
+    if ("instances" in request) == ("inputs" in request):
+        raise RefusalError(400, "Expected either instances or inputs.")
     if "instances" in request:
         return _from_instances(request["instances"], names)
-    if "inputs" in request:
-        return _from_inputs(request["inputs"], names)
-    raise RefusalError(400, "Missing 'inputs' or 'instances' key")
+    return _from_inputs(request["inputs"], names)
+
+
+def _from_instances(instances: Any, names: Sequence[str]) -> list[Row]:
+    if not isinstance(instances, list) or not instances:
+        raise RefusalError(400, "Expected instances to be a list of rows.")
+    are_objects = _is_object(instances[0]) or len(names) > 1
+    rows = []
+    for number, item in enumerate(instances):
+        row = item if are_objects else {names[0]: item}
+        if not _is_object(row) or sorted(row) != list(names):
+            raise RefusalError(
+                400,
+                f"Expected an object with {', '.join(names)} as row {number} "
+                "of instances.",
+            )
+        rows.append(tuple(_text(row[name]) for name in names))
+    return rows
+
+
+def _from_inputs(inputs: Any, names: Sequence[str]) -> list[Row]:
+    if not _is_object(inputs) and len(names) == 1:
+        inputs = {names[0]: inputs}
+    columns = []
+    for name in names:
+        column = inputs.get(name) if _is_object(inputs) else None
+        if not isinstance(column, list):
+            raise RefusalError(
+                400, f"Expected a list of texts as the input {name}."
+            )
+        columns.append([_text(value) for value in column])
+    if len(set(map(len, columns))) > 1:
+        raise RefusalError(
+            400, f"Expected as many texts in each of {', '.join(names)}."
+        )
+    return list(zip(*columns, strict=True))
+
+
+def _is_object(value: Any) -> bool:
+    """Return whether a value names inputs, and is not a text in base64."""
+    return isinstance(value, dict) and not (
+        set(value) == {"b64"} and isinstance(value["b64"], str)
+    )
+
+
+def _text(value: Any) -> bytes:
+    """Encode a text, or bytes as `{"b64": …}`."""
+    try:
+        if isinstance(value, str):
+            return value.encode()
+        if isinstance(value, dict) and not _is_object(value):
+            encoded = value["b64"].translate({ord("-"): "+", ord("_"): "/"})
+            encoded = encoded.rstrip("=")
+            padding = "=" * (-len(encoded) % 4)
+            return base64.b64decode(encoded + padding, validate=True)
+    except UnicodeEncodeError:
+        raise RefusalError(
+            400, "Expected whole characters, received half a surrogate pair."
+        ) from None
+    except ValueError:
+        raise RefusalError(
+            400, "Expected base64 as b64, cannot decode it."
+        ) from None
+    raise RefusalError(
+        400, f"Expected a text (a string), received {type(value).__name__}."
+    )
 
 
 def to_json(
     outputs: Mapping[str, np.ndarray], as_rows: bool, strict: bool
-) -> Generator[None, None, dict[str, Any]]:
-    """Make the JSON of an answer, row by row.
+) -> Work[dict[str, Any]]:
+    """Make the JSON of outputs `(B, ...)`, row by row.
 
-    Args:
-        outputs: The outputs, each `(B, ...)`.
-        as_rows: Whether the request had rows; otherwise it had columns.
-        strict: Whether NaN and infinities become null, which every parser of
-            JSON reads.
+    If `strict`, NaN and infinities become null, which every parser reads.
     """
     columns: dict[str, list] = {}
     for name in sorted(outputs):
@@ -239,123 +278,20 @@ def to_json(
     return {"predictions" if as_rows else "outputs": answer}
 
 
-def _from_instances(instances: Any, names: Sequence[str]) -> list[Row]:
-    if not isinstance(instances, list):
-        raise RefusalError(400, "Excepting 'instances' to be an list/array")
-    if not instances:
-        raise RefusalError(400, "No values in 'instances' array")
-    are_objects = _is_object(instances[0])
-    if not are_objects and len(names) > 1:
-        raise RefusalError(
-            400,
-            "instances is a plain list, but expecting list of objects as "
-            "multiple input tensors required as per tensorinfo_map",
-        )
-    rows = []
-    for number, item in enumerate(instances):
-        if _is_object(item) != are_objects:
-            raise RefusalError(
-                400,
-                f"Expecting {'object' if are_objects else 'value/list'} but "
-                f"got another kind at item {number} of input list",
-            )
-        row = item if are_objects else {names[0]: item}
-        if sorted(row) != list(names):
-            raise RefusalError(
-                400,
-                f"Failed to process element: {number} of 'instances' list. "
-                f"JSON object: keys must be equal to: {','.join(names)}",
-            )
-        rows.append(tuple(_text(row[name]) for name in names))
-    return rows
-
-
-def _from_inputs(inputs: Any, names: Sequence[str]) -> list[Row]:
-    if not _is_object(inputs):
-        if len(names) > 1:
-            raise RefusalError(
-                400,
-                "inputs is a plain value/list, but expecting an object as "
-                "multiple input tensors required as per tensorinfo_map",
-            )
-        inputs = {names[0]: inputs}
-    columns = []
-    for name in names:
-        if name not in inputs:
-            raise RefusalError(
-                400, f"Missing named input: {name} in 'inputs' object."
-            )
-        if not isinstance(inputs[name], list):
-            raise RefusalError(
-                400, f"Expected a list of texts as the input {name}."
-            )
-        columns.append([_text(value) for value in inputs[name]])
-    if len({len(column) for column in columns}) > 1:
-        raise RefusalError(
-            400, f"Expected as many texts in each of: {','.join(names)}."
-        )
-    return list(zip(*columns, strict=True))
-
-
-def _is_object(value: Any) -> bool:
-    """Return whether a value names inputs, and is not a text in base64."""
-    return isinstance(value, dict) and not (
-        set(value) == {"b64"} and isinstance(value["b64"], str)
-    )
-
-
-def _text(value: Any) -> bytes:
-    """Encode a text, or bytes as `{"b64": …}`."""
-    if isinstance(value, dict) and not _is_object(value):
-        encoded = value["b64"].translate({ord("-"): "+", ord("_"): "/"})
-        encoded = encoded.rstrip("=")
-        try:
-            return base64.b64decode(
-                encoded + "=" * (-len(encoded) % 4), validate=True
-            )
-        except ValueError:
-            raise RefusalError(400, "Unable to base64 decode") from None
-    if not isinstance(value, str):
-        kind = type(value).__name__
-        raise RefusalError(
-            400, f"JSON Value of type: {kind} is not of expected type: string"
-        )
-    try:
-        return value.encode()
-    except UnicodeEncodeError:
-        raise RefusalError(
-            400,
-            "JSON Parse error: The surrogate pair in string is invalid.",
-        ) from None
-
-
 def _value(name: str, row: Any, strict: bool) -> Any:
     """Turn a row of an output into a value or nested lists."""
+    if isinstance(row, bytes):
+        if name.endswith("_bytes"):
+            return {"b64": base64.b64encode(row).decode()}
+        return row.decode("utf-8", "replace")
     # A part at a time: NumPy stops all other threads.
-    if np.ndim(row) > 1:
+    if row.dtype == object or row.ndim > 1:
         return [_value(name, each, strict) for each in row]
-    if isinstance(row, bytes) or row.dtype == object:
-        texts = row if isinstance(row, bytes) else row.tolist()
-        as_bytes = name.endswith("_bytes")
-        return _map(_base64 if as_bytes else _decoded, texts)
     if row.dtype.kind != "f":
         return row.tolist()
     # The shortest decimals leave out the digits that float64 adds.
-    decimals = np.asarray(row).astype("U").astype("float64").tolist()
-    if strict and not np.isfinite(row).all():
-        return _map(lambda x: x if math.isfinite(x) else None, decimals)
-    return decimals
-
-
-def _map(function: Any, values: Any) -> Any:
-    if isinstance(values, list):
-        return [_map(function, value) for value in values]
-    return function(values)
-
-
-def _decoded(text: bytes) -> str:
-    return text.decode("utf-8", "replace")
-
-
-def _base64(text: bytes) -> dict[str, str]:
-    return {"b64": base64.b64encode(text).decode()}
+    decimals = np.asarray(row).astype("U").astype("float64")
+    if strict:
+        null: Any = None
+        decimals = np.where(np.isfinite(decimals), decimals, null)
+    return decimals.tolist()

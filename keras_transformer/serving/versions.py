@@ -11,17 +11,20 @@ import logging
 import os
 import pathlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  The graph needs its operators.
+
 from keras_transformer.config import UserError
-from keras_transformer.machine import files
-from keras_transformer.serving.served_model import (
-    DEFAULT_SIGNATURE,
-    ServedModel,
-)
+from keras_transformer.decoding.frozen_weights import missing_operators
+from keras_transformer.machine import devices, files
+from keras_transformer.serving.limits import RefusalError
 from keras_transformer.translation.model_card import ModelCard
 
+DEFAULT_SIGNATURE = "serving_default"
 LOADING, AVAILABLE, UNLOADING, END = "LOADING", "AVAILABLE", "UNLOADING", "END"
 POLL_SECONDS = 2.0
 # After this time an unchanged version that could not be loaded is tried again:
@@ -31,7 +34,128 @@ RETRY_SECONDS = 60.0
 _WARM_UP_TEXT = b"Where is the nearest station?"
 _OF_PAGE = ("n_best", "attention")
 
+Row = tuple[bytes, ...]  # The inputs of a text, in the order of their names.
+Outputs = dict[str, np.ndarray]  # Each (B, ...), by name.
+
 logger = logging.getLogger("keras_transformer")
+
+
+class ServedModel:
+    """A version of a model that many threads may call.
+
+    None of our Python takes part in an answer: the loader is TensorFlow
+    Serving's.
+
+    Args:
+        path: Folder of the SavedModel, named by its version.
+        threads: Threads for one operator, 0 for one thread a core. All models
+            of a process use those of the first.
+
+    Attributes:
+        version: Its number.
+        card: The export's model card; None if it has none.
+        signatures: `SignatureDef` by name, without SavedModel's initialiser.
+
+    Raises:
+        UserError: If it cannot run here, or takes anything but texts.
+            TensorFlow may raise anything else.
+    """
+
+    def __init__(self, path: pathlib.Path, threads: int = 0) -> None:
+        self.version = int(path.name)
+        self.card = ModelCard.load(path)
+        if self.card:
+            _check_machine(path, self.card)
+        config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads)
+        self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
+        with self._session.graph.as_default():
+            loaded = tf.compat.v1.saved_model.loader.load(
+                self._session, [tf.saved_model.SERVING], str(path)
+            )
+        self.signatures = {
+            name: signature
+            for name, signature in loaded.signature_def.items()
+            if not name.startswith("__")
+        }
+        for name, signature in self.signatures.items():
+            for info in signature.inputs.values():
+                if info.dtype != tf.string.as_datatype_enum:
+                    raise UserError(
+                        f"Expected a model that takes texts, but {path} takes "
+                        f"numbers in its signature {name}; serve it with "
+                        "TensorFlow Serving."
+                    )
+        self._calls = {
+            name: self._session.make_callable(
+                {output: info.name for output, info in of.outputs.items()},
+                [of.inputs[each].name for each in self.inputs(name)],
+            )
+            for name, of in self.signatures.items()
+        }
+        # Outputs such as (B, T, S) are padded to the longest row of a batch.
+        self.padded = {
+            name
+            for name, signature in self.signatures.items()
+            if any(
+                -1 in [dim.size for dim in info.tensor_shape.dim[1:]]
+                or info.tensor_shape.unknown_rank
+                for info in signature.outputs.values()
+            )
+        }
+
+    def inputs(self, signature: str) -> list[str]:
+        """Return the names of the inputs, sorted, the order `run` expects."""
+        return sorted(self.signatures[signature].inputs)
+
+    def run(self, signature: str, rows: Sequence[Row]) -> Outputs:
+        """Call a signature for B texts, each with the inputs of `inputs`."""
+        columns = [
+            np.array(column, object) for column in zip(*rows, strict=True)
+        ]
+        return self._calls[signature](*columns)
+
+    def close(self) -> None:
+        """Free its memory once nobody calls it any more."""
+        self._session.close()
+
+
+def _check_machine(path: pathlib.Path, card: ModelCard) -> None:
+    """Raise `UserError` if the model cannot be trusted to run here."""
+    if missing := missing_operators(card.operators):
+        raise UserError(
+            f"Expected a TensorFlow with {' and '.join(missing)} for {path}, "
+            "received one without; export the model again with --portable."
+        )
+    lacking = [name for name in card.instructions if not devices.has(name)]
+    if lacking:
+        # Operators in bfloat16 end the process; sums of int8 overflow.
+        raise UserError(
+            f"Expected a processor with {' and '.join(lacking)} for {path}, "
+            f"whose products in {card.quantization} need it, received one "
+            "without; export the model again on a processor like this one."
+        )
+
+
+def card_of(model: ServedModel) -> ModelCard:
+    """Return the card of a model; `RefusalError` if the export has none."""
+    if model.card is None:
+        raise RefusalError(
+            501,
+            "This export does not say its languages; export it from its run "
+            "with this version of keras-transformer. TensorFlow Serving's "
+            "interface under /v1 answers all the same.",
+        )
+    return model.card
+
+
+def check_signature(model: ServedModel, signature: str) -> None:
+    """Raise `RefusalError` if an export lacks a signature."""
+    if signature not in model.signatures:
+        raise RefusalError(
+            501,
+            f"This export has no signature {signature}, which this takes; "
+            "export the model with this version of keras-transformer.",
+        )
 
 
 def find_versions(folder: pathlib.Path) -> dict[int, pathlib.Path]:
@@ -158,25 +282,22 @@ class Versions:
     def _load(self, path: pathlib.Path) -> ServedModel:
         try:
             model = ServedModel(path, self.threads)
+            # The first call of a signature is slow. Only the default one is
+            # warmed up here: others that nobody asks for must not delay it.
+            if DEFAULT_SIGNATURE in model.signatures:
+                try:
+                    _warm_up(model, DEFAULT_SIGNATURE)
+                except Exception:  # For example, a part is missing.
+                    model.close()
+                    raise
         except UserError:
             raise
         except Exception as error:  # A folder may hold anything.
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             raise UserError(
-                f"Expected a SavedModel in {path}, cannot load it "
-                f"({type(error).__name__}); export the model again."
-            ) from error
-        # The first call of a signature is slow. Only the default one is warmed
-        # up here: others that nobody asks for must not delay a version.
-        if DEFAULT_SIGNATURE in model.signatures:
-            try:
-                _warm_up(model, DEFAULT_SIGNATURE)
-            except Exception as error:  # For example, a part is missing.
-                model.close()
-                reason = " ".join(str(error).split())[:200]
-                raise UserError(
-                    f"Expected a SavedModel that answers in {path}, its first "
-                    f"answer failed ({reason}); export the model again."
-                ) from None
+                f"Expected a SavedModel that answers in {path}, cannot load "
+                f"it ({reason}); export the model again."
+            ) from None
         self.states[model.version] = AVAILABLE, ""
         return model
 

@@ -9,7 +9,7 @@ from waiting import until_in_loop
 
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving.batcher import Batcher
-from keras_transformer.serving.requests import RefusalError
+from keras_transformer.serving.limits import RefusalError
 
 pytestmark = pytest.mark.anyio
 

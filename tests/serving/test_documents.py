@@ -13,8 +13,7 @@ from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import documents as module
 from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.documents import halves
-from keras_transformer.serving.limits import Limits
-from keras_transformer.serving.requests import RefusalError
+from keras_transformer.serving.limits import Limits, RefusalError
 from keras_transformer.serving.service import Job, Service
 from keras_transformer.translation.sentences import Span
 
@@ -64,17 +63,15 @@ class ShortModel:
         }
 
 
-def a_job(**limits):
+def a_job(model=None, **limits):
     batcher = Batcher(Batching(3, batch_timeout_micros=0))
     job = Job(Service("name", None, batcher, Limits(**limits)), None)
-    job.is_long = True
+    job.is_long, job.model = True, model or ShortModel()
     return job
 
 
 async def translate(*texts, model=None, **limits):
-    found = await module.translate(
-        a_job(**limits), model or ShortModel(), texts
-    )
+    found = await module.translate(a_job(model, **limits), texts)
     return [best for (best,) in found]
 
 
@@ -88,7 +85,7 @@ async def test_nothing_goes_through_the_model_twice():
     assert sorted(model.texts) == [*searched, b"wooden box"]
     # Nor do alternatives take a second search.
     model.texts.clear()
-    (parts,) = await module.search(a_job(), model, [text], count=3)
+    (parts,) = await module.search(a_job(model), [text], count=3)
     assert [part.hypotheses for part in parts] == [
         [(text, 0.0)] for text in ("YES.", "WOODEN", "BOX")
     ]
@@ -122,7 +119,7 @@ async def test_what_nobody_waits_for_is_split_no_further(monkeypatch):
 
     monkeypatch.setattr(module, "iterate_spans", endless)
     job = a_job(max_texts=10**9)
-    task = asyncio.ensure_future(module.translate(job, ShortModel(), ["x"]))
+    task = asyncio.ensure_future(module.translate(job, ["x"]))
     await until_in_loop(lambda: found)
     task.cancel()
     # What comes after its last turn.

@@ -14,11 +14,10 @@ from waiting import until_in_loop
 from word_by_word_model import WordByWord
 
 from keras_transformer.machine.batching_file import Batching
-from keras_transformer.serving import service as service_module
 from keras_transformer.serving.batcher import Batcher
-from keras_transformer.serving.connections import _MOST_CHUNKS
-from keras_transformer.serving.requests import RefusalError, as_json
-from keras_transformer.serving.turns import Turns
+from keras_transformer.serving.connections import MOST_CHUNKS
+from keras_transformer.serving.limits import RefusalError
+from keras_transformer.serving.service import Job, Turns
 
 MEGABYTE = 1 << 20
 PREDICT = "/v1/models/small:predict"
@@ -93,7 +92,7 @@ def test_a_body_in_thousands_of_chunks_is_refused(still):
     body = json.dumps({"inputs": ["a"]})
     whole = [part.encode() for part in body]
     assert post(server, PREDICT, iter(whole)).status_code == 200
-    spaces = [b" "] * _MOST_CHUNKS
+    spaces = [b" "] * MOST_CHUNKS
     try:
         answer = post(server, PREDICT, iter(whole + spaces))
     except httpx.HTTPError:  # Closed while it was still being sent.
@@ -102,13 +101,13 @@ def test_a_body_in_thousands_of_chunks_is_refused(still):
 
 
 def test_long_bodies_are_read_and_answered_beside_the_loop(monkeypatch):
-    threads = set()
+    threads, as_json = set(), Job.as_json
 
-    def noting(*args):
+    def noting(job):
         threads.add(threading.current_thread().name)
-        return as_json(*args)
+        return as_json(job)
 
-    monkeypatch.setattr(service_module, "as_json", noting)
+    monkeypatch.setattr(Job, "as_json", noting)
     with running(WordByWord()) as server:
         for path, fields in (
             ("/translate", {"q": "Ein Hund.\n" * 300, **DE_EN}),

@@ -21,8 +21,8 @@ from keras_transformer.commands.serve import explainer
 from keras_transformer.config import UserError
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.run import Run
+from keras_transformer.serving.documents import word_links
 from keras_transformer.serving.page_api import viewer_policy
-from keras_transformer.serving.sentence_answers import word_links
 from keras_transformer.translation.translator import Translator
 from keras_transformer.viewing import page as viewer_page
 

@@ -1,14 +1,17 @@
 """Requests that nobody sends by accident, and a siege of an export with them.
 
-Shared by `exporting/test_load.py` and `benchmarks/load.py`.
+As a program, with an EXPORT/VERSION and a number of requests, it besieges that
+export twice and says in JSON what it saw.
 """
 
 import collections
 import ctypes
 import gc
 import itertools
+import json
 import os
 import pathlib
+import sys
 import threading
 import time
 from concurrent import futures
@@ -208,3 +211,28 @@ class Siege:
                 f"{what}: {type(error).__name__}: {error}"[:500]
             )
         return time.perf_counter() - start
+
+
+def main(export, count):
+    """Print how memory grew from one siege to the next, and what that saw."""
+    from sample_runs import WORDS
+    from session_loader import Served
+
+    served = Served(export)
+    memory = []
+    for seed, number in (2, count // 2), (1, count):
+        siege = Siege(served, WORDS[:15])
+        hostile = requests(served, number, seed, longest=2**15)
+        siege.run(hostile, attackers=4, clients=4, pause=0.1)
+        memory.append(resident_bytes())
+    found = {
+        "growth": memory[1] / memory[0] - 1,
+        "failures": siege.failures,
+        "rows": siege.rows,
+        "friendly": len(siege.friendly_seconds),
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_transformer.serving.served_model import ServedModel
+from keras_transformer.serving.versions import ServedModel
 
 
 class Served(ServedModel):
