@@ -5,21 +5,28 @@ Words are linked by the signature `attention`, which knows pieces, not words.
 Axes: S source pieces, T target pieces.
 """
 
+import itertools
+import re
 from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
 
+from keras_transformer.data.words import words_of
 from keras_transformer.serving import documents
 from keras_transformer.serving.markup import Page, Part
 from keras_transformer.serving.requests import RefusalError
 from keras_transformer.serving.served_model import Outputs, ServedModel
 from keras_transformer.serving.service import Job, card_of
-from keras_transformer.translation.alignment import align_words
+from keras_transformer.translation.alignment import (
+    align_words,
+    words_of_pieces,
+)
 from keras_transformer.translation.sentences import together
 
 _SPACE = "▁".encode()
 _END = b"</s>"
+_BYTE = re.compile(rb"<0x[0-9A-F]{2}>")
 # The most characters of HTML in a request: reading and placing so many can take
 # a second, if every other one is a tag.
 MAX_HTML = 1 << 17
@@ -54,6 +61,7 @@ async def translate_text(
     sources = [text[slice(*part.span)] for part in parts]
     best = [part.best for part in parts]
     words: list[Links | None] = [None] * len(parts)
+    languages = _languages(model)
     if links:
         pairs = list(zip(sources, best, strict=True))
         words = await _linked_words(job, model, pairs)
@@ -68,6 +76,8 @@ async def translate_text(
                     for text, score in part.hypotheses
                 ],
                 "words": of_part,
+                "source_words": _texts(source, languages[0]),
+                "target_words": _texts(part.best, languages[1]),
             }
             for source, part, of_part in zip(sources, parts, words, strict=True)
         ],
@@ -122,6 +132,8 @@ async def translate_html(
     ]
     links = iter(await _linked_words(job, model, pairs))
 
+    languages = _languages(model)
+
     def put_back() -> Generator[None, None, list[list[str]]]:
         for segment, parts in zip(segments, found, strict=True):
             segment.put(
@@ -133,12 +145,22 @@ async def translate_html(
                     )
                     for part in parts
                 ],
-                card_of(model).target_lang,
+                languages,
             )
             yield
         return [[page.html()] for page in pages]
 
     return await job.finish(put_back())
+
+
+def _languages(model: ServedModel) -> tuple[str, str]:
+    card = card_of(model)
+    return card.source_lang, card.target_lang
+
+
+def _texts(text: str, language: str) -> list[str]:
+    """List the words of a text."""
+    return [text[slice(*place)] for place in words_of(text, language)]
 
 
 async def _linked_words(
@@ -154,18 +176,18 @@ async def _linked_words(
         part = pairs[start : start + most]
         rows = [(one.encode(), other.encode()) for one, other in part]
         outputs = await job.service.run(model, "attention", rows)
-        found += await job.finish(_links(part, outputs))
+        found += await job.finish(_links(part, outputs, _languages(model)))
     return found
 
 
 def _links(
-    pairs: Pairs, outputs: Outputs
+    pairs: Pairs, outputs: Outputs, languages: tuple[str, str]
 ) -> Generator[None, None, list[Links | None]]:
     names = ("source_pieces", "target_pieces", "attention")
     matrices = (outputs[name] for name in names)
     found = []
     for pair, *of_pair in zip(pairs, *matrices, strict=True):
-        found.append(word_links(*pair, *of_pair))
+        found.append(word_links(*pair, *of_pair, languages))
         yield
     return found
 
@@ -176,10 +198,11 @@ def word_links(
     source_pieces: Sequence[bytes],
     target_pieces: Sequence[bytes],
     attention: np.ndarray,
+    languages: tuple[str, str],
 ) -> Links | None:
     """Give each word of a translation the source word it looked at most.
 
-    `str.split` finds the words.
+    `words_of` finds the words.
 
     Args:
         source: The sentence.
@@ -187,27 +210,36 @@ def word_links(
         source_pieces: S pieces, filled up with "".
         target_pieces: T pieces, filled up with "".
         attention: float32 `(T, S)`.
+        languages: The codes of both.
 
     Returns:
         Pairs (source word, target word) counted from 0, in the order of the
         target; None if the pieces have other words than the texts, as when
         the source was cut.
     """
-    source_words = _words(source_pieces)
-    target_words = _words(target_pieces)
-    if len(source.split()) != len(set(source_words)):
-        return None
-    if len(translation.split()) != len(set(target_words)):
-        return None
-    return align_words(attention, source_words, target_words)
+    sides = []
+    for text, pieces, language in zip(
+        (source, translation),
+        (source_pieces, target_pieces),
+        languages,
+        strict=True,
+    ):
+        words = _words(pieces, language)
+        found = {word for of_piece in words for word in of_piece}
+        if len(words_of(text, language)) != len(found):
+            return None
+        sides.append(words)
+    return align_words(attention, *sides)
 
 
-def _words(pieces: Sequence[bytes]) -> list[int]:
-    """Number the word of each piece, without the end token."""
-    words: list[int] = []
-    for piece in pieces:
-        if not piece or piece == _END:
-            break
-        begins = piece.startswith(_SPACE) or not words
-        words.append((words[-1] if words else -1) + begins)
-    return words
+def _words(pieces: Sequence[bytes], language: str) -> list[range]:
+    """Find the words of each piece, without the end token."""
+    parts = [
+        bytes([int(piece[3:5], 16)])
+        if _BYTE.fullmatch(piece)
+        else piece.replace(_SPACE, b" ")
+        for piece in itertools.takewhile(lambda x: x and x != _END, pieces)
+    ]
+    ends = list(itertools.accumulate(map(len, parts)))
+    starts = [0, *ends][: len(ends)]
+    return words_of_pieces(b"".join(parts), starts, ends, language)
