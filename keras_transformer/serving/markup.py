@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from keras_transformer.data.languages import language_of
+from keras_transformer.data.words import words_of
 from keras_transformer.translation.sentences import Span, pieces
 
 # No sentence crosses the border of one of these.
@@ -32,8 +33,7 @@ _BLOCKS = {
     """.split()
 }
 _VOID = {
-    *"area base br col embed frame hr img input link meta param source".split(),
-    *"track wbr".split(),
+    *"area base br col embed hr img input link meta param source wbr".split()
 }
 # To a browser, all up to their own end tag is text.
 _RAW = {*"iframe noembed noframes script style textarea title xmp".split()}
@@ -60,11 +60,7 @@ _REFERENCE = re.compile(r"&(?:#\d{1,99}|#x[\da-f]{1,99}|[a-z\d]{2,32});?", re.I)
 
 
 class Part(NamedTuple):
-    """A sentence by its place in a segment's text, with its translation.
-
-    `links` are pairs (source word, target word), each counted from 0, or None
-    if they are not known.
-    """
+    """A sentence of a segment's text; `links` are those of `word_links`."""
 
     span: Span
     translation: str
@@ -135,14 +131,15 @@ class Segment:
         self.text = "".join(texts)
         self.has_elements = bool(self._whole.children)
 
-    def put(self, parts: Sequence[Part], target_lang: str) -> None:
+    def put(self, parts: Sequence[Part], languages: tuple[str, str]) -> None:
         """Replace the text by its sentences' translations, elements placed.
 
-        A text that comes back unchanged stays as it was sent.
+        Text that comes back unchanged stays as it was sent. `languages` are the
+        codes of the source and the target.
         """
         if any(self.text[slice(*x.span)] != x.translation for x in parts):
-            placing = _Placing(self.text, parts, target_lang)
-            self.html = placing.html(self._whole)
+            placing = _Placing(self.text, parts, languages)
+            self.html = placing.content(self._whole, *placing.everything)
 
 
 class Page:
@@ -172,7 +169,7 @@ class Page:
                 opened.clear()
             else:
                 opened.append(i)
-        found = (each for each in self._parts if isinstance(each, Segment))
+        found = [each for each in self._parts if isinstance(each, Segment)]
         self.segments = [each for each in found if each.text.strip()]
 
     def html(self) -> str:
@@ -185,9 +182,9 @@ class Page:
         """Add a segment, without what would stay at its edges anyway."""
         named = [i for i, token in enumerate(tokens) if token.name]
         start, end = (named[0], named[-1] + 1) if named else (0, 0)
-        self._parts += [token.source for token in tokens[:start]]
-        self._parts.append(Segment(tokens[start:end]))
-        self._parts += [token.source for token in tokens[end:]]
+        sources = [token.source for token in tokens]
+        segment = Segment(tokens[start:end])
+        self._parts += [*sources[:start], segment, *sources[end:]]
 
 
 def _tokens(source: str) -> Iterator[_Token]:
@@ -237,19 +234,15 @@ def _is_left_alone(source: str, name: str) -> bool:
 
 
 class _Placing:
-    """The places of a segment's elements in its translation.
-
-    `str.split` finds the words; a place is the number of a word in the
-    translation.
-    """
+    """Places of a segment's elements: numbers of words in its translation."""
 
     def __init__(
-        self, text: str, parts: Sequence[Part], target_lang: str
+        self, text: str, parts: Sequence[Part], languages: tuple[str, str]
     ) -> None:
         self._text = text
-        self._has_spaces = language_of(target_lang).has_spaces
+        self._has_spaces = language_of(languages[1]).has_spaces
         spans, translations, _ = zip(*parts, strict=True)
-        found = pieces(text, spans, translations, target_lang)
+        found = pieces(text, spans, translations, languages[1])
         self._target = "".join(found)
         self._source_words: list[Span] = []
         self._target_words: list[Span] = []
@@ -259,8 +252,8 @@ class _Placing:
         position = len(found[0])
         for part, gap in zip(parts, found[2::2], strict=True):
             before = len(self._source_words)
-            source = _words(text[slice(*part.span)], part.span.start)
-            target = _words(part.translation, position)
+            source = _words(text[slice(*part.span)], languages[0], part.span[0])
+            target = _words(part.translation, languages[1], position)
             # Words without a link keep their order.
             count = len(target)
             origins = [i * len(source) // count for i in range(count)]
@@ -271,6 +264,7 @@ class _Placing:
             self._source_words += source
             self._target_words += target
             position += len(part.translation) + len(gap)
+        self.everything = Span(0, len(self._target_words)), Span(0, position)
         self._starts = [word.start for word in self._source_words]
         self._ends = [word.end for word in self._source_words]
         # From the first to the last place that comes from each source word.
@@ -283,15 +277,10 @@ class _Placing:
         self._begins = [end] * (count + 1)
         for origin in reversed(range(count)):
             start, end = self._reach[origin]
-            start = start if end else self._begins[origin + 1]
-            self._begins[origin] = firsts.get(origin, start)
+            following = start if end else self._begins[origin + 1]
+            self._begins[origin] = firsts.get(origin, following)
 
-    def html(self, whole: _Inline) -> str:
-        """Write the translation with the elements of the segment in it."""
-        places = Span(0, len(self._target_words))
-        return self._content(whole, places, Span(0, len(self._target)))
-
-    def _content(self, element: _Inline, places: Span, inside: Span) -> str:
+    def content(self, element: _Inline, places: Span, inside: Span) -> str:
         """Fill an element that has been given these places and characters."""
         found: list[str] = []
         position = inside.start
@@ -302,7 +291,7 @@ class _Placing:
             found.append(html.escape(self._target[position:start], False))
             opening = [child.before, child.space if self._has_spaces else ""]
             found += reversed(opening) if start == inside.end else opening
-            found.append(self._content(child, of_child, Span(start, end)))
+            found.append(self.content(child, of_child, Span(start, end)))
             found.append(child.after)
             position = end
         found.append(html.escape(self._target[position : inside.end], False))
@@ -392,17 +381,14 @@ class _Placing:
 
     def _is_behind(self, element: _Inline) -> bool:
         """Return whether it belongs behind the part of a word before it."""
-        before = self._text[element.start - 1 : element.start]
-        after = self._text[element.start : element.start + 1]
-        has_text = element.start < element.end
-        return before not in ("", " ") and (has_text or not after.isalnum())
+        at = element.start
+        if self._text[at - 1 : at] in ("", " "):
+            return False
+        return at < element.end or not self._text[at : at + 1].isalnum()
 
 
-def _words(text: str, offset: int) -> list[Span]:
-    return [
-        Span(offset + found.start(), offset + found.end())
-        for found in re.finditer(r"\S+", text)
-    ]
+def _words(text: str, language: str, at: int) -> list[Span]:
+    return [Span(at + x, at + y) for x, y in words_of(text, language)]
 
 
 def _signs(text: str) -> int:

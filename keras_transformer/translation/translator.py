@@ -520,8 +520,9 @@ class Translator:
     ) -> list[list[tuple[int, int]]]:
         """Find the source word that each target word attends to most.
 
-        Words are what `str.split` finds. Attention is the mean over all layers
-        and heads, added up over the pieces of the two words.
+        Words are what `keras_transformer.data.words.words_of` finds: what
+        `str.split` does where a language has spaces. Attention is the mean over
+        all layers and heads, added up over the pieces of the two words.
 
         Args:
             sources: As in `attention`, like all other arguments.
@@ -537,7 +538,11 @@ class Translator:
             ValueError: If there are not as many targets as sources.
         """
         return self._pairs.align(
-            sources, targets, max_source_length, batch_tokens
+            sources,
+            targets,
+            max_source_length,
+            batch_tokens,
+            (self.source_lang, self.target_lang),
         )
 
     def _searches(self, asked: int | None, texts: int) -> int:

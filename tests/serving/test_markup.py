@@ -34,7 +34,7 @@ def shouted(html, order=None, links=True):
         for word, place in zip(words, places, strict=True):
             target[place] = word.upper()
         pairs = list(enumerate(places)) if links else None
-        segment.put([Part(span, " ".join(target), pairs)], "de")
+        segment.put([Part(span, " ".join(target), pairs)], ("en", "de"))
     return page.html()
 
 
@@ -47,7 +47,7 @@ def returned(html, change=lambda text: text):
         count = len(text.split())
         links = [(i, i) for i in range(count)]
         span = Span(start, start + len(text))
-        segment.put([Part(span, change(text), links)], "de")
+        segment.put([Part(span, change(text), links)], ("en", "de"))
     return page.html()
 
 
@@ -138,7 +138,9 @@ def test_a_word_that_comes_from_elsewhere_does_not_stretch_an_element():
     page = Page("<b>big</b> old red house")
     (segment,) = page.segments
     links = [(0, 0), (1, 1), (2, 2), (3, 3), (0, 4)]
-    segment.put([Part(Span(0, 17), "großes altes rotes Haus da", links)], "de")
+    segment.put(
+        [Part(Span(0, 17), "großes altes rotes Haus da", links)], ("en", "de")
+    )
     assert page.html() == "<b>großes</b> altes rotes Haus da"
 
 
@@ -150,7 +152,7 @@ def test_elements_of_two_sentences_have_their_words_in_both():
             Part(Span(0, 10), "Komm her.", [(0, 0), (1, 1)]),
             Part(Span(11, 20), "Setz dich.", [(0, 0), (1, 1)]),
         ],
-        "de",
+        ("en", "de"),
     )
     assert page.html() == "Komm <i>her. Setz</i> dich."
 
@@ -166,9 +168,38 @@ def test_an_image_at_the_head_of_a_sentence_stays_there():
             # Nothing comes from "now.", nor the first word from "Sit".
             Part(Span(start, end), "Nun setz dich.", [(1, 0), (0, 1), (1, 2)]),
         ],
-        "de",
+        ("en", "de"),
     )
     assert page.html() == "Komm her. <img src=a> Nun setz dich. <img src=b>"
+
+
+@pytest.mark.parametrize(
+    ("html", "languages", "translation", "links", "expected"),
+    [
+        (
+            "I like <b>cats</b>.",
+            ("en", "zh"),
+            "我喜欢猫。",
+            [(0, 0), (1, 1), (2, 2), (2, 3)],
+            "我喜欢<b>猫</b>。",
+        ),
+        (
+            "ผม<b>รัก</b>ภาษาไทย",
+            ("th", "en"),
+            "I love Thai",
+            [(0, 0), (1, 1), (3, 2)],
+            "I <b>love</b> Thai",
+        ),
+    ],
+)
+def test_a_tag_can_enclose_one_word_of_a_text_without_spaces(
+    html, languages, translation, links, expected
+):
+    page = Page(html)
+    (segment,) = page.segments
+    part = Part(Span(0, len(segment.text)), translation, links)
+    segment.put([part], languages)
+    assert page.html() == expected
 
 
 def test_without_links_the_order_is_that_of_the_source():
