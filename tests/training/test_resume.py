@@ -81,6 +81,8 @@ ENDS = {
         kill(WRITE, 13 + 3),
         TERMINATE,
         *IN_A_VALIDATION,
+        # What it found is written into its checkpoint.
+        kill("-state.json", 1),
         kill_somewhere(5),
     ],
 }
