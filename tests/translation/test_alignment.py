@@ -168,7 +168,7 @@ def test_words_of_a_learnt_toy_align_with_their_translations():
 def test_pairs_count_the_words_of_the_texts_as_they_were_given():
     translator = sample_runs.digit_translator()
     plain = translator.align(["two five one"], ["zwei fünf eins"])
-    spaced = translator.align(["  two\u00a0 five\tone "], ["zwei  fünf\neins "])
+    spaced = translator.align(["  two\u2003 five\tone "], ["zwei  fünf\neins "])
     assert plain == spaced
     assert [word for _, word in plain[0]] == [0, 1, 2]
     assert len({word for word, _ in plain[0]}) > 1
