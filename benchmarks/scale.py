@@ -73,12 +73,13 @@ def write_corpus(lines_of, folder, pairs, seed=1):
 def prepared(args):
     """Prepare what the stages before the model start from."""
     from keras_transformer.training import preparation
-    from keras_transformer.training.request import request
+    from keras_transformer.training.request import understand
 
-    run, corpus = request(str(args.corpus), preset="tiny")
-    preparation.check_beginning(run, args.run_dir, corpus)
-    run, tokenizer = preparation.prepare_tokenizer(run, args.run_dir, corpus)
-    return run, corpus, tokenizer
+    asked = understand(
+        corpus=str(args.corpus), preset="tiny", run_dir=args.run_dir
+    )
+    preparation.check_beginning(asked)
+    return asked, *preparation.prepare_tokenizer(asked, args.run_dir)
 
 
 def vocabulary(args):
@@ -89,9 +90,9 @@ def vocabulary(args):
 def tokenising(args):
     from keras_transformer.training.preparation import prepare_records
 
-    run, corpus, tokenizer = prepared(args)
+    asked, run, tokenizer = prepared(args)
     start = time.perf_counter()
-    _, train, _ = prepare_records(run, args.run_dir, corpus, tokenizer)
+    train, _ = prepare_records(run, asked, tokenizer)
     read = len(train) + train.dropped + train.empty
     return {"pairs_per_second": read / (time.perf_counter() - start)}
 

@@ -92,9 +92,10 @@ def multi30k(run_dir):
     import itertools
 
     from keras_transformer.data import batching
+    from keras_transformer.data.batch_plan import BatchPlan
     from keras_transformer.presets import PRESETS
 
-    plan = batching.BatchPlan(records(run_dir), 4_096, seed=1)
+    plan = BatchPlan(records(run_dir), 4_096, seed=1)
     model = make_model("tiny", TINY[2], False, PRESETS["tiny"].model.dropout)
     steps = 100
     seconds = seconds_in_fit(model, batching.stream(plan), steps, sum)
@@ -166,22 +167,23 @@ def flops(preset, work):
 
 def records(run_dir):
     """Return the tokenised training split, made on the first call."""
-    from keras_transformer.data import batching, corpora
+    from keras_transformer.data import corpora
+    from keras_transformer.data.records import TokenisedCorpus
     from keras_transformer.data.tokenizer import Tokenizer
 
     folder = pathlib.Path(run_dir)
+    if (folder / "records").exists():
+        return TokenisedCorpus.load(folder / "records")
     corpus = corpora.open_corpus((folder / "corpus").read_text(), "en", "de")
     path = folder / "tokenizer.model"
     if not path.exists():
         sentences = (text for pair in corpus.pairs("train") for text in pair)
         Tokenizer.train(sentences, TINY[2], path)
-    return batching.TokenisedCorpus.build(
+    return TokenisedCorpus.build(
         corpus.pairs("train"),
         Tokenizer.load(path),
         folder / "records",
         max_length=256,
-        fingerprint="",
-        progress=lambda count: None,
     )
 
 

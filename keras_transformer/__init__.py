@@ -115,7 +115,10 @@ def __dir__() -> list[str]:
 
 
 # Modules of the classes that Keras saves by name.
-_SAVED_BY_KERAS = ("layers", "model", "losses", "metrics", "schedules")
+_SAVED_BY_KERAS = (
+    *("layers", "model", "losses", "metrics", "schedules"),
+    "training.optimizers",
+)
 
 
 class _Registrar(importlib.abc.MetaPathFinder):
@@ -154,8 +157,6 @@ class _Registrar(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         for name in _SAVED_BY_KERAS:
             importlib.import_module(f"{__name__}.{name}")
-        if sys.modules["keras"].backend.backend() == "tensorflow":
-            importlib.import_module(f"{__name__}.training.optimizers")
 
 
 _registrar = _Registrar()

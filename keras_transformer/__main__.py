@@ -24,7 +24,7 @@ import inspect
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 
 from keras_transformer import __version__
@@ -45,84 +45,32 @@ from keras_transformer.commands import (
     view,
 )
 from keras_transformer.commands.command_line import Parser
-from keras_transformer.config import UserError
 from keras_transformer.machine import extras
-from keras_transformer.settings import nearest
+from keras_transformer.settings import nearest, whole_number
 
-# Verb: its flags, its function, a line for --help.
+# Verb: its module, a line for --help.
 _VERBS = {
-    "train": (train.add_flags, train.train, "a corpus in, a run directory out"),
-    "translate": (
-        translate.add_flags,
-        translate.translate,
-        "lines of text in, lines of text out",
-    ),
-    "score": (
-        score.add_flags,
-        score.score,
-        "how likely given translations are",
-    ),
-    "evaluate": (
-        evaluate.add_flags,
-        evaluate.evaluate,
-        "BLEU and chrF of a test set",
-    ),
-    "shortlist": (
-        shortlist.add_flags,
-        shortlist.shortlist,
-        "what each piece may become, for a faster search",
-    ),
+    "train": (train, "a corpus in, a run directory out"),
+    "translate": (translate, "lines of text in, lines of text out"),
+    "score": (score, "how likely given translations are"),
+    "evaluate": (evaluate, "BLEU and chrF of a test set"),
+    "shortlist": (shortlist, "what each piece may become, for a faster search"),
     "distill": (
-        distill.add_flags,
-        distill.distill,
+        distill,
         "a student that learns from the translations of other runs",
     ),
     "backtranslate": (
-        backtranslate.add_flags,
-        backtranslate.backtranslate,
+        backtranslate,
         "text of the target language in, pairs to train on out",
     ),
     "view": (
-        view.add_flags,
-        view.view,
+        view,
         "a page of what a translation looked at and how it was found",
     ),
-    "export": (
-        export.add_flags,
-        export.export,
-        "a SavedModel that takes and returns text",
-    ),
-    "import": (
-        import_run.add_flags,
-        import_run.import_run,
-        "a model of another system in, a run directory out",
-    ),
-    "serve": (
-        serve.add_flags,
-        serve.serve,
-        "a server and a page over such a SavedModel",
-    ),
+    "export": (export, "a SavedModel that takes and returns text"),
+    "import": (import_run, "a model of another system in, a run directory out"),
+    "serve": (serve, "a server and a page over such a SavedModel"),
 }
-
-
-def _make_parsers() -> tuple[Parser, Mapping[str, Parser]]:
-    """Make the parser of the command line, and that of each verb."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = Parser(
-        prog="keras-transformer", description=__doc__, formatter_class=raw
-    )
-    parser.add_argument("--version", action="version", version=_versions())
-    verbs = parser.add_subparsers(metavar="VERB", required=True)
-    for name, (add_flags, function, summary) in _VERBS.items():
-        verb = verbs.add_parser(
-            name,
-            help=summary,
-            description=inspect.getdoc(function),
-            formatter_class=raw,
-        )
-        add_flags(verb)
-        verb.set_defaults(verb=function, parser=verb)
-    return parser, verbs.choices
 
 
 def _versions() -> str:
@@ -136,26 +84,30 @@ def _versions() -> str:
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line; wrong arguments end the program with 2."""
-    parser, verbs = _make_parsers()
+    parser = Parser(prog="keras-transformer", description=__doc__)
+    parser.add_argument("--version", action="version", version=_versions())
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
+    for name, (module, summary) in _VERBS.items():
+        verb = verbs.add_parser(
+            name, help=summary, description=inspect.getdoc(module.run)
+        )
+        module.add_flags(verb)
+        verb.set_defaults(verb=module.run, parser=verb)
     if "_ARGCOMPLETE" in os.environ:  # The shell asks, on Tab.
         import argcomplete
 
         argcomplete.autocomplete(parser)
-    argv = sys.argv[1:] if argv is None else list(argv)
-    if argv and argv[0] not in _VERBS and not argv[0].startswith("-"):
+    name, *words = (sys.argv[1:] if argv is None else list(argv)) or [""]
+    if name in verbs.choices:
+        if name in ("train", "distill"):  # Elsewhere an @ may be text.
+            words = argument_files.with_files(words)
+        return verbs.choices[name].read(words)
+    if name and not name.startswith("-"):
         parser.error(
-            f"expected a verb, received {argv[0]}{nearest(argv[0], _VERBS)}; "
+            f"expected a verb, received {name}{nearest(name, _VERBS)}; "
             f"the verbs are {', '.join(_VERBS)}"
         )
-    if argv[:1] in (["train"], ["distill"]):  # Elsewhere an @ may be text.
-        argv = argument_files.with_files(argv)
-    if argv and argv[0] in verbs:
-        # Before argparse, which may miss the flag that was meant.
-        setting_flags.check_known(argv[1:], verbs[argv[0]])
-    args, unknown = parser.parse_known_args(argv)
-    if unknown:
-        args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    return args
+    return parser.read([name, *words] if name else [])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -164,12 +116,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     def command() -> None:
         extras.check_alone()
         args = parse_args(argv)
-        average = getattr(args, "average", None)  # Not every verb has it.
-        if average is not None and average < 1:
-            raise UserError(
-                f"Expected --average of at least 1, received {average}."
-            )
         with setting_flags.named(args.parser):
+            # Not every verb has it.
+            if getattr(args, "average", None) is not None:
+                whole_number("average", args.average)
             args.verb(args)
 
     return command_line.run(command)

@@ -4,7 +4,7 @@ It imports neither Keras nor TensorFlow, so reading a configuration is instant.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +30,13 @@ SEARCH_PRECISIONS = ("float32", "bfloat16", "int8")
 EXPORT_PRECISIONS = ("float32", "float16", "bfloat16", "int8")
 # Tokens after which a source is cut by default.
 MAX_SOURCE_LENGTH = 256
+
+# Keras's activations of single numbers.
+ACTIVATIONS = (
+    *("relu", "gelu", "silu", "swish", "celu", "elu", "hard_sigmoid"),
+    *("hard_silu", "leaky_relu", "log_sigmoid", "mish", "relu6", "selu"),
+    *("sigmoid", "softplus", "softsign", "squareplus", "tanh"),
+)
 
 _SIZE = "[1, inf)"
 _SHARE = "[0, 1)"
@@ -76,17 +83,15 @@ class ModelConfig:
         8, "attention heads", symbol="h", within=_SIZE, of_layers=True
     )
     key_dim: int = setting(
-        64,
-        "width of a head's queries and keys; if you change `d_model` or "
-        "`num_heads`, it becomes d_model / h",
+        None,
+        "width of a head's queries and keys; d_model / h if not given",
         symbol="d_k",
         within=_SIZE,
         of_layers=True,
     )
     value_dim: int = setting(
-        64,
-        "width of a head's values; if you change `d_model` or `num_heads`, "
-        "it becomes d_model / h",
+        None,
+        "width of a head's values; d_model / h if not given",
         symbol="d_v",
         within=_SIZE,
         of_layers=True,
@@ -103,6 +108,13 @@ class ModelConfig:
         "share of units dropped from every sub-layer's output and from "
         "the sums of embeddings and positions",
         symbol="P_drop",
+        within=_SHARE,
+        of_layers=True,
+    )
+    attention_dropout: float = setting(
+        0.0,
+        "share of attention weights dropped; the paper drops none, "
+        "tensor2tensor's base 0.1",
         within=_SHARE,
         of_layers=True,
     )
@@ -124,11 +136,11 @@ class ModelConfig:
         metavar="R",
         of_layers=True,
     )
-    activation: str = setting(
+    activation: str | Callable[..., Any] = setting(
         "relu",
         "activation of the feed-forward network",
-        choices=("relu", "swish"),
-        flag=False,
+        choices=ACTIVATIONS,
+        or_function=True,
         of_layers=True,
     )
     norm_epsilon: float = setting(
@@ -181,6 +193,18 @@ class ModelConfig:
                 "even, since sines and cosines come in pairs",
                 self.d_model,
             )
+        for name in ("key_dim", "value_dim"):
+            if getattr(self, name) is None:
+                width = head_width(name, self.d_model, self.num_heads)
+                object.__setattr__(self, name, width)
+
+    def as_given(self) -> dict[str, Any]:
+        """Return all settings, with None for widths of heads that follow."""
+        values = dataclasses.asdict(self)
+        for name in ("key_dim", "value_dim"):
+            if values[name] * self.num_heads == self.d_model:
+                values[name] = None
+        return values
 
     def layers_of(self, stack: str) -> int:
         """Return the number of layers of `"encoder"` or `"decoder"`."""
@@ -203,7 +227,9 @@ STACK_SETTINGS = [
 class TrainingConfig:
     """The settings of a training (section 5)."""
 
-    steps: int = setting(100_000, "optimizer updates in all", within=_SIZE)
+    steps: int = setting(
+        100_000, "optimizer updates in all", within=_SIZE, may_change=True
+    )
     batch_tokens: int = setting(
         25_000,
         "budget of target tokens, and of source tokens, in a global batch, "
@@ -228,6 +254,13 @@ class TrainingConfig:
         symbol="ε_ls",
         within=_SHARE,
     )
+    normalization: str | None = setting(
+        None,
+        "how a new vocabulary normalises text (nfc, which it is if not given: "
+        "characters stay what they are; nfkc: signs of full width, ligatures, "
+        "fractions and spaces are folded)",
+        choices=("nfc", "nfkc"),
+    )
     bpe_dropout: float = setting(
         0.0,
         "probability of skipping a merge when training text is split into "
@@ -235,25 +268,36 @@ class TrainingConfig:
         within=_SHARE,
     )
     average: int = setting(
-        5, "checkpoints averaged at the end (6.1)", within=_SIZE
+        5,
+        "checkpoints averaged at the end (6.1)",
+        within=_SIZE,
+        may_change=True,
     )
     checkpoint_minutes: float = setting(
         10.0,
         "minutes between checkpoints; since they follow the clock, stopping "
         "and resuming changes which weights are averaged",
         within="(0, inf)",
+        may_change=True,
     )
     checkpoint_steps: int | None = setting(
         None,
         "updates between checkpoints, instead of minutes",
         within=_SIZE,
         instead_of="checkpoint_minutes",
+        may_change=True,
     )
     keep_checkpoints: int = setting(
-        10, "newest checkpoints kept, at least `average`", within=_SIZE
+        10,
+        "newest checkpoints kept, at least `average`",
+        within=_SIZE,
+        may_change=True,
     )
     validation_steps: int = setting(
-        2_000, "updates between validations", within=_SIZE
+        2_000,
+        "updates between validations",
+        within=_SIZE,
+        may_change=True,
     )
     ema: float | None = setting(
         None,
@@ -266,6 +310,7 @@ class TrainingConfig:
         "BLEU on the validation sample at which the training ends early; "
         "inf to switch this off",
         within="[0, inf]",
+        may_change=True,
     )
     patience: int | None = setting(
         None,
@@ -273,11 +318,13 @@ class TrainingConfig:
         "and keep the best weights; off if not given",
         within=_SIZE,
         metavar="N",
+        may_change=True,
     )
     patience_on: str = setting(
         "loss",
         "what the validations of `patience` compare",
         choices=("loss", "bleu"),
+        may_change=True,
     )
     precision: str = setting(
         "float32",
@@ -359,7 +406,10 @@ class Search:
     """
 
     beam_size: int = setting(
-        4, "live hypotheses per sentence; 1 is greedy", within=_SIZE
+        4,
+        "live hypotheses per sentence; 1 is greedy",
+        within=_SIZE,
+        may_change=True,
     )
     length_penalty: float = setting(
         0.6,
@@ -367,6 +417,7 @@ class Search:
         "6)^alpha; a larger one favours longer translations",
         symbol="α",
         within="[0, inf)",
+        may_change=True,
     )
     n_best: int = setting(
         1,
@@ -390,6 +441,7 @@ class Search:
         50,
         "how many tokens longer than its source a translation may be",
         within="[0, 1000000)",
+        may_change=True,
     )
     max_source_length: int | None = setting(
         None,

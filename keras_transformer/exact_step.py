@@ -19,6 +19,7 @@ from keras import ops
 
 from keras_transformer import keras_internals
 from keras_transformer.config import SettingError
+from keras_transformer.keras_internals import Tensor
 from keras_transformer.losses import (
     SmoothedCrossEntropy,
     tied_cross_entropies,
@@ -36,14 +37,18 @@ from keras_transformer.replicas import (
 class ExactModel(keras.Model):
     """A `keras.Model` whose `fit` and `evaluate` work under every strategy.
 
+    Its logits are `embedding.logits(features(inputs, training))`, unless a
+    subclass has another `call`.
+
     On TensorFlow, compiled with `SmoothedCrossEntropy`, it takes exact steps:
     as on one device, however the replicas share a batch. Compiled without
-    metrics, it adds some that cost nothing: besides `loss`, the logs of a step
-    hold `batch_loss`, `perplexity` (of the unsmoothed likelihood),
-    `gradient_norm` (of the global batch, the loss scale taken out) and
-    `tokens`, the target tokens of the global batch; those of `evaluate` hold
-    `token_accuracy` and `perplexity`. Keras's own metrics and losses, such as
-    `"accuracy"`, count padding too; those of `keras_transformer` do not.
+    metrics, it adds some that cost nothing. Like `loss`, `perplexity` (of the
+    unsmoothed likelihood) is over all target tokens of the epoch so far; of
+    the last batch alone, over all replicas, are `batch_loss`,
+    `batch_perplexity`, `gradient_norm` (the loss scale taken out) and `tokens`,
+    the number of target tokens. `evaluate` adds `token_accuracy` and
+    `perplexity`. Keras's own metrics and losses, such as `"accuracy"`, count
+    padding too; those of `keras_transformer` do not.
 
     With another loss it runs Keras's own `fit`, with some repairs for several
     replicas:
@@ -63,6 +68,12 @@ class ExactModel(keras.Model):
 
     train_function: Any
     test_function: Any
+    _added_metrics: Callable[[], tuple] = tuple
+
+    def call(
+        self, inputs: tuple[Tensor, Tensor], training: bool = False
+    ) -> Tensor:
+        return self.embedding.logits(self.features(inputs, training))
 
     def compile(
         self,
@@ -100,10 +111,10 @@ class ExactModel(keras.Model):
             on_tensorflow
             and type(loss) is SmoothedCrossEntropy
             and kwargs.get("loss_weights") is None
+            and type(self).compute_loss is keras.Model.compute_loss
         )
-        self.adds_metrics = self.is_exact and not (
-            kwargs.get("metrics") or kwargs.get("weighted_metrics")
-        )
+        given = [kwargs.get(name) for name in ("metrics", "weighted_metrics")]
+        self.adds_metrics = self.is_exact and not any(given)
         if accumulate < 1 or accumulate > 1 and not self.adds_metrics:
             raise SettingError(
                 "accumulate",
@@ -111,7 +122,9 @@ class ExactModel(keras.Model):
                 accumulate,
             )
         self.accumulate = accumulate
+        self._given_jit_compile = jit_compile
         self.xla = False
+        self._added_metrics = tuple
         if not on_tensorflow:
             return super().compile(
                 optimizer, loss, jit_compile=jit_compile, **kwargs
@@ -119,9 +132,11 @@ class ExactModel(keras.Model):
         # Keras must turn names into objects inside the scope.
         with self.distribute_strategy.scope():
             if self.adds_metrics:
-                # For `evaluate`: training steps skip the logits and report
-                # metrics of their own.
-                kwargs["metrics"] = [TokenAccuracy(), Perplexity()]
+                added = TokenAccuracy(), Perplexity()
+                # In a function, where Keras finds no weights to save.
+                self._added_metrics = lambda: added
+                kwargs |= {"metrics": None, "weighted_metrics": None}
+                keras_internals.forget_metrics(self)
             if self.is_exact:
                 # Keras's own switch is off under a strategy, whose collectives
                 # XLA cannot compile. The gradient is nearly the whole step.
@@ -132,11 +147,35 @@ class ExactModel(keras.Model):
             if _strategy_of(self) is not None:
                 _check_replicated_step(self)
 
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        return [*super().metrics, *self._added_metrics()]
+
+    def get_compile_config(self) -> dict[str, Any]:
+        config = super().get_compile_config()
+        if not config:
+            return config
+        seeds = [
+            ops.convert_to_numpy(generator.state).tolist()
+            for generator in keras_internals.seed_generators(self)
+        ]
+        return {
+            **config,
+            # As it was given: Keras notes what `"auto"` became here.
+            "jit_compile": self._given_jit_compile,
+            "accumulate": self.accumulate,
+            "seeds": seeds,
+        }
+
     def compile_from_config(self, config: dict[str, Any]) -> None:
         # Keras does not compile a loaded model that overrides `compile`.
         config = keras.saving.deserialize_keras_object(config)
-        # The file holds what `"auto"` became on the saving machine.
-        self.compile(**{**config, "jit_compile": "auto"})
+        seeds = config.pop("seeds", ())
+        self.compile(**config)
+        # Keras gives loaded layers new seeds.
+        generators = keras_internals.seed_generators(self)
+        for generator, seed in zip(generators, seeds, strict=False):
+            generator.state.assign(seed)
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
 
@@ -153,8 +192,9 @@ class ExactModel(keras.Model):
         if strategy is None:
             return super().make_train_function(force)
         if self.train_function is None or force:
+            is_ours = type(self).train_step is ExactModel.train_step
             self.train_function = _step_function(
-                self, strategy, self.train_step, self.adds_metrics
+                self, strategy, self.train_step, self.adds_metrics and is_ours
             )
         return self.train_function
 
@@ -167,10 +207,19 @@ class ExactModel(keras.Model):
         return self.test_function
 
     def train_step(self, *args: Any) -> Any:
-        if not self.is_exact and _strategy_of(self) is None:
+        if self.is_exact:
+            return self._exact_step(
+                *keras.utils.unpack_x_y_sample_weight(*args)
+            )
+        if _strategy_of(self) is None:
             return super().train_step(*args)
-        step = self._exact_step if self.is_exact else self._replicated_step
-        return step(*keras.utils.unpack_x_y_sample_weight(*args))
+        optimizer: Any = self.optimizer
+        optimizer.apply_gradients = self._apply_sum
+        try:
+            return super().train_step(*args)
+        finally:
+            # The replicas of a strategy are threads, and each one gets here.
+            vars(optimizer).pop("apply_gradients", None)
 
     def test_step(self, *args: Any) -> Any:
         if not self.is_exact:
@@ -180,11 +229,14 @@ class ExactModel(keras.Model):
         smoothed, _ = token_cross_entropies(
             y, logits, self.loss.label_smoothing
         )
+        smoothed += self._added_loss()
         # Flatten, or Keras first takes the mean of each row.
         keras_internals.loss_tracker(self).update_state(
             ops.reshape(smoothed, (-1,)),
             sample_weight=ops.reshape(token_weights(y, sample_weight), (-1,)),
         )
+        for metric in self._added_metrics():
+            metric.update_state(y, logits, sample_weight)
         return self.compute_metrics(x, y, logits, sample_weight)
 
     def _exact_step(self, x, y, sample_weight):
@@ -206,23 +258,23 @@ class ExactModel(keras.Model):
         tracker.update_state(loss, sample_weight=count)
         if not self.adds_metrics:
             return self.compute_metrics(x, y, logits, sample_weight)
-        keras_internals.name_metrics(self, y)
+        norm = tf.linalg.global_norm(gradients)
+        _, perplexity = self._added_metrics()
+        perplexity.add(plain, count)
         return {
             "loss": tracker.result(),
+            "perplexity": perplexity.result(),
             "batch_loss": loss,
-            "perplexity": tf.exp(plain),
-            "gradient_norm": tf.linalg.global_norm(gradients) / scale,
+            "batch_perplexity": tf.exp(plain),
+            "gradient_norm": tf.cast(norm, tf.float32) / scale,
             "tokens": count,
         }
 
-    def _replicated_step(self, x, y, sample_weight):
+    def _apply_sum(self, gradients_and_variables):
+        """Sum gradients over replicas, then apply them."""
         import tensorflow as tf
 
-        with tf.GradientTape() as tape:
-            y_pred = self(x, training=True)
-            loss = self.compute_loss(x, y, y_pred, sample_weight, True)
-            scaled = self.optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled, self.trainable_variables)
+        gradients, _ = zip(*gradients_and_variables, strict=True)
         # Make all gradients dense, even the gradient of the tied matrix.
         found = {
             i: tf.convert_to_tensor(gradient)
@@ -231,17 +283,13 @@ class ExactModel(keras.Model):
         }
         summed = sum_over_replicas(found)
         self._apply([summed.get(i) for i in range(len(gradients))])
-        # The replicas' losses add up to the loss.
-        replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        keras_internals.loss_tracker(self).update_state(
-            loss * replicas, sample_weight=tf.shape(tf.nest.flatten(x)[0])[0]
-        )
-        return self.compute_metrics(x, y, y_pred, sample_weight)
 
     def _apply(self, gradients):
         with keras_internals.summed_gradients(self.optimizer):
-            self.optimizer.apply_gradients(
-                zip(gradients, self.trainable_variables, strict=True)
+            # The class's, which `train_step` may have covered.
+            type(self.optimizer).apply_gradients(
+                self.optimizer,
+                zip(gradients, self.trainable_variables, strict=True),
             )
 
     def _compile_gradients(self, jit_compile):
@@ -275,23 +323,36 @@ class ExactModel(keras.Model):
 
         with tf.GradientTape() as tape:
             smoothing, logits = self.loss.label_smoothing, None
-            features = self.features(x, training=True)
-            if self.adds_metrics:
+            if self.adds_metrics and type(self).call is ExactModel.call:
+                keras_internals.clear_losses(self)
+                features = self.features(x, training=True)
                 smoothed, plain = tied_cross_entropies(
                     y, *self.embedding.factors(features), smoothing
                 )
             else:
-                logits = self.embedding.logits(features)
+                logits = self(x, training=True)
                 smoothed, plain = token_cross_entropies(y, logits, smoothing)
             total = tf.reduce_sum(smoothed * weights)
+            replicas = tf.distribute.get_strategy().num_replicas_in_sync
+            share = 1 / (replicas * self.accumulate)
+            total += divisor * share * self._added_loss()
             scaled = self.optimizer.scale_loss(total / divisor)
         # Make all gradients dense, even the gradient of the tied matrix.
+        variables = self.trainable_variables
         gradients = [
-            tf.convert_to_tensor(gradient)
-            for gradient in tape.gradient(scaled, self.trainable_variables)
+            tf.zeros_like(variable)
+            if gradient is None
+            else tf.convert_to_tensor(gradient)
+            for variable, gradient in zip(
+                variables, tape.gradient(scaled, variables), strict=True
+            )
         ]
         sums = tf.stack([total, tf.reduce_sum(plain * weights)])
         return sums, gradients, logits
+
+    def _added_loss(self):
+        """Add up what `add_loss` and regularizers add to the loss."""
+        return sum(ops.cast(ops.sum(loss), "float32") for loss in self.losses)
 
     def _accumulated(self, x, y, weights, divisor):
         """Sum up `_gradients` over micro-batches of the same rows."""

@@ -44,14 +44,20 @@ def loss_tracker(model: keras.Model) -> keras.metrics.Mean:
     return model._loss_tracker
 
 
-def name_metrics(model: keras.Model, target: Tensor) -> None:
-    """Build the metrics of `compile`, all of them objects, before their use.
+def forget_metrics(model: keras.Model) -> None:
+    """Forget the metrics of an earlier `compile`.
 
-    `fit` asks for all results after an epoch, and fails if neither a step nor
-    a validation has updated the metrics.
+    Keras keeps them if another `compile` has none.
     """
-    if not model._compile_metrics.built:
-        model._compile_metrics.build(target, target)
+    model._compile_metrics = None
+
+
+def clear_losses(model: keras.Model) -> None:
+    """Forget what `add_loss` has added, as a call of the model does at first.
+
+    A step that calls its layers alone would add to the losses of an old graph.
+    """
+    model._clear_losses()
 
 
 def seed_generators(model: keras.Model) -> list[keras.random.SeedGenerator]:
@@ -107,14 +113,16 @@ class SharedByUpdates(keras.optimizers.Optimizer):
     """An optimizer that computes once a step what all its updates share.
 
     Keras calls `update_step` for each variable, with the learning rate alone.
-    Here the method gets what `shared_by_updates` makes of that rate.
+    On TensorFlow the method gets what `shared_by_updates` makes of that rate.
     """
 
     def shared_by_updates(self, learning_rate: Tensor) -> Any:
         raise NotImplementedError
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        shared = self.shared_by_updates(learning_rate)
+        shared = learning_rate
+        if keras.backend.backend() == "tensorflow":
+            shared = self.shared_by_updates(learning_rate)
         super()._backend_update_step(grads, trainable_variables, shared)
 
 

@@ -137,7 +137,8 @@ def tied_cross_entropies(
 
         return ops.stack([smoothed, plain]), gradient
 
-    table = ops.reshape(table, (vocab_size, width))  # A variable's value.
+    # A variable's value.
+    table = ops.cast(ops.reshape(table, (vocab_size, width)), "float32")
     smoothed, plain = ops.unstack(
         cross_entropies(
             ops.cast(ops.reshape(features, (-1, width)), "float32"),

@@ -40,7 +40,16 @@ def causal_mask(
 
     Returns:
         Boolean tensor `(1, 1, T, S)`.
+
+    Raises:
+        ValueError: If the length is symbolic.
     """
+    if length is None or isinstance(length, keras.KerasTensor):
+        raise ValueError(
+            "`length` must be a number or a scalar tensor; a functional model, "
+            "whose lengths are unknown, takes `target_mask(ids)`, or "
+            f"`use_causal_mask=True` of a layer. Received: length={length}"
+        )
     rows = ops.arange(length)
     columns = rows if keys is None else ops.arange(keys)
     return (rows[:, None] >= columns[None, :])[None, None]

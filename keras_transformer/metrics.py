@@ -25,7 +25,11 @@ class _TokenMean(keras.metrics.Mean):
         weights = token_weights(y_true, sample_weight)
         # Flatten, or Keras first takes the mean of each row.
         values = ops.reshape(self.values(y_true, y_pred), (-1,))
-        return super().update_state(values, ops.reshape(weights, (-1,)))
+        self.add(values, ops.reshape(weights, (-1,)))
+
+    def add(self, values: Tensor, weights: Tensor) -> None:
+        """Add values that are known already, such as a batch's mean."""
+        super().update_state(values, weights)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import keras
 from keras import ops
@@ -21,10 +21,10 @@ from keras_transformer.config import (
     LAYER_SETTINGS,
     PAD_ID,
     ModelConfig,
-    head_width,
 )
 from keras_transformer.exact_step import ExactModel
 from keras_transformer.keras_internals import Tensor
+from keras_transformer.layers.feed_forward import refuse_quantization
 from keras_transformer.layers.restricted import at_most
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model_inputs import check_first_batch, pair_of_ids
@@ -49,9 +49,6 @@ class Transformer(ExactModel):
 
     Args:
         vocab_size: Pieces of the shared vocabulary, V.
-        key_dim: Width of a head's queries and keys, d_k; by default
-            `d_model / num_heads`, which must then be whole.
-        value_dim: Width of a head's values, d_v; the default is the same.
         **settings: Fields of `ModelConfig`.
         **kwargs: Passed to `keras.Model`, such as `name` and `dtype`.
 
@@ -76,12 +73,16 @@ class Transformer(ExactModel):
     def __init__(
         self,
         vocab_size: int,
-        *,
-        key_dim: int | None = None,
-        value_dim: int | None = None,
         **settings: Any,
     ) -> None:
-        config = _config_of(vocab_size, key_dim, value_dim, settings)
+        given = {
+            field.name: settings.pop(field.name)
+            for field in dataclasses.fields(ModelConfig)
+            if field.name in settings
+        }
+        if not isinstance(given.get("activation", ""), str):
+            given["activation"] = keras.activations.get(given["activation"])
+        config = ModelConfig(vocab_size=vocab_size, **given)
         super().__init__(**settings)
         self.model_config = config
         self.vocab_size = config.vocab_size
@@ -149,8 +150,7 @@ class Transformer(ExactModel):
         Raises:
             SettingError: If there is no such preset.
         """
-        model = dataclasses.asdict(preset_of(preset).model)
-        return cls(**{**model, **overrides})
+        return cls(**{**preset_of(preset).model.as_given(), **overrides})
 
     def build(self, input_shape: Any = None) -> None:
         embedded = (None, None, self.model_config.d_model)
@@ -165,7 +165,12 @@ class Transformer(ExactModel):
         self.built = True
 
     def fit(
-        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
+        self,
+        x: Any = None,
+        y: Any = None,
+        *args: Any,
+        class_weight: None = None,
+        **kwargs: Any,
     ) -> Any:
         """Fit as `keras.Model` does, after a look at the first batch.
 
@@ -173,33 +178,38 @@ class Transformer(ExactModel):
         `kt.batches` has made it. All arguments are those of `keras.Model.fit`.
 
         Raises:
-            ValueError: If ids lie outside the vocabulary, or targets are not
-                ids although the loss needs them.
+            ValueError: If ids lie outside the vocabulary, targets are not ids
+                although the loss needs them, or there is a `class_weight`:
+                Keras would weigh a whole target by one of its tokens.
 
         Warns:
             UserWarning: If targets are not shifted.
         """
+        _refuse_class_weight(class_weight)
         self._check_first_batch(x, y)
         return super().fit(x, y, *args, **kwargs)
 
     def train_on_batch(
-        self, x: Any, y: Any = None, *args: Any, **kwargs: Any
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: None = None,
+        return_dict: bool = False,
     ) -> Any:
-        """Train as `keras.Model` does, after a look at the first batch."""
+        """Train as `fit` does, after a look at the first batch."""
+        _refuse_class_weight(class_weight)
         if not self._has_seen_a_batch:
             self._check_first_batch(x, y)
-        return super().train_on_batch(x, y, *args, **kwargs)
+        return super().train_on_batch(
+            x, y, sample_weight, return_dict=return_dict
+        )
 
     def _check_first_batch(self, x, y):
         loss = getattr(self, "loss", None)
         takes_ids = isinstance(loss, SmoothedCrossEntropy)
         check_first_batch(x, y, self.vocab_size, takes_ids, stacklevel=3)
         self._has_seen_a_batch = True
-
-    def call(
-        self, inputs: tuple[Tensor, Tensor], training: bool = False
-    ) -> Tensor:
-        return self.embedding.logits(self.features(inputs, training))
 
     def features(
         self, inputs: tuple[Tensor, Tensor], training: bool = False
@@ -472,6 +482,14 @@ class Transformer(ExactModel):
         x = self.target_positions(embedding(target_in), start=start)
         return self.target_dropout(x, training=training)
 
+    def quantize(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: an export is quantised instead.
+
+        Raises:
+            ValueError: Always.
+        """
+        refuse_quantization()
+
     def compute_output_spec(
         self, inputs: tuple[Tensor, Tensor], training: bool = False
     ) -> keras.KerasTensor:
@@ -512,23 +530,17 @@ class Transformer(ExactModel):
         }
 
 
+def _refuse_class_weight(class_weight):
+    if class_weight is not None:
+        raise ValueError(
+            "`class_weight` must be None: a target has a class at every place. "
+            "Pass `sample_weight` (B, T), such as "
+            "`np.vectorize(lambda id: weights.get(id, 1.0))(target_out)`. "
+            f"Received: class_weight={class_weight}"
+        )
+
+
 def _append(old, new, kept=None):
     """Write new slots after the old ones `(B, H, t, K)`; keep the last few."""
     slots = ops.concatenate([old, new], axis=2)
     return slots if kept is None else slots[:, :, -kept:]
-
-
-def _config_of(vocab_size, key_dim, value_dim, settings):
-    """Take the configuration out of keyword arguments."""
-    given = {
-        field.name: settings.pop(field.name)
-        for field in dataclasses.fields(ModelConfig)
-        if field.name in settings
-    }
-    whole = ModelConfig(vocab_size=vocab_size, **given)
-    # The defaults of these two belong to the default width.
-    widths = {"key_dim": key_dim, "value_dim": value_dim}
-    for name, width in widths.items():
-        if width is None:
-            widths[name] = head_width(name, whole.d_model, whole.num_heads)
-    return dataclasses.replace(whole, **widths)

@@ -32,7 +32,12 @@ from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.settings import whole_number, with_settings
 from keras_transformer.training.estimates import parameters
-from keras_transformer.training.request import Asked, open_text
+from keras_transformer.training.request import (
+    SESSION_SETTINGS,
+    Asked,
+    open_text,
+    understand,
+)
 from keras_transformer.translation import lexicon, model_card
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
@@ -494,7 +499,7 @@ class Run:
         return history.as_html(self.path, parameters(self.config.model))
 
 
-@with_settings(SETTINGS.values())
+@with_settings([*SESSION_SETTINGS, *SETTINGS.values()])
 def train(
     run_dir: str | os.PathLike | None = None,
     *,
@@ -508,26 +513,22 @@ def train(
     tokenizer: Tokenizer | str | os.PathLike | None = None,
     symbols: str | os.PathLike | Sequence[str] | None = None,
     init_from: str | os.PathLike | None = None,
-    minutes: float | None = None,
-    strategy: str = "auto",
-    accumulate: int = 1,
-    xla: str = "auto",
     callbacks: Sequence[Any] = (),
     **settings: Any,
 ) -> Run:
     """Train a whole run in this process, or resume it.
 
-    Make the same call again to resume from the last checkpoint: the training
-    ends with the weights of an uninterrupted one. On a finished run it does
-    nothing.
-    Settings that you leave out, or give as None, come from the preset. The
-    call sets the seeds of Python, NumPy and TensorFlow, so a process trains one
-    run at a time.
+    `train("runs/mine")`, or the same call again, resumes from the last
+    checkpoint: the training ends with the weights of an uninterrupted one, and
+    reads no text, which may be gone. On a finished run it does nothing.
+    Settings that you leave out, or give as None, come from the preset, or from
+    the run if it has begun. The call sets the seeds of Python, NumPy and
+    TensorFlow, so a process trains one run at a time.
 
     Args:
         run_dir: The run directory; `runs/PRESET` if not given.
-        corpus: As in `open_corpus`. Its place may change between calls, its
-            text may not.
+        corpus: As in `open_corpus`. A run that has begun goes on with the text
+            that it began with, and warns if this one is another.
         preset: One of `PRESETS`; if not given, `demo` for that corpus, `tiny`
             for one of fewer than 100,000 pairs, or else `base`.
         recipe: Name of a recipe of this package, such as `small-corpus`; your
@@ -542,14 +543,8 @@ def train(
             and brackets, or a file with one on each line.
         init_from: Directory of another run; this one starts with its weights
             and vocabulary.
-        minutes: Minutes of training in all; None for no limit.
-        strategy: `none` for one device, `mirrored` for all GPUs of this
-            machine, `multiworker` for all workers in `TF_CONFIG`; `auto`
-            chooses.
-        accumulate: Micro-batches in a batch, at least 1.
-        xla: `auto`, `on` or `off`.
         callbacks: Keras callbacks; a training is one epoch.
-        **settings: Settings that override the preset's.
+        **settings: Those of this session, and those that override the preset's.
 
     Returns:
         The run.
@@ -560,30 +555,17 @@ def train(
         KeyboardInterrupt: After Ctrl-C and a checkpoint, or a second Ctrl-C.
         SystemExit: After SIGTERM and a checkpoint.
     """
-    asked = Asked.understand(
-        recipe=recipe,
-        run_dir=run_dir,
-        corpus=corpus,
-        preset=preset,
-        source_lang=source_lang,
-        target_lang=target_lang,
-        train_split=train_split,
-        validation_split=validation_split,
-        tokenizer=tokenizer,
-        symbols=symbols,
-        init_from=init_from,
-        minutes=minutes,
-        strategy=strategy,
-        accumulate=accumulate,
-        xla=xla,
-        callbacks=callbacks,
-        **settings,
-    )
-    run, path = asked.run, asked.path
+    arguments = dict(locals())
+    return carry_out(understand(**arguments.pop("settings"), **arguments))
+
+
+def carry_out(asked: Asked) -> Run:
+    """Train as `understand` has understood it; raises what `train` does."""
+    run, run_dir = asked.run, asked.run_dir
     from keras_transformer.training import loop
 
-    with log_shown(), exhaustion.explained(asked.session.less_memory, path):
-        if "preset" not in asked.given and not layout.has_begun(path):
+    with log_shown(), exhaustion.explained(asked.session.less_memory, run_dir):
+        if "preset" not in asked.given and not layout.has_begun(run_dir):
             logger.info(
                 "Taking the preset %s, which fits the text; name another one "
                 "as `preset`.",
@@ -591,14 +573,14 @@ def train(
             )
         devices.let_memory_grow()
         devices.log_devices()
-        stopped = loop.train(run, path, asked.session, asked.corpus, tokenizer)
+        stopped = loop.train(asked)
     if stopped == signal.SIGINT:
         raise KeyboardInterrupt
     if stopped:
         raise SystemExit(0)
-    trained = Run(path)
+    trained = Run(run_dir)
     # Pairs in memory cannot be opened again.
-    trained._corpus = asked.corpus
+    trained._corpus = asked.open_text() if asked.corpus else None
     return trained
 
 
@@ -622,18 +604,16 @@ def dry_run(run_dir: str | os.PathLike | None = None, **arguments: Any) -> str:
     Raises:
         UserError: If the training could not begin, or takes several machines.
     """
-    asked = Asked.understand(run_dir=run_dir, **arguments)
+    return estimate(understand(run_dir=run_dir, **arguments))
+
+
+def estimate(asked: Asked) -> str:
+    """Tell the costs of what `understand` has understood, as `dry_run`."""
     from keras_transformer.training import dry_run as costs
 
     with log_shown(), exhaustion.explained(asked.session.less_memory):
         devices.let_memory_grow()
-        return costs.dry_run(
-            asked.run,
-            asked.path,
-            asked.session,
-            asked.corpus,
-            arguments.get("tokenizer"),
-        )
+        return costs.dry_run(asked)
 
 
 # Every argument completes on Tab.

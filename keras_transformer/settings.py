@@ -11,7 +11,6 @@ import inspect
 import numbers
 import re
 import textwrap
-import types
 import typing
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -70,21 +69,27 @@ class Setting:
             of a docstring.
         within: The interval of allowed numbers, such as `"[0, 1)"`.
         choices: All allowed values, where they are few.
+        or_function: Whether a function may stand in for a choice; Keras saves
+            it as a dictionary.
         symbol: The paper's name, such as `"d_k"`.
         flag: Whether command lines have a flag for it.
         metavar: What the flag's help calls the value.
         of_layers: Whether the layers of a model's stacks take it.
         instead_of: A setting that it excludes; the one given later counts.
+        may_change: Whether a run that has begun may go on with another value:
+            it affects how long it trains and what it keeps, not the result.
     """
 
     help: str
     within: str | None = None
     choices: tuple[str, ...] = ()
+    or_function: bool = False
     symbol: str | None = None
     flag: bool = True
     metavar: str | None = None
     of_layers: bool = False
     instead_of: str | None = None
+    may_change: bool = False
 
     def described(self) -> str:
         """Return the help with the symbol, and the choices or the range."""
@@ -110,7 +115,7 @@ def setting_of(field: dataclasses.Field) -> Setting:
 def kind_of(field: dataclasses.Field) -> tuple[type, bool]:
     """Return the type of a setting's values, and whether None is allowed."""
     kinds = typing.get_args(field.type) or (field.type,)
-    return kinds[0], types.NoneType in kinds
+    return kinds[0], field.default is None
 
 
 def settle(configuration: Any) -> None:
@@ -139,6 +144,8 @@ def settled(field: dataclasses.Field, value: Any) -> Any:
     if value is None and may_be_none:
         return None
     about = setting_of(field)
+    if about.or_function and (callable(value) or isinstance(value, dict)):
+        return value
     converted = _as(kind, value)
     if converted is None:
         raise SettingError(
@@ -306,11 +313,12 @@ def with_settings(
 
 
 def _parameter_of(field: dataclasses.Field) -> inspect.Parameter:
+    kind, may_be_none = kind_of(field)
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=field.default,
-        annotation=field.type,
+        annotation=kind | None if may_be_none else kind,
     )
 
 

@@ -11,10 +11,11 @@ et al., 2016), and train a model beside real pairs.
 
 import contextlib
 import hashlib
+import itertools
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from keras_transformer.runs import lock
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
 from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.training.preparation import check_tags
-from keras_transformer.training.request import Asked
+from keras_transformer.training.request import understand
 from keras_transformer.translation.display import SentenceDisplay
 from keras_transformer.translation.evaluation import (
     bleu_tokenizer,
@@ -79,7 +80,8 @@ def distill(
             closest to the original translation, by BLEU of the sentence, and
             not the one with the best score.
         **arguments: All other arguments of `train`. The vocabulary is the
-            teacher's unless you give `tokenizer`, `init_from` or `symbols`.
+            teacher's unless you give `tokenizer`, `init_from`, `symbols` or
+            `normalization`.
 
     Returns:
         The student's run.
@@ -95,10 +97,13 @@ def distill(
             "Expected another run_dir for the student than the teacher's, "
             f"received {run_dir} for both."
         )
-    own = (arguments.get(x) for x in ("tokenizer", "init_from", "symbols"))
-    if all(vocabulary is None for vocabulary in own):
+    own = ("tokenizer", "init_from", "symbols", "normalization")
+    if all(arguments.get(name) is None for name in own):
         arguments["tokenizer"] = teacher.path / TOKENIZER_FILE
-    asked = Asked.understand(run_dir=run_dir, **arguments)
+    folder = pathlib.Path(run_dir) / DISTILLED
+    # As for a run there: `train` looks at what the student has begun with.
+    asked = understand(run_dir=folder, **arguments)
+    corpus = asked.open_text()
     if asked.session.strategy == "multiworker":
         raise UserError(
             "Distillation runs on one machine, but with `strategy` multiworker "
@@ -106,7 +111,7 @@ def distill(
             f"on its {DISTILLED} with all."
         )
     of_teacher = teacher.config
-    languages = asked.corpus.source_lang, asked.corpus.target_lang
+    languages = corpus.source_lang, corpus.target_lang
     if languages != (of_teacher.source_lang, of_teacher.target_lang):
         raise UserError(
             f"Expected a teacher of {languages[0]} to {languages[1]}, received "
@@ -117,12 +122,11 @@ def distill(
     check_tags(asked.run.corpus, load_vocabulary(teacher.path))
     if arguments.get("symbols") is not None:
         arguments["symbols"] = asked.run.symbols
-    folder = asked.path / DISTILLED
-    splits = asked.run.train_split, asked.run.validation_split
-    asked.corpus.find(splits[0], "train_split")
-    asked.corpus.find(splits[1], "validation_split")
-    with log_shown(), lock.only_writer(asked.path):
-        _teach(teacher, asked.corpus, splits, folder, keep_originals, closest)
+    splits = asked.run.splits
+    corpus.find(splits[0], "train_split")
+    corpus.find(splits[1], "validation_split")
+    with log_shown(), lock.only_writer(run_dir):
+        _teach(teacher, corpus, splits, folder, keep_originals, closest)
     # Its validation text is a split of the folder now.
     arguments["validation_share"] = None
     return train(run_dir, **{**arguments, "corpus": folder})
@@ -147,9 +151,10 @@ def _teach(
         n_best=of_teacher.search.beam_size if closest else 1,
         max_source_length=of_teacher.training.max_length,
     )
+    originals = list(corpus.pairs(split))
     origin = {
         "teacher": teacher.card().weights,
-        "text": corpus.fingerprint(split),
+        "text": _checksum(itertools.chain.from_iterable(originals)),
         "keep_originals": keep_originals,
         "closest": closest,
     }
@@ -169,7 +174,6 @@ def _teach(
 
         return translate
 
-    originals = list(corpus.pairs(split))
     made.translate(originals, len(originals), load)
     written = {split: list(made.pairs(source for source, _ in originals))}
     if keep_originals:
@@ -337,7 +341,6 @@ def _open(
     text: str | os.PathLike | Sequence[str],
 ) -> tuple[int, str, Callable[[], Iterator[str]]]:
     """Return the number of texts, their checksum, and what reads them."""
-    digest = hashlib.blake2b(digest_size=16)
     if isinstance(text, str | os.PathLike):
         path = pathlib.Path(text)
         if not path.is_file():
@@ -345,16 +348,22 @@ def _open(
                 f"Expected a file of text as `text`, received {path}; check "
                 "the path."
             )
-        count = folders.count_lines(path, digest)
+        count = folders.count_lines(path)
         if not count:
             raise UserError(f"Expected text in {path}, found none.")
-        return count, digest.hexdigest(), lambda: folders.read_texts(path)
+        checksum = _checksum(folders.read_texts(path))
+        return count, checksum, lambda: folders.read_texts(path)
     texts = list(checked_texts("text", text))
     if not texts:
         raise UserError("Expected texts as `text`, received none.")
-    for each in texts:
-        digest.update(f"{each}\n".encode())
-    return len(texts), digest.hexdigest(), lambda: iter(texts)
+    return len(texts), _checksum(texts), lambda: iter(texts)
+
+
+def _checksum(texts: Iterable[str]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        digest.update(f"{text}\n".encode())
+    return digest.hexdigest()
 
 
 def _with_noise(number: int, text: str) -> str:

@@ -31,6 +31,7 @@ from keras_transformer.presets import PRESETS
 from keras_transformer.runs import run_config
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.settings import setting
+from keras_transformer.training.request import understand
 
 
 def run_of(model=None, training=None, **changes):
@@ -39,6 +40,11 @@ def run_of(model=None, training=None, **changes):
         TrainingConfig(**(training or {})),
         **{"corpus": "some/folder", "requested_vocab_size": 8_000, **changes},
     )
+
+
+def test_a_run_keeps_no_function():
+    with pytest.raises(UserError, match="`activation` to be a name that conf"):
+        run_of({"activation": len})
 
 
 def test_presets_cannot_be_changed_by_mistake():
@@ -145,10 +151,6 @@ def test_a_run_of_before_a_setting_existed_has_its_default(
     later = RunConfig.load(tmp_path)
 
     assert later.training.luck == 0.25 and later.training.steps == 17
-    assert later.resume(later, ["steps"], tmp_path) == later
-    recipe = dataclasses.replace(later.training, luck=0.5)
-    with pytest.raises(UserError, match="luck = 0.25, this command says 0.5"):
-        dataclasses.replace(later, training=recipe).resume(later, [], tmp_path)
     # And the other way round: a later run in an earlier version.
     dataclasses.replace(later, version="0.99").save(tmp_path)
     monkeypatch.undo()
@@ -167,11 +169,9 @@ def test_a_run_of_before_unequal_depths_and_versions_goes_on(tmp_path):
 
     depths = [begun.model.layers_of(stack) for stack in ("encoder", "decoder")]
     assert depths == [5, 5] and begun.version is None
-    asked = dataclasses.replace(asked, version=None)
-    assert asked.resume(begun, [], tmp_path) == asked
-    other = run_of({"num_layers": 5, "decoder_layers": 2})
+    assert begun.resumed({"num_layers": 5}, tmp_path) == begun
     with pytest.raises(UserError, match="decoder_layers = None.* says 2"):
-        other.resume(begun, [], tmp_path)
+        begun.resumed({"decoder_layers": 2}, tmp_path)
 
 
 # A wrong value for each kind of setting, and a word of what is expected.
@@ -180,7 +180,8 @@ REFUSED = [
     (ModelConfig, "dropout", -0.1, "in [0, 1)"),
     (ModelConfig, "dropout", "0.1", "a number"),
     (ModelConfig, "restriction", 0, "in [1, 1000000)"),
-    (ModelConfig, "activation", "gelu", "relu, swish"),
+    (ModelConfig, "activation", "gleu", "did you mean gelu?"),
+    (ModelConfig, "attention_dropout", 1.0, "in [0, 1)"),
     (ModelConfig, "first_position", -1, "at least 0"),
     (ModelConfig, "max_positions", 0, "at least 1"),
     (ModelConfig, "norm_epsilon", float("nan"), "above 0"),
@@ -335,7 +336,7 @@ def test_a_new_setting_of_the_model_costs_its_field_and_nothing_else(tmp_path):
         run.save(".")
         assert RunConfig.load(".").model.lucky is True
         try:
-            RunConfig.from_preset(corpus="demo").resume(run, [], "here")
+            run.resumed({"lucky": False}, "here")
         except UserError as error:
             assert "lucky = True" in str(error)
         else:
@@ -371,29 +372,53 @@ def test_weights_of_a_whole_model_may_begin_a_restricted_one(tmp_path):
 def test_resuming_keeps_the_vocabulary_that_the_corpus_could_fill():
     # A second command has the size asked for, the run the size it got.
     saved = run_of()
-    now = dataclasses.replace(
-        saved, model=dataclasses.replace(saved.model, vocab_size=8_000)
-    )
-    assert now.resume(saved, ["steps"], "runs/a") == saved
+    assert saved.resumed({"vocab_size": 8_000}, "runs/a") == saved
 
 
-@pytest.mark.parametrize("symbols", [None, ("(S",), (")S", "(S")])
+@pytest.mark.parametrize("symbols", [("(S",), (")S", "(S")])
 def test_a_run_keeps_its_symbols(tmp_path, symbols):
     saved = run_of(symbols=("(S", ")S"))
     saved.save(tmp_path)
     assert RunConfig.load(tmp_path) == saved
-    assert saved.resume(saved, [], "runs/a") == saved
-    with pytest.raises(UserError, match="runs/a was trained with other `sym"):
-        run_of(symbols=symbols).resume(saved, [], "runs/a")
+    assert saved.resumed({"symbols": ("(S", ")S")}, "runs/a") == saved
+    with pytest.raises(UserError, match="runs/a was trained with symbols = "):
+        saved.resumed({"symbols": symbols}, "runs/a")
 
 
-def test_resuming_refuses_what_may_not_change():
+def test_a_run_notes_how_its_new_vocabulary_normalises(tmp_path):
+    def normalised(run_dir, **given):
+        asked = understand(corpus="demo", run_dir=run_dir, **given)
+        return asked.run.training.normalization
+
+    assert normalised(tmp_path / "new") == "nfc"
+    assert normalised(tmp_path / "new", normalization="nfkc") == "nfkc"
+    # One made elsewhere has its own rule, and so has one of an older run.
+    assert normalised(tmp_path / "new", tokenizer="its.model") is None
+    (tmp_path / "final.weights.h5").touch()  # So it has begun.
+    for of_run in (None, "nfkc"):
+        run = run_of(training={"normalization": of_run})
+        run.save(tmp_path)
+        if of_run is None:
+            fields = json.loads((tmp_path / "config.json").read_text())
+            del fields["training"]["normalization"], fields["checksum"]
+            (tmp_path / "config.json").write_text(json.dumps(fields))
+        assert RunConfig.load(tmp_path) == run
+        assert normalised(tmp_path) == of_run
+    with pytest.raises(UserError, match="`normalization` or `init_from`"):
+        normalised(tmp_path, normalization="nfc", init_from="runs/a")
+
+
+def test_all_that_differs_from_a_run_is_one_sentence():
     with pytest.raises(UserError) as caught:
-        run_of({"d_model": 256}).resume(run_of(), [], "runs/a")
+        run_of().resumed(
+            {"d_model": 256, "steps": 7, "preset": "big"}, "runs/a"
+        )
     assert str(caught.value) == (
-        "runs/a was trained with d_model = 512, this command says 256; give "
-        "the same, or another `run_dir`."
+        "runs/a was trained with preset = tiny, d_model = 512, this command "
+        "says big, 256; leave that out, or give another `run_dir`."
     )
+    with pytest.raises(UserError, match="received epochs; did you mean"):
+        run_of().resumed({"epochs": 3}, "runs/a")
 
 
 def test_a_notebook_shows_a_mistake_without_a_stack_trace(capsys):

@@ -46,6 +46,27 @@ def test_loss_tracker_is_what_fit_reports_as_loss():
     assert tracker in model.metrics
 
 
+def test_keras_still_keeps_the_metrics_of_an_earlier_compile():
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile(loss="mse", metrics=["mae"])
+    model.compile(loss="mse")
+    data = np.ones((2, 3)), np.ones((2, 1))
+    before = model.evaluate(*data, verbose=0, return_dict=True)
+    assert before.keys() == {"loss", "mae"}
+    keras_internals.forget_metrics(model)
+    model.compile(loss="mse")
+    after = model.evaluate(*data, verbose=0, return_dict=True)
+    assert after.keys() == {"loss"}
+
+
+def test_clear_losses_forgets_what_was_added():
+    model = keras.Sequential([keras.layers.ActivityRegularization(l1=1.0)])
+    model(np.ones((2, 3)))
+    assert [float(loss) for loss in model.losses] == [3.0]
+    keras_internals.clear_losses(model)
+    assert not model.losses
+
+
 def test_flatten_layers_gives_every_seed_generator_in_one_order():
     model = make_model(dropout=0.1)
     generators = keras_internals.seed_generators(model)

@@ -13,13 +13,11 @@ import keras, numpy as np
 import keras_transformer as kt
 
 model = kt.Transformer(29, num_layers=1, d_model=14, num_heads=2, ffn_dim=11)
-adam = kt.Adam if keras.backend.backend() == "tensorflow" else (
-    keras.optimizers.Adam)
-model.compile(adam(kt.TransformerSchedule(14)),
+model.compile(kt.Adam(kt.TransformerSchedule(14)),
     loss=kt.SmoothedCrossEntropy(0.1),
     metrics=[kt.TokenAccuracy(), kt.Perplexity()])
 x = np.array([[5, 6, 3]], "int32"), np.array([[2, 7]], "int32")
-model.optimizer.build(model.trainable_variables)
+model.train_on_batch(x, np.array([[7, 3]], "int32"))
 np.save("logits.npy", np.asarray(model(x)))
 model.save("model.keras")
 """
@@ -33,6 +31,8 @@ model = keras.models.load_model("model.keras")
 x = np.array([[5, 6, 3]], "int32"), np.array([[2, 7]], "int32")
 np.testing.assert_allclose(np.asarray(model(x)), np.load("logits.npy"), 1e-5)
 assert type(model.loss).__name__ == "SmoothedCrossEntropy"
+assert type(model.optimizer).__module__.startswith("keras_transformer")
+assert (model.optimizer.beta_2, model.optimizer.epsilon) == (0.98, 1e-9)
 """
 WAYS = (
     "import keras_transformer; import keras",

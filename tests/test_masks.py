@@ -1,4 +1,6 @@
+import keras
 import numpy as np
+import pytest
 
 from keras_transformer import masks
 
@@ -25,6 +27,12 @@ def test_position_i_sees_the_positions_up_to_i():
         [True, True, False],
         [True, True, True],
     ]
+
+
+@pytest.mark.parametrize("length", [None, keras.Input((), batch_size=1)])
+def test_a_symbolic_length_is_refused(length):
+    with pytest.raises(ValueError, match="`length` must be a number"):
+        masks.causal_mask(length)
 
 
 def test_a_target_position_sees_neither_later_ones_nor_padding():

@@ -5,7 +5,9 @@ import pytest
 from small_models import SIZES, make_model
 
 from keras_transformer.config import ModelConfig
+from keras_transformer.layers import Decoder, EncoderLayer
 from keras_transformer.model import Transformer
+from keras_transformer.runs.run_config import RunConfig
 
 VOCAB = 23
 
@@ -29,6 +31,35 @@ def test_head_widths_are_an_even_share_unless_given():
     assert given.model_config.value_dim == 7
 
 
+WIDTHS = [
+    ("base", {"d_model": 1024}, (128, 128)),
+    ("tiny", {"num_heads": 8}, (16, 16)),
+    ("big", {"d_model": 512, "value_dim": 7}, (32, 7)),
+    # Its own 16, and d_model / h.
+    ("B-dk16", {"d_model": 1024}, (16, 128)),
+]
+
+
+@pytest.mark.parametrize("preset, changes, widths", WIDTHS)
+def test_a_changed_preset_has_the_same_heads_in_a_run(preset, changes, widths):
+    run = RunConfig.from_preset(preset, corpus="demo", **changes).model
+    shape = dict(vocab_size=23, num_layers=1, ffn_dim=11)
+    model = Transformer.from_preset(preset, **shape, **changes).model_config
+    for found in (run, model):
+        assert (found.key_dim, found.value_dim) == widths
+
+
+@pytest.mark.parametrize("kind", [EncoderLayer, Decoder])
+def test_a_layer_shares_its_width_among_its_heads(kind):
+    layer = kind(num_heads=5, ffn_dim=11)
+    layer.build((None, None, 35))
+    found = layer.layers[0] if kind is Decoder else layer
+    attention = getattr(found, "attention", None) or found.cross_attention
+    assert (attention.key_dim, attention.value_dim) == (7, 7)
+    with pytest.raises(ValueError, match="`d_model` to be a multiple of"):
+        kind(num_heads=3).build((None, None, 35))
+
+
 @pytest.mark.parametrize("value_dim", [None, 7])
 def test_a_width_that_heads_cannot_share_is_refused(value_dim):
     message = "`d_model` to be a multiple of `num_heads`, which is 3"
@@ -37,7 +68,7 @@ def test_a_width_that_heads_cannot_share_is_refused(value_dim):
 
 
 @pytest.mark.parametrize(
-    "name, value", [("vocab_size", 0), ("d_model", 7), ("activation", "gelu")]
+    "name, value", [("vocab_size", 0), ("d_model", 7), ("activation", "gleu")]
 )
 def test_a_setting_that_makes_no_sense_is_refused_at_construction(name, value):
     with pytest.raises(ValueError, match=f"Expected `{name}` to be "):

@@ -9,6 +9,7 @@ from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.metrics import Perplexity, TokenAccuracy
 from keras_transformer.model import Transformer
 from keras_transformer.schedules import TransformerSchedule
+from keras_transformer.training.optimizers import Adam
 
 INPUTS = (SOURCE, TARGET_IN)
 HALF = ["mixed_bfloat16", "mixed_float16"]
@@ -48,6 +49,24 @@ def test_fit_moves_every_weight_and_a_saved_model_trains_on(tmp_path):
     assert int(again.optimizer.iterations) == 2
 
 
+def test_the_step_after_loading_is_the_step_without(tmp_path):
+    model = make_model(num_layers=1, dropout=0.1)
+    loss = SmoothedCrossEntropy(0.1)
+    model.compile(Adam(), loss, jit_compile=False, accumulate=2)
+    model.fit(INPUTS, TARGET, verbose=0)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    steps = [
+        each.train_on_batch(INPUTS, TARGET, return_dict=True)
+        for each in (model, again)
+    ]
+    assert again.get_compile_config()["jit_compile"] is False
+    assert "gradient_norm" in steps[0]
+    assert steps[0]["batch_loss"] == steps[1]["batch_loss"]
+    for one, other in zip(model.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(one, other, one.path)
+
+
 @pytest.mark.parametrize("policy", HALF)
 def test_half_precision_logits_are_float32_and_near_the_exact_ones(policy):
     exact, half = make_model(), make_model(dtype=policy)
@@ -72,6 +91,21 @@ def test_half_precision_trains_with_finite_numbers(policy):
     for weight in model.trainable_weights:
         assert weight.dtype == "float32"
         assert np.all(np.isfinite(weight.numpy())), weight.path
+
+
+def test_double_precision_trains_and_agrees_with_single():
+    single, double = (
+        make_model(num_layers=1),
+        make_model(dtype="float64", num_layers=1),
+    )
+    np.testing.assert_allclose(single(INPUTS), double(INPUTS), 1e-4, 1e-4)
+    found = []
+    for model in (single, double):
+        model.compile(Adam(), SmoothedCrossEntropy(0.1), jit_compile=False)
+        model.fit(INPUTS, TARGET, verbose=0)
+        found.append(model.train_on_batch(INPUTS, TARGET, return_dict=True))
+    for name in ("loss", "gradient_norm"):
+        assert found[0][name] == pytest.approx(found[1][name], rel=1e-3)
 
 
 def test_a_global_policy_reaches_every_layer():

@@ -14,7 +14,7 @@ OF_EXAMPLES = {"beam", "parsing"}
 # sacreBLEU's, for the words of a language.
 OF_LANGUAGES = {"ja", "ko"}
 # Extras that the README's two commands need.
-OF_MAKE = ("demo", "plot", "sentences", "serve", "serving", "tfds")
+OF_MAKE = (*("demo", "plot", "sentences", "serve", "serving", "tfds", "words"),)
 
 
 def parsed(lines):
@@ -51,9 +51,11 @@ def test_the_extra_all_has_what_the_package_uses_but_what_is_large():
 def test_every_extra_that_a_sentence_names_exists():
     named = set()
     for path in (ROOT / "keras_transformer").rglob("*.py"):
-        calls = re.findall(r"needs\([^()]*\"(\w+)\"\s*\)", path.read_text())
+        calls = re.findall(
+            r"(?:needs|install_command)\([^()]*\"(\w+)\"\s*\)", path.read_text()
+        )
         named.update(calls)
-    others = {"all", "gpu"} | OF_EXAMPLES | OF_LANGUAGES
+    others = {"all"} | OF_EXAMPLES | OF_LANGUAGES
     assert named == set(EXTRAS) - others
 
 

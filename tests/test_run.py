@@ -23,7 +23,7 @@ from keras_transformer.exporting import saved_model
 from keras_transformer.machine import files
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.result import final_result
-from keras_transformer.training.request import Asked
+from keras_transformer.training.request import understand
 
 SETTINGS = dict(
     **toy_trainings.SETTINGS, checkpoint_steps=2, validation_steps=100
@@ -109,11 +109,11 @@ def test_the_same_call_again_does_nothing(run, in_memory):
 def test_an_iterator_is_read_once_whatever_is_left_to_the_text():
     pairs = [("one", "eins"), ("two", "zwei")]
     corpus = {"train": iter(pairs), "val": iter(pairs[:1])}
-    asked = Asked.understand(corpus=corpus)  # As `train` and `dry_run` do.
+    asked = understand(corpus=corpus)  # As `train` and `dry_run` do.
     assert asked.run.preset == "tiny"
-    assert list(asked.corpus.pairs("train")) == pairs
-    asked = Asked.understand(corpus=iter(pairs * 50), validation_share=0.5)
-    assert list(asked.corpus.pairs("train"))
+    assert list(asked.open_text().pairs("train")) == pairs
+    asked = understand(corpus=iter(pairs * 50), validation_share=0.5)
+    assert list(asked.open_text().pairs("train"))
 
 
 @pytest.mark.stands_for("reports of the weights in use")
@@ -168,11 +168,14 @@ def test_more_steps_go_on_where_it_ended(run, in_memory, tmp_path):
     np.testing.assert_equal(weights_of(longer, 1), weights_of(whole, 1))
 
 
-def test_another_text_is_refused_in_one_sentence(run, in_memory):
+def test_another_text_is_told_in_one_sentence_and_left_alone(
+    run, in_memory, caplog
+):
     before = digest(run.path)
     changed = {**in_memory, "train": in_memory["train"][:-1]}
-    with pytest.raises(UserError, match="split train in memory is not the one"):
-        train(run.path, changed, steps=13)
+    train(run.path, changed)
+    said = f"The text in memory has changed since {run.path} began, which goes"
+    assert [x for x in caplog.messages if x.startswith(said)]
     assert digest(run.path) == before
 
 
@@ -342,9 +345,8 @@ def test_a_run_that_began_with_another_needs_that_no_more(
     source = tuned.path.parent / "source"
     tune(again, source, **settings)
     assert kt.Run(again).history()[-1]["step"] == 2
-    # Another source is refused; one with the same weights is the same.
-    tune(again, source.with_name("moved"), **settings)
-    with pytest.raises(UserError, match="did not begin with the weights of"):
+    kt.train(again)
+    with pytest.raises(UserError, match="init_from = .*; leave that out"):
         tune(again, again, **settings)
 
 

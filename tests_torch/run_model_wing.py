@@ -29,6 +29,7 @@ from keras_transformer import (  # noqa: F401
     model,
     schedules,
 )
+from keras_transformer.training.optimizers import Adam
 
 
 def logits(changes):
@@ -107,9 +108,7 @@ def losses_of_training():
     keras.utils.set_random_seed(1)
     one = make_model(num_layers=1, dropout=0.1)
     one.compile(
-        keras.optimizers.Adam(
-            schedules.TransformerSchedule(10, 20), beta_2=0.98, epsilon=1e-9
-        ),
+        Adam(schedules.TransformerSchedule(10, 20)),
         losses.SmoothedCrossEntropy(0.1),
     )
     batch = (SOURCE, TARGET_IN), TARGET

@@ -69,12 +69,12 @@ def write_pages(app: Sphinx, config: object) -> None:
 def _verbs() -> str:
     """Write a section for each verb."""
     sections = []
-    for name, (add_flags, function, _) in command_line._VERBS.items():
+    for name, (module, _) in command_line._VERBS.items():
         parser = argparse.ArgumentParser(prog=f"keras-transformer {name}")
-        add_flags(parser)
+        module.add_flags(parser)
         sections += [
             f"## {name}\n",
-            f"{_description(function)}\n",
+            f"{_description(module.run)}\n",
             _flags(parser),
         ]
     return "\n".join(sections)

@@ -11,22 +11,15 @@ from keras_transformer.config import UserError
 from keras_transformer.training.request import RECIPE_SUFFIX, recipes
 
 
-def with_files(argv: list[str]) -> list[str]:
+def with_files(argv: list[str], inside: tuple[str, ...] = ()) -> list[str]:
     """Replace each `@FILE` by the arguments in the file.
 
     After `@` comes the path of a file or, if there is no such file, the name of
     a recipe, with or without its `.args`. A file may name others. A `--corpus`
     among the other words stands instead of those in files, and one in a later
-    file instead of those in earlier ones.
-
-    Raises:
-        UserError: If there is neither, it cannot be read, or it names itself.
+    file instead of those in earlier ones. `inside` are the files that the words
+    are from, each named by the one before.
     """
-    return _with_files(argv, ())
-
-
-def _with_files(argv: list[str], inside: tuple[str, ...]) -> list[str]:
-    """Replace each `@FILE`, `inside` files that name each other."""
     arguments: list[str] = []
     has_corpus = any(map(_names_corpus, argv))
     for argument in reversed(argv):
@@ -39,7 +32,7 @@ def _with_files(argv: list[str], inside: tuple[str, ...]) -> list[str]:
                     f"received @{' with @'.join([*inside, name])}; leave one "
                     "out."
                 )
-            words = _with_files(_read(name), (*inside, name))
+            words = with_files(_read(name), (*inside, name))
             if has_corpus:
                 words = _without_corpora(words)
             has_corpus = has_corpus or any(map(_names_corpus, words))
@@ -48,16 +41,11 @@ def _with_files(argv: list[str], inside: tuple[str, ...]) -> list[str]:
 
 
 def _names_corpus(word: str) -> bool:
-    """Return whether a word is --corpus, perhaps abbreviated."""
-    flag = word.partition("=")[0]
-    return flag.startswith("--co") and "--corpus".startswith(flag)
+    return word.partition("=")[0] == "--corpus"
 
 
 def _without_corpora(words: list[str]) -> list[str]:
-    """Leave out the corpora of a file, because later ones replace them.
-
-    `--corpus` is the only flag that accumulates, so both would be used.
-    """
+    # Of all flags only `--corpus` accumulates; later ones are to replace it.
     kept, rest = [], iter(words)
     for word in rest:
         if not _names_corpus(word):

@@ -6,7 +6,6 @@ import pathlib
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.data import lines
 from keras_transformer.machine import devices
-from keras_transformer.runs.run_config import RunConfig
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +39,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     search_flags.add_speed_flags(parser)
 
 
-def backtranslate(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     r"""Pair text in the target language with its translation back.
 
     Example:
@@ -54,10 +53,9 @@ def backtranslate(args: argparse.Namespace) -> None:
     the target side of a corpus, its translations become the source side. The
     same command again resumes after the last 1,000 texts that were translated.
     """
-    search = search_flags.search_of_run(args)
-    run = RunConfig.load(args.run_dir)
+    config, search = search_flags.prepare(args)
     lines.open_file(args.text, "--text").close()
-    searches = search_flags.searches_of(args, run)
+    searches = search_flags.searches_of(args, config)
     command_line.quiet_tensorflow()
     devices.share_cores(searches)
     from keras_transformer import synthetic
@@ -79,6 +77,7 @@ def backtranslate(args: argparse.Namespace) -> None:
     command_line.say_next(
         *("train", "--corpus", "FOLDER"),
         *("--corpus", f"{args.output}:1:<bt>"),
-        *("--source-lang", run.target_lang, "--target-lang", run.source_lang),
+        *("--source-lang", config.target_lang),
+        *("--target-lang", config.source_lang),
         *("--run-dir", "RUN"),
     )

@@ -2,15 +2,18 @@
 
 import argparse
 import errno
+import itertools
 import logging
 import os
+import re
 import shlex
 import sys
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 from keras_transformer.config import JobError, UserError
 from keras_transformer.machine import exhaustion
+from keras_transformer.settings import meant
 
 DONE, FAILED, WRONG = 0, 1, 2
 
@@ -25,16 +28,48 @@ _LESS_MEMORY = (
 class Parser(argparse.ArgumentParser):
     """Refuses wrong arguments in a sentence, without listing every flag."""
 
+    def __init__(self, **options: Any) -> None:
+        self.flags: list[str] = []
+        raw = argparse.RawDescriptionHelpFormatter
+        super().__init__(allow_abbrev=False, formatter_class=raw, **options)
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        self.flags += [name for name in names if name.startswith("--")]
+        return super().add_argument(*names, **options)
+
     def error(self, message: str) -> NoReturn:
         end = "" if message.endswith("?") else "."
         self.exit(WRONG, f"error: {message}{end} See {self.prog} --help.\n")
 
+    def read(self, words: Sequence[str]) -> argparse.Namespace:
+        """Parse words; look for unknown flags before others are missed."""
+        for word in itertools.takewhile("--".__ne__, words):
+            name = word.partition("=")[0]
+            # Argparse takes what has a space for text.
+            if not name.startswith("--") or name in self.flags or " " in word:
+                continue
+            if whole := [flag for flag in self.flags if flag.startswith(name)]:
+                self.error(
+                    f"expected a whole flag, received {name}; write "
+                    f"{' or '.join(whole)}"
+                )
+            known = [flag[2:].replace("-", "_") for flag in self.flags]
+            near = meant(name[2:].replace("-", "_"), known).rstrip(".")
+            self.error(f"unrecognized arguments: {word}{self.named(near)}")
+        return self.parse_args(words)
+
+    def named(self, message: str) -> str:
+        """Name flags instead of the Python arguments in backticks."""
+
+        def called(found: re.Match) -> str:
+            flag = f"--{found[1].replace('_', '-')}"
+            return flag if flag in self.flags else found[0]
+
+        return re.sub(r"`(\w+)`", called, message)
+
 
 def run(command: Callable[[], int | None]) -> int:
     """Run a command and turn its errors into a sentence and an exit code.
-
-    Logs go to standard error. The command prints its results on standard
-    output, and returns an exit code, or None for 0.
 
     Returns:
         0 done, 1 the job failed, 2 wrong arguments or input, 130 interrupted.
@@ -71,20 +106,14 @@ def run(command: Callable[[], int | None]) -> int:
 
 
 def say_next(*words: object) -> None:
-    """Log the command that comes next, if a person reads along.
-
-    Nobody does if the results go into a pipe or a file.
-    """
+    """Log the command that comes next, if a person reads along."""
     if sys.stdout.isatty():
         command = shlex.join(["keras-transformer", *map(str, words)])
         logger.info("Next: %s", command)
 
 
 def quiet_tensorflow() -> None:
-    """Import TensorFlow without its notices on standard error.
-
-    It then takes the GPUs' memory only as it needs it.
-    """
+    """Import TensorFlow without its notices on standard error."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # C++ prints the first notices before it reads that level.
     standard_error = os.dup(2)

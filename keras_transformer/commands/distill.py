@@ -4,13 +4,10 @@ import argparse
 import contextlib
 import pathlib
 
-from keras_transformer.commands import command_line, setting_flags, train
+from keras_transformer.commands import command_line, train
+from keras_transformer.runs.layout import DISTILLED
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training.request import (
-    SESSION_SETTINGS,
-    Session,
-    request,
-)
+from keras_transformer.training.request import understand
 
 _OWN = ("teacher", "keep_originals", "closest")
 
@@ -41,7 +38,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     train.add_flags(parser)
 
 
-def distill(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     r"""Train a student on its teacher's translations of a training text.
 
     Example:
@@ -58,24 +55,23 @@ def distill(args: argparse.Namespace) -> None:
     arguments = train.arguments_of(args)
     own = {name: arguments.pop(name) for name in _OWN}
     teachers = own.pop("teacher")
-    chosen = setting_flags.given(args, SESSION_SETTINGS)
     # Report what is plainly wrong before TensorFlow is loaded.
-    Session(**chosen)
-    request(**arguments, run_dir=args.run_dir)
+    run_dir = arguments.pop("run_dir")
+    asked = understand(**arguments, run_dir=run_dir / DISTILLED)
     for path in teachers:
         RunConfig.load(path)
     command_line.quiet_tensorflow()
-    from keras_transformer import run, synthetic
+    from keras_transformer.run import Run, estimate
+    from keras_transformer.synthetic import distill
 
     if args.dry_run:
-        print(run.dry_run(args.run_dir, **arguments, **chosen))
+        print(estimate(asked))
         return
     # After SIGTERM the checkpoint is written, and nothing has failed.
     with contextlib.suppress(SystemExit):
-        synthetic.distill(
-            run.Run(teachers[0], teachers[1:]),
-            args.run_dir,
+        distill(
+            Run(teachers[0], teachers[1:]),
+            run_dir,
             **own,
             **arguments,
-            **chosen,
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.data.corpora import open_corpus
-from keras_transformer.data.corpus import TFDS_PREFIX
+from keras_transformer.data.corpus import TFDS_PREFIX, Corpus
 from keras_transformer.data.mixture import parts_of
 from keras_transformer.machine import devices
 from keras_transformer.runs.run_config import RunConfig
@@ -67,7 +67,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--json", type=pathlib.Path, help="write the results here too")
 
 
-def evaluate(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Translate every sentence of a split and print its scores.
 
     The translations go to RUN/evaluation/SPLIT.LANG.txt and all figures to
@@ -77,17 +77,16 @@ def evaluate(args: argparse.Namespace) -> None:
     A folder may have several references of a split: SPLIT.LANG.0,
     SPLIT.LANG.1 and on.
     """
-    run = RunConfig.load(args.run_dir)
-    search = search_flags.search_from(args, run.search)
-    searches = search_flags.searches_of(args, run)
-    check_text(args, run)
+    config, search = search_flags.prepare(args)
+    searches = search_flags.searches_of(args, config)
+    corpus = opened(args, config) or args.corpus
     command_line.quiet_tensorflow()
     devices.share_cores(searches)
 
     with SentenceDisplay() as display:
         result = search_flags.run_of(args).evaluate(
             args.split,
-            args.corpus,
+            corpus,
             reference=args.reference,
             hypotheses=args.hypotheses,
             average=args.average,
@@ -119,17 +118,13 @@ def evaluate(args: argparse.Namespace) -> None:
     )
 
 
-def check_text(args: argparse.Namespace, run: RunConfig) -> None:
-    """Report a wrong corpus, split or system before TensorFlow is loaded.
-
-    Raises:
-        UserError: As `Run.evaluate`.
-    """
+def opened(args: argparse.Namespace, run: RunConfig) -> Corpus | None:
+    """Open the corpus; report what is wrong before TensorFlow is loaded."""
     if run.is_imported and not args.corpus:
-        return  # `Run.evaluate` says what is missing.
+        return None  # `Run.evaluate` says what is missing.
     name = args.corpus or run.corpus
     if any(part.name.startswith(TFDS_PREFIX) for part in parts_of(name)):
-        return  # It needs TensorFlow itself.
+        return None  # It needs TensorFlow itself.
     if args.corpus:
         corpus = open_corpus(name, run.source_lang, run.target_lang)
     else:
@@ -142,7 +137,7 @@ def check_text(args: argparse.Namespace, run: RunConfig) -> None:
         (what, path) for what, path in given if path and not path.is_fifo()
     ]
     if not given:
-        return
+        return corpus
     from keras_transformer.translation import significance
 
     count = sum(1 for _ in pairs)
@@ -153,6 +148,7 @@ def check_text(args: argparse.Namespace, run: RunConfig) -> None:
             )
         else:
             significance.given_texts(path, what, args.split, count)
+    return corpus
 
 
 def _row(name: pathlib.Path, tested: "Tested") -> str:

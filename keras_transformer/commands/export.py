@@ -8,15 +8,9 @@ from keras_transformer.config import EXPORT_PRECISIONS
 from keras_transformer.machine import files
 
 _OF_EVERY_FORMAT = (
-    "verb",
-    "parser",
-    "run_dir",
-    "output",
-    "format",
-    "quantize",
-    "average",
+    *("verb", "parser", "run_dir", "output"),
+    *("format", "quantize", "average"),
 )
-_FORMATS = ("savedmodel", "ctranslate2")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +26,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--format",
-        choices=_FORMATS,
-        default=_FORMATS[0],
+        choices=("savedmodel", "ctranslate2"),
+        default="savedmodel",
         help="ctranslate2 needs the package of that name, writes to OUTPUT "
         "itself, and takes its search settings when it translates; default: "
         "%(default)s",
@@ -74,7 +68,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     search_flags.add_sampling_flags(parser)
 
 
-def export(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Turn a run directory into a SavedModel that translates text.
 
     Example:
@@ -83,10 +77,15 @@ def export(args: argparse.Namespace) -> None:
     `--format ctranslate2` writes a CTranslate2 model instead.
     """
     check_format(args)
-    search = search_flags.search_of_run(args, n_best=4)
+    _, search = search_flags.prepare(args, n_best=4)
     if args.format == "ctranslate2":
         command_line.quiet_tensorflow()
-        print(_to_ctranslate2(args))
+        from keras_transformer.exporting import ctranslate2
+        from keras_transformer.translation.translator import Translator
+
+        ctranslate2.check_output(args.output)
+        translator = Translator.from_run(args.run_dir, args.average)
+        print(ctranslate2.export(translator, args.output, args.quantize))
         return
     # Before TensorFlow, so that a misspelt argument shows at once.
     files.version_path(args.output, args.version)
@@ -131,13 +130,3 @@ def check_format(args: argparse.Namespace) -> None:
             "--quantize int8 needs operators that not every TensorFlow has; "
             "leave out --portable or ask for another"
         )
-
-
-def _to_ctranslate2(args: argparse.Namespace) -> pathlib.Path:
-    """Export for CTranslate2."""
-    from keras_transformer.exporting import ctranslate2
-    from keras_transformer.translation.translator import Translator
-
-    ctranslate2.check_output(args.output)
-    translator = Translator.from_run(args.run_dir, args.average)
-    return ctranslate2.export(translator, args.output, args.quantize)

@@ -28,7 +28,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--target-lang", help="default: as the files say")
 
 
-def import_run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Turn a model that another system has trained into a run directory.
 
     Example:

@@ -5,11 +5,7 @@ import contextlib
 import pathlib
 import sys
 
-from keras_transformer.commands import (
-    command_line,
-    search_flags,
-    text_streams,
-)
+from keras_transformer.commands import command_line, search_flags, text_streams
 from keras_transformer.translation.display import SentenceDisplay
 
 
@@ -29,14 +25,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--output", type=pathlib.Path, help="default: standard output")
 
 
-def score(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Score given translations: print a number for each line of --target.
 
     The number is the length-normalised log-probability in nats. The source is
     never cut. The tokenizer splits the target into pieces; if a search wrote
     the same text in other pieces, `translate --n-best` prints another score.
     """
-    penalty = search_flags.search_of_run(args).length_penalty
+    _, search = search_flags.prepare(args)
     with contextlib.ExitStack() as stack:
         pairs, total = text_streams.open_pairs(
             *(args.source, "--source", args.target, "--target"), stack
@@ -52,7 +48,7 @@ def score(args: argparse.Namespace) -> None:
         )
         for chunk in text_streams.chunks(pairs):
             scores = translator.score(
-                *zip(*chunk, strict=True), length_penalty=penalty
+                *zip(*chunk, strict=True), length_penalty=search.length_penalty
             )
             output.writelines(b"%.4f\n" % number for number in scores)
             output.flush()

@@ -29,10 +29,7 @@ _SAMPLING = dataclasses.fields(Sampling)
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of every verb that loads a model."""
     parser.add_argument(
-        "--run-dir",
-        required=True,
-        type=pathlib.Path,
-        help="the run directory",
+        "--run-dir", required=True, type=pathlib.Path, help="the run directory"
     )
     parser.add_argument(
         "--average",
@@ -130,9 +127,12 @@ def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
     setting_flags.add(parser, _SAMPLING, prefix="with --sample: ")
 
 
-def search_of_run(args: argparse.Namespace, n_best: int = 1) -> Search:
-    """Read the search from the flags and the run `--run-dir`."""
-    return search_from(args, RunConfig.load(args.run_dir).search, n_best)
+def prepare(
+    args: argparse.Namespace, n_best: int = 1
+) -> tuple[RunConfig, Search]:
+    """Read the run `--run-dir`, and its search with the flags above."""
+    run = RunConfig.load(args.run_dir)
+    return run, search_from(args, run.search, n_best)
 
 
 def search_from(
@@ -141,10 +141,6 @@ def search_from(
     """Override the search of a run by the flags above.
 
     Without a flag, a text has `n_best` translations, or as many as beams.
-
-    Raises:
-        UserError: If a setting makes no sense, a flag of `--sample` comes
-            without it, or the file of `--shortlist` cannot be read.
     """
     if getattr(args, "shortlist", None):
         lines.open_file(args.shortlist, "--shortlist").close()

@@ -86,7 +86,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def serve(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Serve an export over HTTP: a page, and the interfaces of two servers.
 
     Example:
@@ -123,10 +123,7 @@ def serve(args: argparse.Namespace) -> None:
                 "Expected an origin such as https://example.org as --cors, "
                 f"received {origin}."
             )
-    for package in (
-        *("lxml", "prometheus_client", "sentencex"),
-        *("starlette", "uvicorn"),
-    ):
+    for package in ("prometheus_client", "sentencex", "starlette", "uvicorn"):
         extras.needs(package, "serve")
     # Without a handler, SIGTERM would not end a container's first process while
     # the model loads. Uvicorn raises it again when it has finished.
@@ -168,9 +165,8 @@ def serve(args: argparse.Namespace) -> None:
 def explainer(run_dir: pathlib.Path) -> Callable[[str, str], str]:
     """Make the function that explains a text as an HTML document.
 
-    The function loads the run's model at its first call, and again for an
-    export of other weights. It raises `UserError` if the run has gone on to
-    others.
+    It loads the run's model at its first call, and again for an export of other
+    weights, or refuses if the run has gone on.
     """
     from keras_transformer.run import Run
     from keras_transformer.translation.translator import Translator

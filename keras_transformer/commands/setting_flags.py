@@ -3,13 +3,12 @@
 import argparse
 import contextlib
 import dataclasses
-import itertools
 import logging
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from keras_transformer import settings
+from keras_transformer.commands.command_line import Parser
 from keras_transformer.config import EXCLUDED, JobError, UserError
 from keras_transformer.settings import kind_of, setting_of
 
@@ -22,12 +21,8 @@ def add(
 ) -> None:
     """Add the flag of every field that has one, None by default.
 
-    Args:
-        parser: Gets the flags.
-        fields: Fields of a configuration.
-        prefix: The start of every help text.
-        default: The end of every help text; by default it names the field's
-            default.
+    Every help begins with `prefix` and ends with `default`, or else with the
+    field's default.
     """
     for field in fields:
         about, (kind, _) = setting_of(field), kind_of(field)
@@ -74,11 +69,11 @@ def given(
 
 
 @contextlib.contextmanager
-def named(parser: argparse.ArgumentParser) -> Iterator[None]:
+def named(parser: Parser) -> Iterator[None]:
     """Make errors and the log name flags instead of Python's arguments."""
 
     def with_flags(record: logging.LogRecord) -> bool:
-        record.msg = _with_flags(str(record.msg), parser)
+        record.msg = parser.named(str(record.msg))
         return True
 
     log = logging.getLogger("keras_transformer")
@@ -87,7 +82,7 @@ def named(parser: argparse.ArgumentParser) -> Iterator[None]:
         yield
     except (UserError, JobError) as error:
         kind = UserError if isinstance(error, UserError) else JobError
-        raise kind(_with_flags(str(error), parser)) from error
+        raise kind(parser.named(str(error))) from error
     finally:
         log.removeFilter(with_flags)
 
@@ -95,36 +90,3 @@ def named(parser: argparse.ArgumentParser) -> Iterator[None]:
 def flag(name: str) -> str:
     """Return the flag of an argument."""
     return f"--{name.replace('_', '-')}"
-
-
-def check_known(words: Iterable[str], parser: argparse.ArgumentParser) -> None:
-    """End the program if a word looks like a flag and the parser has none."""
-    known = {*_flags(parser), "--help"}
-    for word in itertools.takewhile(lambda word: word != "--", words):
-        name = word.partition("=")[0]
-        # Argparse takes the beginning of a flag too, and text with a space.
-        if (
-            not re.fullmatch(r"--\S+", name)
-            or " " in word
-            or any(flag_of.startswith(name) for flag_of in known)
-        ):
-            continue
-        near = settings.meant(
-            name[2:].replace("-", "_"),
-            [flag_of[2:].replace("-", "_") for flag_of in known],
-        )
-        end = _with_flags(near.rstrip("."), parser)
-        parser.error(f"unrecognized arguments: {word}{end}")
-
-
-def _flags(parser: argparse.ArgumentParser) -> set[str]:
-    return set(re.findall(r"--[\w-]+", parser.format_usage()))
-
-
-def _with_flags(message: str, parser: argparse.ArgumentParser) -> str:
-    known = _flags(parser)
-
-    def called(found: re.Match) -> str:
-        return flag(found[1]) if flag(found[1]) in known else found[0]
-
-    return re.sub(r"`(\w+)`", called, message)

@@ -9,12 +9,7 @@ from keras_transformer.commands import command_line
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
     add = parser.add_argument
-    add(
-        "--run-dir",
-        required=True,
-        type=pathlib.Path,
-        help="the run directory",
-    )
+    add("--run-dir", required=True, type=pathlib.Path, help="the run directory")
     add(
         "--output",
         required=True,
@@ -48,7 +43,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def shortlist(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Learn from a run's training text what each source piece may become.
 
     The verbs translate, evaluate and export take the file as --shortlist. A

@@ -21,11 +21,7 @@ logger = logging.getLogger("keras_transformer")
 
 
 def given_text(argument: str) -> str:
-    """Check a text from the command line, as a `type` for argparse.
-
-    Raises:
-        argparse.ArgumentTypeError: If it is not UTF-8.
-    """
+    """Check a text from the command line, as a `type` for argparse."""
     try:
         argument.encode()
     except UnicodeEncodeError:
@@ -36,18 +32,13 @@ def given_text(argument: str) -> str:
 
 
 def open_input(
-    path: pathlib.Path | None,
-    stack: contextlib.ExitStack,
-    flag: str,
+    path: pathlib.Path | None, stack: contextlib.ExitStack, flag: str
 ) -> tuple[BinaryIO, str, int | None]:
     """Open the text to translate: a file, or standard input for None.
 
     Returns:
         The open file, its name for errors, and the number of its lines if it
         can be read twice.
-
-    Raises:
-        UserError: If the file cannot be read or is not UTF-8; it names `flag`.
     """
     if path is None:
         if sys.stdin.isatty():
@@ -72,11 +63,8 @@ def open_pairs(
     """Open two texts that belong together line by line, as `open_input` does.
 
     Returns:
-        The pairs of lines and, if it can be known, their number.
-
-    Raises:
-        UserError: If a file cannot be read, is not UTF-8, or has more lines
-            than the other, which may show only at the end of the pairs.
+        The pairs of lines and, if it can be known, their number. That one file
+        has more than the other may show only at the end of the pairs.
     """
     file, name, total = open_input(one, stack, one_flag)
     other_file, other_name, other_total = open_input(other, stack, other_flag)
@@ -109,14 +97,10 @@ def open_pairs(
 def open_output(
     path: pathlib.Path | None, stack: contextlib.ExitStack
 ) -> BinaryIO:
-    """Open a new file as `files.open_whole` does, or standard output for None.
-
-    Raises:
-        UserError: If the file exists: it may be an input.
-    """
+    """Open a new file, written whole, or standard output for None."""
     if path is None:
         return sys.stdout.buffer
-    if path.is_file():
+    if path.is_file():  # It may be an input.
         raise UserError(
             f"Expected a new file as `output`, but {path} exists; remove it or "
             "choose another name."

@@ -8,11 +8,7 @@ from typing import Any
 from keras_transformer.commands import command_line, setting_flags
 from keras_transformer.config import SETTINGS
 from keras_transformer.presets import PRESETS
-from keras_transformer.training.request import (
-    SESSION_SETTINGS,
-    Session,
-    request,
-)
+from keras_transformer.training.request import SESSION_SETTINGS, understand
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +21,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--corpus",
-        required=True,
         action="append",
         metavar="NAME[:WEIGHT][:<TAG>]",
         help="demo, a folder of SPLIT.LANG files, or tfds:NAME[/CONFIG]; given "
@@ -33,10 +28,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "pair, 2 uses each pair twice; <TAG> becomes the first word of every "
         "source",
     )
-    add("--source-lang", default="en", help="default: %(default)s")
-    add("--target-lang", default="de", help="default: %(default)s")
-    add("--train-split", default="train", help="default: %(default)s")
-    add("--validation-split", default="val", help="default: %(default)s")
+    add("--source-lang", help="default: en")
+    add("--target-lang", help="default: de")
+    add("--train-split", help="default: train")
+    add("--validation-split", help="default: val")
     add(
         "--tokenizer",
         type=pathlib.Path,
@@ -60,42 +55,37 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="print the costs, train nothing")
 
 
-def train(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Train a Transformer: section 5 of the paper as a recipe.
 
     Example:
         keras-transformer train --preset demo --corpus demo --run-dir runs/demo
 
-    Run the same command again to resume from the last checkpoint. Ctrl-C and
-    SIGTERM save a checkpoint and stop, with exit codes 130 and 0; only a
+    To resume from the last checkpoint, --run-dir is enough. Ctrl-C and SIGTERM
+    save a checkpoint and stop, with exit codes 130 and 0; only a
     finished run has a final.weights.h5. Settings that you leave out come from
     the preset. @FILE inserts the arguments in a file, and a name such as
     @wmt14-en-de-base those of a recipe of this package. --dry-run prints what
     the training would cost.
     """
-    arguments = arguments_of(args)
-    chosen = setting_flags.given(args, SESSION_SETTINGS)
     # Report what is plainly wrong before TensorFlow is loaded.
-    Session(**chosen)
-    request(**arguments, run_dir=args.run_dir)
+    asked = understand(**arguments_of(args))
     command_line.quiet_tensorflow()
-    from keras_transformer import run
+    from keras_transformer.run import carry_out, estimate
 
     if args.dry_run:
-        print(run.dry_run(args.run_dir, **arguments, **chosen))
+        print(estimate(asked))
         return
     # After SIGTERM the checkpoint is written, and nothing has failed.
     with contextlib.suppress(SystemExit):
-        run.train(args.run_dir, **arguments, **chosen)
+        carry_out(asked)
 
 
 def arguments_of(args: argparse.Namespace) -> dict[str, Any]:
     """Collect the arguments of `keras_transformer.train` from the flags."""
-    others = {"verb", "parser", "run_dir", "dry_run"}
-    of_session = {field.name for field in SESSION_SETTINGS}
-    named = {
+    others = {"verb", "parser", "dry_run"}
+    return {
         name: value
         for name, value in vars(args).items()
-        if name not in others | of_session | SETTINGS.keys()
+        if value is not None and name not in others
     }
-    return {**named, **setting_flags.given(args, SETTINGS.values())}

@@ -10,15 +10,10 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from keras_transformer.commands import (
-    command_line,
-    search_flags,
-    text_streams,
-)
+from keras_transformer.commands import command_line, search_flags, text_streams
 from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
 from keras_transformer.machine import devices, extras
-from keras_transformer.runs import run_config
 from keras_transformer.translation import sentences
 from keras_transformer.translation.display import SentenceDisplay
 
@@ -48,18 +43,19 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     search_flags.add_search_flags(parser)
     search_flags.add_sampling_flags(parser)
     search_flags.add_speed_flags(parser)
-    prefix = parser.add_mutually_exclusive_group()
-    prefix.add_argument(
+    add(
         "--prefix",
         type=text_streams.given_text,
         metavar="TEXT",
-        help="the beginning of every translation",
+        help="the beginning of every translation; it may end inside a word, "
+        "but not if a space follows",
     )
-    prefix.add_argument(
+    add(
         "--prefixes",
         type=pathlib.Path,
         metavar="FILE",
-        help="the beginning of each translation, line by line; may be empty",
+        help="the beginning of each translation, line by line, instead of "
+        "--prefix; may be empty",
     )
     add(
         "--alignment",
@@ -73,7 +69,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def translate(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Translate UTF-8 text line by line, including empty lines.
 
     Output is written after every 10,000 lines and at the end of the input.
@@ -88,7 +84,9 @@ def translate(args: argparse.Namespace) -> None:
 
     --alignment adds pairs such as 0-0 1-2, in the order of the target, counted
     from 0: the source word that a target word attends to most, and that target
-    word. White space separates words. The pairs follow a translation as
+    word. White space separates words; in languages without spaces, such as
+    Chinese, Japanese and Thai, words are what ICU finds, marks among them, or
+    without the package icu4py characters. The pairs follow a translation as
 
         TRANSLATION ||| PAIRS
 
@@ -98,10 +96,9 @@ def translate(args: argparse.Namespace) -> None:
     if args.file and args.input:
         args.parser.error("expected FILE or --input FILE, received both")
     args.input = args.input or args.file
-    search = search_flags.search_of_run(args)
+    config, search = search_flags.prepare(args)
     check_combination(args, search)
-    run = run_config.RunConfig.load(args.run_dir)
-    searches = search_flags.searches_of(args, run)
+    searches = search_flags.searches_of(args, config)
     with contextlib.ExitStack() as stack:
         rows, total = open_rows(args, stack)
         # Before the work, so that an unwritable place shows at once.
@@ -127,8 +124,8 @@ def translate(args: argparse.Namespace) -> None:
                 whole, truncated = sentences.translate(
                     translator.n_best,
                     texts,
-                    run.source_lang,
-                    run.target_lang,
+                    config.source_lang,
+                    config.target_lang,
                     options=search,
                     parallel=args.parallel,
                     progress=progress,
@@ -155,7 +152,9 @@ def translate(args: argparse.Namespace) -> None:
 
 
 def check_combination(args: argparse.Namespace, search: Search) -> None:
-    """Refuse flags that --split-sentences excludes, or a missing package."""
+    """Refuse flags that exclude each other, or a missing package."""
+    if args.prefixes and args.prefix is not None:
+        args.parser.error("expected --prefix or --prefixes, received both")
     if args.split_sentences:
         extras.needs("sentencex", "sentences")
         sentences.check_alone(

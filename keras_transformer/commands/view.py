@@ -6,11 +6,7 @@ import logging
 import os
 import pathlib
 
-from keras_transformer.commands import (
-    command_line,
-    search_flags,
-    text_streams,
-)
+from keras_transformer.commands import command_line, search_flags, text_streams
 from keras_transformer.config import UserError
 from keras_transformer.machine import files
 
@@ -37,12 +33,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--prefix",
         type=text_streams.given_text,
         metavar="TEXT",
-        help="the beginning of the translation",
+        help="the beginning of the translation, as in translate",
     )
     search_flags.add_search_flags(parser)
 
 
-def view(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Translate texts, and draw the attention and the search on a page.
 
     The page shows the attention of all layers and heads, the search step by
@@ -50,8 +46,18 @@ def view(args: argparse.Namespace) -> None:
     browser opens it. Each text has its own view, one below the other.
     """
     for text in args.text:
-        check_text(text)
-    search = search_flags.search_of_run(args, n_best=4)
+        if not text.strip():
+            raise UserError(
+                "Expected a text as TEXT, received an empty one; give what to "
+                "translate."
+            )
+        if os.path.isfile(text):
+            logger.warning(
+                "%s is a file, but view does not open it: it draws the name as "
+                "a text.",
+                text,
+            )
+    _, search = search_flags.prepare(args, n_best=4)
     with contextlib.ExitStack() as stack:
         # Before the work, so that an unwritable place shows at once.
         path = args.output or args.run_dir / "view.html"
@@ -76,18 +82,3 @@ def view(args: argparse.Namespace) -> None:
         output.write(page.document(title, views).encode())
     print(path)
     command_line.say_next("serve", "--run-dir", args.run_dir)
-
-
-def check_text(text: str) -> None:
-    """Refuse a text with nothing to draw; warn of one that names a file."""
-    if not text.strip():
-        raise UserError(
-            "Expected a text as TEXT, received an empty one; give what to "
-            "translate."
-        )
-    if os.path.isfile(text):
-        logger.warning(
-            "%s is a file, but view does not open it: it draws the name as a "
-            "text.",
-            text,
-        )

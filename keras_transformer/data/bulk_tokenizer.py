@@ -23,6 +23,7 @@ LONGEST_WORD = 64
 # Marks the end of a text, between spaces.
 _END = "\n"
 
+NFC = "nfc"  # What models call the rules of `normalization`.
 BPE, USER_DEFINED = 2, 4  # A model's type, a piece's.
 # The fields that we read of sentencepiece_model.proto: number, type and default
 # of each. Its own classes need a newer protobuf than TensorFlow may have.
@@ -43,6 +44,7 @@ _FIELDS: dict[str, dict[str, tuple[int, str, str | None]]] = {
         "add_dummy_prefix": (3, "BOOL", "true"),
         "remove_extra_whitespaces": (4, "BOOL", "true"),
         "escape_whitespaces": (5, "BOOL", "true"),
+        "normalization_rule_tsv": (6, "STRING", ""),
     },
     "Model": {
         "pieces": (1, "Piece", None),
@@ -62,7 +64,7 @@ def are_independent(model: bytes) -> bool:
         and how.byte_fallback
         and not how.treat_whitespace_as_suffix
         # None of its rules holds a space.
-        and rules.name == "nmt_nfkc"
+        and rules.name in (NFC, "nmt_nfkc")
         and rules.add_dummy_prefix
         and rules.remove_extra_whitespaces
         and rules.escape_whitespaces
@@ -71,6 +73,14 @@ def are_independent(model: bytes) -> bool:
             for piece in proto.pieces
         )
     )
+
+
+def with_named_rules(model: bytes) -> bytes:
+    """Name the rules of a model `NFC`, instead of the file they came from."""
+    proto = parse_model(model)
+    proto.normalizer_spec.name = NFC
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")
+    return bytes(proto.SerializeToString())
 
 
 def is_bpe(model: bytes) -> bool:

@@ -1,10 +1,7 @@
 """The form of every source of aligned text: named splits of text pairs."""
 
 import dataclasses
-import functools
-import hashlib
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
@@ -13,6 +10,8 @@ from typing import Any, NamedTuple
 from keras_transformer.config import SettingError, UserError
 
 Pair = tuple[str, str]
+# Files, each by its path, size and time of its last change.
+State = list[list[Any]]
 
 DEMO = "demo"
 MEMORY = "memory"
@@ -54,9 +53,8 @@ class Corpus:
         target_lang: Language code of the target side.
         splits: Splits that have both languages.
         read: Streams a split.
-        identify: Names the text of a split: the same name, the same text.
-        stamp: Tells at once whether a split can have changed: the same stamp,
-            the same text. It returns None if nothing tells.
+        state: Tells at once what a split's text is made of, as rows of a
+            name, a size, and a time or a checksum; none of what never changes.
         missing: The file that a split with only one language lacks, by split.
         references: Reads all references of each source of a split; the
             result is None if a source has but the one of its pair.
@@ -70,9 +68,8 @@ class Corpus:
     target_lang: str
     splits: tuple[str, ...]
     read: Callable[[str], Iterator[Pair]] = dataclasses.field(repr=False)
-    identify: Callable[[str], str] = dataclasses.field(repr=False)
-    stamp: Callable[[str], str | None] = dataclasses.field(
-        default=lambda split: None, repr=False
+    state: Callable[[str], State] = dataclasses.field(
+        default=lambda split: [], repr=False
     )
     missing: Mapping[str, str] = dataclasses.field(
         default_factory=dict, repr=False
@@ -137,46 +134,19 @@ class Corpus:
         read = self.read_whole or self.read
         return itertools.chain.from_iterable(read(self.find(split)))
 
-    def fingerprint(self, split: str) -> str:
-        """Name the text of a split, independent of its place.
+    def state_of(self, *splits: str) -> State:
+        """Tell what the text of splits is made of, without reading files.
 
-        Token records with another fingerprint come from another text.
-
-        Returns:
-            A short string that also holds the languages in their order.
+        Raises:
+            UserError: If there is no such split.
         """
-        name = self.identify(self._real_name(split))
-        return f"{self.source_lang}-{self.target_lang} {name}"
-
-    def fingerprint_stamp(self, split: str) -> str | None:
-        """Return what stays the same only as long as the fingerprint does.
-
-        It needs no reading; None if only the text tells.
-        """
-        stamp = self.stamp(self._real_name(split))
-        if stamp is None:
-            return None
-        return f"{self.source_lang}-{self.target_lang} {stamp}"
+        rows = (self.state(self.find(split)) for split in splits)
+        return list(itertools.chain.from_iterable(rows))
 
     def _real_name(self, split: str) -> str:
         if split == "val" and not {split} & {*self.splits, *self.missing}:
             return "validation"
         return split
-
-
-def checksum_of(
-    read: Callable[[str], Iterator[Pair]],
-) -> Callable[[str], str]:
-    """Make a function that names a split's text by a checksum of all of it."""
-
-    @functools.cache
-    def identify(split: str) -> str:
-        digest = hashlib.blake2b(digest_size=16)
-        for pair in read(split):
-            digest.update(json.dumps(pair).encode())
-        return f"text {digest.hexdigest()}"
-
-    return identify
 
 
 def some(names: tuple[str, ...]) -> str:

@@ -2,7 +2,8 @@
 
 Nothing is downloaded or copied: `num2words` spells, `Babel` knows the names
 and formats of either country, and a fixed seed draws the values. Each English
-phrase has exactly one German counterpart, and vice versa.
+phrase has exactly one German counterpart, and vice versa. Other languages have
+fewer kinds of phrases (`demo_numbers`).
 """
 
 import datetime
@@ -11,7 +12,9 @@ import random
 from collections.abc import Iterator
 
 from keras_transformer.config import UserError
-from keras_transformer.data.corpus import DEMO, Corpus, Pair, checksum_of
+from keras_transformer.data import demo_numbers
+from keras_transformer.data.corpus import DEMO, Corpus, Pair
+from keras_transformer.data.languages import language_of
 from keras_transformer.machine import extras
 
 LANGUAGES = ("en", "de")
@@ -38,7 +41,7 @@ EVENTS = (
     ("The class ends at", "Der Kurs endet um"),
 )
 # The subject, and a few texts of the split `test` to try a model with. They are
-# written out, so that neither package is needed.
+# written out, so that no package is needed.
 SUBJECT = "numbers, dates, times and amounts"
 EXAMPLES = {
     "en": (
@@ -61,22 +64,18 @@ EXAMPLES = {
 def open_demo(source_lang: str, target_lang: str) -> Corpus:
     """Open the corpus: 20,000 pairs in `train`, 500 in `val` and in `test`.
 
+    Unless the languages are English and German, `train` has 10,000.
+
     Raises:
-        UserError: If the languages are not `en` and `de`, in either order.
+        UserError: If there is no such language, or num2words is missing.
     """
-    if {source_lang, target_lang} != set(LANGUAGES):
-        raise UserError(
-            "Expected the languages en and de, in either order, for the demo "
-            f"corpus, received {source_lang} and {target_lang}; pass them, or "
-            "another corpus."
-        )
+    if not _has_sentences(source_lang, target_lang):
+        demo_numbers.splits(source_lang, target_lang)
 
     def read(split: str) -> Iterator[Pair]:
         return iter(demo_pairs(split, source_lang, target_lang))
 
-    splits = tuple(SPLIT_SIZES)
-    identify = checksum_of(read)
-    return Corpus(DEMO, source_lang, target_lang, splits, read, identify)
+    return Corpus(DEMO, source_lang, target_lang, tuple(SPLIT_SIZES), read)
 
 
 def demo_pairs(split: str, source_lang: str, target_lang: str) -> list[Pair]:
@@ -84,10 +83,30 @@ def demo_pairs(split: str, source_lang: str, target_lang: str) -> list[Pair]:
 
     No text of either side occurs in two splits, or twice in one.
     """
+    if not _has_sentences(source_lang, target_lang):
+        return list(demo_numbers.splits(source_lang, target_lang)[split])
     pairs = _all_splits()[split]
-    if source_lang == "en":
+    if language_of(source_lang).base == "en":
         return list(pairs)
     return [(german, english) for english, german in pairs]
+
+
+def subject_and_examples(
+    source_lang: str, target_lang: str
+) -> tuple[str, tuple[str, ...]]:
+    """Say what the corpus is about, and give sources of the split `test`."""
+    if _has_sentences(source_lang, target_lang):
+        return SUBJECT, EXAMPLES[language_of(source_lang).base]
+    try:
+        pairs = demo_pairs("test", source_lang, target_lang)
+    except UserError:  # An export need not have num2words.
+        return "", ()
+    return demo_numbers.SUBJECT, tuple(source for source, _ in pairs[:5])
+
+
+def _has_sentences(source_lang: str, target_lang: str) -> bool:
+    languages = {language_of(code).base for code in (source_lang, target_lang)}
+    return languages == set(LANGUAGES)
 
 
 @functools.cache

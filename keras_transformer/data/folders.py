@@ -2,26 +2,22 @@
 
 import codecs
 import gzip
-import hashlib
 import itertools
-import json
 import logging
 import pathlib
 import re
-import time
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, cast
 
 from keras_transformer.config import UserError
 from keras_transformer.data import lines
-from keras_transformer.data.corpus import Corpus, Pair, some
+from keras_transformer.data.corpus import Corpus, Pair, State, some
 from keras_transformer.data.languages import is_code, language_of
+from keras_transformer.machine import files
 
 # Bytes read at a time.
 BLOCK_BYTES = 1 << 20
-# More than a tick of any file system's clock.
-CLOCK_TICK_NS = 2_000_000_000
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 logger = logging.getLogger("keras_transformer")
@@ -39,13 +35,13 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
             "Expected demo, a folder or tfds:NAME as corpus, received "
             f"{name}, which is not a folder; check the path in `corpus`."
         )
-    files = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
-    languages = _ending(files, source_lang), _ending(files, target_lang)
+    names = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
+    languages = _ending(names, source_lang), _ending(names, target_lang)
     # `test.de.1` is a reference of the split `test` too.
     numbered = re.compile(rf"(?<=\.{re.escape(languages[1])})\.\d+$")
     named = [
         numbered.sub("", file.removesuffix(".gz")).rpartition(".")
-        for file in files
+        for file in names
     ]
     sides = [
         {split for split, _, ending in named if split and ending == language}
@@ -55,12 +51,12 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
     if not splits:
         raise UserError(
             f"Expected files SPLIT.{source_lang} and SPLIT.{target_lang} in "
-            f"{folder}, found no such pair; this folder has: {some(files)}; "
+            f"{folder}, found no such pair; this folder has: {some(names)}; "
             "name its languages with `source_lang` and `target_lang`."
         )
     for split, language in itertools.product(splits, languages):
         plain = f"{split}.{language}"
-        if {plain, f"{plain}.gz"} <= set(files):
+        if {plain, f"{plain}.gz"} <= set(names):
             logger.warning(
                 "Reading %s and not %s.gz beside it; remove or rename one.",
                 folder / plain,
@@ -78,8 +74,7 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
         target_lang,
         splits,
         texts.read,
-        texts.identify,
-        texts.stamp,
+        texts.state,
         missing,
         texts.references,
     )
@@ -98,13 +93,6 @@ def _ending(files: Sequence[str], code: str) -> str:
     return code if code in endings else next(spelt, code)
 
 
-class _Scan(NamedTuple):
-    """The findings of one reading of both files of a split."""
-
-    num_lines: dict[pathlib.Path, int]
-    checksum: str
-
-
 class _Texts:
     """Reads the splits of a folder, and remembers what it finds in them."""
 
@@ -113,47 +101,27 @@ class _Texts:
     ) -> None:
         self.folder = folder
         self.languages = languages
-        self._scans: dict[str, tuple[str, _Scan]] = {}
+        self._counts: dict[str, tuple[State, list[int]]] = {}
 
     def read(self, split: str) -> Iterator[Pair]:
         """Check both files of a split first, then stream their lines."""
         source, target = self._paths(split)
-        num_lines = self._scan(split).num_lines
-        if num_lines[source] != num_lines[target]:
+        lines_of = self._count(split)
+        if lines_of[0] != lines_of[1]:
             raise UserError(
                 "Expected a line in one language for every line in the other, "
-                f"found {num_lines[source]} in {source} and "
-                f"{num_lines[target]} in {target}; align them again."
+                f"found {lines_of[0]} in {source} and {lines_of[1]} in "
+                f"{target}; align them again."
             )
-        if not num_lines[source]:
+        if not lines_of[0]:
             raise UserError(
                 f"Expected sentences in {source} and {target}, found both "
                 "files empty; check where they come from."
             )
         return zip(read_texts(source), read_texts(target), strict=True)
 
-    def identify(self, split: str) -> str:
-        """Compute a checksum of both files' text."""
-        return f"text {self._scan(split).checksum}"
-
-    def stamp(self, split: str) -> str | None:
-        """Note where both files lie, their sizes and when they last changed.
-
-        This includes the time of the last change to the file's metadata, which
-        no program can set back, unlike the time of its text.
-
-        Returns:
-            The stamp; None if a file changed so recently that it could change
-            again within one tick of the file system's clock.
-        """
-        parts = []
-        for path in self._paths(split):
-            found = path.stat()
-            times = (found.st_mtime_ns, found.st_ctime_ns)
-            if max(times) > time.time_ns() - CLOCK_TICK_NS:
-                return None
-            parts.append([str(path.resolve()), found.st_size, *times])
-        return json.dumps(parts)
+    def state(self, split: str) -> State:
+        return [files.state(path.resolve()) for path in self._paths(split)]
 
     def references(self, split: str) -> list[tuple[str, ...]] | None:
         """Read `SPLIT.LANG.0`, `SPLIT.LANG.1` and on, with `SPLIT.LANG`.
@@ -197,22 +165,13 @@ class _Texts:
         source = self._path(f"{split}.{self.languages[0]}")
         return [source, self._references(split)[0]]
 
-    def _scan(self, split: str) -> _Scan:
-        """Read both files, unless they have not changed since the last time."""
-        stamp = self.stamp(split)
-        if stamp is not None and split in self._scans:
-            known, scan = self._scans[split]
-            if known == stamp:
-                return scan
-        digest = hashlib.blake2b(digest_size=16)
-        num_lines = {}
-        for path in self._paths(split):
-            num_lines[path] = count_lines(path, digest)
-            digest.update(b"\0")  # None of our texts holds it.
-        scan = _Scan(num_lines, digest.hexdigest())
-        if stamp is not None and stamp == self.stamp(split):
-            self._scans[split] = stamp, scan
-        return scan
+    def _count(self, split: str) -> list[int]:
+        """Count the lines of both files, unless they are as the last time."""
+        state = self.state(split)
+        if self._counts.get(split, (None,))[0] != state:
+            counts = [count_lines(path) for path in self._paths(split)]
+            self._counts[split] = state, counts
+        return self._counts[split][1]
 
 
 def _open(path: pathlib.Path) -> BinaryIO:
@@ -233,12 +192,8 @@ def _blocks(path: pathlib.Path) -> Iterator[bytes]:
         ) from None
 
 
-def count_lines(path: pathlib.Path, digest: "hashlib.blake2b") -> int:
+def count_lines(path: pathlib.Path) -> int:
     """Count lines of UTF-8; the last one needs no line end.
-
-    Args:
-        path: A file of a split.
-        digest: Gets its text.
 
     Raises:
         UserError: If it is not UTF-8; it names the line.
@@ -246,7 +201,6 @@ def count_lines(path: pathlib.Path, digest: "hashlib.blake2b") -> int:
     count, size, returns, last = 0, 0, 0, b"\n"
     decoder = codecs.getincrementaldecoder("utf-8")()
     for block in _blocks(path):
-        digest.update(block)
         if not size and block[:2] in _UTF_16:
             raise UserError(
                 f"Expected UTF-8 text in {path}, found UTF-16; convert it with "

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from keras_transformer.config import SettingError, UserError
-from keras_transformer.data.corpus import Corpus, Pair
+from keras_transformer.data.corpus import Corpus, Pair, State
 from keras_transformer.data.mixture import mix
 
 
@@ -73,22 +73,13 @@ def _part(
             )
         return itertools.chain([first], pairs)
 
-    # The whole text and the share say what is on each side.
-    def identify(split: str) -> str:
-        if split not in (whole, validation_split):
-            return corpus.identify(split)
-        return f"{corpus.identify(whole)} {split} {share}"
-
-    def stamp(split: str) -> str | None:
-        if split not in (whole, validation_split):
-            return corpus.stamp(split)
-        of_whole = corpus.stamp(whole)
-        return of_whole and f"{of_whole} {split} {share}"
+    def state(split: str) -> State:
+        held = split in (whole, validation_split)
+        return corpus.state(whole if held else split)
 
     return dataclasses.replace(
         corpus,
         splits=(*corpus.splits, validation_split),
         read=read,
-        identify=identify,
-        stamp=stamp,
+        state=state,
     )

@@ -7,14 +7,14 @@ machine ([Caswell et al., 2019](https://aclanthology.org/W19-5206/)).
 """
 
 import dataclasses
-import json
+import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from keras_transformer.config import UserError
-from keras_transformer.data.corpus import Corpus, Pair, Part
+from keras_transformer.data.corpus import Corpus, Pair, Part, State
 from keras_transformer.data.symbols import SPECIAL
 
 SEPARATOR = " + "
@@ -94,22 +94,11 @@ def mix(parts: Sequence[tuple[Part, Corpus]], train_split: str) -> Corpus:
             for source, target in _weighted(corpus.read(of_part), part.weight)
         )
 
-    def identify(split: str) -> str:
+    def state(split: str) -> State:
         if split != whole:
-            return first.identify(split)
-        return json.dumps(
-            [
-                (corpus.identify(of_part), str(part.weight), part.tag)
-                for part, corpus, of_part in mixed
-            ]
-        )
-
-    def stamp(split: str) -> str | None:
-        if split != whole:
-            return first.stamp(split)
-        stamps = [corpus.stamp(of_part) for _, corpus, of_part in mixed]
-        # The parts' weights and tags are in the mixture's name alone.
-        return None if None in stamps else json.dumps([name, *stamps])
+            return first.state(split)
+        states = (corpus.state(of_part) for _, corpus, of_part in mixed)
+        return list(itertools.chain.from_iterable(states))
 
     def references(split: str) -> list[tuple[str, ...]] | None:
         return None if split == whole else first.references(split)
@@ -119,8 +108,7 @@ def mix(parts: Sequence[tuple[Part, Corpus]], train_split: str) -> Corpus:
         first,
         name=name,
         read=read,
-        identify=identify,
-        stamp=stamp,
+        state=state,
         references=references,
         parts=tuple(parts),
     )

@@ -1,19 +1,13 @@
-"""Keeps token records on disk, so that no epoch waits for the tokenizer.
-
-Files only grow while they are written. At intervals they are flushed to disk,
-and a journal notes how far they are good. After a kill the next process cuts
-off the rest, and loses only minutes.
-"""
+"""Keeps token records on disk, so that no epoch waits for the tokenizer."""
 
 import dataclasses
 import itertools
 import os
 import pathlib
-import shutil
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,9 +18,6 @@ from keras_transformer.machine import files
 RECORDS_FILE = "records.json"
 # Pairs tokenised at a time.
 CHUNK = 8192
-# Chunks between two notes in the journal.
-CHUNKS_NOTED = 128
-JOURNAL = "journal.json"
 FILES = ("source.ids", "source.lengths", "target.ids", "target.lengths")
 
 
@@ -160,22 +151,17 @@ class TokenisedCorpus:
         tokenizer: Tokenizer,
         directory: str | os.PathLike,
         max_length: int | None = None,
-        fingerprint: str = "",
         progress: Callable[[int], None] | None = None,
     ) -> "TokenisedCorpus":
-        """Tokenise `pairs` into `directory`, or reuse the records there.
-
-        A process that is killed leaves its work in `directory.unfinished`,
-        and the next one continues from there.
+        """Tokenise `pairs` into a folder, whole or not at all.
 
         Args:
-            pairs: Source and target texts; not touched on reuse.
+            pairs: Source and target texts.
             tokenizer: Vocabulary of both sides.
-            directory: Folder for the records.
+            directory: Folder for the records; it may hold others, which are
+                replaced.
             max_length: Pairs with a longer side, or with a side without
                 text, are dropped and counted. `None` keeps every pair.
-            fingerprint: Names the text and the vocabulary. Records with the
-                same fingerprint and `max_length` are reused, others replaced.
             progress: Called with the number of pairs read so far.
 
         Raises:
@@ -183,31 +169,29 @@ class TokenisedCorpus:
                 other than records.
         """
         directory = pathlib.Path(directory)
-        key = {"fingerprint": fingerprint, "max_length": max_length}
-        if directory.exists():
-            found = _read_header(directory)
-            if key.items() <= found.items() and _is_whole(directory, found):
-                return cls.load(directory)
+        if directory.exists() and not (directory / RECORDS_FILE).exists():
+            raise config.UserError(
+                f"Expected a free place for token records in {directory}, "
+                "found other files; remove or rename what is there."
+            )
         directory.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = directory.with_name(f"{directory.name}.unfinished")
-        written = _take_up(unfinished, key, tokenizer.vocab_size)
-        try:
-            _append_all(pairs, tokenizer, unfinished, written, progress)
-            if not written.kept:
+        dtype = "uint16" if tokenizer.vocab_size <= 2**16 else "int32"
+        with files.whole(directory) as partial:
+            partial.mkdir()
+            made = _Written(partial, dtype, max_length)
+            rest = iter(pairs)
+            while chunk := list(itertools.islice(rest, CHUNK)):
+                made.append(chunk, tokenizer)
+                if progress is not None:
+                    progress(made.read)
+            if not made.kept:
                 raise config.UserError(
                     "Expected at least one pair of sentences to keep, received "
-                    f"{written.read}, none with text and at most {max_length} "
+                    f"{made.read}, none with text and at most {max_length} "
                     "tokens on both sides; check the corpus or raise the "
                     "maximum length."
                 )
-        except config.UserError:
-            shutil.rmtree(unfinished)
-            raise
-        header = files.to_json(written.header())
-        (unfinished / RECORDS_FILE).write_text(header)
-        files.give_name(unfinished, directory)
-        # Last: whenever this process ends, the next one can go on.
-        (directory / JOURNAL).unlink()
+            made.write_header()
         return cls.load(directory)
 
     @classmethod
@@ -215,10 +199,19 @@ class TokenisedCorpus:
         """Open the records that `build` wrote.
 
         Raises:
-            UserError: If `directory` holds no records.
+            UserError: If `directory` holds none, or not as they were written.
         """
         directory = pathlib.Path(directory)
-        header = _read_header(directory)
+        try:
+            header = files.from_json((directory / RECORDS_FILE).read_text())
+            for name, known in header["checksums"].items():
+                if files.checksum(directory / name) != known:
+                    raise ValueError(f"{name} has another checksum")
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise config.UserError(
+                f"Expected token records in {directory}, found none or not as "
+                f"they were written ({error}); restore or remove them."
+            ) from None
         return cls(
             Side.load(directory / "source", header["dtype"]),
             Side.load(directory / "target", header["dtype"]),
@@ -235,159 +228,53 @@ class TokenisedCorpus:
         )
 
 
-def _read_header(directory: pathlib.Path) -> dict:
-    try:
-        return files.from_json((directory / RECORDS_FILE).read_text())
-    except (OSError, ValueError, TypeError):
-        raise config.UserError(
-            f"Expected token records in {directory}, found no readable "
-            f"{RECORDS_FILE}; remove or rename what is there."
-        ) from None
+class _Written:
+    """Records that grow in a folder."""
 
+    def __init__(
+        self, folder: pathlib.Path, dtype: str, max_length: int | None
+    ) -> None:
+        self.folder, self.dtype, self.max_length = folder, dtype, max_length
+        for name in FILES:
+            (folder / name).touch()
+        self.checksums = dict.fromkeys(FILES, 0)
+        self.read = self.kept = self.empty = 0  # Pairs.
 
-def _is_whole(
-    directory: pathlib.Path, note: Mapping[str, Any], may_go_on: bool = False
-) -> bool:
-    """Return whether the files are as a header or a journal notes them.
+    def append(
+        self, chunk: Sequence[tuple[str, str]], tokenizer: Tokenizer
+    ) -> None:
+        sources, targets = zip(*chunk, strict=True)
+        sides = [
+            tokenizer.tokenize_many(sources),
+            tokenizer.target.tokenize_many(targets),
+        ]
+        lengths = np.stack([of_side for _, of_side in sides])
+        keep = np.ones(len(chunk), bool)
+        if self.max_length is not None:
+            # A side without text has only the end token.
+            blank = (lengths == 1).any(axis=0)
+            keep = ~blank & (lengths <= self.max_length).all(axis=0)
+            self.empty += int(blank.sum())
+        for side, (ids, of_side) in zip(
+            ("source", "target"), sides, strict=True
+        ):
+            kept_ids = ids[np.repeat(keep, of_side)].astype(self.dtype)
+            self._write(f"{side}.ids", kept_ids)
+            self._write(f"{side}.lengths", of_side[keep].astype(np.int32))
+        self.read += len(chunk)
+        self.kept += int(keep.sum())
 
-    Args:
-        directory: Their folder.
-        note: Their sizes and checksums.
-        may_go_on: Whether more bytes may follow those that were noted.
-    """
-    sizes, checksums = note.get("sizes", {}), note.get("checksums", {})
-    try:
-        return bool(sizes) and all(
-            (may_go_on or (directory / name).stat().st_size == size)
-            and files.checksum(directory / name, size) == checksums.get(name)
-            for name, size in sizes.items()
-        )
-    except OSError:
-        return False
+    def _write(self, name: str, values: np.ndarray) -> None:
+        data = values.tobytes()
+        with open(self.folder / name, "ab") as file:
+            file.write(data)
+        self.checksums[name] = zlib.crc32(data, self.checksums[name])
 
-
-@dataclasses.dataclass
-class Written:
-    """The progress of writing records.
-
-    Attributes:
-        key: The fingerprint of text and vocabulary, and `max_length`.
-        dtype: Type of the ids.
-        read: Pairs of the text that were read.
-        kept: Pairs that are in the records.
-        empty: Pairs left out because a side had no text.
-        sizes: Bytes of each file.
-        checksums: CRC-32 of each file.
-    """
-
-    key: Mapping[str, Any]
-    dtype: str
-    read: int = 0
-    kept: int = 0
-    empty: int = 0
-    sizes: dict[str, int] = dataclasses.field(
-        default_factory=lambda: dict.fromkeys(FILES, 0)
-    )
-    checksums: dict[str, int] = dataclasses.field(
-        default_factory=lambda: dict.fromkeys(FILES, 0)
-    )
-
-    def header(self) -> dict[str, Any]:
-        """Make the header of the records."""
-        return {
-            **self.key,
+    def write_header(self) -> None:
+        header = {
             "dtype": self.dtype,
             "dropped": self.read - self.kept - self.empty,
             "empty": self.empty,
-            "sizes": self.sizes,
             "checksums": self.checksums,
         }
-
-
-def _take_up(
-    directory: pathlib.Path, key: Mapping[str, Any], vocab_size: int
-) -> Written:
-    """Cut the files back to the journal's last note, or begin them."""
-    new = Written(key, "uint16" if vocab_size <= 2**16 else "int32")
-    try:
-        noted = files.from_json((directory / JOURNAL).read_text())
-        written = Written(**noted)
-    except (OSError, ValueError, TypeError):
-        written = None
-    if (
-        written is not None
-        and (written.key, written.dtype) == (new.key, new.dtype)
-        and _is_whole(directory, noted, may_go_on=True)
-    ):
-        for name, size in written.sizes.items():
-            os.truncate(directory / name, size)
-        return written
-    if directory.exists():
-        shutil.rmtree(directory)
-    directory.mkdir()
-    for name in FILES:
-        (directory / name).touch()
-    return new
-
-
-def _append_all(
-    pairs: Iterable[tuple[str, str]],
-    tokenizer: Tokenizer,
-    directory: pathlib.Path,
-    written: Written,
-    progress: Callable[[int], None] | None,
-) -> None:
-    """Write the pairs that are not written yet, and note the progress."""
-    pairs = iter(pairs)
-    read = 0
-    while chunk := list(itertools.islice(pairs, CHUNK)):
-        read += len(chunk)
-        new = read - written.read
-        if new > 0:
-            _append(chunk[-new:], tokenizer, directory, written)
-            if read % (CHUNK * CHUNKS_NOTED) == 0:
-                _note(directory, written)
-        if progress is not None:
-            progress(read)
-    _note(directory, written)
-
-
-def _append(
-    chunk: Sequence[tuple[str, str]],
-    tokenizer: Tokenizer,
-    directory: pathlib.Path,
-    written: Written,
-) -> None:
-    sources, targets = zip(*chunk, strict=True)
-    sides = [
-        tokenizer.tokenize_many(sources),
-        tokenizer.target.tokenize_many(targets),
-    ]
-    lengths = np.stack([of_side for _, of_side in sides])
-    keep = np.ones(len(chunk), bool)
-    max_length = written.key["max_length"]
-    if max_length is not None:
-        # A side without text has only the end token.
-        blank = (lengths == 1).any(axis=0)
-        keep = ~blank & (lengths <= max_length).all(axis=0)
-        written.empty += int(blank.sum())
-    for side, (ids, of_side) in zip(("source", "target"), sides, strict=True):
-        kept_ids = ids[np.repeat(keep, of_side)].astype(written.dtype)
-        kept_lengths = of_side[keep].astype(np.int32)
-        for kind, values in (("ids", kept_ids), ("lengths", kept_lengths)):
-            name, data = f"{side}.{kind}", values.tobytes()
-            with open(directory / name, "ab") as file:
-                file.write(data)
-            written.sizes[name] += len(data)
-            written.checksums[name] = zlib.crc32(data, written.checksums[name])
-    written.read += len(chunk)
-    written.kept += int(keep.sum())
-
-
-def _note(directory: pathlib.Path, written: Written) -> None:
-    """Flush the files to disk, then note it in the journal."""
-    for name in FILES:
-        with open(directory / name, "rb") as file:
-            os.fsync(file.fileno())
-    noted = files.to_json(dataclasses.asdict(written))
-    files.write_text(directory / JOURNAL, noted)
+        (self.folder / RECORDS_FILE).write_text(files.to_json(header))

@@ -10,21 +10,27 @@ This module does not need TensorFlow, so that a mistake shows before it loads.
 
 import os
 import re
+import unicodedata
 from collections.abc import Sequence
+from typing import Literal
 
 from keras_transformer.config import UserError
 from keras_transformer.data import lines
 
+Form = Literal["NFC", "NFKC"]  # Of Unicode.
 SPACE = "▁"  # As pieces spell it.
 # The names of the four ids and of the bytes in a vocabulary.
 SPECIAL = re.compile(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>|▁")
 
 
-def read_symbols(given: str | os.PathLike | Sequence[str]) -> tuple[str, ...]:
+def read_symbols(
+    given: str | os.PathLike | Sequence[str], form: Form = "NFC"
+) -> tuple[str, ...]:
     """Read a file of symbols, or take a list of them.
 
     Args:
         given: The path of a file in UTF-8, or the symbols.
+        form: The form of Unicode that the vocabulary's text has.
 
     Returns:
         The symbols, in order.
@@ -39,19 +45,16 @@ def read_symbols(given: str | os.PathLike | Sequence[str]) -> tuple[str, ...]:
             symbols = tuple(lines.read_lines(file, name))
     else:
         name, symbols = "symbols", tuple(given)
-    _check(symbols, name)
+    _check(symbols, name, form)
     return symbols
 
 
-def _check(symbols: tuple[str, ...], name: str) -> None:
+def _check(symbols: tuple[str, ...], name: str, form: Form) -> None:
     if not symbols:
         raise UserError(
             f"Expected symbols in {name}, one a line, found none; write some "
             "or leave out `symbols`."
         )
-    import sentencepiece  # Slow, and most commands do not need it.
-
-    normalizer = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc")
     first: dict[str, int] = {}
     for number, symbol in enumerate(symbols, start=1):
         where = f"line {number} of {name}"
@@ -76,9 +79,10 @@ def _check(symbols: tuple[str, ...], name: str) -> None:
                 f"{first[symbol]} and again in {where}; remove one."
             )
         # Such a symbol is looked for in text that is already normalised.
-        if symbol[0] == SPACE and normalizer.normalize(symbol) != symbol:
+        normal = unicodedata.is_normalized(form, symbol)
+        if symbol[0] == SPACE and not normal:
             raise UserError(
-                f"Expected a symbol that stays as it is under NFKC after the "
+                f"Expected a symbol that stays as it is under {form} after the "
                 f"{SPACE} in {where}, found {symbol}; leave out the {SPACE}."
             )
         first[symbol] = number

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from sacrebleu.dataset import DATASETS
 from sacrebleu.dataset.base import Dataset
+from sacrebleu.utils import smart_open
 
 from keras_transformer.config import UserError
 from keras_transformer.data.corpus import (
     TEST_SET_PREFIX,
     Corpus,
     Pair,
-    checksum_of,
     some,
 )
 
@@ -42,14 +42,13 @@ def open_test_set(name: str, source_lang: str, target_lang: str) -> Corpus:
 
     def references(split: str) -> list[tuple[str, ...]]:
         _fetch(dataset, pair)
-        return [
-            tuple(text.strip() for text in of_source)
-            for of_source in dataset.references(pair)
-        ]
+        files = dataset.get_reference_files(pair)
+        return list(zip(*map(_lines, files), strict=True))
 
     def read(split: str) -> Iterator[Pair]:
-        first = (of_source[0] for of_source in references(split))
-        return zip(dataset.source(pair), first, strict=True)
+        first = [of_source[0] for of_source in references(split)]
+        sources = _lines(dataset.get_source_file(pair))
+        return zip(sources, first, strict=True)
 
     return Corpus(
         name,
@@ -57,9 +56,14 @@ def open_test_set(name: str, source_lang: str, target_lang: str) -> Corpus:
         target_lang,
         (SPLIT,),
         read,
-        checksum_of(read),
         references=references,
     )
+
+
+def _lines(path: str) -> list[str]:
+    """Read a file; sacreBLEU's own readers leave it open."""
+    with smart_open(path) as file:
+        return [line.strip() for line in file]
 
 
 def _fetch(dataset: Dataset, pair: str) -> None:

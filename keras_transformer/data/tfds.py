@@ -62,7 +62,6 @@ def open_tfds(name: str, source_lang: str, target_lang: str) -> Corpus:
         target_lang,
         tuple(builder.info.splits),
         functools.partial(_read_tfds, builder, source_lang, target_lang),
-        functools.partial(_fingerprint, builder),
     )
 
 
@@ -75,13 +74,6 @@ def _without_its_log() -> Iterator[None]:
         yield
     finally:
         logger.disabled = before
-
-
-def _fingerprint(builder: Any, split: str) -> str:
-    """Return the dataset's version, which identifies its text."""
-    info = builder.info
-    size = info.splits[split].num_examples
-    return f"tfds {info.full_name} {split} {size}"
 
 
 def _first_line(error: Exception) -> str:

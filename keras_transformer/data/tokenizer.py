@@ -3,15 +3,13 @@
 sentencepiece trains the byte-pair encoding, and tensorflow-text runs it inside
 the graph, so that a SavedModel takes and returns text.
 
-Normalisation (sentencepiece's `nmt_nfkc`): Unicode NFKC, except that "～" stays
-as it is. Tabs, line ends, every other kind of space, U+FFFD and "▁" (which
-stands for the space inside pieces) become a space. Runs of spaces become one,
-and those at either end are removed. So are control characters other than the
-zero byte and U+0085, zero-width spaces and marks of direction. The rest
-survives `detokenize(tokenize(text))` unchanged: a character without a piece is
-spelled in bytes. Bytes that are not UTF-8 become U+FFFD.
+Text is normalised as `normalization` says, runs of spaces become one, and those
+at either end are removed. The rest survives `detokenize(tokenize(text))`
+unchanged: a character without a piece is spelled in bytes. Bytes that are not
+UTF-8 become U+FFFD.
 """
 
+import collections
 import contextlib
 import contextvars
 import functools
@@ -19,8 +17,8 @@ import io
 import logging
 import os
 import pathlib
-import re
 import tempfile
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -32,9 +30,11 @@ import tensorflow_text
 from keras_transformer import config
 from keras_transformer.data import bulk_tokenizer
 from keras_transformer.data.corpus import checked_texts
+from keras_transformer.data.normalization import write_rules
 from keras_transformer.data.sample import Sample
+from keras_transformer.data.symbols import Form
 from keras_transformer.machine import files
-from keras_transformer.settings import whole_number
+from keras_transformer.settings import settled, whole_number
 
 logger = logging.getLogger("keras_transformer")
 
@@ -49,6 +49,9 @@ FILE_OF_RUN = "tokenizer.model"
 RESERVED_PIECES = 4 + 256
 # Beyond this many sentences, a random sample trains the vocabulary.
 MAX_TRAINING_SENTENCES = 5_000_000
+# A character seldomer than this share of the text is spelled in bytes. A model
+# learns from such what bytes mean, and can copy characters that it never saw.
+RARE = 1 / 100_000
 # In bytes; sentencepiece skips longer sentences.
 MAX_SENTENCE_BYTES = 65_536
 
@@ -148,6 +151,7 @@ class Tokenizer(tf.Module):
         vocab_size: int,
         path: str | os.PathLike,
         symbols: Sequence[str] = (),
+        normalization: str | None = "nfc",
     ) -> "Tokenizer":
         """Learn a vocabulary and write it to `path`, whole or not at all.
 
@@ -158,18 +162,24 @@ class Tokenizer(tf.Module):
                 are more than `MAX_TRAINING_SENTENCES`, a random sample is
                 used.
             vocab_size: Number of pieces, more than 260. If the sentences
-                cannot fill this size, or it cannot hold all their characters,
-                the nearest possible size is used and a warning logged.
+                cannot fill this size, the largest possible one is used and a
+                warning logged. Characters that are less than one in 100,000,
+                and the rarest of those that the size cannot hold, get no
+                piece: they are spelled in bytes.
             path: File to write; its folder must exist.
             symbols: Strings that stay one piece each, as in
                 `symbols.read_symbols`; `pieces` has them after the four ids.
+            normalization: `"nfc"` changes no character into another; `"nfkc"`
+                also folds full-width signs, ligatures, fractions and spaces
+                (`keras_transformer.data.normalization`).
 
         Raises:
             UserError: If `vocab_size` is 260 or less without the symbols, no
-                sentence holds any text, a sentence is not a text, or the only
-                text is the name of a file.
+                sentence holds any text, a sentence is not a text, the only text
+                is the name of a file, or there is no such `normalization`.
         """
         vocab_size = whole_number("vocab_size", vocab_size)
+        settled(config.SETTINGS["normalization"], normalization)
         symbols = list(checked_texts("symbols", symbols))
         reserved = RESERVED_PIECES + len(symbols)
         if vocab_size <= reserved:
@@ -182,7 +192,7 @@ class Tokenizer(tf.Module):
         if not isinstance(path, str | os.PathLike):
             raise config.SettingError("path", "the file to write", path)
         path = pathlib.Path(path)
-        # Keep it in a file, since a size that does not fit takes a second pass.
+        # Keep it in a file: characters are counted before pieces are learnt.
         with tempfile.TemporaryDirectory(
             dir=path.parent, prefix=files.PARTIAL
         ) as folder:
@@ -190,12 +200,20 @@ class Tokenizer(tf.Module):
             texts = checked_texts("sentences", sentences)
             _refuse_a_path(sentences)
             text.write(texts, MAX_TRAINING_SENTENCES)
-            model = _train_model(text, vocab_size, symbols)
+            if normalization == "nfkc":
+                named = {"normalization_rule_name": "nmt_nfkc"}
+                model = _train_model(text, vocab_size, symbols, named)
+            else:
+                file = os.path.join(folder, "rules.tsv")
+                write_rules(file)
+                named = {"normalization_rule_tsv": file}
+                model = _train_model(text, vocab_size, symbols, named)
+                model = bulk_tokenizer.with_named_rules(model)
         tokenizer = cls(model)
         if tokenizer.vocab_size != vocab_size:
             logger.warning(
-                "The vocabulary has %d pieces instead of %d: the nearest "
-                "size that this text allows.",
+                "The vocabulary has %d pieces instead of %d: the text has no "
+                "more.",
                 tokenizer.vocab_size,
                 vocab_size,
             )
@@ -381,8 +399,14 @@ def _refuse_a_path(sentences: Iterable[str]) -> None:
         )
 
 
-def _train_model(text: Sample, vocab_size: int, symbols: list[str]) -> bytes:
-    """Train on some lines, with a larger size if their characters need it."""
+def _train_model(
+    text: Sample, vocab_size: int, symbols: list[str], rules: dict[str, Any]
+) -> bytes:
+    """Train on some lines, without the characters that get no piece."""
+    is_folded = "normalization_rule_name" in rules
+    form: Form = "NFKC" if is_folded else "NFC"
+    most = vocab_size - RESERVED_PIECES - len(symbols)
+    rare = _rare_characters(text, form, most)
     model = io.BytesIO()
     # Left out if there are none, since the model stores its arguments.
     extra: dict[str, Any] = {"user_defined_symbols": symbols} if symbols else {}
@@ -392,15 +416,18 @@ def _train_model(text: Sample, vocab_size: int, symbols: list[str]) -> bytes:
         with contextlib.closing(text.lines()) as lines:
             sentencepiece.SentencePieceTrainer.Train(
                 # Not `input`, which would put the path into the model.
-                sentence_iterator=lines,
+                sentence_iterator=(
+                    unicodedata.normalize(form, line).translate(rare)
+                    for line in lines
+                ),
                 model_writer=model,
                 model_type="bpe",
                 vocab_size=vocab_size,
                 # Without it, a size too large for the text is an error.
                 hard_vocab_limit=False,
+                # Of the characters that are left.
                 character_coverage=1.0,
                 byte_fallback=True,
-                normalization_rule_name="nmt_nfkc",
                 pad_id=config.PAD_ID,
                 unk_id=config.UNK_ID,
                 bos_id=config.BOS_ID,
@@ -409,14 +436,28 @@ def _train_model(text: Sample, vocab_size: int, symbols: list[str]) -> bytes:
                 shuffle_input_sentence=True,
                 max_sentence_length=MAX_SENTENCE_BYTES,
                 minloglevel=3,
+                **rules,
                 **extra,
             )
     except RuntimeError as error:
-        too_small = re.search(r"required_chars\. \d+ vs (\d+)", str(error))
-        if too_small is None:
-            raise config.UserError(
-                "Expected sentences to learn a vocabulary from, received none "
-                "that sentencepiece can use; check the corpus."
-            ) from error
-        return _train_model(text, int(too_small[1]), symbols)
+        raise config.UserError(
+            "Expected sentences to learn a vocabulary from, received none that "
+            "sentencepiece can use; check the corpus."
+        ) from error
     return model.getvalue()
+
+
+def _rare_characters(text: Sample, form: Form, most: int) -> dict[int, str]:
+    """Map the characters that get no piece to spaces, for `str.translate`.
+
+    At most `most` get one. The space is one of them, even where no text has it.
+    """
+    counts: collections.Counter[str] = collections.Counter()
+    with contextlib.closing(text.lines()) as lines:
+        for line in lines:
+            counts.update(unicodedata.normalize(form, line))
+    least = RARE * counts.total()
+    del counts[" "]
+    rare = {x: count for x, count in counts.items() if count < least}
+    rare.update(counts.most_common()[most - 1 :])
+    return dict.fromkeys(map(ord, rare), " ")

@@ -81,7 +81,7 @@ class Sentences(NamedTuple):
 
     rows: tf.Tensor  # (B,) int64, their rows in the result
     limits: tf.Tensor  # (B,) int64
-    prefix: tf.Tensor  # (B, P) int64, its last column PAD; P = 0 for none
+    prefix: tf.Tensor  # (B, P, 3) int64, the last one PAD; P = 0 for none
 
 
 class Beams(NamedTuple):
@@ -102,6 +102,7 @@ def beam_search(
     max_lengths: tf.Tensor,
     banned_ids: Sequence[int] = (),
     prefix: tf.Tensor | None = None,
+    places: tf.Tensor | None = None,
     shared: Shared | None = None,
     bos_id: int = config.BOS_ID,
     eos_id: int = config.EOS_ID,
@@ -133,7 +134,10 @@ def beam_search(
         prefix: int32 `(B, P)`, PAD after the last: how each sentence's
             hypotheses begin, without the end token. The search writes it as
             it is, even what other rules forbid; it counts in the score and in
-            all lengths, and is cut at the limit.
+            all lengths, and is cut at the limit. Or `(B, P, 3)`: behind each
+            token the first and the last of the `places` that may stand there
+            instead, and then end the prefix.
+        places: int64 `(V,)`, the place of each token in some order.
         shared: What `step` keeps for a sentence rather than for a beam. With
             it, sentences that are finished cost nothing in later blocks.
         bos_id: The start token, never produced.
@@ -148,7 +152,9 @@ def beam_search(
     Raises:
         SettingError: If a setting makes no sense.
     """
-    rules = Rules(Search(**settings), tuple(banned_ids), bos_id, eos_id, pad_id)
+    rules = Rules(
+        Search(**settings), tuple(banned_ids), bos_id, eos_id, pad_id, places
+    )
     return _search(step, state, rules, max_lengths, prefix, shared)[0]
 
 
@@ -158,6 +164,7 @@ def beam_search_with_history(
     *,
     max_lengths: tf.Tensor,
     prefix: tf.Tensor | None = None,
+    places: tf.Tensor | None = None,
     shared: Shared | None = None,
     banned_ids: Sequence[int] = (),
     **settings: Any,
@@ -167,7 +174,7 @@ def beam_search_with_history(
     Returns:
         The result of `beam_search`, bit for bit, and the history of its steps.
     """
-    rules = Rules(Search(**settings), tuple(banned_ids))
+    rules = Rules(Search(**settings), tuple(banned_ids), places=places)
     return _search(
         *(step, state, rules, max_lengths, prefix, shared), with_history=True
     )
@@ -186,7 +193,7 @@ def _search(
     limits = tf.cast(max_lengths, tf.int64)
     batch = tf.size(limits)
     if prefix is None:
-        prefix = tf.zeros([batch, 0], tf.int64)
+        prefix = tf.zeros([batch, 0, 3], tf.int64)
     else:
         prefix = padded_prefix(prefix, rules.pad_id)
     history = (

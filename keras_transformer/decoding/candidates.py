@@ -31,6 +31,8 @@ class Rules(NamedTuple):
     bos_id: int = config.BOS_ID
     eos_id: int = config.EOS_ID
     pad_id: int = config.PAD_ID
+    # The place of each token in the alphabetical order of their texts, (V,).
+    places: tf.Tensor | None = None
 
     @property
     def never(self) -> list[int]:
@@ -61,8 +63,8 @@ def continuations(
     Args:
         rules: What is allowed.
         position: The newest token's, an int32 scalar; 0 for the start token.
-        prefix: int64 `(B, P)` from `padded_prefix`; P is statically 0 where
-            there is none.
+        prefix: int64 `(B, P, 3)` from `padded_prefix`; P is statically 0
+            where there is none.
         ids: int64 `(B, W, 1 + t)`, the live beams, start token first.
         log_probs: float32 `(B, W)`, those of the beams; -inf for one that is
             not live.
@@ -116,7 +118,18 @@ def continuations(
     found = (candidates, places // size, places % size)
     if prefix.shape[1] == 0:
         return found
-    return _forced(rules, position, prefix, log_probs, logits, sums, found)
+
+    def best_begun() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        possible = allowed(rules, position, ids, logits)
+        scores = begun(rules, prefix, ids, logits, possible) - sums
+        scores = _number(scores + log_probs[:, :, None])
+        width = tf.shape(scores, tf.int64)[2]
+        best, places = _top_k(tf.reshape(scores, [batch, beams * width]), count)
+        return best, places // width, places % width
+
+    tokens = prefix_tokens(prefix, position)[:, 0]
+    is_within = tf.reduce_any(tokens != rules.pad_id)
+    return tf.cond(is_within, best_begun, lambda: found)
 
 
 def _number(scores: tf.Tensor) -> tf.Tensor:
@@ -159,9 +172,8 @@ def _ruled_out(rules: Rules, position: tf.Tensor, width: int) -> tf.Tensor:
 
 def _without(logits: tf.Tensor, banned: Sequence[int]) -> tf.Tensor:
     """Set to -inf what is never written."""
-    is_banned = tf.reduce_any(
-        tf.one_hot(banned, logits.shape[-1], True, False), axis=0
-    )
+    size = logits.shape[-1] or tf.shape(logits)[-1]
+    is_banned = tf.reduce_any(tf.one_hot(banned, size, True, False), axis=0)
     return tf.where(is_banned, NONE, logits)
 
 
@@ -185,19 +197,30 @@ def _without_repeats(logits: tf.Tensor, ids: tf.Tensor, n: int) -> tf.Tensor:
     )
 
 
+def with_endings(prefix: tf.Tensor) -> tf.Tensor:
+    """Make a prefix `(B, P)` one of `(B, P, 3)`, in which nothing is open."""
+    prefix = tf.convert_to_tensor(prefix)
+    if prefix.shape.rank == 3:
+        return prefix
+    nothing = tf.zeros_like(prefix)
+    return tf.stack([prefix, nothing, nothing - 1], axis=2)
+
+
 def padded_prefix(prefix: tf.Tensor, pad_id: int) -> tf.Tensor:
-    """Add a column of PAD to a prefix `(B, P)`, once for a search."""
-    prefix = tf.cast(prefix, tf.int64)
+    """Add a column of PAD to a prefix, once for a search: int64 `(B, P, 3)`."""
+    prefix = tf.cast(with_endings(prefix), tf.int64)
     # Not `tf.pad`, which has no kernel for int64 on GPUs.
-    more = tf.fill([tf.shape(prefix)[0], 1], tf.constant(pad_id, tf.int64))
+    more = tf.fill([tf.shape(prefix)[0], 1, 3], tf.constant(pad_id, tf.int64))
     return tf.concat([prefix, more], axis=1)
 
 
 def prefix_tokens(prefix: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
-    """Return the tokens `(B,)` after `position`; PAD beyond the prefix.
+    """Return the tokens after `position` and their ranges, `(B, 3)`.
+
+    Beyond the prefix the token is PAD.
 
     Args:
-        prefix: int64 `(B, P)` from `padded_prefix`.
+        prefix: int64 `(B, P, 3)` from `padded_prefix`.
         position: An int32 scalar.
     """
     # Every position after the longest prefix reads the last column, PAD.
@@ -224,33 +247,35 @@ def _log_sums(
     return sums[:, :, None]
 
 
-def _forced(
+def begun(
     rules: Rules,
-    position: tf.Tensor,
     prefix: tf.Tensor,
-    log_probs: tf.Tensor,
+    ids: tf.Tensor,
     logits: tf.Tensor,
-    sums: tf.Tensor,
-    found: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Make the prefix's next token, if any, a beam's only candidate.
+    possible: tf.Tensor,
+) -> tf.Tensor:
+    """Leave what goes on as the prefix does to hypotheses still within it.
 
-    `sums` are the `_log_sums`; `found` is what `continuations` would return
-    without a prefix.
+    Args:
+        rules: With the `places`, if other pieces may end a prefix.
+        prefix: int64 `(B, P, 3)` from `padded_prefix`.
+        ids: int64 `(B, W, 1 + t)`.
+        logits: float32 `(B, W, V)`.
+        possible: The logits with -inf for what is ruled out; a prefix may hold
+            that all the same.
     """
-    token = prefix_tokens(prefix, position)
-    has_prefix = (token != rules.pad_id)[:, None]  # (B, 1)
-    only = tf.gather(logits, token[:, None], axis=2, batch_dims=1) - sums
-    only = _number(only[:, :, 0] + log_probs)  # (B, W)
-    more = rules.num_candidates - rules.search.beam_size
-    only = tf.concat([only, tf.fill([tf.size(token), more], NONE)], axis=1)
-    best, parents = tf.math.top_k(only, rules.num_candidates)
-    parents = tf.minimum(tf.cast(parents, tf.int64), rules.search.beam_size - 1)
-    forced = (best, parents, token[:, None])
-    return tuple(
-        tf.where(has_prefix, own, free)
-        for own, free in zip(forced, found, strict=True)
-    )
+    written = tf.shape(ids)[2] - 1
+    token, first, last = tf.unstack(
+        prefix_tokens(prefix, written)[:, None], axis=2
+    )  # (B, 1) each
+    same = ids[:, :, 1:] == prefix[:, None, :written, 0]
+    is_free = (token == rules.pad_id) | ~tf.reduce_all(same, axis=2)  # (B, W)
+    fits = tf.range(tf.shape(logits, tf.int64)[2]) == token  # (B, V)
+    if rules.places is not None:
+        places = tf.convert_to_tensor(rules.places)
+        fits |= (places >= first) & (places <= last)
+    fitting = tf.where(fits[:, None], logits, NONE)
+    return tf.where(is_free[:, :, None], possible, fitting)
 
 
 def top_k(rows: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:

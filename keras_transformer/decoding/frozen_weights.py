@@ -113,7 +113,7 @@ class FrozenWeights:
         rows: tf.Tensor,
         kernel: keras.Variable,
         bias: keras.Variable | None,
-        activation: str | None,
+        activation: str | Callable | None,
         transposed: bool,
     ) -> tf.Tensor | None:
         """Multiply, as `layers.products` asks for it."""

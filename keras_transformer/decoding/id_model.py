@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, PAD_ID, UNK_ID, Search
@@ -19,6 +20,7 @@ from keras_transformer.decoding.beam_search import (
     beam_search_with_history,
     length_normaliser,
 )
+from keras_transformer.decoding.candidates import with_endings
 from keras_transformer.decoding.ensemble import Ensemble
 from keras_transformer.decoding.frozen_weights import FrozenWeights
 from keras_transformer.decoding.sampling import sample
@@ -31,10 +33,10 @@ _SCORED_AT_ONCE = 256
 
 
 def alone(ids: tf.Tensor) -> tf.Tensor:
-    """Tell the graph that `ids` `(1, L)` belong to one sentence."""
+    """Tell the graph that `ids` `(1, L)` or `(1, L, 3)` are one sentence's."""
     # With `ensure_shape`, TensorFlow would expect the same shape in the other
     # branch of a `tf.cond`.
-    return tf.reshape(ids, [1, -1])
+    return tf.reshape(ids, [1, -1, *ids.shape[2:]])
 
 
 class IdModel:
@@ -60,6 +62,11 @@ class IdModel:
         self.frozen = frozen
         self.shortlist = shortlist
 
+    @property
+    def places(self) -> np.ndarray | None:
+        """The `places` of `beam_search`, if prefixes may end inside words."""
+        return None
+
     def weights_in_use(self) -> contextlib.AbstractContextManager:
         """Let the models compute with the frozen weights, if there are any."""
         return self.frozen.in_use() if self.frozen else contextlib.nullcontext()
@@ -76,7 +83,7 @@ class IdModel:
         Args:
             source: int32 `(B, S)`, EOS last.
             options: How to search.
-            prefix: int32 `(B, P)` without EOS, how each translation begins.
+            prefix: As in `beam_search`.
             seeds: int32 `(B, 2)` from `seeds`; needed for sampling.
 
         Returns:
@@ -131,14 +138,21 @@ class IdModel:
         words = None
         with self.weights_in_use():
             if self.shortlist is not None:
-                words = self.shortlist.words(source, prefix)
-                prefix = None if prefix is None else words.places(prefix)
+                tokens = None
+                if prefix is not None:
+                    prefix = with_endings(prefix)
+                    tokens = prefix[:, :, 0]
+                words = self.shortlist.words(source, tokens)
+                if prefix is not None:
+                    tokens = words.places(tokens)[:, :, None]
+                    tokens = tf.cast(tokens, prefix.dtype)
+                    prefix = tf.concat([tokens, prefix[:, :, 1:]], axis=2)
             steps = self.ensemble.steps(source, options.beam_size, words)
             return words, search(
                 steps.step,
                 steps.state,
                 shared=steps.shared,
-                **self._rules(source, options, prefix),
+                **self._rules(source, options, prefix, words),
             )
 
     def _sample_ids(
@@ -158,9 +172,16 @@ class IdModel:
             )
 
     def _rules(
-        self, source: tf.Tensor, options: Search, prefix: tf.Tensor | None
+        self,
+        source: tf.Tensor,
+        options: Search,
+        prefix: tf.Tensor | None,
+        words: Words | None = None,
     ) -> dict[str, Any]:
         """Collect the rules that a search and a draw share."""
+        places = None if prefix is None else self.places
+        if places is not None and words is not None:
+            places = tf.gather(places, words.ids)
         lengths = _token_counts(source)
         limits = (
             lengths + options.max_extra_length
@@ -172,6 +193,7 @@ class IdModel:
             max_lengths=tf.where(lengths > 1, limits, 0),
             banned_ids=(UNK_ID,) if options.no_unknown else (),
             prefix=prefix,
+            places=places,
             **vars(options),
         )
 

@@ -26,6 +26,7 @@ from keras_transformer.decoding.candidates import (
     NONE,
     Rules,
     allowed,
+    begun,
     padded_prefix,
     prefix_tokens,
     top_k,
@@ -35,7 +36,7 @@ from keras_transformer.decoding.candidates import (
 class _Drawing(NamedTuple):
     limits: tf.Tensor  # (B,) int64
     uniforms: tf.Tensor  # (B, L, N) float64 in [0, 1)
-    prefix: tf.Tensor | None  # (B, P) int64, its last column PAD
+    prefix: tf.Tensor | None  # (B, P, 3) int64, the last one PAD
     sampling: Sampling
 
 
@@ -53,6 +54,7 @@ def sample(
     seeds: tf.Tensor,
     banned_ids: Sequence[int] = (),
     prefix: tf.Tensor | None = None,
+    places: tf.Tensor | None = None,
     bos_id: int = config.BOS_ID,
     eos_id: int = config.EOS_ID,
     pad_id: int = config.PAD_ID,
@@ -86,7 +88,7 @@ def sample(
         prefix=None if prefix is None else padded_prefix(prefix, pad_id),
         sampling=search.sampling or Sampling(),
     )
-    rules = Rules(search, tuple(banned_ids), bos_id, eos_id, pad_id)
+    rules = Rules(search, tuple(banned_ids), bos_id, eos_id, pad_id, places)
     draws = _Draws(
         ids=tf.fill([batch, n_best, 1], tf.constant(bos_id, tf.int64)),
         log_probs=tf.zeros([batch, n_best]),
@@ -175,15 +177,20 @@ def _advance(
     newest = tf.cast(draws.ids[:, :, -1], tf.int32)
     logits, state = step(newest, position, state)
     logits = tf.cast(logits, tf.float32)  # (B, N, V)
+    possible = allowed(rules, position, draws.ids, logits)
+    if (prefix := drawing.prefix) is not None:
+        of_prefix = prefix_tokens(prefix, position)[:, 0]
+        possible = tf.cond(
+            tf.reduce_any(of_prefix != rules.pad_id),
+            lambda: begun(rules, prefix, draws.ids, logits, possible),
+            lambda: possible,
+        )
     tokens = _draw(
-        allowed(rules, position, draws.ids, logits),
+        possible,
         drawing.uniforms[:, position],
         drawing.sampling,
         rules.eos_id,
     )
-    if drawing.prefix is not None:
-        forced = prefix_tokens(drawing.prefix, position)[:, None]
-        tokens = tf.where(forced != rules.pad_id, forced, tokens)
     # As rows: TensorFlow checks the shapes of more axes in every step.
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
         tf.reshape(tokens, [-1]), tf.reshape(logits, [-1, logits.shape[-1]])

@@ -71,6 +71,15 @@ if TYPE_CHECKING:
 QUANTIZATIONS = ("float32", "float16", "int8")
 # CTranslate2 looks positions up; past the table's end it refuses the text.
 POSITIONS = 2_048
+# Keras's names, and CTranslate2's.
+_ACTIVATIONS = {
+    "relu": "RELU",
+    "gelu": "GELU",
+    "silu": "SWISH",
+    "swish": "SWISH",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+}
 # A bias of logits so low that a piece is never written, even in float16.
 _NEVER = -1e4
 
@@ -106,7 +115,8 @@ def export(
     Args:
         translator: What to export. Every preset works; heads whose keys and
             values differ in width are padded with zeros to the wider. Models
-            with restricted self-attention do not: CTranslate2 has none.
+            with restricted self-attention or an activation that CTranslate2
+            lacks do not.
         output: Folder of the model; must not exist.
         quantization: How the weights are stored: `"float32"`, `"float16"`
             (half the size; a CPU computes in float32) or `"int8"` (a quarter;
@@ -116,8 +126,8 @@ def export(
         The path of the folder.
 
     Raises:
-        UserError: As in `check_output`, or if the model's self-attention is
-            restricted, or the files cannot be written.
+        UserError: As in `check_output`, or if CTranslate2 has no such model,
+            or the files cannot be written.
         JobError: If the disk is full.
         ValueError: If `quantization` is not one of the three.
     """
@@ -132,6 +142,12 @@ def export(
         raise UserError(
             "CTranslate2 has no restricted self-attention, and this model was "
             f"trained with `restriction` {restriction}; export a SavedModel."
+        )
+    activation = translator.model.model_config.activation
+    if activation not in _ACTIVATIONS:
+        raise UserError(
+            f"CTranslate2 knows the activations {', '.join(_ACTIVATIONS)}, and "
+            f"this model has {activation}; export a SavedModel."
         )
     spec = _spec(translator)
     spec.validate()
@@ -163,7 +179,7 @@ def _spec(translator: Translator) -> "TransformerSpec":
     shape = dict(
         num_heads=config.num_heads,
         pre_norm=config.norm_first,
-        activation=specs.Activation[config.activation.upper()],
+        activation=specs.Activation[_ACTIVATIONS[str(config.activation)]],
         head_dim=max(config.key_dim, config.value_dim),
     )
     spec = specs.TransformerSpec(

@@ -9,7 +9,6 @@ weights were trained with others; for Marian's own see `marian_npz`.
 Axes: D model width, V pieces.
 """
 
-import dataclasses
 import json
 import pathlib
 from typing import Any
@@ -19,20 +18,12 @@ import numpy as np
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.importing import marian_model
 from keras_transformer.importing.imported import (
+    Arrays,
     Imported,
-    Linear,
-    Norm,
-    Sublayer,
+    Names,
     column_order,
-    layer_weights,
 )
-from keras_transformer.importing.marian_model import Arrays
-from keras_transformer.importing.settings import (
-    depth,
-    model_config,
-    require,
-    same,
-)
+from keras_transformer.importing.settings import Settings, model_config
 from keras_transformer.importing.source_files import (
     is_language,
     languages,
@@ -47,16 +38,27 @@ from keras_transformer.layers import positional_encoding
 CONFIG, VOCABULARY = "config.json", "vocab.json"
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
-# Their names of our sub-layers, and of projections.
-_ATTENTIONS = {
-    "attention": "self_attn",
-    "self_attention": "self_attn",
-    "cross_attention": "encoder_attn",
-}
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
+_NAMES = Names(
+    layer="{stack}.layers.{i}.",
+    endings=("weight", "bias", "weight", "bias"),
+    parts={
+        "attention": (
+            *(f"self_attn.{part}.*" for part in _PROJECTIONS),
+            "self_attn_layer_norm.*",
+        ),
+        "cross_attention": (
+            *(f"encoder_attn.{part}.*" for part in _PROJECTIONS),
+            "encoder_attn_layer_norm.*",
+        ),
+        "feed_forward": ("fc1.*", "fc2.*", "final_layer_norm.*"),
+    },
+    transposed=True,
+)
 _ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu"}
-# Names of the tied matrix, besides the first.
-_COPIES = (
+# Names of the tied matrix, of which a file has one or several.
+_TIED = (
+    "shared.weight",
     "encoder.embed_tokens.weight",
     "decoder.embed_tokens.weight",
     "lm_head.weight",
@@ -75,140 +77,81 @@ _FIXED = {
 }
 
 
-def is_here(folder: pathlib.Path) -> bool:
-    """Return whether the folder has Hugging Face's form."""
-    return (folder / CONFIG).exists() and any(
-        (folder / name).exists() for name in (SAFETENSORS, PICKLE)
-    )
-
-
 def read(folder: pathlib.Path) -> Imported:
-    """Read a `MarianMTModel` and its `MarianTokenizer`.
-
-    Raises:
-        UserError: If a file is missing or damaged, or the model cannot be
-            taken over exactly; it names the setting.
-    """
-    settings = _read_json(folder / CONFIG)
-    model = _model_config(settings, str(folder / CONFIG))
+    """Read a `MarianMTModel` and its `MarianTokenizer`."""
+    settings = Settings(_read_json(folder / CONFIG), folder / CONFIG)
     ids = _read_json(folder / VOCABULARY)
     pieces = marian_model.vocabulary(ids, str(folder / VOCABULARY))
-    tensors = _tensors(folder)
-    weights = _weights(tensors, settings, model, ids, pieces)
-    tensors.check_all_taken()
-    return Imported(
-        dataclasses.replace(model, vocab_size=len(pieces)),
-        weights,
-        marian_model.tokenizer(folder, pieces),
-        *_languages(folder),
+    model = _model_config(settings, len(pieces))
+    path, reader = folder / SAFETENSORS, read_safetensors
+    if not path.exists():
+        path, reader = folder / PICKLE, read_pickle
+    arrays = Arrays(
+        {name.removeprefix("model."): x for name, x in reader(path).items()},
+        path,
     )
+    table = _tied(arrays)
+    _check_positions(arrays)
+    start = settings.values.get("decoder_start_token_id")
+    if not isinstance(start, int) or not 0 <= start < len(table):
+        settings.refuse(
+            "decoder_start_token_id",
+            f"one of the {len(table)} rows of the embedding",
+        )
+    weights = marian_model.embedding(
+        table,
+        arrays.take("final_logits_bias").reshape(-1),
+        # Padding keeps its row: `MarianMTModel` counts it in its softmax.
+        *(ids, pieces),
+        table[start],
+        model.positions,
+    )
+    weights |= arrays.layers(_NAMES, model.layers_of, model.positions)
+    arrays.check_all_taken()
+    tokenizer = marian_model.tokenizer(folder, pieces)
+    return Imported(model, weights, tokenizer, *_languages(folder))
 
 
-def _model_config(settings: dict[str, Any], what: str) -> ModelConfig:
+def _model_config(settings: Settings, vocab_size: int) -> ModelConfig:
     for name, value in _FIXED.items():
-        require(settings, name, [value], what, value)
-    require(settings, "scale_embedding", [True], what, False)
-    activation = require(
-        settings, "activation_function", _ACTIVATIONS, what, "gelu"
-    )
+        settings.follow(name, [value], value)
+    settings.follow("scale_embedding", [True])
+    activation = settings.follow("activation_function", _ACTIVATIONS)
     return model_config(
-        what,
-        encoder_layers=depth(settings, "encoder_layers", what),
-        decoder_layers=depth(settings, "decoder_layers", what),
-        d_model=same(settings, "d_model", "d_model", what),
-        num_heads=same(
-            settings, "encoder_attention_heads", "decoder_attention_heads", what
+        settings.what,
+        encoder_layers=settings.number("encoder_layers"),
+        decoder_layers=settings.number("decoder_layers"),
+        d_model=settings.number("d_model"),
+        num_heads=settings.number(
+            "encoder_attention_heads", "decoder_attention_heads"
         ),
-        vocab_size=same(settings, "vocab_size", "vocab_size", what),
-        ffn_dim=same(settings, "encoder_ffn_dim", "decoder_ffn_dim", what),
-        dropout=settings.get("dropout", 0.1),
+        vocab_size=vocab_size,
+        ffn_dim=settings.number("encoder_ffn_dim", "decoder_ffn_dim"),
+        dropout=settings.values.get("dropout", 0.1),
         activation=_ACTIVATIONS[activation],
         norm_epsilon=_EPSILON,
     )
 
 
-def _tensors(folder: pathlib.Path) -> Arrays:
-    path = folder / SAFETENSORS
-    if path.exists():
-        found = read_safetensors(path)
-    else:
-        path = folder / PICKLE
-        found = read_pickle(path)
-    return Arrays(
-        {name.removeprefix("model."): a for name, a in found.items()},
-        str(path),
-    )
-
-
-def _weights(
-    tensors: Arrays,
-    settings: dict[str, Any],
-    model: ModelConfig,
-    ids: dict[str, int],
-    pieces: list[str],
-) -> dict[str, np.ndarray]:
-    name = "shared.weight"
-    if name not in tensors:  # One of the names of the tied matrix is enough.
-        name = "encoder.embed_tokens.weight"
-    table = tensors[name]
-    marian_model.check_rows(ids, table, VOCABULARY)
-    start = settings.get("decoder_start_token_id")
-    if not isinstance(start, int) or not 0 <= start < len(table):
-        raise UserError(
-            "The model cannot be imported: its setting decoder_start_token_id "
-            f"is {start!r}, expected one of the {len(table)} rows of its "
-            "embedding; download config.json again."
-        )
-    _check_copies(tensors, table)
-    _check_positions(tensors)
-    found = marian_model.embedding(
-        table,
-        tensors["final_logits_bias"].reshape(-1),
-        # Padding keeps its row: `MarianMTModel` counts it in its softmax.
-        [ids.get(piece) for piece in pieces],
-        table[start],
-        model.positions,
-    )
-
-    def sublayer(stack: str, i: int, kind: str) -> Sublayer:
-        path = f"{stack}.layers.{i}"
-        if kind == "feed_forward":
-            linears, norm = [f"{path}.fc1", f"{path}.fc2"], "final_layer_norm"
-        else:
-            theirs = _ATTENTIONS[kind]
-            linears = [f"{path}.{theirs}.{name}" for name in _PROJECTIONS]
-            norm = f"{theirs}_layer_norm"
-        return Sublayer(
-            [
-                Linear(tensors[f"{name}.weight"].T, tensors[f"{name}.bias"])
-                for name in linears
-            ],
-            Norm(
-                tensors[f"{path}.{norm}.weight"],
-                tensors[f"{path}.{norm}.bias"],
-            ),
-        )
-
-    return found | layer_weights(model.layers_of, model.positions, sublayer)
-
-
-def _check_copies(tensors: Arrays, table: np.ndarray) -> None:
-    """Refuse a copy of the tied matrix that differs from it."""
-    for name in _COPIES:
-        if name in tensors and not np.array_equal(tensors[name], table):
+def _tied(arrays: Arrays) -> np.ndarray:
+    """Take the tied matrix; refuse a copy that differs from it."""
+    first, *copies = [name for name in _TIED if name in arrays.left] or _TIED
+    table = arrays.take(first)
+    for name in copies:
+        if not np.array_equal(arrays.take(name), table):
             raise UserError(
                 f"The model cannot be imported exactly: its {name} differs "
                 "from its other embeddings, expected one matrix for all."
             )
+    return table
 
 
-def _check_positions(tensors: Arrays) -> None:
+def _check_positions(arrays: Arrays) -> None:
     """Refuse positions other than sinusoids; old files hold their table."""
     for side in ("encoder", "decoder"):
-        name = f"{side}.embed_positions.weight"
-        if name not in tensors:
+        table = arrays.left.pop(f"{side}.embed_positions.weight", None)
+        if table is None:
             continue
-        table = tensors[name]
         length, width = table.shape
         order = column_order("sinusoidal", width)
         ours = np.asarray(positional_encoding(length, width))

@@ -1,4 +1,4 @@
-"""The result of reading a foreign format, and the weights of its layers.
+"""The weights of models from elsewhere, read by tables of names.
 
 The layers of other systems differ from ours in these points:
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_transformer.config import ModelConfig
+from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.data.tokenizer import Tokenizer
 
 # The bias of logits that no search may choose. exp(-100) is 0 in float32. Much
@@ -52,78 +52,105 @@ class Imported:
     target_lang: str | None = None
 
 
-class Linear(NamedTuple):
-    """A projection: its kernel `(in, out)` and its bias `(out,)`."""
-
-    kernel: np.ndarray
-    bias: np.ndarray
-
-
-class Norm(NamedTuple):
-    """Gain and bias of a layer normalisation, each `(D,)`."""
-
-    gain: np.ndarray
-    bias: np.ndarray
-
-
-class Sublayer(NamedTuple):
-    """Projections of a sub-layer and its norm.
+class Names(NamedTuple):
+    """How a format names the arrays of a layer.
 
     Attributes:
-        linears: Query `(D, H * K)`, key, value `(D, H * U)` and output, or both
-            of feed-forward.
-        norm: The norm.
+        layer: Path of a layer, with `{stack}` and the number `{i}` from 0 or
+            `{n}` from 1.
+        endings: What stands for the * of a part: of a kernel, of its bias, of
+            a norm's gain, of its bias.
+        parts: For our "attention", "cross_attention" and "feed_forward" the
+            projections, either query, key, value and output or both of
+            feed-forward, and then the norm.
+        transposed: Whether kernels are `(out, in)`.
     """
 
-    linears: Sequence[Linear]
-    norm: Norm
+    layer: str
+    endings: tuple[str, str, str, str]
+    parts: Mapping[str, Sequence[str]]
+    transposed: bool = False
 
 
-def layer_weights(
-    num_layers: Callable[[str], int],
-    positions: str,
-    read: Callable[[str, int, str], Sublayer],
+class Arrays:
+    """The arrays of the file or folder `what`, each to be taken once."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], what: object) -> None:
+        self.left = dict(arrays)
+        self._what = what
+
+    def take(self, name: str) -> np.ndarray:
+        """Return an array that a Transformer has, or refuse the model."""
+        if name not in self.left:
+            raise UserError(
+                f"{self._what} cannot be imported: it lacks {name}, which a "
+                "Transformer of its settings has; download it again."
+            )
+        return self.left.pop(name)
+
+    def check_all_taken(self) -> None:
+        """Refuse a model with arrays that ours has no use for."""
+        if self.left:
+            raise UserError(
+                f"{self._what} cannot be imported exactly: it has "
+                f"{min(self.left)}, which has no place in a Transformer of "
+                "its settings; give the settings that came with the weights."
+            )
+
+    def layers(
+        self, names: Names, depth: Callable[[str], int], positions: str
+    ) -> dict[str, np.ndarray]:
+        """Take the weights of all layers of both stacks, by our names."""
+        kernel, bias, gain, shift = names.endings
+
+        def take(part: str, ending: str) -> np.ndarray:
+            return self.take(part.replace("*", ending))
+
+        found = {}
+        for stack, sublayers in _SUBLAYERS.items():
+            for i in range(depth(stack)):
+                path = names.layer.format(stack=stack, i=i, n=i + 1)
+                for name in sublayers:
+                    parts = names.parts[name.removeprefix("self_")]
+                    *linears, norm = (path + part for part in parts)
+                    kernels = [take(each, kernel) for each in linears]
+                    if names.transposed:
+                        kernels = [each.T for each in kernels]
+                    vectors = [take(each, bias) for each in linears]
+                    vectors += take(norm, gain), take(norm, shift)
+                    ours = _sublayer(
+                        kernels,
+                        [each.reshape(-1) for each in vectors],
+                        positions,
+                    )
+                    for part, array in ours.items():
+                        found[f"{stack}/layer_{i}/{name}{part}"] = array
+        return found
+
+
+def _sublayer(
+    kernels: list[np.ndarray], vectors: list[np.ndarray], positions: str
 ) -> dict[str, np.ndarray]:
-    """Make the weights of all layers of both stacks, by our names.
-
-    Args:
-        num_layers: Returns the depth of `"encoder"` and `"decoder"`.
-        positions: As in `ModelConfig`.
-        read: Reads a sub-layer by its stack, the number of its layer and our
-            name for it, such as `("decoder", 0, "cross_attention")`.
-    """
-    found = {}
-    for stack, names in _SUBLAYERS.items():
-        for i in range(num_layers(stack)):
-            for name in names:
-                weights = _of_sublayer(read(stack, i, name), positions)
-                for part, array in weights.items():
-                    found[f"{stack}/layer_{i}/{name}{part}"] = array
-    return found
-
-
-def _of_sublayer(sublayer: Sublayer, positions: str) -> dict[str, np.ndarray]:
-    """Return the arrays by what follows the name of the sub-layer."""
-    linears, (gain, bias) = sublayer
+    """Return our arrays by what follows the name of the sub-layer."""
+    *biases, gain, shift = vectors
     order = column_order(positions, len(gain))
-    norm = {"_norm/gamma": gain[order], "_norm/beta": bias[order]}
-    if len(linears) == 2:
-        widen, narrow = linears
+    norm = {"_norm/gamma": gain[order], "_norm/beta": shift[order]}
+    if len(kernels) == 2:
         return norm | {
-            "/widen/kernel": widen.kernel[order],
-            "/widen/bias": widen.bias,
-            "/narrow/kernel": narrow.kernel[:, order],
-            "/narrow/bias": narrow.bias[order],
+            "/widen/kernel": kernels[0][order],
+            "/widen/bias": biases[0],
+            "/narrow/kernel": kernels[1][:, order],
+            "/narrow/bias": biases[1][order],
         }
-    query, key, value, output = linears
-    kernel = output.kernel[:, order]
+    query, key, value, output = kernels
+    output = output[:, order]
     return norm | {
-        "/query": query.kernel[order],
-        "/key": key.kernel[order],
-        "/value": value.kernel[order],
-        "/output": kernel,
-        "/query_bias": query.bias,
-        "/output_bias": output.bias[order] + value.bias @ kernel,
+        "/query": query[order],
+        "/key": key[order],
+        "/value": value[order],
+        "/output": output,
+        "/query_bias": biases[0],
+        "/output_bias": biases[3][order] + biases[2] @ output,
     }
 
 

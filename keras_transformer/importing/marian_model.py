@@ -24,48 +24,8 @@ from keras_transformer.importing.source_files import read_sentencepiece
 END, UNKNOWN, PADDING, BEGIN = "</s>", "<unk>", "<pad>", "<s>"
 
 
-class Arrays:
-    """The arrays of a file by their names; all of them must be used.
-
-    Args:
-        arrays: By their names.
-        what: The file, for the error.
-    """
-
-    def __init__(self, arrays: Mapping[str, np.ndarray], what: str) -> None:
-        self._arrays = arrays
-        self._what = what
-        self._left = set(arrays)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._arrays
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        if name not in self._arrays:
-            raise UserError(
-                f"{self._what} lacks {name}, which a Marian transformer of its "
-                "settings has; download it again."
-            )
-        self._left.discard(name)
-        return self._arrays[name]
-
-    def check_all_taken(self) -> None:
-        """Refuse a model with arrays that ours has no use for."""
-        if self._left:
-            raise UserError(
-                f"{self._what} cannot be imported exactly: it has "
-                f"{min(self._left)}, which has no place in a Transformer of "
-                "its settings; give the settings that came with the weights."
-            )
-
-
 def vocabulary(ids: Mapping[str, int], what: str) -> list[str]:
-    """List their pieces in the order of our ids, with our padding and begin.
-
-    Args:
-        ids: Their ids, by the name of the piece.
-        what: The file, for the error if it lacks the unknown or end token.
-    """
+    """List their pieces in the order of our ids, with our padding and begin."""
     for piece in (UNKNOWN, END):
         if piece not in ids:
             raise UserError(
@@ -76,19 +36,11 @@ def vocabulary(ids: Mapping[str, int], what: str) -> list[str]:
     return [*special, *others]
 
 
-def check_rows(ids: Mapping[str, int], table: np.ndarray, what: str) -> None:
-    """Refuse a tied matrix without exactly one row for each piece."""
-    if sorted(ids.values()) != list(range(len(table))):
-        raise UserError(
-            f"The embedding has {len(table)} rows, but {what} has {len(ids)} "
-            "pieces, or two of one id; download the files of one model."
-        )
-
-
 def embedding(
     table: np.ndarray,
     bias: np.ndarray,
-    rows: Sequence[int | None],
+    ids: Mapping[str, int],
+    pieces: Sequence[str],
     start: np.ndarray,
     positions: str,
 ) -> dict[str, np.ndarray]:
@@ -97,13 +49,18 @@ def embedding(
     Args:
         table: `(R, D)`.
         bias: `(R,)`.
-        rows: For each of our ids their row, None for zeros that are never
-            written; that of the begin token is ignored.
+        ids: Their ids, each a row, by the name of the piece.
+        pieces: V pieces; those that they lack become zeros, never written.
         start: The embedding that the decoder starts from, `(D,)`.
         positions: As in `ModelConfig`.
     """
-    known = [row is not None for row in rows]
-    places = [row or 0 for row in rows]
+    if sorted(ids.values()) != list(range(len(table))):
+        raise UserError(
+            f"The embedding has {len(table)} rows, the vocabulary {len(ids)} "
+            "pieces, or two of one id; download the files of one model."
+        )
+    known = [piece in ids for piece in pieces]
+    places = [ids.get(piece, 0) for piece in pieces]
     ours = np.where(np.array(known)[:, None], table[places], 0.0)
     logits_bias = np.where(known, bias[places], NEVER)
     ours[BOS_ID], logits_bias[BOS_ID] = start, NEVER
@@ -114,11 +71,7 @@ def embedding(
 
 
 def tokenizer(folder: pathlib.Path, pieces: Sequence[str]) -> PairedTokenizer:
-    """Join the folder's two sentencepiece models over the pieces.
-
-    Raises:
-        UserError: If they are missing, or merges of subword-nmt are there.
-    """
+    """Join the folder's two sentencepiece models over the pieces."""
     source, target = folder / "source.spm", folder / "target.spm"
     merges = source.with_suffix(".bpe")
     if merges.exists() and not source.exists():

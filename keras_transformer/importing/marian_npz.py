@@ -19,7 +19,6 @@ Axes: D model width, V pieces.
 """
 
 import pathlib
-from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -27,20 +26,8 @@ import sentencepiece
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing import marian_model
-from keras_transformer.importing.imported import (
-    Imported,
-    Linear,
-    Norm,
-    Sublayer,
-    layer_weights,
-)
-from keras_transformer.importing.marian_model import Arrays
-from keras_transformer.importing.settings import (
-    depth,
-    model_config,
-    require,
-    same,
-)
+from keras_transformer.importing.imported import Arrays, Imported, Names
+from keras_transformer.importing.settings import Settings, model_config
 from keras_transformer.importing.source_files import (
     check_archive,
     check_file,
@@ -55,13 +42,18 @@ DECODER = "decoder.yml"
 _SETTINGS = "special:model.yml"
 # As in Marian's `transformer.h`.
 _EPSILON = 1e-6
-# Their names of our sub-layers, letters of the projections, and their norm's.
-_SUBLAYERS = {
-    "attention": ("self", "qkvo", "Wo"),
-    "self_attention": ("self", "qkvo", "Wo"),
-    "cross_attention": ("context", "qkvo", "Wo"),
-    "feed_forward": ("ffn", "12", "ffn"),
-}
+_NAMES = Names(
+    layer="{stack}_l{n}_",
+    endings=("W", "b", "scale", "bias"),
+    parts={
+        "attention": (*(f"self_*{x}" for x in "qkvo"), "self_Wo_ln_*"),
+        "cross_attention": (
+            *(f"context_*{x}" for x in "qkvo"),
+            "context_Wo_ln_*",
+        ),
+        "feed_forward": ("ffn_*1", "ffn_*2", "ffn_ffn_ln_*"),
+    },
+)
 # The values that we can follow, Marian's default first.
 _FOLLOWED = {
     "type": ("transformer",),
@@ -92,27 +84,26 @@ _HIDDEN = {ordinal: 0x100000 + ordinal for ordinal in _SPECIAL}
 _SHOWN = {hidden: ordinal for ordinal, hidden in _HIDDEN.items()}
 
 
-def is_here(folder: pathlib.Path) -> bool:
-    """Return whether the folder has the settings of a Marian decoder."""
-    return (folder / DECODER).exists()
-
-
 def read(folder: pathlib.Path) -> Imported:
-    """Read a model with its two sentencepiece models.
-
-    Raises:
-        UserError: If a file is missing or damaged, or the model cannot be
-            taken over exactly; it names the setting.
-    """
+    """Read a model with its vocabulary."""
     weights_path, vocabulary_path = _paths(folder)
-    arrays = Arrays(_arrays(weights_path), str(weights_path))
-    settings = _yaml(bytes(arrays[_SETTINGS]).rstrip(b"\0"), weights_path)
+    arrays = Arrays(_arrays(weights_path), weights_path)
+    settings = _settings(
+        bytes(arrays.take(_SETTINGS)).rstrip(b"\0"), weights_path
+    )
     is_spm = vocabulary_path.suffix == ".spm"
     ids = (_ids_of if is_spm else _vocabulary)(vocabulary_path)
     pieces = marian_model.vocabulary(ids, str(vocabulary_path))
-    model = _model_config(settings, str(weights_path), len(pieces))
-    marian_model.check_rows(ids, arrays["Wemb"], vocabulary_path.name)
-    weights = _weights(arrays, model, [ids.get(piece) for piece in pieces])
+    model = _model_config(settings, len(pieces))
+    table = arrays.take("Wemb")
+    weights = marian_model.embedding(
+        table,
+        arrays.take("decoder_ff_logit_out_b").reshape(-1),
+        *(ids, pieces),
+        np.zeros(model.d_model),
+        model.positions,
+    )
+    weights |= arrays.layers(_NAMES, model.layers_of, model.positions)
     arrays.check_all_taken()
     if is_spm:
         spm = vocabulary_path.read_bytes()
@@ -126,24 +117,19 @@ def read(folder: pathlib.Path) -> Imported:
 def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     """Find weights and vocabulary, as `decoder.yml` names them."""
     path = folder / DECODER
-    said = _yaml(read_bytes(path), path)
+    said = _settings(read_bytes(path), path)
     found = []
     for setting, wanted in (
         ("models", "one model"),
         ("vocabs", "one vocabulary for both sides"),
     ):
-        names = said.get(setting)
-        is_one = (
-            isinstance(names, list)
-            and names
-            and isinstance(names[0], str)
-            and names == names[:1] * (1 if setting == "models" else len(names))
-        )
-        if not (names and is_one):
-            raise UserError(
-                f"{path} cannot be imported exactly: its setting {setting} is "
-                f"{names}, expected {wanted}."
-            )
+        names = said.values.get(setting)
+        if (
+            not isinstance(names, list)
+            or not all(isinstance(name, str) for name in names)
+            or len(set(names)) != 1
+        ):
+            said.refuse(setting, wanted)
         # The paths come from the training machine; the files lie beside.
         found.append(folder / pathlib.PurePath(names[0]).name)
     return found[0], found[1]
@@ -164,10 +150,10 @@ def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _yaml(content: bytes, path: pathlib.Path) -> dict[str, Any]:
+def _settings(content: bytes, path: pathlib.Path) -> Settings:
     found = parse_yaml(content, path)
     if isinstance(found, dict):
-        return found
+        return Settings(found, path)
     raise UserError(
         f"Expected settings as YAML in {path}, found something else; download "
         "it again."
@@ -195,59 +181,23 @@ def _vocabulary(path: pathlib.Path) -> dict[str, int]:
         ) from None
 
 
-def _model_config(
-    settings: dict[str, Any], what: str, vocab_size: int
-) -> ModelConfig:
+def _model_config(settings: Settings, vocab_size: int) -> ModelConfig:
     for name, values in _FOLLOWED.items():
-        require(settings, name, values, what, values[0])
-    activation = require(
-        settings, "transformer-ffn-activation", ("swish", "relu"), what
-    )
-    require(settings, "tied-embeddings-all", (True,), what)
-    heads, ffn = "transformer-heads", "transformer-dim-ffn"
-    ffn_dim = same(settings, ffn, ffn, what)
-    require(settings, "transformer-decoder-dim-ffn", (0, ffn_dim), what, 0)
+        settings.follow(name, values, values[0])
+    settings.follow("tied-embeddings-all", [True])
+    ffn_dim = settings.number("transformer-dim-ffn")
+    settings.follow("transformer-decoder-dim-ffn", [0, ffn_dim], 0)
     return model_config(
-        what,
-        encoder_layers=depth(settings, "enc-depth", what),
-        decoder_layers=depth(settings, "dec-depth", what),
-        d_model=same(settings, "dim-emb", "dim-emb", what),
-        num_heads=same(settings, heads, heads, what),
+        settings.what,
+        encoder_layers=settings.number("enc-depth"),
+        decoder_layers=settings.number("dec-depth"),
+        d_model=settings.number("dim-emb"),
+        num_heads=settings.number("transformer-heads"),
         vocab_size=vocab_size,
         ffn_dim=ffn_dim,
-        activation=activation,
+        activation=settings.follow(
+            "transformer-ffn-activation", ["swish", "relu"]
+        ),
         positions="tensor2tensor",
         norm_epsilon=_EPSILON,
     )
-
-
-def _weights(
-    arrays: Arrays, model: ModelConfig, rows: list[int | None]
-) -> dict[str, np.ndarray]:
-    table = arrays["Wemb"]
-    found = marian_model.embedding(
-        table,
-        arrays["decoder_ff_logit_out_b"].reshape(-1),
-        rows,
-        np.zeros(model.d_model),
-        model.positions,
-    )
-
-    def sublayer(stack: str, i: int, kind: str) -> Sublayer:
-        theirs, letters, norm = _SUBLAYERS[kind]
-        path = f"{stack}_l{i + 1}_{theirs}"
-        return Sublayer(
-            [
-                Linear(
-                    arrays[f"{path}_W{letter}"],
-                    arrays[f"{path}_b{letter}"].reshape(-1),
-                )
-                for letter in letters
-            ],
-            Norm(
-                arrays[f"{path}_{norm}_ln_scale"].reshape(-1),
-                arrays[f"{path}_{norm}_ln_bias"].reshape(-1),
-            ),
-        )
-
-    return found | layer_weights(model.layers_of, model.positions, sublayer)

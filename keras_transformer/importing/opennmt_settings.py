@@ -6,13 +6,13 @@ never run: we need only a name of its catalogue, or the literal arguments of
 """
 
 import ast
-import dataclasses
 import json
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_transformer.config import UserError
+from keras_transformer.importing.settings import Settings
 from keras_transformer.importing.source_files import (
     parse_yaml,
     read_bytes,
@@ -41,18 +41,12 @@ _EXPECTED = {
 _NO_EFFECT = {"nbest_size", "alpha", "sp_nbest_size", "sp_alpha"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Side:
-    """One language of the model.
+class Side(NamedTuple):
+    """One language of the model."""
 
-    Attributes:
-        vocabulary: The lines of the vocabulary, by OpenNMT-tf's ids; the
-            unknown piece has the id after the last.
-        sentencepiece: Serialised model that makes its pieces.
-    """
-
+    # By OpenNMT-tf's ids; the unknown piece has the id after the last.
     vocabulary: tuple[str, ...]
-    sentencepiece: bytes
+    sentencepiece: bytes  # Serialised model that makes its pieces.
 
 
 def read_heads(folder: pathlib.Path) -> int:
@@ -78,7 +72,10 @@ def _heads(tree: ast.AST, path: pathlib.Path) -> int:
             continue
         name = ast.unparse(call.func)
         if name.split(".")[-1] == "get_model_from_catalog":
-            return _catalogued(call, path)
+            given = getattr(call.args[0], "value", None) if call.args else None
+            return _HEADS[
+                Settings({"model": given}, path).follow("model", _HEADS)
+            ]
         if name.split(".")[-1] == "Transformer" or name == "super().__init__":
             models.append(call)
     if len(models) != 1:
@@ -98,30 +95,16 @@ def _heads(tree: ast.AST, path: pathlib.Path) -> int:
             "arguments of the Transformer, such as num_heads=8, received "
             f"{ast.unparse(model)}; write the names there."
         )
-    given = {word.arg: ast.unparse(word.value) for word in model.keywords}
+    settings = Settings(
+        {str(word.arg): ast.unparse(word.value) for word in model.keywords},
+        path,
+    )
     for setting, allowed in _EXPECTED.items():
-        if given.get(setting, allowed[0]) not in allowed:
-            raise UserError(
-                f"{path} cannot be imported exactly: its setting {setting} is "
-                f"{given[setting]}, expected {allowed[0]}."
-            )
-    heads = given.get("num_heads", "8")
+        settings.follow(setting, allowed, allowed[0])
+    heads = settings.values.get("num_heads", "8")
     if not heads.isdigit():
-        raise UserError(
-            f"Expected a number for the setting num_heads in {path}, received "
-            f"{heads}; write the number there."
-        )
+        settings.refuse("num_heads", "a number")
     return int(heads)
-
-
-def _catalogued(call: ast.Call, path: pathlib.Path) -> int:
-    name = getattr(call.args[0], "value", None) if call.args else None
-    if name not in _HEADS:
-        raise UserError(
-            f"{path} cannot be imported: its model is {name}, expected one of "
-            f"{', '.join(_HEADS)}."
-        )
-    return _HEADS[name]
 
 
 def read_data(folder: pathlib.Path) -> Mapping[str, Any]:
@@ -176,10 +159,8 @@ def read_source_end(data: Mapping[str, Any]) -> bool:
         start = controls.get("start", wanted and not controls)
         end = controls.get("end", wanted and not controls)
         if bool(start) != wanted or (wanted and not end):
-            raise UserError(
-                f"The model cannot be imported exactly: its setting {name} is "
-                f"{controls}, expected start: {str(wanted).lower()}"
-                f"{' and end: true' if wanted else ''}."
+            Settings(data, "The model").refuse(
+                name, "start and end: true" if wanted else "start: false"
             )
     return bool((data.get("source_sequence_controls") or {}).get("end"))
 
@@ -191,7 +172,11 @@ def _sentencepiece(
     name = f"{side}_tokenization"
     config = data.get(name)
     if isinstance(config, str):
-        config = _referred(config, folder, name)
+        try:
+            config = json.loads(config)
+        except (ValueError, RecursionError):  # A file of its own.
+            path = _find(folder, config, name)
+            config = parse_yaml(read_bytes(path), path)
     if not isinstance(config, dict):
         config = {"type": config}
     kind = config.get("type", "OpenNMTTokenizer")
@@ -212,20 +197,9 @@ def _sentencepiece(
     return read_sentencepiece(_find(folder, model, name))
 
 
-def _referred(config: str, folder: pathlib.Path, name: str) -> Any:
-    """Read a tokenization from a file of its own, or from JSON."""
-    try:
-        return json.loads(config)
-    except (ValueError, RecursionError):
-        path = _find(folder, config, name)
-        return parse_yaml(read_bytes(path), path)
-
-
 def _find(folder: pathlib.Path, name: Any, setting: str) -> pathlib.Path:
-    """Find a file of the folder, by its path or its name alone.
-
-    Files elsewhere are refused, because errors quote their content.
-    """
+    """Find a file of the folder, by its path or its name alone."""
+    # Files elsewhere are refused, because errors quote their content.
     if isinstance(name, str):
         path = pathlib.PurePath(name)
         if not path.is_absolute() and ".." not in path.parts:

@@ -28,8 +28,13 @@ from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import checksum_of
 
-# Modules of this folder with `is_here(folder)` and `read(folder)`.
-_READERS = (opennmt, hugging_face, marian_npz)
+# Files by which a format is known, and its reader.
+_READERS = (
+    ({"checkpoint"}, opennmt.read),
+    ({hugging_face.CONFIG, hugging_face.SAFETENSORS}, hugging_face.read),
+    ({hugging_face.CONFIG, hugging_face.PICKLE}, hugging_face.read),
+    ({marian_npz.DECODER}, marian_npz.read),
+)
 
 logger = logging.getLogger("keras_transformer")
 
@@ -79,18 +84,14 @@ def import_run(
 
 
 def read(folder: pathlib.Path) -> Imported:
-    """Read a model that another system has trained.
-
-    Raises:
-        UserError: If there is no such folder, or no model in it that can be
-            read and imported exactly; it names the obstacle.
-    """
+    """Read a model that another system has trained."""
     check_folder(folder)
-    for reader in _READERS:
-        if reader.is_here(folder):
+    names = {path.name for path in folder.iterdir() if path.is_file()}
+    for known, reader in _READERS:
+        if known <= names:
             with refusing(folder):
-                return reader.read(folder)
-    if (folder / layout.TOKENIZER_FILE).exists():
+                return reader(folder)
+    if layout.TOKENIZER_FILE in names:
         raise UserError(
             f"Expected a model of another system, but {folder} is a run "
             "directory already; translate with it as it is."

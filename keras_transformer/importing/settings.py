@@ -1,65 +1,47 @@
 """Turns foreign settings into ours, and refuses what we cannot follow."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NoReturn
 
 from keras_transformer.config import ModelConfig, SettingError, UserError
 
 
-def require(
-    settings: Mapping[str, Any],
-    name: str,
-    allowed: Iterable[Any],
-    what: str,
-    default: Any = None,
-) -> Any:
-    """Return a setting's value, which must be one that we can follow.
+class Settings:
+    """The settings in a file of a model from elsewhere, `what`."""
 
-    Args:
-        settings: All settings.
-        name: The setting's name.
-        allowed: Values that change nothing, or that we can follow.
-        what: The file or model, for the error.
-        default: The value if it is not given.
+    def __init__(self, values: Mapping[str, Any], what: object) -> None:
+        self.values = values
+        self.what = what
 
-    Raises:
-        UserError: If it has another value; it names the setting.
-    """
-    value = settings.get(name, default)
-    if value not in list(allowed):
-        wanted = " or ".join(repr(each) for each in allowed)
+    def follow(
+        self, name: str, allowed: Collection[Any], default: Any = None
+    ) -> Any:
+        """Return a setting's value, which must be one that we can follow."""
+        value = self.values.get(name, default)
+        if value not in list(allowed):
+            self.refuse(name, " or ".join(map(repr, allowed)))
+        return value
+
+    def number(self, name: str, *others: str) -> int:
+        """Return the number above 0 that one or several settings have."""
+        value = self.values.get(name)
+        if type(value) is not int or value < 1:
+            self.refuse(name, "a whole number above 0")
+        for other in others:
+            self.follow(other, [value])
+        return value
+
+    def refuse(self, name: str, expected: str) -> NoReturn:
+        """Refuse the model, because a setting is not as expected."""
         raise UserError(
-            f"{what} cannot be imported exactly: its setting {name} is "
-            f"{value!r}, expected {wanted}."
+            f"{self.what} cannot be imported exactly: its setting {name} is "
+            f"{self.values.get(name)!r}, expected {expected}."
         )
-    return value
-
-
-def same(settings: Mapping[str, Any], first: str, other: str, what: str) -> int:
-    """Return the number that two settings must share; refuse anything else."""
-    values = [settings.get(name) for name in (first, other)]
-    if values[0] != values[1] or not isinstance(values[0], int):
-        raise UserError(
-            f"{what} cannot be imported exactly: its settings {first} and "
-            f"{other} are {values[0]!r} and {values[1]!r}, expected one number "
-            "for both."
-        )
-    return values[0]
-
-
-def depth(settings: Mapping[str, Any], name: str, what: str) -> int:
-    """Return a setting that must be a number of layers."""
-    value = settings.get(name)
-    if type(value) is not int or value < 1:
-        raise UserError(
-            f"{what} cannot be imported exactly: its setting {name} is "
-            f"{value!r}, expected a number of layers."
-        )
-    return value
 
 
 def model_config(
-    what: str,
+    what: object,
+    *,
     encoder_layers: int,
     decoder_layers: int,
     d_model: int,
@@ -68,16 +50,8 @@ def model_config(
 ) -> ModelConfig:
     """Make the configuration of a model whose linear parts all have biases.
 
-    Args:
-        what: The file or model, for the error.
-        encoder_layers: Number of layers of the encoder.
-        decoder_layers: Number of layers of the decoder, equal or not.
-        d_model: As in `ModelConfig`, and `others` too.
-        num_heads: Must divide the width.
-        **others: The other settings.
-
     Raises:
-        UserError: If a value is out of range; it names the file.
+        UserError: If a value is out of range; it names the file `what`.
     """
     if num_heads < 1 or d_model % num_heads:
         raise UserError(
@@ -85,19 +59,15 @@ def model_config(
             f"which do not divide its width {d_model}; give the file that came "
             "with the weights."
         )
-    depths: dict[str, Any] = {"num_layers": encoder_layers}
-    if encoder_layers != decoder_layers:
-        depths = {
-            "encoder_layers": encoder_layers,
-            "decoder_layers": decoder_layers,
-        }
+    if encoder_layers == decoder_layers:
+        others["num_layers"] = encoder_layers
+    else:
+        others["encoder_layers"] = encoder_layers
+        others["decoder_layers"] = decoder_layers
     try:
         return ModelConfig(
-            **depths,
             d_model=d_model,
             num_heads=num_heads,
-            key_dim=d_model // num_heads,
-            value_dim=d_model // num_heads,
             attention_bias=True,
             logits_bias=True,
             **others,

@@ -72,13 +72,7 @@ def parse_yaml(
 ) -> Any:
     """Parse YAML without aliases, deep nesting and very long values.
 
-    Args:
-        content: The content of the file.
-        path: The file, for the error.
-        plain: Whether to leave every scalar as text: "no" is then a word.
-
-    Raises:
-        UserError: If it is something else.
+    With `plain` every scalar stays text: "no" is then a word.
     """
     yaml = extras.needs("yaml", "import")
     kind = "BaseLoader" if plain else "SafeLoader"
@@ -109,10 +103,6 @@ def check_archive(path: pathlib.Path) -> None:
     """Refuse a zip file that would inflate to much more than its size.
 
     Weights hardly compress, and most programs do not try.
-
-    Raises:
-        ValueError: If it would.
-        zipfile.BadZipFile: If it is not a zip file.
     """
     with zipfile.ZipFile(path) as file:
         members = file.infolist()
@@ -128,20 +118,14 @@ def check_archive(path: pathlib.Path) -> None:
 
 
 def read_member(file: zipfile.ZipFile, name: str) -> bytes:
-    """Read as many bytes of a member as its header says.
-
-    `ZipFile.read` inflates all of it and checks the size afterwards.
-    """
+    """Read as many bytes of a member as its header says."""
+    # `ZipFile.read` inflates all of it and checks the size afterwards.
     with file.open(name) as stream:
         return stream.read(file.getinfo(name).file_size)
 
 
 def read_sentencepiece(path: pathlib.Path) -> bytes:
-    """Read a serialised sentencepiece model.
-
-    Raises:
-        UserError: If it is missing, or holds something else.
-    """
+    """Read a serialised sentencepiece model."""
     model = read_bytes(path)
     try:
         sentencepiece.SentencePieceProcessor(model_proto=model)

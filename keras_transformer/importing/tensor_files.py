@@ -40,14 +40,12 @@ _DTYPES = {
     "BFloat16Storage": "bfloat16",
     "LongStorage": "int64",
 }
+# Returns the values of a storage by its dtype, its key and their number.
+_Storage = Callable[[str, str, int], np.ndarray]
 
 
 def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Read a file in the safetensors format.
-
-    Raises:
-        UserError: If it is damaged.
-    """
+    """Read a file in the safetensors format."""
     check_file(path)
     safetensors = extras.needs("safetensors", "import")
     try:
@@ -60,11 +58,7 @@ def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Read a `state_dict` that any version of `torch.save` wrote.
-
-    Raises:
-        UserError: If it is damaged, or holds anything but tensors.
-    """
+    """Read a `state_dict` that any version of `torch.save` wrote."""
     check_file(path)
     try:
         if zipfile.is_zipfile(path):
@@ -89,12 +83,8 @@ def _read_zip(file: zipfile.ZipFile) -> Mapping[str, np.ndarray]:
     folder = name.removesuffix("data.pkl")
 
     @functools.cache
-    def content(key: str) -> bytes:
-        return read_member(file, f"{folder}data/{key}")
-
-    @functools.cache
     def values(kind: str, key: str) -> np.ndarray:
-        return _values(content(key), kind)
+        return _values(read_member(file, f"{folder}data/{key}"), kind)
 
     return _load(
         io.BytesIO(read_member(file, name)),
@@ -128,15 +118,10 @@ def _read_stream(stream: BinaryIO) -> Mapping[str, np.ndarray]:
     return state
 
 
-def _load(
-    stream: BinaryIO, storage: Callable[[str, str, int], np.ndarray]
-) -> Any:
-    """Load the next pickle; `storage` as in `_Unpickler`.
-
-    A pickle reserves memory for its memo by the number that it gives, however
-    few bytes it has.
-    """
+def _load(stream: BinaryIO, storage: _Storage) -> Any:
     start = stream.tell()
+    # A pickle reserves memory for its memo by the number that it gives, however
+    # few bytes it has.
     numbers = [
         int(number or 0)
         for opcode, number, _ in pickletools.genops(stream)
@@ -149,17 +134,9 @@ def _load(
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickles only the parts of a `state_dict` of tensors.
+    """Unpickles only the parts of a `state_dict` of tensors."""
 
-    Args:
-        file: The file to read from.
-        storage: Returns the values of a storage by its dtype, its key and
-            their number.
-    """
-
-    def __init__(
-        self, file: Any, storage: Callable[[str, str, int], np.ndarray]
-    ) -> None:
+    def __init__(self, file: Any, storage: _Storage) -> None:
         super().__init__(file, encoding="utf-8")
         self._storage = storage
 

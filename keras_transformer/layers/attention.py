@@ -4,6 +4,7 @@ Axes: B batch, H heads, T query length, S key length, K key width, U value
 width, D model width.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ from keras_transformer.masks import (
     mask_of_keys,
     mask_of_queries,
 )
+from keras_transformer.replicas import Dropout
 
 # In a batch without an axis of time, samples would attend to each other.
 SEQUENCE = keras.layers.InputSpec(min_ndim=3)
@@ -61,6 +63,7 @@ class MultiHeadAttention(keras.layers.Layer):
         use_bias: Whether the query and output projections have a bias. A key
             bias would cancel in the softmax; a value bias is absorbed by the
             output bias.
+        dropout: Share of weights dropped in training, in [0, 1).
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -75,6 +78,7 @@ class MultiHeadAttention(keras.layers.Layer):
         value_mask: Boolean tensor `(B, S)`; by default Keras's own.
         use_causal_mask: Whether position i sees no key beyond position i.
         return_attention_scores: Whether to return the weights too.
+        training: Whether dropout is on.
 
     Returns:
         Float tensor `(B, T, D)` in the layer's compute dtype. With
@@ -97,6 +101,7 @@ class MultiHeadAttention(keras.layers.Layer):
         value_dim: int | None = None,
         restriction: int | None = None,
         use_bias: bool = False,
+        dropout: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -106,6 +111,10 @@ class MultiHeadAttention(keras.layers.Layer):
         self.value_dim = checked("value_dim", value_dim)
         self.restriction = checked("restriction", restriction)
         self.use_bias = use_bias
+        self.dropout = checked("attention_dropout", dropout)
+        self.weights_dropout = Dropout(
+            self.dropout, dtype=self.dtype_policy, name="weights_dropout"
+        )
         self.supports_masking = True
         self.input_spec = SEQUENCE
 
@@ -157,6 +166,7 @@ class MultiHeadAttention(keras.layers.Layer):
         value_mask: Tensor | None = None,
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
+        training: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         key, value = _both_given(key, value)
         masks = (
@@ -167,7 +177,7 @@ class MultiHeadAttention(keras.layers.Layer):
         )
         keys, values = self.keys_values(key, value)
         output, weights = self.attend_sequence(
-            query, keys, values, masks, use_causal_mask
+            query, keys, values, masks, use_causal_mask, training
         )
         if not return_attention_scores:
             return output
@@ -212,6 +222,7 @@ class MultiHeadAttention(keras.layers.Layer):
         values: Tensor,
         attention_mask: Tensor | None = None,
         swap: Callable[[Tensor], Tensor] = swap_heads,
+        training: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Attend with `query` to all projected keys and values.
 
@@ -223,13 +234,14 @@ class MultiHeadAttention(keras.layers.Layer):
             values: Float tensor `(B, H, S, U)`.
             attention_mask: Boolean tensor broadcastable to `(B, H, T, S)`.
             swap: `swap_heads`, or `swap_heads_as_integers` outside training.
+            training: Whether dropout is on.
 
         Returns:
             The output `(B, T, D)` and the weights `(B, H, T, S)`.
         """
         queries = self._queries(query, swap)
         context, weights = scaled_dot_product_attention(
-            queries, keys, values, attention_mask
+            queries, keys, values, attention_mask, self._dropout(training)
         )
         return self._merged(context, query, swap), weights
 
@@ -240,6 +252,7 @@ class MultiHeadAttention(keras.layers.Layer):
         values: Tensor,
         masks: Sequence[Tensor | None],
         causal: bool = False,
+        training: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Attend to a whole sequence at once, within any restriction.
 
@@ -249,6 +262,7 @@ class MultiHeadAttention(keras.layers.Layer):
             values: Float tensor `(B, H, S, U)`.
             masks: Boolean tensors broadcastable to `(B, H, T, S)`, or `None`.
             causal: Whether position i sees no key beyond position i.
+            training: Whether dropout is on.
 
         Returns:
             The output `(B, T, D)`, and the weights for `weights_of_sequence`.
@@ -256,10 +270,11 @@ class MultiHeadAttention(keras.layers.Layer):
         if self.restriction is None:
             lengths = (ops.shape(x)[-2] for x in (query, keys))
             mask = all_of(*masks, causal_mask(*lengths) if causal else None)
-            return self.attend(query, keys, values, mask)
+            return self.attend(query, keys, values, mask, training=training)
         queries = self._queries(query, swap_heads)
         context, weights = restricted_attention(
-            queries, keys, values, self.restriction, masks, causal
+            *(queries, keys, values, self.restriction, masks, causal),
+            dropout=self._dropout(training),
         )
         return self._merged(context, query, swap_heads), weights
 
@@ -270,6 +285,12 @@ class MultiHeadAttention(keras.layers.Layer):
         if self.restriction is None:
             return weights
         return whole_weights(weights, ops.shape(query)[1], causal)
+
+    def _dropout(self, training):
+        """Return the function that drops weights, or None to drop none."""
+        if not (training and self.dropout):
+            return None
+        return functools.partial(self.weights_dropout, training=True)
 
     def _merged(self, context, query, swap):
         """Concatenate heads and project: `(B, H, T, U)` to `(B, T, D)`."""
@@ -330,6 +351,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "value_dim": self.value_dim,
             "restriction": self.restriction,
             "use_bias": self.use_bias,
+            "dropout": self.dropout,
         }
 
 

@@ -81,10 +81,11 @@ class DecoderLayer(keras.layers.Layer):
     def build(
         self, inputs_shape: Shape, memory_shape: Shape | None = None
     ) -> None:
+        d_model = inputs_shape[-1]
         self.self_attention = attention_layer(
-            self, "self_attention", self.settings["restriction"]
+            self, "self_attention", d_model, self.settings["restriction"]
         )
-        self.cross_attention = attention_layer(self, "cross_attention")
+        self.cross_attention = attention_layer(self, "cross_attention", d_model)
         self.feed_forward = feed_forward_layer(self)
         self.self_attention.build(inputs_shape)
         self.cross_attention.build(inputs_shape, memory_shape or inputs_shape)
@@ -105,6 +106,12 @@ class DecoderLayer(keras.layers.Layer):
         inputs_mask: Tensor | None = None,
         use_causal_mask: bool = False,
     ) -> Tensor:
+        if memory is None:
+            raise ValueError(
+                "`memory` must be the encoder's output (B, S, D); without a "
+                "source, use an encoder's layer with a causal "
+                "`attention_mask`. Received: None"
+            )
         # Keras has passed the inputs' mask by its name.
         self_masks = (mask_of_heads(self_mask), mask_of_keys(inputs_mask))
         of_memory = implicit_mask(memory)
@@ -143,12 +150,14 @@ class DecoderLayer(keras.layers.Layer):
         """Return output and weights; self-attention's as `attend_sequence`."""
         x = norm_before(self, self.norms[0], inputs)
         update, own = self.self_attention.attend_sequence(
-            x, *self.self_attention.keys_values(x), self_masks, causal
+            *(x, *self.self_attention.keys_values(x), self_masks),
+            *(causal, training),
         )
         sums = self._residual(0, inputs, update, training)
         x = norm_before(self, self.norms[1], sums)
         update, cross = self.cross_attention.attend(
-            x, *self.cross_attention.keys_values(memory), memory_mask
+            *(x, *self.cross_attention.keys_values(memory), memory_mask),
+            training=training,
         )
         sums = self._residual(1, sums, update, training)
         x = norm_before(self, self.norms[2], sums)

@@ -6,6 +6,8 @@ step has one for the beams.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
@@ -17,12 +19,16 @@ MASKED_SCORE = -1e38
 
 
 def scaled_dot_product_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Weigh every value by how well its key matches the query (equation 1).
 
-    The softmax runs in float32 under every dtype policy: a sum of many float16
-    exponentials loses the small ones.
+    The softmax runs in float32 under every half-precision policy: a sum of
+    many float16 exponentials loses the small ones.
 
     Args:
         query: Float tensor `(B, H, T, K)`.
@@ -30,21 +36,32 @@ def scaled_dot_product_attention(
         value: Float tensor `(B, H, S, U)`.
         mask: Boolean tensor broadcastable to `(B, H, T, S)`. `True` lets the
             query see the key.
+        dropout: Drops weights before they weigh the values; none is dropped if
+            not given.
 
     Returns:
         The context `(B, H, T, U)` and the weights `(B, H, T, S)`, both in the
-        dtype of `value`. Each row of weights sums to 1.
+        dtype of `value`. Each row of weights sums to 1; `dropout` does not
+        show in them.
     """
     # Scale T × K numbers, not T × S.
     query = query * (1.0 / math.sqrt(query.shape[-1]))
     scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
-    scores = ops.cast(scores, "float32")
+    scores = ops.cast(scores, at_least_float32(scores.dtype))
     if mask is not None:
         # Adding broadcasts faster than selecting, and its gradient is the
         # identity. In float32 nothing of the score is left in the sum.
-        scores = scores + ops.where(mask, 0.0, MASKED_SCORE)
+        hidden = ops.where(mask, 0.0, MASKED_SCORE)
+        scores = scores + ops.cast(hidden, scores.dtype)
     weights = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
-    return ops.matmul(weights, value), weights
+    kept = weights if dropout is None else dropout(weights)
+    return ops.matmul(kept, value), weights
+
+
+def at_least_float32(dtype: Any) -> str:
+    """Return the dtype for sums and exponentials of numbers of a dtype."""
+    dtype = keras.backend.standardize_dtype(dtype)
+    return keras.backend.result_type(dtype, "float32")
 
 
 def swap_heads(inputs: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.config import LAYER_SETTINGS, STACK_SETTINGS
+from keras_transformer.config import LAYER_SETTINGS, STACK_SETTINGS, head_width
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
 from keras_transformer.layers.attention import SEQUENCE, MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
@@ -56,7 +56,7 @@ class EncoderLayer(keras.layers.Layer):
 
     def build(self, input_shape: Shape) -> None:
         self.attention = attention_layer(
-            self, "attention", self.settings["restriction"]
+            self, "attention", input_shape[-1], self.settings["restriction"]
         )
         self.feed_forward = feed_forward_layer(self)
         self.attention_dropout, self.attention_norm = residual_parts(
@@ -97,7 +97,8 @@ class EncoderLayer(keras.layers.Layer):
         """Return the output, and the weights as `attend_sequence` does."""
         x = norm_before(self, self.attention_norm, inputs)
         update, weights = self.attention.attend_sequence(
-            x, *self.attention.keys_values(x), (attention_mask,)
+            *(x, *self.attention.keys_values(x), (attention_mask,)),
+            training=training,
         )
         update = self.attention_dropout(update, training=training)
         sums = norm_after(self, self.attention_norm, inputs + update)
@@ -202,15 +203,24 @@ class Encoder(keras.layers.Layer):
 
 
 def attention_layer(
-    owner: keras.layers.Layer, name: str, restriction: int | None = None
+    owner: keras.layers.Layer,
+    name: str,
+    d_model: Any,
+    restriction: int | None = None,
 ) -> MultiHeadAttention:
     """Make a `MultiHeadAttention` with the sizes and dtype of `owner`."""
+    num_heads = owner.settings["num_heads"]
+    key_dim, value_dim = (
+        owner.settings[width] or head_width(width, d_model, num_heads)
+        for width in ("key_dim", "value_dim")
+    )
     return MultiHeadAttention(
-        owner.settings["num_heads"],
-        owner.settings["key_dim"],
-        owner.settings["value_dim"],
+        num_heads,
+        key_dim,
+        value_dim,
         restriction,
         use_bias=owner.settings["attention_bias"],
+        dropout=owner.settings["attention_dropout"],
         dtype=owner.dtype_policy,
         name=name,
     )

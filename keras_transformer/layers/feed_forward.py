@@ -3,7 +3,8 @@
 Axes: B batch, T length, D model width.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import keras
 from keras import ops
@@ -14,17 +15,41 @@ from keras_transformer.layers.dot_product import leading_axes
 from keras_transformer.layers.products import product
 
 
+class _Dense(keras.layers.Dense):
+    """Keras's layer, for what `product` can multiply by."""
+
+    def enable_lora(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise ValueError(
+            "LoRA has no way to the projections of attention here; freeze "
+            "layers instead: `layer.trainable = False`."
+        )
+
+    def quantize(self, *args: Any, **kwargs: Any) -> NoReturn:
+        refuse_quantization()
+
+
+def refuse_quantization() -> NoReturn:
+    """Say what quantises a model of these layers."""
+    raise ValueError(
+        "Layers of keras_transformer cannot be quantised in place; quantise "
+        "an export: `kt.export(translator, folder, quantization='int8')`."
+    )
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class FeedForward(keras.layers.Layer):
     """Two dense layers, the same at every position (equation 2).
 
-    A ReLU layer widens each position to `ffn_dim`, a linear layer brings it
-    back. Dropout, residual and normalisation belong to the layer that calls
-    this one. Masking: positions do not mix, so Keras's mask passes unchanged.
+    A layer with an activation, the paper's ReLU, widens each position to
+    `ffn_dim`, and a linear layer brings it back. Dropout, residual and
+    normalisation belong to the layer that calls this one. Masking: positions
+    do not mix, so Keras's mask passes unchanged.
 
     Args:
         ffn_dim: Inner width, the paper's d_ff. At least 1.
-        activation: Activation of the wide layer, `"relu"` or `"swish"`.
+        activation: Activation of the wide layer: a name of Keras's, such as
+            `"gelu"`, or a function. To save a function of your own, register
+            it with `keras.saving.register_keras_serializable`.
         **kwargs: Passed to `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -41,21 +66,26 @@ class FeedForward(keras.layers.Layer):
     """
 
     def __init__(
-        self, ffn_dim: int, activation: str = "relu", **kwargs: Any
+        self,
+        ffn_dim: int,
+        activation: str | Callable[..., Any] = "relu",
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.ffn_dim = checked("ffn_dim", ffn_dim)
         self.activation = checked("activation", activation)
+        if not isinstance(activation, str):
+            self.activation = keras.activations.get(activation)
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
-        self.widen = keras.layers.Dense(
+        self.widen = _Dense(
             self.ffn_dim,
             activation=self.activation,
             dtype=self.dtype_policy,
             name="widen",
         )
-        self.narrow = keras.layers.Dense(
+        self.narrow = _Dense(
             input_shape[-1], dtype=self.dtype_policy, name="narrow"
         )
         self.widen.build(input_shape)

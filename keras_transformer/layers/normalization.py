@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_transformer.config import checked
 from keras_transformer.keras_internals import Tensor
+from keras_transformer.layers.dot_product import at_least_float32
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -17,7 +18,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
     """Keras's layer over the last axis, with a gradient written by hand.
 
     Automatic differentiation goes back through every mean and difference,
-    which is slower. Statistics are float32 under every dtype policy.
+    which is slower. Statistics are float32 under half-precision policies.
 
     Args:
         epsilon: Added to the variance, above 0.
@@ -43,7 +44,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
             return self._normed(inputs)
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # (N, D)
         normed = _normalise(
-            ops.cast(rows, "float32"),
+            ops.cast(rows, at_least_float32(self.compute_dtype)),
             # Pass values: a variable's gradient would go another way.
             ops.reshape(self.gamma, (-1,)),
             ops.reshape(self.beta, (-1,)),
@@ -54,7 +55,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
     def _normed(self, inputs):
         """Normalise in fewer passes than Keras, with no gradient by hand."""
-        x = ops.cast(inputs, "float32")
+        x = ops.cast(inputs, at_least_float32(self.compute_dtype))
         centred = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
         scale = ops.rsqrt(variance + self.epsilon) * self.gamma
@@ -77,7 +78,7 @@ def _normalise(rows, gamma, beta, epsilon):
                 (upstream,) = args
             product = upstream * normed
             # Compute sums over an axis as matrix products, which use all cores.
-            ones = ops.ones((1, ops.shape(upstream)[0]))
+            ones = ops.ones((1, ops.shape(upstream)[0]), upstream.dtype)
             mean = ops.reshape(gamma / width, (-1, 1))
             to_rows = scale * (
                 upstream * gamma

@@ -29,7 +29,7 @@ class Products(Protocol):
         rows: Tensor,
         kernel: keras.Variable,
         bias: keras.Variable | None,
-        activation: str | None,
+        activation: str | Callable | None,
         transposed: bool,
     ) -> Tensor | None:
         """If `transposed`, the kernel is an embedding matrix `(E, D)`."""
@@ -60,7 +60,7 @@ def product(
     rows: Tensor,
     kernel: keras.Variable,
     bias: keras.Variable | None = None,
-    activation: str | None = None,
+    activation: str | Callable | None = None,
 ) -> Tensor:
     """Compute `activation(rows @ kernel + bias)`.
 
@@ -68,7 +68,7 @@ def product(
         rows: Float tensor `(N, D)` in the compute dtype.
         kernel: Weight `(D, E)`.
         bias: Weight `(E,)`.
-        activation: Name of a Keras activation.
+        activation: Name of a Keras activation, or a function.
 
     Returns:
         Float tensor `(N, E)` in the dtype of `rows`.

@@ -12,7 +12,7 @@ Axes: B batch, H heads, T length, K key width, U value width, N blocks, P
 positions of a block, C positions of the two or three blocks it looks at.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from keras import ops
@@ -29,6 +29,7 @@ def restricted_attention(
     restriction: int,
     masks: Sequence[Tensor | None] = (),
     causal: bool = False,
+    dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Weigh the values near every position (section 4).
 
@@ -45,6 +46,7 @@ def restricted_attention(
             `(B, 1, 1, T)` costs T numbers, a mask of pairs T T.
         causal: Whether position i sees no j beyond i. It costs less than a
             mask.
+        dropout: As in `scaled_dot_product_attention`.
 
     Returns:
         The context `(B, H, T, U)`, and the weights by blocks, `(B, H, N, P,
@@ -65,7 +67,7 @@ def restricted_attention(
     ]
     seen = all_of(blocks.near(restriction), *masks)  # (., ., N, P, C)
     context, weights = scaled_dot_product_attention(
-        blocks.cut(query), blocks.look(key), blocks.look(value), seen
+        blocks.cut(query), blocks.look(key), blocks.look(value), seen, dropout
     )
     if masks:  # Without them a position sees itself.
         sees_any = ops.any(seen, axis=-1, keepdims=True)

@@ -49,11 +49,7 @@ THREADS = "TF_NUM_INTRAOP_THREADS"
 
 
 def let_memory_grow() -> None:
-    """Take the GPUs' memory as it is needed, not all at once.
-
-    An evaluation then fits beside a training. This has no effect on GPUs that
-    are already in use.
-    """
+    """Take the GPUs' memory as it is needed: several programs then fit."""
     import tensorflow as tf
 
     for gpu in tf.config.list_physical_devices("GPU"):
@@ -63,12 +59,9 @@ def let_memory_grow() -> None:
 
 
 def cores() -> int:
-    """Count the cores of the processor that this process may use.
-
-    A container's quota of processor time counts in whole cores, rounded up.
-    """
+    """Count the cores of the processor that this process may use."""
     count = _schedulable_cores()
-    # Only a container has it; go on if it cannot be read.
+    # Only a container has a quota; go on if it cannot be read.
     with contextlib.suppress(OSError, ValueError):
         quota, period = QUOTA.read_text().split()
         if quota != "max":
@@ -91,9 +84,7 @@ def threads() -> int:
 def share_cores(searches: int) -> None:
     """Give each of several simultaneous searches its share of the cores.
 
-    This has no effect with a GPU, if `TF_NUM_INTRAOP_THREADS` sets the threads
-    of an operator, or after TensorFlow's first operator, since its threads
-    exist from then on.
+    This has no effect with a GPU, or after TensorFlow's first operator.
     """
     import tensorflow as tf
 
@@ -128,11 +119,7 @@ def log_devices() -> None:
 
 
 def multiplies(precision: str) -> bool:
-    """Return whether the processor multiplies in `precision`, if known.
-
-    Every processor multiplies float32. One that does not list its features
-    counts as multiplying all.
-    """
+    """Return whether the processor multiplies in `precision`, if known."""
     listed = _features()
     if precision not in MULTIPLIES or not listed:
         return True
@@ -192,21 +179,11 @@ def searches(
     threads: int = 1,
     texts: int | None = None,
 ) -> int:
-    """Choose how many searches run at the same time.
+    """Choose how many searches run at the same time, or check what was asked.
 
     With one thread each, as many searches as cores are fastest at every width
-    measured. Wide models whose operators have more threads get fewer searches,
-    so that their threads fit the cores.
-
-    Args:
-        asked: The number that the user wants; None for the best.
-        cores: Cores that this process may use.
-        d_model: The model's width.
-        threads: Threads of an operator.
-        texts: Texts to translate; None if unknown.
-
-    Raises:
-        SettingError: If `asked` is not a number, or below 1.
+    measured. Wide models whose operators have more `threads` get fewer, so that
+    their threads fit the cores, and so do a few texts.
     """
     if asked is None:
         most = cores if d_model <= NARROW else cores // threads

@@ -18,11 +18,7 @@ OTHERS = "keras-transformer"
 
 
 def check_alone() -> None:
-    """Refuse to work if another project writes to this package's folder.
-
-    Raises:
-        UserError: If that project is installed.
-    """
+    """Refuse to work if another project writes to this package's folder."""
     try:
         others = metadata.distribution(OTHERS)
     except metadata.PackageNotFoundError:
@@ -38,11 +34,7 @@ def check_alone() -> None:
 
 
 def needs(module: str, extra: str) -> Any:
-    """Import a module by its dotted name, which an extra of ours installs.
-
-    Raises:
-        UserError: If it cannot be imported; it names the command to install it.
-    """
+    """Import a module by its dotted name, or name the command to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -53,20 +45,16 @@ def needs(module: str, extra: str) -> Any:
 
 
 def install_command(extra: str) -> str:
-    """Name the command that installs an extra, for an error."""
+    """Name the command that installs what an extra needs, for an error."""
     try:
-        ours = metadata.distribution(NAME)
+        ours = metadata.requires(NAME) or ()
     except metadata.PackageNotFoundError:
         # The package in this folder is not installed.
         return f"pip install '.[{extra}]' in the clone"
-    # Came from a folder, a file or an address (PEP 610): an index may lack it.
-    if ours.read_text("direct_url.json"):
-        split = [line.partition(";") for line in ours.requires or ()]
-        needed = [
-            shlex.quote(name.strip())
-            for name, _, marker in split
-            if marker.strip().replace("'", '"') == f'extra == "{extra}"'
-        ]
-        if needed:
-            return f"pip install {' '.join(needed)}"
-    return f"pip install '{NAME}[{extra}]'"
+    # Not NAME[extra], which an index may lack.
+    needed = [
+        shlex.quote(line.partition(";")[0].strip())
+        for line in ours
+        if line.replace("'", '"').endswith(f'extra == "{extra}"')
+    ]
+    return f"pip install {' '.join(needed)}"

@@ -174,6 +174,12 @@ def checksum(path: str | os.PathLike, size: int | None = None) -> int | None:
     return found
 
 
+def state(path: str | os.PathLike) -> list[str | int]:
+    """Return path, size and time of the last change of a file, for JSON."""
+    found = os.stat(path)
+    return [os.fspath(path), found.st_size, found.st_mtime_ns]
+
+
 def to_json(fields: Mapping[str, Any]) -> str:
     """Write JSON with a checksum, which `from_json` verifies."""
     return json.dumps({**fields, "checksum": _of_fields(fields)}, indent=2)

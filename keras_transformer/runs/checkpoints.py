@@ -5,7 +5,8 @@ A checkpoint is a folder `checkpoints/step-000001200` of a run directory:
     model.weights.h5   Keras's own format: `model.load_weights` reads it
     training.npz       the optimizer's variables, the dropout seeds and, if the
                        run has one, the moving average of the weights
-    state.json         update count, seconds of training, checksums
+    state.json         update count, seconds of training, what validation has
+                       found, checksums
 
 Only the newest `RESUMABLE` keep their training.npz, which is twice the size of
 the weights. Older ones are kept for averages.
@@ -24,7 +25,7 @@ import pathlib
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -42,19 +43,49 @@ _STATE_FILE = "state.json"
 logger = logging.getLogger("keras_transformer")
 
 
+class Standing(NamedTuple):
+    """The result of the validations up to an update, for `patience`.
+
+    Attributes:
+        best: The update of the best one; None before there is one.
+        value: Its figure.
+        waited: How many came after it.
+        on: What is compared, `"loss"` or `"bleu"`.
+    """
+
+    best: int | None = None
+    value: float = 0.0
+    waited: int = 0
+    on: str = "loss"
+
+
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """The progress of a training.
+    """The progress of a training, and what was measured of it there.
 
     Attributes:
         step: Batches trained on: the place in the endless data order. It is
             also the number of optimizer updates, unless float16 had to skip
             some, which the learning rate does not count.
         seconds: Time spent training, over all sessions.
+        figures: What a validation found at this update, if there was one.
+        standing: How the validations stand; None if an earlier version wrote
+            the checkpoint, which noted neither.
     """
 
     step: int = 0
     seconds: float = 0.0
+    figures: Mapping[str, float] | None = None
+    standing: Standing | None = None
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> "Progress":
+        """Read it from a `state.json`; an older one lacks what was measured."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        known = {name: state[name] for name in names & state.keys()}
+        if known.get("standing"):
+            known["standing"] = Standing(*known["standing"])
+        return cls(**known)
 
 
 def list_checkpoints(run_dir: str | os.PathLike) -> list[pathlib.Path]:
@@ -111,15 +142,50 @@ def save_checkpoint(
     return path
 
 
+def note(run_dir: str | os.PathLike, progress: Progress) -> None:
+    """Write what was measured at an update into its checkpoint, if any."""
+    folder = pathlib.Path(run_dir) / CHECKPOINTS
+    path = folder / f"step-{progress.step:09d}" / _STATE_FILE
+    if path.exists():
+        state = files.from_json(path.read_text())
+        state |= dataclasses.asdict(progress)
+        files.write_text(path, files.to_json(state))
+
+
 def save_best(
     run_dir: str | os.PathLike, model: keras.Model, progress: Progress
 ) -> None:
     """Write validated weights beside the checkpoints, which do not count them.
 
-    `progress` says when they were validated.
+    `progress` says when they were validated, and what was found.
     """
     path = pathlib.Path(run_dir) / CHECKPOINTS / f"best-{progress.step:09d}"
     _write(path, model, progress, {}, is_passing=False)
+
+
+def forget_best(run_dir: str | os.PathLike, standing: Standing) -> None:
+    """Remove weights that neither the end nor a resumed session needs."""
+    needed = {standing.best}
+    for path in list_checkpoints(run_dir)[-RESUMABLE:]:
+        state, _ = _read_state(path)
+        needed.add((state.get("standing") or [None])[0])
+    for path in list_best(run_dir):
+        if step_of(path) not in needed:
+            files.remove(path)
+
+
+def find_best(
+    run_dir: str | os.PathLike, standing: Standing
+) -> tuple[pathlib.Path, Progress] | None:
+    """Find the weights of the best validation, unless they are damaged."""
+    for path in list_best(run_dir):
+        if step_of(path) != standing.best:
+            continue
+        state, damage = _read_state(path)
+        if not damage:
+            return path, Progress.of(state)
+        logger.warning("Skipping the best weights, damaged: %s.", path)
+    return None
 
 
 def _write(
@@ -181,7 +247,13 @@ def restore_checkpoint(
     with np.load(path / _TRAINING_FILE) as arrays:
         for name, variable in _training_variables(model, average).items():
             variable.assign(arrays[name])
-    return Progress(state["step"], state["seconds"])
+    return Progress.of(state)
+
+
+def read_newest(run_dir: str | os.PathLike) -> tuple[pathlib.Path, Progress]:
+    """Return the newest undamaged checkpoint and what was measured of it."""
+    path, state = newest_undamaged(run_dir, 1)[0]
+    return path, Progress.of(state)
 
 
 def read_moving_average(path: str | os.PathLike) -> list[np.ndarray]:
@@ -209,12 +281,6 @@ def read_moving_average(path: str | os.PathLike) -> list[np.ndarray]:
 def step_of(path: pathlib.Path) -> int:
     """Return the update after which a checkpoint was written."""
     return int(path.name.rpartition("-")[2])
-
-
-def is_damaged(path: pathlib.Path) -> bool:
-    """Return whether a file of a checkpoint is not as it was written."""
-    _, damage = _read_state(path)
-    return damage is not None
 
 
 def _training_variables(
@@ -305,7 +371,7 @@ def _read_state(path: pathlib.Path) -> tuple[dict[str, Any], str | None]:
         state = files.from_json((path / _STATE_FILE).read_text())
         if state["step"] != step_of(path):
             return {}, f"{_STATE_FILE} is of step {state['step']}"
-        Progress(state["step"], state["seconds"])
+        Progress.of(state)
         for name, expected in state["files"].items():
             if files.checksum(path / name) != expected:
                 return state, f"{name} has another checksum"

@@ -6,9 +6,8 @@
     final.weights.h5      the weights that the training ended with
     result.json           which those are, and what validation said of them
     curve.png             the learning curve
-    records/SPLIT/        the corpus as ids; SPLIT.unfinished/ until complete
-    records/remembered.json  fingerprints of the text and the pairs that
-                          validation watches, so that no start reads it
+    records/SPLIT/        the corpus as ids
+    records/watched.json  the pairs that validation watches
     checkpoints/step-N/   weights, optimizer, place in the data
     checkpoints/best-N/   weights of the best validation, with `patience`
     logs/                 history.csv, TensorBoard's logs
@@ -33,7 +32,7 @@ FINAL_FILE = "final.weights.h5"
 RESULT_FILE = "result.json"
 CURVE_FILE = "curve.png"
 RECORDS = "records"
-REMEMBERED_FILE = "remembered.json"
+WATCHED_FILE = "watched.json"
 CHECKPOINTS = "checkpoints"
 LOGS = "logs"
 HISTORY_FILE = "history.csv"

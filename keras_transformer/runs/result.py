@@ -35,6 +35,7 @@ class Result:
             Only a training with `patience` has best weights beside the two.
         weights: CRC-32 of `final.weights.h5`.
         by: `"loss"` or `"bleu"`: the figure that decided.
+        averaged: How many checkpoints the average is of; 0 if not noted.
     """
 
     step: int
@@ -44,6 +45,7 @@ class Result:
     validation: Mapping[str, Mapping[str, float]]
     weights: int | None
     by: str = "loss"
+    averaged: int = 0
 
     def sentence(self) -> str:
         """Name the weights, and why they were taken."""

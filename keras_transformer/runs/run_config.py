@@ -6,7 +6,7 @@ This module needs neither Keras nor TensorFlow: reading it is instant.
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from keras_transformer import __version__, config, presets
@@ -15,15 +15,23 @@ from keras_transformer.config import (
     SETTINGS,
     ModelConfig,
     Search,
+    SettingError,
     TrainingConfig,
     UserError,
 )
+from keras_transformer.data.corpus import State
 from keras_transformer.data.languages import language_of
 from keras_transformer.machine import files
 from keras_transformer.runs.layout import CONFIG_FILE, has_begun
-from keras_transformer.settings import meant
+from keras_transformer.settings import meant, setting_of
 
 Part = TypeVar("Part", ModelConfig, TrainingConfig, Search, "RunConfig")
+_WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "restriction")
+# What is asked for beside the settings of the parts.
+_ASKED = (
+    *("source_lang", "target_lang", "train_split", "validation_split"),
+    "symbols",
+)
 # Errors of reading a configuration that is not as it was written.
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, UserError)
 
@@ -45,8 +53,8 @@ class RunConfig:
         model: The model's arguments.
         training: The recipe.
         search: The search of later verbs, by default.
-        fingerprints: Fingerprint of each split's text, by its role `"train"`
-            or `"validation"`; None in an imported run.
+        text: What the text was made of when the run began, as `Corpus.state`
+            tells; None in an imported run.
         initial: The run that the first weights came from, if any: its
             `"run_dir"`, the names of its averaged `"checkpoints"`, and the
             checksum `"weights"`.
@@ -57,24 +65,26 @@ class RunConfig:
             never has.
         version: The version of this package that began the run; None if it
             did not note it.
+        plan: Checksum of the batches' plan; None until there is one.
     """
 
     preset: str
     corpus: str
-    source_lang: str
-    target_lang: str
-    train_split: str
-    validation_split: str
     requested_vocab_size: int
     model: ModelConfig
     training: TrainingConfig
+    source_lang: str = "en"
+    target_lang: str = "de"
+    train_split: str = "train"
+    validation_split: str = "val"
     search: Search = Search()
-    fingerprints: Mapping[str, str] | None = None
+    text: State | None = None
     initial: Mapping[str, Any] | None = None
     vocabulary: str | None = None
     symbols: tuple[str, ...] | None = None
     is_imported: bool = False
     version: str | None = __version__
+    plan: str | None = None
 
     @classmethod
     def from_preset(
@@ -82,13 +92,7 @@ class RunConfig:
         preset: str | None = None,
         *,
         corpus: str,
-        source_lang: str = "en",
-        target_lang: str = "de",
-        train_split: str = "train",
-        validation_split: str = "val",
         init_from: str | os.PathLike | None = None,
-        begun: "RunConfig | None" = None,
-        symbols: tuple[str, ...] | None = None,
         **settings: Any,
     ) -> "RunConfig":
         """Take a preset with the settings given.
@@ -97,20 +101,12 @@ class RunConfig:
             preset: One of `presets.PRESETS`; if not given, that of
                 `init_from`, or `base`.
             corpus: Name of the corpus.
-            source_lang: Language code of the source side.
-            target_lang: Language code of the target side.
-            train_split: Name of the training split.
-            validation_split: Name of the validation split.
             init_from: Directory of a run. This run takes over its weights and
                 vocabulary, and so its shape; also its search, unless another
                 is given.
-            begun: The configuration of this run, if it has begun. Its search
-                stays unless another is given: `init_from` may be gone.
-            symbols: Strings that stay one piece in the vocabulary.
-            **settings: Fields of `ModelConfig` and `TrainingConfig`, and
-                `RUN_SEARCH` of `Search`; None for the preset's. If `d_model`
-                or `num_heads` is given and a width of the heads is not, that
-                is `d_model / num_heads`.
+            **settings: Languages, splits and symbols; fields of `ModelConfig`
+                and `TrainingConfig`, and `RUN_SEARCH` of `Search`; None for
+                what is left out.
 
         Returns:
             A valid configuration.
@@ -120,9 +116,10 @@ class RunConfig:
                 setting makes no sense.
         """
         settings = {n: v for n, v in settings.items() if v is not None}
-        initial, source = None, begun
+        own = {n: settings.pop(n) for n in _ASKED if n in settings}
+        initial = source = None
         if init_from is not None:
-            source = begun or cls.load(init_from)
+            source = cls.load(init_from)
             _take_shape(settings, source.model, init_from)
             preset = preset or source.preset
             initial = {"run_dir": str(pathlib.Path(init_from).resolve())}
@@ -130,32 +127,30 @@ class RunConfig:
         row = presets.preset_of(preset)
         if "checkpoint_minutes" in settings:
             settings.setdefault("checkpoint_steps", None)  # Not the preset's.
-        _add_head_widths(settings, row.model)
         model = _take_own(settings, row.model)
         training = _take_own(settings, row.training)
         search = _take_own(settings, (source or row).search)
         for name in settings:
-            raise UserError(
-                f"Expected a setting of a training, received {name}"
-                f"{meant(name, SETTINGS)}"
-            )
+            raise _unknown(name)
         return cls(
             preset=preset,
             corpus=corpus,
-            source_lang=source_lang,
-            target_lang=target_lang,
-            train_split=train_split,
-            validation_split=validation_split,
             requested_vocab_size=model.vocab_size,
             model=model,
             training=training,
             search=search,
             initial=initial,
-            symbols=symbols,
+            **own,
         )
 
     def __post_init__(self) -> None:
         """Refuse bad codes, and one language or one split for two uses."""
+        if not isinstance(self.model.activation, str):
+            raise SettingError(
+                "activation",
+                f"a name that {CONFIG_FILE} can keep",
+                self.model.activation,
+            )
         for code in (self.source_lang, self.target_lang):
             language_of(code)
         if self.source_lang == self.target_lang:
@@ -170,85 +165,64 @@ class RunConfig:
                 "`validation_split`."
             )
 
-    def resume(
-        self,
-        saved: "RunConfig",
-        changeable: Iterable[str],
-        run_dir: str | os.PathLike,
+    @property
+    def splits(self) -> tuple[str, str]:
+        """Names of the splits to train and to validate on."""
+        return self.train_split, self.validation_split
+
+    def resumed(
+        self, given: Mapping[str, Any], run_dir: str | os.PathLike
     ) -> "RunConfig":
-        """Take over the fields that may change; refuse changes of others.
+        """Return a run that has begun with what may change of what is given.
 
-        The corpus may lie elsewhere, but its text must agree. The search
-        affects a training only by where validations cut.
-
-        Returns:
-            The configuration saved in the run directory, with this one's search
-            and changeable fields of the recipe.
+        Args:
+            given: Fields of the run and of its parts; `init_from` and
+                `vocab_size` as they were asked for.
+            run_dir: The run directory.
 
         Raises:
-            UserError: If any other field differs; it names the field.
+            UserError: If anything else differs; one sentence names it all.
         """
-        found = {"vocab_size", "fingerprints", "initial", "vocabulary"}
-        free = {"corpus", "symbols", "is_imported", "version"}
-        free |= {*found, *changeable}
-        new, old = _flat(self), _flat(saved)
-        # The preset first: it explains all others.
-        for name in sorted(new, key=lambda name: (name != "preset", name)):
-            if name not in free and new[name] != old[name]:
-                called = name.removeprefix("requested_")
-                raise UserError(
-                    f"{run_dir} was trained with {called} = {old[name]}, this "
-                    f"command says {new[name]}; "
-                    f"{self._way_on(saved, run_dir)}."
+        known = {
+            **{name: getattr(self, name) for name in ("preset", *_ASKED)},
+            **vars(self.model),
+            **vars(self.training),
+            **self.search.kept_by_run(),
+            "vocab_size": self.requested_vocab_size,
+            "init_from": (self.initial or {}).get("run_dir"),
+        }
+        changes, differs = {}, {}
+        for name, value in given.items():
+            if name not in known:
+                raise _unknown(name)
+            if name in SETTINGS:
+                value = config.checked(name, value)
+            if name in SETTINGS and setting_of(SETTINGS[name]).may_change:
+                changes[name] = value
+                if name == "checkpoint_minutes":
+                    changes.setdefault("checkpoint_steps", None)
+            elif value != known[name]:
+                differs[name] = value
+        if differs:
+            # The preset first: it explains others.
+            names = sorted(differs, key=lambda name: name != "preset")
+            old = ", ".join(f"{name} = {known[name]}" for name in names)
+            new = ", ".join(str(differs[name]) for name in names)
+            way_on = "leave that out, or give another `run_dir`"
+            if self.is_imported:
+                way_on = (
+                    "this run was imported: train in another `run_dir` with "
+                    f"`init_from` {run_dir}"
                 )
-        if self.symbols != saved.symbols:
             raise UserError(
-                f"{run_dir} was trained with other `symbols` than this command "
-                "gives; give the same, or another `run_dir`."
+                f"{run_dir} was trained with {old}, this command says {new}; "
+                f"{way_on}."
             )
-        recipe = {name: getattr(self.training, name) for name in changeable}
         return dataclasses.replace(
-            saved,
-            corpus=self.corpus,
-            training=dataclasses.replace(saved.training, **recipe),
-            search=self.search,
+            self,
+            search=_take_own(changes, self.search),
+            training=_take_own(changes, self.training),
         )
-
-    def _way_on(self, saved: "RunConfig", run_dir: str | os.PathLike) -> str:
-        """Advise on a setting that `resume` finds changed."""
-        if saved.is_imported:
-            return (
-                "this run was imported: train in another `run_dir` with "
-                f"`init_from` {run_dir}"
-            )
-        # It may have a setting that only its initial run gives.
-        if saved.initial and not self.initial:
-            return (
-                f"give `init_from` {saved.initial['run_dir']} as before, or "
-                "another `run_dir`"
-            )
-        return "give the same, or another `run_dir`"
-
-    def with_fingerprints(
-        self, found: Mapping[str, str], run_dir: str | os.PathLike
-    ) -> "RunConfig":
-        """Note the text's fingerprints, or check them if they are noted.
-
-        Raises:
-            UserError: If the text has changed.
-        """
-        for role, split in (
-            ("train", self.train_split),
-            ("validation", self.validation_split),
-        ):
-            known = (self.fingerprints or {}).get(role)
-            if known is not None and known != found[role]:
-                raise UserError(
-                    f"The text of the split {split} in {self.corpus} is not "
-                    f"the one that {run_dir} began with; restore it, or train "
-                    "in another `run_dir` (`init_from` takes its weights over)."
-                )
-        return dataclasses.replace(self, fingerprints=dict(found))
 
     def save(self, run_dir: str | os.PathLike) -> None:
         """Write `config.json` whole or not at all, unless it exists."""
@@ -272,6 +246,7 @@ class RunConfig:
         try:
             fields = files.from_json(path.read_text(encoding="utf-8"))
             fields.setdefault("version", None)
+            fields.pop("fingerprints", None)  # Of runs before version 0.1.
             version = fields["version"] or version
             fields["model"] = _completed(ModelConfig, fields["model"])
             fields["training"] = _completed(TrainingConfig, fields["training"])
@@ -325,6 +300,8 @@ def _take_own(settings: dict[str, Any], part: Part) -> Part:
     if isinstance(part, Search):
         names = list(RUN_SEARCH)
     own = {name: settings.pop(name) for name in names if name in settings}
+    if isinstance(part, ModelConfig):
+        own = {**part.as_given(), **own}
     return dataclasses.replace(part, **own)
 
 
@@ -335,31 +312,18 @@ def _take_shape(
     for field in dataclasses.fields(source):
         name, value = field.name, getattr(source, field.name)
         given = settings.setdefault(name, value)
-        # Neither of these two has weights.
-        if given != value and name not in ("dropout", "restriction"):
+        if given != value and name not in _WITHOUT_WEIGHTS:
             raise UserError(
                 f"Expected the shape of {init_from}, whose {name} is {value}, "
                 f"received {given}; leave out `{name}`."
             )
 
 
-def _add_head_widths(settings: dict[str, Any], preset: ModelConfig) -> None:
-    """Add head widths for another `d_model` or `num_heads` (3.2.2)."""
-    if not {"d_model", "num_heads"} & set(settings):
-        return
-    d_model = settings.get("d_model", preset.d_model)
-    num_heads = settings.get("num_heads", preset.num_heads)
-    for name in ("key_dim", "value_dim"):
-        if name not in settings:
-            settings[name] = config.head_width(name, d_model, num_heads)
-
-
-def _flat(run: RunConfig) -> dict[str, Any]:
-    """Flatten all fields but the search into one dictionary."""
-    fields = dataclasses.asdict(run)
-    del fields["search"]
-    model, training = fields.pop("model"), fields.pop("training")
-    return {**fields, **model, **training}
+def _unknown(name: str) -> UserError:
+    return UserError(
+        f"Expected a setting of a training, received {name}"
+        f"{meant(name, SETTINGS)}"
+    )
 
 
 def _completed(kind: type[Part], values: Mapping[str, Any]) -> Part:

@@ -10,6 +10,7 @@ Words are linked by the signature `attention`, which knows pieces, not words.
 Axes: S source pieces, T target pieces.
 """
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_transformer.data.words import words_of
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.markup import Page, Part
 from keras_transformer.serving.service import Job, Work
@@ -24,10 +26,13 @@ from keras_transformer.serving.versions import (
     DEFAULT_SIGNATURE,
     Outputs,
     Row,
-    card_of,
     check_signature,
+    languages_of,
 )
-from keras_transformer.translation.alignment import align_words
+from keras_transformer.translation.alignment import (
+    align_words,
+    words_of_pieces,
+)
 from keras_transformer.translation.sentences import (
     Span,
     iterate_spans,
@@ -35,11 +40,12 @@ from keras_transformer.translation.sentences import (
     together,
 )
 
-# The most characters of HTML in a request. Beyond this, reading and placing can
-# take seconds, for example with a tag of many thousand attributes.
+# The most characters of HTML in a request: reading and placing so many can take
+# a second, if every other one is a tag.
 MAX_HTML = 1 << 17
 _SPACE = "▁".encode()
 _END = b"</s>"
+_BYTE = re.compile(rb"<0x[0-9A-F]{2}>")
 
 Links = list[tuple[int, int]]  # Source words with target words, from 0.
 
@@ -80,7 +86,7 @@ async def search(
     tags = [tag_of(text) for text in texts]
     has_more = count > 1 and "n_best" in model.signatures
     signature = "n_best" if has_more else DEFAULT_SIGNATURE
-    language = card_of(model).source_lang
+    language = languages_of(model)[0]
 
     def split() -> Work[list[tuple[int, Span]]]:
         places = []
@@ -186,7 +192,7 @@ def whole_of(
         text,
         [part.span for part in parts],
         [part.hypotheses[:rank][-1][0] for part in parts],
-        card_of(job.model).target_lang,
+        languages_of(job.model)[1],
     )
 
 
@@ -229,7 +235,7 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
                     )
                     for part in parts
                 ],
-                card_of(job.model).target_lang,
+                languages_of(job.model),
             )
             yield
         return [[page.html()] for page in pages]
@@ -255,9 +261,8 @@ async def linked_words(
             outputs["attention"],
             strict=True,
         ):
-            found.append(
-                word_links(sentence.source, sentence.best, *of_sentence)
-            )
+            texts = sentence.source, sentence.best
+            found.append(word_links(*texts, *of_sentence, languages_of(model)))
             yield
 
     for start in range(0, len(sentences), most):
@@ -274,32 +279,46 @@ def word_links(
     source_pieces: Sequence[bytes],
     target_pieces: Sequence[bytes],
     attention: np.ndarray,
+    languages: tuple[str, str],
 ) -> Links | None:
     """Give each word of a translation the source word it looked at most.
 
-    `str.split` finds the words. Attention is float32 `(T, S)`; pieces may be
-    filled up with "".
+    `words_of` finds the words, by the codes of both languages. Attention is
+    float32 `(T, S)`; pieces may be filled up with "".
 
     Returns:
         Pairs (source word, target word) counted from 0, in the order of the
         target; None if the pieces have other words than the texts, as when
         the source was cut.
     """
-    source_words = _words(source_pieces)
-    target_words = _words(target_pieces)
-    if len(source.split()) != len(set(source_words)):
-        return None
-    if len(translation.split()) != len(set(target_words)):
-        return None
-    return align_words(attention, source_words, target_words)
+    sides = []
+    for text, pieces, language in zip(
+        (source, translation),
+        (source_pieces, target_pieces),
+        languages,
+        strict=True,
+    ):
+        words = _words(pieces, language)
+        found = {word for of_piece in words for word in of_piece}
+        if len(words_of(text, language)) != len(found):
+            return None
+        sides.append(words)
+    return align_words(attention, *sides)
 
 
-def _words(pieces: Sequence[bytes]) -> list[int]:
-    """Number the word of each piece, without the end token."""
-    words: list[int] = []
-    for piece in pieces:
-        if not piece or piece == _END:
-            break
-        begins = piece.startswith(_SPACE) or not words
-        words.append((words[-1] if words else -1) + begins)
-    return words
+def texts_of_words(text: str, language: str) -> list[str]:
+    """List the words of a text."""
+    return [text[slice(*place)] for place in words_of(text, language)]
+
+
+def _words(pieces: Sequence[bytes], language: str) -> list[range]:
+    """Find the words of each piece, without the end token."""
+    parts = [
+        bytes([int(piece[3:5], 16)])
+        if _BYTE.fullmatch(piece)
+        else piece.replace(_SPACE, b" ")
+        for piece in itertools.takewhile(lambda x: x and x != _END, pieces)
+    ]
+    ends = list(itertools.accumulate(map(len, parts)))
+    starts = [0, *ends][: len(ends)]
+    return words_of_pieces(b"".join(parts), starts, ends, language)

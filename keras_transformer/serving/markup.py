@@ -1,66 +1,93 @@
 """Takes the text out of HTML, and puts its translation back between the tags.
 
-A segment lies between two blocks. It is text with the elements inside it, such
-as links and bold words. In the translation each element encloses the words that
-come from its own words, by word links; all are kept, nested as they were.
+HTML is read as tokens and never repaired: tags, comments, scripts and all else
+that is not text are copied as they were sent. A segment is the text between two
+blocks, with the inline elements that open and close in it. In the translation
+each element encloses the words that come from its own words, by word links.
 
-Scripts, code and elements marked `translate="no"` stay as they are. Entities
-are read as characters and written as HTML needs them; attributes are not
-translated.
+Code and elements marked `translate="no"` come back whole. Like an image, each
+has one place in its sentence; the model does not see what is inside.
 """
 
 import bisect
+import dataclasses
+import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-import lxml.etree
-import lxml.html
-
-from keras_transformer.serving.limits import RefusalError
+from keras_transformer.data.languages import language_of
+from keras_transformer.data.words import words_of
 from keras_transformer.translation.sentences import Span, pieces
 
 # No sentence crosses the border of one of these.
-_BLOCKS = frozenset(
-    """
-    address article aside audio blockquote body br button canvas caption center
-    col colgroup dd details dialog dir div dl dt embed fieldset figcaption
-    figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr
-    html iframe legend li link main map menu meta nav noframes noscript object
-    ol optgroup option p param picture pre search section select summary table
-    tbody td template textarea tfoot th thead title tr track ul video
+_BLOCKS = {
+    *"""
+    address article aside audio base blockquote body br button canvas caption
+    center col colgroup dd details dialog dir div dl dt embed fieldset
+    figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header
+    hgroup hr html iframe legend li link main map menu meta nav noframes
+    noscript object ol optgroup option p param picture pre search section
+    select source summary table tbody td template tfoot th thead title tr track
+    ul video xmp
     """.split()
+}
+_VOID = {
+    *"area base br col embed hr img input link meta param source wbr".split()
+}
+# To a browser, all up to their own end tag is text.
+_RAW = {*"iframe noembed noframes script style textarea title xmp".split()}
+_LEFT_ALONE = _RAW - {"title"} | {*"code kbd math object pre samp svg".split()}
+# The most elements inside each other that are placed; others become borders.
+_DEPTH = 64
+
+_WHITE = " \t\r\n\f"
+_SPACE = re.compile(f"[{_WHITE}]+")
+_SIGNS = re.compile(r"[\W_]+")
+_ATTRIBUTE = (
+    r"""([^\s/>][^\s/>=]*)(?:\s*=\s*(?:"([^"]*)"?|'([^']*)'?|([^\s>]*)))?"""
 )
-_LEFT_ALONE = frozenset(
-    "code embed iframe kbd math object samp script style svg textarea".split()
+# Section 13.2.5 of the HTML standard. What nothing ends is over at the end of
+# the source, so each alternative that begins also matches: the time is linear.
+_TOKEN = re.compile(
+    r"<!--(?:-?>|.*?(?:--!?>|\Z))|<(?:[!?]|/(?=[^a-z]))[^>]*>?"
+    rf"|<(?P<name>/?[a-z][^\s/>]*)(?:[\s/]+|{_ATTRIBUTE})*>?"
+    rf"|(?P<word>[^<{_WHITE}]+|<)|[{_WHITE}]+",
+    re.ASCII | re.DOTALL | re.IGNORECASE,
 )
-_SPACE = re.compile(r"[ \t\r\n\f]+")
-# Characters that XML, and therefore lxml, cannot hold.
-_CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+# Shorter than a number that Python refuses to read.
+_REFERENCE = re.compile(r"&(?:#\d{1,99}|#x[\da-f]{1,99}|[a-z\d]{2,32});?", re.I)
 
 
 class Part(NamedTuple):
-    """A sentence of a segment with its translation.
-
-    Attributes:
-        span: Its place in the text of the segment.
-        translation: Its translation.
-        links: Pairs (source word, target word), counted from 0 in the span;
-            None if they are not known.
-    """
+    """A sentence of a segment's text; `links` are those of `word_links`."""
 
     span: Span
     translation: str
     links: Sequence[tuple[int, int]] | None
 
 
-class _Inline(NamedTuple):
-    """An element inside a segment, and the text that it encloses."""
+class _Token(NamedTuple):
+    """A piece of the source: a word (#), a tag (b or /b) or other ("")."""
 
-    node: Any
+    source: str
+    name: str
+
+
+@dataclasses.dataclass
+class _Inline:
+    """An element in a segment: tags, and places in its text.
+
+    One without text is all in `before`. The text has no part of `space`, which
+    follows `before`: it has a space already.
+    """
+
+    before: str
     start: int
     end: int
-    children: list["_Inline"]
+    after: str = ""
+    space: str = ""
+    children: list["_Inline"] = dataclasses.field(default_factory=list)
 
 
 class Segment:
@@ -69,44 +96,50 @@ class Segment:
     Attributes:
         text: The text to translate.
         has_elements: Whether it has elements to place.
+        html: The segment as it was sent, or as it was translated.
     """
 
-    def __init__(self, block: Any, before: Any, nodes: list[Any]) -> None:
-        self._block, self._before = block, before
-        self._keeps_space = block.tag == "pre"
-        self.text = ""
-        self._read(block.text if before is None else before.tail)
-        self._elements = [self._inline(node) for node in nodes]
-        self.has_elements = bool(nodes)
+    def __init__(self, tokens: Sequence[_Token]) -> None:
+        self.html = "".join(token.source for token in tokens)
+        self._whole = last = _Inline("", 0, 0)
+        opened = [last]
+        texts = [""]
+        size = 0
+        for source, name in tokens:
+            is_space = not source.strip(_WHITE)
+            if is_space and texts[-1] in ("", " "):
+                last.space += source
+            elif is_space or name == "#":
+                text = _REFERENCE.sub(lambda x: html.unescape(x[0]), source)
+                texts.append(_SPACE.sub(" ", text))
+                size += len(texts[-1])
+                last = _Inline("", size, size)
+            elif not name.startswith("/"):
+                last = _Inline(source, size, size)
+                opened[-1].children.append(last)
+                if name:
+                    opened.append(last)
+            elif opened[-1].start < size:
+                opened[-1].end = size
+                opened.pop().after = source
+            else:
+                last = opened.pop()
+                inner = [each.before + each.space for each in last.children]
+                last.before += last.space + "".join(inner) + source
+                last.space, last.children = "", []
+        self._whole.end = size
+        self.text = "".join(texts)
+        self.has_elements = bool(self._whole.children)
 
-    def put(self, parts: Sequence[Part], target_lang: str) -> None:
-        """Replace the text by its sentences' translations, elements placed."""
-        placing = _Placing(self.text, parts, target_lang)
-        content = placing.content(self._elements)
-        for element in self._elements:
-            self._block.remove(element.node)
-        if self._before is None:
-            self._block.text = ""
-        else:
-            self._before.tail = ""
-        _fill(self._block, self._before, content)
+    def put(self, parts: Sequence[Part], languages: tuple[str, str]) -> None:
+        """Replace the text by its sentences' translations, elements placed.
 
-    def _inline(self, node: Any) -> _Inline:
-        start, children = len(self.text), []
-        if isinstance(node.tag, str):  # A comment's text is not for readers.
-            self._read(node.text)
-            children = [self._inline(child) for child in node]
-        found = _Inline(node, start, len(self.text), children)
-        self._read(node.tail)
-        return found
-
-    def _read(self, text: str | None) -> None:
-        text = text or ""
-        if not self._keeps_space:
-            text = _SPACE.sub(" ", text)
-            if self.text.endswith(" "):
-                text = text.removeprefix(" ")
-        self.text += text
+        Text that comes back unchanged stays as it was sent. `languages` are the
+        codes of the source and the target.
+        """
+        if any(self.text[slice(*x.span)] != x.translation for x in parts):
+            placing = _Placing(self.text, parts, languages)
+            self.html = placing.content(self._whole, *placing.everything)
 
 
 class Page:
@@ -114,158 +147,155 @@ class Page:
 
     Attributes:
         segments: The segments with text, in order.
-
-    Raises:
-        RefusalError: If it is empty, or lxml would read only a part of it.
     """
 
-    def __init__(self, html: str) -> None:
-        parser = lxml.html.HTMLParser(encoding="utf-8")
-        self._is_whole = bool(re.match(r"\s*<(!doctype|html)\b", html, re.I))
-        source = _CONTROL.sub("", html).encode()
-        try:
-            if self._is_whole:
-                self._root = lxml.html.document_fromstring(
-                    source, parser=parser
-                )
+    def __init__(self, source: str) -> None:
+        self._parts: list[str | Segment] = []
+        # The last is the border at the end.
+        tokens = [*_joined(list(_tokens(source))), _Token("", "html")]
+        start = 0
+        opened: list[int] = []
+        for i, (_, name) in enumerate(tokens):
+            if name in ("", "#"):
+                continue
+            if opened and name == f"/{tokens[opened[-1]].name}":
+                opened.pop()
+            elif name in _BLOCKS or name[0] == "/" or len(opened) == _DEPTH:
+                # An element that goes on behind a border is one itself.
+                for border in [*opened, i]:
+                    self._add(tokens[start:border])
+                    self._parts.append(tokens[border].source)
+                    start = border + 1
+                opened.clear()
             else:
-                self._root = lxml.html.fragment_fromstring(
-                    source, create_parent="div", parser=parser
-                )
-        except lxml.etree.LxmlError:
-            raise RefusalError(
-                400, "Expected HTML, received no element and no text."
-            ) from None
-        if parser.error_log.filter_from_fatals():
-            raise RefusalError(
-                400,
-                "Expected HTML with at most 250 elements inside each other, "
-                "received more or other HTML that cannot be read to its end.",
-            )
-        self.segments = [
-            segment for segment in self._found() if segment.text.strip()
-        ]
+                opened.append(i)
+        found = [each for each in self._parts if isinstance(each, Segment)]
+        self.segments = [each for each in found if each.text.strip()]
 
     def html(self) -> str:
         """Write the page as HTML."""
-        tree = self._root.getroottree() if self._is_whole else self._root
-        source: str = lxml.etree.tostring(
-            tree, encoding="unicode", method="html"
+        return "".join(
+            each if isinstance(each, str) else each.html for each in self._parts
         )
-        if self._is_whole:
-            return source
-        return source.removeprefix("<div>").removesuffix("</div>")
 
-    def _found(self) -> Iterator[Segment]:
-        inline: set[Any] = set()
-        # Children come before their parents.
-        for node in reversed(list(self._root.iter())):
-            is_block = node.tag in _BLOCKS or _is_left_alone(node)
-            if not is_block and all(child in inline for child in node):
-                inline.add(node)
-        inline.discard(self._root)
-        blocks = [self._root]
-        while blocks:
-            block = blocks.pop()
-            before, run, inner = None, [], []
-            for child in [*block, None]:
-                if child in inline:
-                    run.append(child)
-                    continue
-                yield Segment(block, before, run)
-                before, run = child, []
-                if child is not None and not _is_left_alone(child):
-                    inner.append(child)
-            blocks += reversed(inner)
+    def _add(self, tokens: Sequence[_Token]) -> None:
+        """Add a segment, without what would stay at its edges anyway."""
+        named = [i for i, token in enumerate(tokens) if token.name]
+        start, end = (named[0], named[-1] + 1) if named else (0, 0)
+        sources = [token.source for token in tokens]
+        segment = Segment(tokens[start:end])
+        self._parts += [*sources[:start], segment, *sources[end:]]
 
 
-def _is_left_alone(node: Any) -> bool:
-    return (
-        node.tag in _LEFT_ALONE
-        # Comments have no attributes.
-        or (node.get("translate") or "").lower() == "no"
-        or "notranslate" in (node.get("class") or "").split()
-    )
+def _tokens(source: str) -> Iterator[_Token]:
+    position = 0
+    while found := _TOKEN.match(source, position):
+        position = found.end()
+        name = "#" if found["word"] else (found["name"] or "").lower()
+        yield _Token(found[0], name)
+        if name in _RAW:
+            end = re.compile(rf"</{name}(?=[\s/>])|\Z", re.I | re.ASCII)
+            inner = source[position : end.search(source, position).start()]
+            position += len(inner)
+            is_text = name == "title" and inner.strip(_WHITE)
+            yield _Token(inner, "#" if is_text else "")
+
+
+def _joined(tokens: Sequence[_Token]) -> Iterator[_Token]:
+    """Make one token of each element that is left alone."""
+    at = 0
+    while at < len(tokens):
+        source, name = tokens[at]
+        end = at + 1
+        if name in _VOID or _is_left_alone(source, name):
+            depth = name not in _VOID and not source.endswith("/>")
+            while depth and end < len(tokens):
+                if name == tokens[end].name == "p":
+                    break  # The first has no end tag.
+                depth += tokens[end].name == name
+                depth -= tokens[end].name == f"/{name}"
+                end += 1
+            source = "".join(token.source for token in tokens[at:end])
+            name = name if name in _BLOCKS else ""
+        yield _Token(source, name)
+        at = end
+
+
+def _is_left_alone(source: str, name: str) -> bool:
+    if name in _LEFT_ALONE:
+        return True
+    if name in ("", "#") or "translate" not in source.lower():
+        return False
+    found = re.findall(_ATTRIBUTE, source[len(name) + 1 :], re.ASCII)
+    # Of two with the same name, the first counts.
+    values = {key.lower(): "".join(value) for key, *value in reversed(found)}
+    is_no = values.get("translate", "").lower() == "no"
+    return is_no or "notranslate" in values.get("class", "").split()
 
 
 class _Placing:
-    """The places of a segment's elements in its translation.
-
-    `str.split` finds the words; a place is the number of a word in the
-    translation.
-    """
+    """Places of a segment's elements: numbers of words in its translation."""
 
     def __init__(
-        self, text: str, parts: Sequence[Part], target_lang: str
+        self, text: str, parts: Sequence[Part], languages: tuple[str, str]
     ) -> None:
         self._text = text
-        found = pieces(
-            text,
-            [part.span for part in parts],
-            [_CONTROL.sub("", part.translation) for part in parts],
-            target_lang,
-        )
+        self._has_spaces = language_of(languages[1]).has_spaces
+        spans, translations, _ = zip(*parts, strict=True)
+        found = pieces(text, spans, translations, languages[1])
         self._target = "".join(found)
         self._source_words: list[Span] = []
         self._target_words: list[Span] = []
         # The source word that each word of the translation comes from.
         self._origins: list[int] = []
-        # The first and the last place that come from each source word.
-        self._reach: list[Span] = []
-        # The place where each sentence begins, by its first source word.
-        self._begins: dict[int, int] = {}
+        firsts: dict[int, int] = {}  # Of sentences: places by source words.
         position = len(found[0])
-        for part, translation, gap in zip(
-            parts, found[1::2], found[2::2], strict=True
-        ):
-            self._add_words(part, translation, position)
-            position += len(translation) + len(gap)
+        for part, gap in zip(parts, found[2::2], strict=True):
+            before = len(self._source_words)
+            source = _words(text[slice(*part.span)], languages[0], part.span[0])
+            target = _words(part.translation, languages[1], position)
+            # Words without a link keep their order.
+            count = len(target)
+            origins = [i * len(source) // count for i in range(count)]
+            for origin, i in part.links or ():
+                origins[i] = origin
+            firsts[before] = len(self._target_words)
+            self._origins += [before + origin for origin in origins]
+            self._source_words += source
+            self._target_words += target
+            position += len(part.translation) + len(gap)
+        self.everything = Span(0, len(self._target_words)), Span(0, position)
+        self._starts = [word.start for word in self._source_words]
+        self._ends = [word.end for word in self._source_words]
+        # From the first to the last place that comes from each source word.
+        count, end = len(self._source_words), len(self._target_words)
+        self._reach = [Span(end, 0)] * (count + 1)
+        for place, origin in enumerate(self._origins):
+            start = min(place, self._reach[origin].start)
+            self._reach[origin] = Span(start, place + 1)
+        # Where each source word begins, or else what follows it.
+        self._begins = [end] * (count + 1)
+        for origin in reversed(range(count)):
+            start, end = self._reach[origin]
+            following = start if end else self._begins[origin + 1]
+            self._begins[origin] = firsts.get(origin, following)
 
-    def _add_words(self, part: Part, translation: str, position: int) -> None:
-        source = _words(self._text[slice(*part.span)], part.span.start)
-        target = _words(translation, position)
-        before = len(self._source_words)
-        # Words without a link keep their order.
-        origins = {
-            i: i * len(source) // len(target) for i in range(len(target))
-        }
-        origins |= {to: origin for origin, to in part.links or ()}
-        self._origins += [before + origins[i] for i in range(len(target))]
-        first = self._begins[before] = len(self._target_words)
-        reach = [Span(first + len(target), first)] * len(source)
-        for i in range(len(target)):
-            start, end = reach[origins[i]]
-            reach[origins[i]] = Span(
-                min(start, first + i), max(end, first + i + 1)
-            )
-        self._reach += reach
-        self._source_words += source
-        self._target_words += target
-
-    def content(self, elements: Iterable[_Inline]) -> list[Any]:
-        """Return the translation as texts and pairs (node, its content)."""
-        every = _Inline(None, 0, len(self._text), list(elements))
-        places = Span(0, len(self._target_words))
-        return self._content(every, places, Span(0, len(self._target)))
-
-    def _content(
-        self, element: _Inline, places: Span, inside: Span
-    ) -> list[Any]:
+    def content(self, element: _Inline, places: Span, inside: Span) -> str:
         """Fill an element that has been given these places and characters."""
-        found: list[Any] = []
+        found: list[str] = []
         position = inside.start
         for child, of_child in self._placed(element, places):
-            outside = self._characters(child, of_child, inside)
-            if of_child.end == places.start:
-                outside = Span(inside.start, inside.start)
-            start = max(position, outside.start)
-            end = max(start, outside.end)
-            found.append(self._target[position:start])
-            within = self._content(child, of_child, Span(start, end))
-            found.append((child.node, within))
+            outside = self._characters(child, of_child)
+            start = min(max(position, outside.start), inside.end)
+            end = min(max(start, outside.end), inside.end)
+            found.append(html.escape(self._target[position:start], False))
+            opening = [child.before, child.space if self._has_spaces else ""]
+            found += reversed(opening) if start == inside.end else opening
+            found.append(self.content(child, of_child, Span(start, end)))
+            found.append(child.after)
             position = end
-        found.append(self._target[position : inside.end])
-        return found
+        found.append(html.escape(self._target[position : inside.end], False))
+        return "".join(found)
 
     def _placed(
         self, element: _Inline, places: Span
@@ -273,15 +303,14 @@ class _Placing:
         """Return the children in order, each with its own places."""
         origins = self._origins_of(element)
         found: list[tuple[_Inline, Span]] = []
-        best: Span | None
         free = [True] * (places.end - places.start)
         for child in element.children:
             of_child = self._origins_of(child)
             if of_child == origins and all(free):
                 best = places
-            elif not (best := self._run(of_child, places, free)):
-                point = self._point(of_child.start, origins, places, free)
-                best = Span(point, point)
+            else:
+                best = self._run(of_child, places, free)
+                best = best or self._point(child, origins.end, places)
             for place in range(*best):
                 free[place - places.start] = False
             found.append((child, best))
@@ -289,13 +318,10 @@ class _Placing:
 
     def _origins_of(self, element: _Inline) -> Span:
         """List the source words that an element encloses, even in part."""
-        start = bisect.bisect_right(
-            self._source_words, element.start, key=lambda word: word.end
-        )
-        end = bisect.bisect_left(
-            self._source_words, element.end, key=lambda word: word.start
-        )
-        return Span(start, max(start, end))
+        start = bisect.bisect_right(self._ends, element.start)
+        if element.start == element.end:
+            return Span(start, start)
+        return Span(start, bisect.bisect_left(self._starts, element.end))
 
     def _run(
         self, origins: Span, places: Span, free: Sequence[bool]
@@ -318,81 +344,53 @@ class _Placing:
                 best, best_gain = Span(start, place + 1), gain
         return best
 
-    def _point(
-        self, origin: int, around: Span, places: Span, free: Sequence[bool]
-    ) -> int:
-        """Find a place for an empty element: before the next source word."""
-        if origin <= around.start:
-            return places.start
-        if origin >= around.end:
-            return places.end
-        # If nothing comes from a word, take the next one.
-        after = (start for start, end in self._reach[origin:] if start < end)
-        place = self._begins.get(origin, next(after, places.end))
+    def _point(self, element: _Inline, end: int, places: Span) -> Span:
+        """Find a place without words: after a source word, or before one."""
+        origin = self._origins_of(element).start
+        place = self._begins[origin] if origin < end else places.end
+        if self._is_behind(element):
+            word = bisect.bisect_left(self._starts, element.start) - 1
+            place = self._reach[word].end or place
         place = min(max(places.start, place), places.end)
-        # Not in the middle of another element.
-        while places.start < place < places.end and not (
-            free[place - places.start] or free[place - places.start - 1]
-        ):
-            place += 1
-        return place
+        return Span(place, place)
 
-    def _characters(self, element: _Inline, places: Span, inside: Span) -> Span:
+    def _characters(self, element: _Inline, places: Span) -> Span:
         """Return the characters of the translation that an element encloses.
 
         A comma that it excludes in the source it excludes here.
         """
         if places.start == places.end:
-            at = inside.end
-            if places.start < len(self._target_words):
-                at = min(at, self._target_words[places.start].start)
+            at = len(self._target)
+            if places.start and self._is_behind(element):
+                at = self._target_words[places.start - 1].end
+            elif places.start < len(self._target_words):
+                at = self._target_words[places.start].start
             return Span(at, at)
         start = self._target_words[places.start].start
         end = self._target_words[places.end - 1].end
         origins = self._origins_of(element)
         first = self._source_words[origins.start]
         last = self._source_words[origins.end - 1]
-        if _is_sign(self._text[first.start : element.start]):
+        if _SIGNS.fullmatch(self._text, first.start, element.start):
             start += _signs(self._target[start:end])
-        if _is_sign(self._text[element.end : last.end]):
+        if _SIGNS.fullmatch(self._text, element.end, last.end):
             end -= _signs(self._target[start:end][::-1])
-        return Span(max(start, inside.start), min(end, inside.end))
+        if self._text[element.end - 1] == self._target[end : end + 1] == " ":
+            end += 1
+        return Span(start, end)
+
+    def _is_behind(self, element: _Inline) -> bool:
+        """Return whether it belongs behind the part of a word before it."""
+        at = element.start
+        if self._text[at - 1 : at] in ("", " "):
+            return False
+        return at < element.end or not self._text[at : at + 1].isalnum()
 
 
-def _words(text: str, offset: int) -> list[Span]:
-    return [
-        Span(offset + found.start(), offset + found.end())
-        for found in re.finditer(r"\S+", text)
-    ]
-
-
-def _is_sign(text: str) -> bool:
-    return bool(text) and not any(map(str.isalnum, text))
+def _words(text: str, language: str, at: int) -> list[Span]:
+    return [Span(at + x, at + y) for x, y in words_of(text, language)]
 
 
 def _signs(text: str) -> int:
     """Count the signs that a text begins with; 0 if it has nothing else."""
     return next((i for i, each in enumerate(text) if each.isalnum()), 0)
-
-
-def _fill(parent: Any, before: Any, content: Iterable[Any]) -> None:
-    """Put texts and nodes into a node, after one of its children or first."""
-    for each in content:
-        if isinstance(each, str):
-            if before is None:
-                parent.text = (parent.text or "") + each
-            else:
-                before.tail = (before.tail or "") + each
-            continue
-        node, inner = each
-        node.tail = None
-        if isinstance(node.tag, str):
-            node.text = None
-            for child in list(node):
-                node.remove(child)
-            _fill(node, None, inner)
-        if before is None:
-            parent.insert(0, node)
-        else:
-            before.addnext(node)  # And after its tail.
-        before = node

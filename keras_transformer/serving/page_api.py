@@ -35,7 +35,7 @@ from keras_transformer.serving.service import (
     json_written,
     scalar_text,
 )
-from keras_transformer.serving.versions import card_of
+from keras_transformer.serving.versions import card_of, languages_of
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.viewing import page as viewer_page
 
@@ -200,6 +200,7 @@ async def _translate(job: Job) -> Response:
         raise RefusalError(400, "Expected n_best to be null or at least 1.")
     text = await job.turn(lambda: scalar_text(fields["text"]))
     (sentences,) = await documents.search(job, [text], n_best or 1)
+    languages = languages_of(job.model)
     words: list = [None] * len(sentences)
     if fields.get("alignment"):
         words = await documents.linked_words(job, sentences)
@@ -214,6 +215,12 @@ async def _translate(job: Job) -> Response:
                     for text, score in each.hypotheses
                 ],
                 "words": of_sentence,
+                "source_words": documents.texts_of_words(
+                    each.source, languages[0]
+                ),
+                "target_words": documents.texts_of_words(
+                    each.best, languages[1]
+                ),
             }
             for each, of_sentence in zip(sentences, words, strict=True)
         ],

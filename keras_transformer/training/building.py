@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras_transformer.config import UserError
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
-from keras_transformer.runs import averaging, checkpoints
+from keras_transformer.runs import averaging, checkpoints, history
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.schedules import TransformerSchedule
@@ -90,6 +90,9 @@ def restore_model(
             start = checkpoints.restore_checkpoint(
                 run_dir, model, average.variables if average else ()
             )
+        if start.step and start.standing is None:
+            figures = history.figures_of(run_dir, start.step) or None
+            start = dataclasses.replace(start, figures=figures)
         if run.initial and not start.step:
             _begin_with(model, run.initial)
     workers.check_alike(strategy, start.step, arguments_of(run, session))
@@ -103,7 +106,6 @@ def arguments_of(run: RunConfig, session: Session) -> dict[str, Any]:
         **dataclasses.asdict(run.training),
         **run.search.kept_by_run(),
         "minutes": session.minutes,
-        "text": run.fingerprints,
         "vocabulary": run.vocabulary,
     }
 
@@ -121,28 +123,6 @@ def initial_record(init_from: str | pathlib.Path) -> dict[str, Any]:
         "checkpoints": [*chosen.checkpoints],
         "weights": _checksum(model),
     }
-
-
-def check_initial(
-    run: RunConfig, saved: RunConfig, run_dir: pathlib.Path
-) -> None:
-    """Refuse to resume a run that began with other weights.
-
-    Raises:
-        UserError: If `run` names an initial run with other weights than those
-            that `saved` took over.
-    """
-    if not run.initial:
-        return
-    source = pathlib.Path(run.initial["run_dir"])
-    known = saved.initial or {"run_dir": None, "weights": None}
-    if str(source) == known["run_dir"] or not source.exists():
-        return  # The run no longer needs it.
-    if initial_record(source)["weights"] != known["weights"]:
-        raise UserError(
-            f"{run_dir} did not begin with the weights of {source}; leave out "
-            "`init_from`, or choose another `run_dir`."
-        )
 
 
 def _begin_with(model: keras.Model, initial: Mapping[str, Any]) -> None:

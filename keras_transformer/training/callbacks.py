@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import JobError
-from keras_transformer.data.batching import BatchPlan
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import files
 from keras_transformer.runs.checkpoints import Progress, list_checkpoints

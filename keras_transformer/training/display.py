@@ -14,7 +14,7 @@ import rich.console
 import rich.progress
 import tensorflow as tf
 
-from keras_transformer.data.batching import BatchPlan
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
 from keras_transformer.schedules import TransformerSchedule
@@ -22,7 +22,7 @@ from keras_transformer.training.callbacks import Logs, StepWindow
 
 logger = logging.getLogger("keras_transformer")
 SECONDS = 60.0  # Between two lines of the log, at most.
-FIGURES = ("tokens", "batch_loss", "perplexity", "gradient_norm")
+FIGURES = ("tokens", "batch_loss", "batch_perplexity", "gradient_norm")
 
 
 class TrainingDisplay(keras.callbacks.Callback):

@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import itertools
 import logging
-import os
 import pathlib
 import statistics
 import tempfile
@@ -23,14 +22,14 @@ import tensorflow as tf
 
 from keras_transformer import config
 from keras_transformer.config import UserError
-from keras_transformer.data import batching
-from keras_transformer.data.corpus import Corpus, Pair, checksum_of
+from keras_transformer.data.batch_plan import BatchPlan
+from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.inspection import Inspection, Row
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import devices
 from keras_transformer.runs.layout import has_begun
-from keras_transformer.runs.run_config import RunConfig, begun_config
+from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import estimates, workers
 from keras_transformer.training.building import build_model
 from keras_transformer.training.cluster import count_workers
@@ -44,9 +43,8 @@ from keras_transformer.training.planning import (
 from keras_transformer.training.preparation import (
     check_beginning,
     prepare_tokenizer,
-    take_vocabulary,
 )
-from keras_transformer.training.request import Session
+from keras_transformer.training.request import Asked, Session
 
 logger = logging.getLogger("keras_transformer")
 HEAD_PAIRS = 20_000
@@ -69,67 +67,44 @@ class Table(str):
 
 
 class Costs(NamedTuple):
-    """Means over the batches of an epoch, and the largest of them.
+    """Means over the batches of an epoch, and the largest of them."""
 
-    Attributes:
-        source_tokens: Source tokens of a step, without padding.
-        target_tokens: Target tokens of a step, without padding.
-        flops: FLOPs of a step, including padding.
-        largest: The (B, S, T) of one replica that needs most memory.
-        memory: The memory that it needs.
-        graphs: Number of shapes of a replica's micro-batches; XLA would
-            compile each.
-    """
-
-    source_tokens: float
+    source_tokens: float  # Of a step, without padding.
     target_tokens: float
-    flops: float
-    largest: tuple[int, int, int]
-    memory: estimates.Memory
-    graphs: int
+    flops: float  # Of a step, with padding.
+    largest: tuple[int, int, int]  # (B, S, T) of a replica's largest batch.
+    memory: estimates.Memory  # What that needs.
+    graphs: int  # Shapes of a replica's micro-batches; XLA would compile each.
 
 
 class Measured(NamedTuple):
-    """A few training steps of one shape.
+    """Steps of one shape (B, S, T) over all replicas, and their median time.
 
-    Attributes:
-        shape: The (B, S, T) over all replicas.
-        whole: Whether B is that of the training's batches.
-        seconds: Median of the steps after the first.
-        steps: The number of those steps.
+    `whole` says whether B is that of the training's batches.
     """
 
     shape: tuple[int, int, int]
     whole: bool
     seconds: float
-    steps: int
 
 
-def dry_run(
-    run: RunConfig,
-    run_dir: pathlib.Path,
-    session: Session,
-    corpus: Corpus,
-    tokenizer: Tokenizer | str | os.PathLike | None = None,
-) -> Table:
+def dry_run(asked: Asked) -> Table:
     """Tell what a run would cost, writing nothing to its directory.
-
-    The arguments are those of `loop.train`.
 
     Raises:
         UserError: If the training could not begin, or needs several machines.
     """
+    run, session = asked.run, asked.session
     if session.strategy == "multiworker" or count_workers() > 1:
         raise UserError(
             "Expected one machine for a dry run, received `strategy` "
             "multiworker or several workers in TF_CONFIG; leave them out."
         )
-    check_beginning(run, run_dir, corpus)
+    check_beginning(asked)
     devices.log_devices()
     strategy = workers.make_strategy(session.strategy)
     xla = compiles(session.xla)
-    run = choose_lengths(run, begun_config(run_dir), xla)
-    run, given = take_vocabulary(run, tokenizer)
+    corpus = asked.open_text()
     looking = Inspection(corpus)
     with heartbeat("Looking through the text"):
         for _ in looking.watch(corpus.pairs(run.train_split)):
@@ -138,10 +113,11 @@ def dry_run(
     replicas = strategy.num_replicas_in_sync
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        has_run = has_begun(run_dir)
-        run, vocabulary = prepare_tokenizer(
-            run, run_dir if has_run else folder, corpus, given
-        )
+        has_run = has_begun(asked.run_dir)
+        if not has_run:
+            run = choose_lengths(run, xla)
+        asked = asked._replace(run=run)
+        run, vocabulary = prepare_tokenizer(asked, folder, corpus)
         plan, is_whole = make_plan(run, corpus, vocabulary, folder)
         if not (has_run or is_whole):  # The rest will fill the vocabulary.
             model = dataclasses.replace(
@@ -174,8 +150,6 @@ def head(corpus: Corpus) -> Corpus:
     return dataclasses.replace(
         corpus,
         read=read,
-        identify=checksum_of(read),
-        stamp=lambda split: None,
         read_whole=functools.partial(cut, corpus.read_whole or corpus.read),
     )
 
@@ -185,7 +159,7 @@ def make_plan(
     corpus: Corpus,
     tokenizer: Tokenizer,
     folder: pathlib.Path,
-) -> tuple[batching.BatchPlan, bool]:
+) -> tuple[BatchPlan, bool]:
     """Plan the batches of a corpus from its `head`, with records in a folder.
 
     Returns:
@@ -217,7 +191,7 @@ def make_plan(
 
 def count(
     run: RunConfig,
-    plan: batching.BatchPlan,
+    plan: BatchPlan,
     replicas: int = 1,
     accumulate: int = 1,
 ) -> Costs:
@@ -258,23 +232,10 @@ def count(
     )
 
 
-class _StepTimes(keras.callbacks.Callback):
-    """Notes the end of each step; reading the loss waits for it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ends: list[float] = []
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any]) -> None:
-        float(logs["loss"])
-        self.ends.append(time.perf_counter())
-        logger.info("Measured step %d of %d.", batch + 1, 1 + MEASURED_STEPS)
-
-
 def measure(
     model: keras.Model,
     run: RunConfig,
-    plan: batching.BatchPlan,
+    plan: BatchPlan,
     mean_flops: float,
     replicas: int = 1,
 ) -> Measured:
@@ -287,7 +248,7 @@ def measure(
         return estimates.step_flops(run.model, *shape)
 
     shape = min(plan.shapes(), key=lambda s: abs(flops(s) - mean_flops))
-    rows, source_length, target_length = shape
+    full, source_length, target_length = rows, *_ = shape
     if not tf.config.list_logical_devices("GPU"):
         share = min(1.0, MOST_FLOPS_WITHOUT_GPU / flops(shape))
         rows = max(replicas, int(rows * share) // replicas * replicas)
@@ -305,7 +266,12 @@ def measure(
     dataset = tf.data.Dataset.from_tensors(((source, target_in), target))
     dataset = dataset.repeat().with_options(options)
     dataset.has_begin_tokens = True  # Any will do.
-    times = _StepTimes()
+    ends: list[float] = []
+
+    def note(batch: int, logs: Any) -> None:
+        float(logs["loss"])  # Waits for the step.
+        ends.append(time.perf_counter())
+
     logger.info(
         "Measuring steps of %d rows with %d source and %d target tokens; the "
         "first one builds the graph.",
@@ -318,20 +284,16 @@ def measure(
         steps_per_epoch=1 + MEASURED_STEPS,
         shuffle=False,
         verbose=0,
-        callbacks=[times],
+        callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=note)],
     )
-    seconds = statistics.median(map(float, np.diff(times.ends)))
-    return Measured(
-        (rows, source_length, target_length),
-        rows == shape[0],
-        seconds,
-        MEASURED_STEPS,
-    )
+    seconds = statistics.median(map(float, np.diff(ends)))
+    shape = (rows, source_length, target_length)
+    return Measured(shape, rows == full, seconds)
 
 
 def report(
     run: RunConfig,
-    plan: batching.BatchPlan,
+    plan: BatchPlan,
     costs: Costs,
     measured: Measured,
     session: Session,
@@ -348,50 +310,36 @@ def report(
     if session.minutes:
         steps = int(min(steps, max(1, 60 * session.minutes / seconds)))
     hours = seconds * steps / 3600
-    total = costs.flops * steps
-    paper = PAPER_FLOPS.get(run.preset)
     shape = "{} rows × {} source × {} target tokens".format
-    rows = [
+    memory = zip(
+        ("weights", "gradients", "Adam's moments", "activations")
+        + ("logits and gradient", "in all"),
+        (*costs.memory, costs.memory.total),
+        strict=True,
+    )
+    rows: list[Row | None] = [
         f"{run.preset} on {run.corpus}: {recipe.precision}, replicas: "
         f"{replicas}, micro-batches: {session.accumulate}",
         ("vocabulary", f"{model.vocab_size:,}", "pieces"),
         ("parameters", f"{estimates.parameters(model):,}", ""),
-        *(
-            [("restriction", f"{model.restriction:,}", "positions")]
-            if model.restriction is not None
-            else []
-        ),
+        ("restriction", f"{model.restriction:,}", "positions")
+        if model.restriction
+        else None,
         "",
         "A step, the mean of an epoch",
         ("source tokens", f"{costs.source_tokens:,.0f}", "without padding"),
         ("target tokens", f"{costs.target_tokens:,.0f}", "without padding"),
         ("padding", f"{100 * plan.padding_waste():.1f}", "% of positions"),
         ("batch shapes", f"{len(plan.shapes()):,}", ""),
-        *(
-            [("XLA compilations", f"{costs.graphs:,}", "at their first steps")]
-            if xla
-            else []
-        ),
+        ("XLA compilations", f"{costs.graphs:,}", "at their first steps")
+        if xla
+        else None,
         ("FLOPs", f"{costs.flops:.2e}", "matrix products, padding included"),
         "",
         f"Memory of a replica at most, at {shape(*costs.largest)}, estimated",
-        *(
-            (name, f"{size / 1e6:,.0f}", "MB")
-            for name, size in zip(
-                (
-                    "weights",
-                    "gradients",
-                    "Adam's moments",
-                    "activations",
-                    "logits and gradient",
-                    "in all",
-                ),
-                (*costs.memory, costs.memory.total),
-                strict=True,
-            )
-        ),
+        *((name, f"{size / 1e6:,.0f}", "MB") for name, size in memory),
         "",
-        f"Time, from {measured.steps} steps of {shape(*measured.shape)}"
+        f"Time, from {MEASURED_STEPS} steps of {shape(*measured.shape)}"
         + ("" if measured.whole else ", scaled by FLOPs: at most"),
         ("seconds a step", f"{seconds:.3g}", ""),
         ("target tokens/s", f"{costs.target_tokens / seconds:,.0f}", ""),
@@ -400,16 +348,17 @@ def report(
         f"The whole training, {steps:,} steps"
         + (f" in {session.minutes:g} minutes" if steps < recipe.steps else ""),
         ("hours", f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}", ""),
-        ("FLOPs", f"{total:.2e}", "counted from shapes"),
+        ("FLOPs", f"{costs.flops * steps:.2e}", "counted from shapes"),
+        ("the paper's", f"{paper:.1e}", "GPUs × seconds × 9.5 TFLOPS")
+        if (paper := PAPER_FLOPS.get(run.preset))
+        else None,
+        "",
+        *of_text,
     ]
-    if paper:
-        rows.append(
-            ("the paper's", f"{paper:.1e}", "GPUs × seconds × 9.5 TFLOPS")
-        )
-    rows += ["", *of_text]
     return "\n".join(
         row
         if isinstance(row, str)
         else "  {:<20}{:>14}  {}".format(*row).rstrip()
         for row in rows
+        if row is not None
     )

@@ -11,8 +11,9 @@ from keras_transformer.machine import files
 from keras_transformer.runs import averaging, history, layout, lock
 from keras_transformer.runs.checkpoints import (
     WEIGHTS_FILE,
-    list_checkpoints,
-    step_of,
+    Standing,
+    find_best,
+    read_newest,
 )
 from keras_transformer.runs.result import (
     AVERAGE,
@@ -22,7 +23,6 @@ from keras_transformer.runs.result import (
     final_result,
 )
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training.patience import Patience
 from keras_transformer.training.validation import Validator
 
 logger = logging.getLogger("keras_transformer")
@@ -33,7 +33,7 @@ def finish(
     run_dir: pathlib.Path,
     validator: Validator,
     last: list[np.ndarray],
-    patience: Patience | None,
+    standing: Standing,
 ) -> None:
     """Keep the better of the averaged and the last weights; draw the curve.
 
@@ -46,14 +46,13 @@ def finish(
         run_dir: The run directory, with at least one checkpoint.
         validator: Measures the weights of its model, which are replaced.
         last: The weights that the training ended with.
-        patience: Knows the best validation; None if not asked for.
+        standing: Knows the best validation, if `patience` looked for it.
     """
     lock.check(run_dir)
     result = final_result(run_dir)
-    if result is None or result.averages != _averages(
-        run, averaging.averaged_checkpoints(run_dir)
-    ):
-        _compare(run, run_dir, validator, last, patience)
+    paths = averaging.averaged_checkpoints(run_dir)
+    if result is None or result.averaged not in (0, len(paths)):
+        _compare(run, run_dir, validator, last, standing)
         try:
             logger.info("Wrote %s.", history.draw(run_dir))
         except UserError as error:  # A picture is no reason to fail.
@@ -66,50 +65,45 @@ def finish(
     )
 
 
-def _averages(run: RunConfig, averaged: list[pathlib.Path]) -> str:
-    """Name the average that the recipe asks for."""
-    if run.training.ema:
-        return "moving average of the weights"
-    return averaging.average_of(len(averaged))
-
-
 def _compare(
     run: RunConfig,
     run_dir: pathlib.Path,
     validator: Validator,
     last: list[np.ndarray],
-    patience: Patience | None,
+    standing: Standing,
 ) -> None:
-    """Validate all weights, then write the best of them and the reason.
+    """Validate what was not yet, then write the best and the reason.
 
     If that fails, write the average, as in the paper.
     """
-    step = step_of(list_checkpoints(run_dir)[-1])
-    paths = averaging.averaged_checkpoints(run_dir)
-    names = [path.name for path in paths]
+    recipe = run.training
     averaged = averaging.load_average(run_dir, purpose="Validating")
-    averages = _averages(run, paths)
-    called = {LAST: "last weights", AVERAGE: averages, BEST: "best weights"}
+    names = [path.name for path in averaging.averaged_checkpoints(run_dir)]
+    averages = averaging.average_of(len(names))
+    if recipe.ema:
+        averages = "moving average of the weights"
+    newest, noted = read_newest(run_dir)
     weights = {LAST: last, AVERAGE: averaged.get_weights()}
-    made_of = {LAST: names[-1:], AVERAGE: names}
-    best = patience.best_weights(step) if patience else None
-    if best and step_of(best) != step:  # Else they are one of the two.
-        averaged.load_weights(best / WEIGHTS_FILE)
-        weights[BEST], made_of[BEST] = averaged.get_weights(), [best.name]
+    made_of = {LAST: [newest.name], AVERAGE: names}
     figures = {}
-    if validator.latest and not run.training.ema:  # Measured at the end.
-        figures[LAST] = validator.latest._asdict()
-    for which in weights:
-        if which in figures:
-            continue
-        if which == AVERAGE and len(names) == 1 and not run.training.ema:
-            figures[which] = figures[LAST]  # They are the same.
-            continue
+    if noted.figures:  # Of the weights that validations had.
+        figures[AVERAGE if recipe.ema else LAST] = noted.figures
+        if len(names) == 1:  # They are the same.
+            figures[AVERAGE] = noted.figures
+    best = find_best(run_dir, standing) if recipe.patience else None
+    if best and best[1].step != noted.step:  # Else they are one of the two.
+        path, progress = best
+        averaged.load_weights(path / WEIGHTS_FILE)
+        weights[BEST], made_of[BEST] = averaged.get_weights(), [path.name]
+        if progress.figures:
+            figures[BEST] = progress.figures
+    called = {LAST: "last weights", AVERAGE: averages, BEST: "best weights"}
+    for which in [x for x in weights if x not in figures]:
         validator.model.set_weights(weights[which])
         if (found := validator.measure(called[which])) is None:
             break
         figures[which] = found._asdict()
-    by = patience.on if patience else "loss"
+    by = recipe.patience_on if recipe.patience else "loss"
     better = AVERAGE
     if figures.keys() >= {AVERAGE, LAST}:
         # Among equals the average wins, as in the paper.
@@ -121,13 +115,14 @@ def _compare(
     with files.whole(path) as partial:
         averaged.save_weights(partial)
     result = Result(
-        step=step,
+        step=noted.step,
         better=better,
         averages=averages,
         checkpoints=tuple(made_of[better]),
         validation=figures,
         weights=files.checksum(path),
         by=by,
+        averaged=len(names),
     )
     result.save(run_dir)
     logger.info("Wrote %s, the %s.", path, result.sentence())

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import functools
 import logging
-import os
 import pathlib
 import resource
 import signal
@@ -21,13 +20,14 @@ from tensorflow.python.framework.ops import gradient_registry
 
 from keras_transformer.config import UserError
 from keras_transformer.data import batching
-from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.batch_plan import BatchPlan
+from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, history, layout, lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.result import final_result
-from keras_transformer.runs.run_config import RunConfig, begun_config
+from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.training import callbacks, ending, workers
 from keras_transformer.training.building import (
@@ -45,13 +45,8 @@ from keras_transformer.training.planning import (
     plan_batches,
     warn_of_warm_up,
 )
-from keras_transformer.training.preparation import (
-    CHANGEABLE,
-    check_beginning,
-    prepare,
-    take_vocabulary,
-)
-from keras_transformer.training.request import Session
+from keras_transformer.training.preparation import check_beginning, prepare
+from keras_transformer.training.request import Asked, Session, resumed
 from keras_transformer.training.validation import Validation, Validator
 
 # One training at a time, since it sets the process's seeds.
@@ -72,30 +67,24 @@ class Training:
     run_dir: pathlib.Path
     session: Session
     tokenizer: Tokenizer
-    plan: batching.BatchPlan
+    plan: BatchPlan
     model: Transformer
     average: MovingAverage | None
     start: Progress
 
-    @property
-    def patience(self) -> Patience | None:
+    @functools.cached_property
+    def patience(self) -> Patience:
         """The patience that may end it early, if the recipe asks for it."""
-        recipe = self.run.training
-        return Patience(self.run_dir, recipe) if recipe.patience else None
+        return Patience(self.run.training, self.start.standing)
 
     def is_finished(self) -> bool:
         """Return whether there is nothing left to train, for any worker.
 
         All workers must ask, before the chief changes the history.
         """
-        finished = self.is_at_limit or self.is_out_of_patience
+        finished = self.is_at_limit or self.patience.is_over
         vote = workers.vote_of(self.model.distribute_strategy)
         return vote(finished) if vote else finished
-
-    @property
-    def is_out_of_patience(self) -> bool:
-        """Tell whether validations ended it before this session."""
-        return bool(self.patience and self.patience.is_over(self.start.step))
 
     @property
     def is_at_limit(self) -> bool:
@@ -105,10 +94,8 @@ class Training:
             return True
         if self.start.step >= recipe.steps:
             return True
-        if recipe.target_bleu is None:
-            return False
-        row = history.row_of(self.run_dir, self.start.step)
-        return row.get("validation_bleu", -1.0) >= recipe.target_bleu
+        found = (self.start.figures or {}).get("bleu", -1.0)
+        return recipe.target_bleu is not None and found >= recipe.target_bleu
 
     @functools.cached_property
     def lacks_validation(self) -> bool:
@@ -117,27 +104,11 @@ class Training:
         if not step or final_result(self.run_dir):  # The end is validated too.
             return False
         is_due = step % self.run.training.validation_steps == 0
-        return (is_due or self.is_at_limit) and (
-            "validation_bleu" not in history.row_of(self.run_dir, step)
-        )
+        return (is_due or self.is_at_limit) and self.start.figures is None
 
 
-def train(
-    run: RunConfig,
-    run_dir: pathlib.Path,
-    session: Session,
-    corpus: Corpus,
-    tokenizer: Tokenizer | str | os.PathLike | None = None,
-) -> signal.Signals | None:
+def train(asked: Asked) -> signal.Signals | None:
     """Train or resume, on this machine or as one of several.
-
-    Args:
-        run: The configuration asked for.
-        run_dir: The run directory, new or begun.
-        session: How this session trains.
-        corpus: The corpus that `run` names.
-        tokenizer: A vocabulary made elsewhere, or its file; None to learn
-            one.
 
     Returns:
         The signal that ended it, or None if it has come to its end.
@@ -146,52 +117,45 @@ def train(
         UserError: If the request does not fit the run directory.
         JobError: If the training cannot go on.
     """
-    if isinstance(tokenizer, Tokenizer) and count_workers() > 1:
+    is_object = isinstance(asked.given.get("tokenizer"), Tokenizer)
+    if is_object and count_workers() > 1:
         raise UserError(
             "Expected the path of a vocabulary where there are several "
             "workers, which must meet before TensorFlow computes anything; "
             "save the tokenizer and pass its file."
         )
-    strategy = workers.make_strategy(session.strategy)
+    strategy = workers.make_strategy(asked.session.strategy)
     with (
         _only_training(),
         workers.one_fate(strategy),
         _gradients_forgotten(),
     ):
-        run, tokenizer = take_vocabulary(run, tokenizer)
         if workers.is_chief(strategy):
-            check_beginning(run, run_dir, corpus)
-            with lock.only_writer(run_dir):
-                stopped = _train(
-                    run, run_dir, session, corpus, tokenizer, strategy
-                )
+            check_beginning(asked)
+            with lock.only_writer(asked.run_dir):
+                stopped = _train(asked, strategy)
         else:
-            stopped = _train_beside_chief(run, run_dir, session, strategy)
+            stopped = _train_beside_chief(asked, strategy)
         workers.end_together(strategy)
     return stopped
 
 
 def _train(
-    run: RunConfig,
-    run_dir: pathlib.Path,
-    session: Session,
-    corpus: Corpus,
-    tokenizer: Tokenizer | None,
-    strategy: tf.distribute.Strategy,
+    asked: Asked, strategy: tf.distribute.Strategy
 ) -> signal.Signals | None:
     """Train on this machine, or as the chief of several."""
-    run = choose_lengths(run, begun_config(run_dir), compiles(session.xla))
+    run_dir, session = asked.run_dir, asked.session
     if averaging.is_slim(run_dir):
-        run.resume(RunConfig.load(run_dir), CHANGEABLE, run_dir)  # May raise.
         logger.info(
             "%s is finished. Its checkpoints are gone, so it cannot go on; "
             "`init_from` starts another run from its weights.",
             run_dir,
         )
         return None
-    run, tokenizer, plan, validation, sample = prepare(
-        run, run_dir, corpus, tokenizer
-    )
+    if not layout.has_begun(run_dir):
+        run = choose_lengths(asked.run, compiles(session.xla))
+        asked = asked._replace(run=run)
+    run, tokenizer, plan, validation, watched = prepare(asked)
     workers.meet(strategy)  # The others now read the files.
     restored = restore_model(run, run_dir, session, strategy)
     for side in {tokenizer, tokenizer.target}:
@@ -201,7 +165,7 @@ def _train(
     _describe(training, finished)
     model = training.model
     measured = local_copy(run) if workers.are_several(strategy) else model
-    validator = Validator(measured, tokenizer, validation, sample, run)
+    validator = Validator(measured, tokenizer, validation, watched, run)
     if training.lacks_validation or not finished:
         stopped = _fit(training, validator, finished)
         if stopped:
@@ -213,7 +177,8 @@ def _train(
         if ended < run.training.steps:
             warn_of_warm_up(run.training, ended)
     last = model.get_weights()
-    ending.finish(run, run_dir, validator, last, training.patience)
+    standing = training.patience.standing
+    ending.finish(run, run_dir, validator, last, standing)
     logger.info(
         "Peak memory: %.1f GB.",
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
@@ -247,36 +212,30 @@ def _describe(training: Training, finished: bool) -> None:
 
 def _way_on(training: Training) -> str:
     """Say what would let a finished training go on."""
-    if not (training.patience and training.is_out_of_patience):
+    if not training.patience.is_over:
         return "More `steps` or `minutes`"
-    reason = training.patience.reason(training.start.step)
+    reason = training.patience.reason()
     more = "more `steps` or `minutes` and " if training.is_at_limit else ""
     return f"{reason}; {more}a larger `patience`"
 
 
 def _train_beside_chief(
-    run: RunConfig,
-    run_dir: pathlib.Path,
-    session: Session,
-    strategy: tf.distribute.Strategy,
+    asked: Asked, strategy: tf.distribute.Strategy
 ) -> signal.Signals | None:
     """Train as a worker that is not the chief, and write nothing."""
     workers.meet(strategy)  # The chief has prepared the run directory.
-    workers.wait_for_file(run_dir / layout.CONFIG_FILE)
-    saved = RunConfig.load(run_dir)
-    run = choose_lengths(run, saved, compiles(session.xla))
-    run = run.resume(saved, CHANGEABLE, run_dir)
-    records = batching.TokenisedCorpus.load(
-        run_dir / layout.RECORDS / run.train_split
-    )
+    workers.wait_for_file(asked.run_dir / layout.CONFIG_FILE)
+    asked = resumed(RunConfig.load(asked.run_dir), asked)
+    run, run_dir = asked.run, asked.run_dir
+    records = TokenisedCorpus.load(run_dir / layout.RECORDS / run.train_split)
     tokenizer = load_vocabulary(run_dir)
     training = Training(
         run,
         run_dir,
-        session,
+        asked.session,
         tokenizer,
         plan_batches(records, run.training, tokenizer),
-        *restore_model(run, run_dir, session, strategy),
+        *restore_model(run, run_dir, asked.session, strategy),
     )
     if training.is_finished():
         return None
@@ -312,7 +271,7 @@ def _fit(
         return checkpoints.save_checkpoint(
             run_dir,
             model,
-            progress,
+            validation.measured(progress),
             recipe.keep_checkpoints,
             average.variables if average else (),
             is_passing,
@@ -324,21 +283,22 @@ def _fit(
         validator,
         recipe.validation_steps,
         stop,
+        training.patience,
         weights=average.in_use if average else contextlib.nullcontext,
         target_bleu=recipe.target_bleu,
-        patience=training.patience,
     )
+    # Called in this order.
     own = [
-        stopwatch,
+        stopwatch,  # First: all others ask it for the progress.
         *([Compilations(plan, start.step)] if model.xla else []),
-        *([average] if average else []),
-        guard,
+        *([average] if average else []),  # Of the weights that are saved.
+        guard,  # Before a checkpoint of weights that are not finite.
         # First of the slow ones, so that a second signal finds it done.
         callbacks.SaveCheckpoints(
             save, now, recipe.checkpoint_minutes, recipe.checkpoint_steps
         ),
-        stop,
-        display,
+        stop,  # So that no validation begins after a signal.
+        display,  # Its row is that of the step, to which validation adds.
         validation,
     ]
     try:

@@ -3,9 +3,9 @@
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from keras_transformer import keras_internals
+from keras_transformer.keras_internals import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -13,8 +13,8 @@ class Adam(keras_internals.SharedByUpdates, keras.optimizers.Adam):
     """Keras's Adam, with TensorFlow's fused kernel for the update.
 
     Keras makes an update of a dozen operations, each a pass over weights and
-    moments. Slots, arguments and results are Keras's own, up to rounding. The
-    defaults are those of section 5.3.
+    moments. Slots, arguments and results are Keras's own, up to rounding, and
+    so is the update on other backends. The defaults are those of section 5.3.
 
     Args:
         learning_rate: A float or a `LearningRateSchedule`.
@@ -38,8 +38,10 @@ class Adam(keras_internals.SharedByUpdates, keras.optimizers.Adam):
         if self.amsgrad:
             raise ValueError("`amsgrad` has no fused kernel. Received: True")
 
-    def shared_by_updates(self, learning_rate: Any) -> dict[str, tf.Tensor]:
+    def shared_by_updates(self, learning_rate: Any) -> dict[str, Tensor]:
         """Compute the kernel's arguments that are alike for all variables."""
+        import tensorflow as tf
+
         step = tf.cast(self.iterations + 1, keras.config.floatx())
         beta_1 = tf.constant(self.beta_1, step.dtype)
         beta_2 = tf.constant(self.beta_2, step.dtype)
@@ -52,9 +54,11 @@ class Adam(keras_internals.SharedByUpdates, keras.optimizers.Adam):
             "epsilon": tf.constant(self.epsilon, step.dtype),
         }
 
-    def update_step(
-        self, gradient: tf.Tensor, variable: Any, shared: dict[str, tf.Tensor]
-    ) -> None:
+    def update_step(self, gradient: Tensor, variable: Any, shared: Any) -> None:
+        if keras.backend.backend() != "tensorflow":
+            return super().update_step(gradient, variable, shared)
+        import tensorflow as tf
+
         mean, square = keras_internals.adam_slots(self, variable)
         tf.raw_ops.ResourceApplyAdam(
             var=_handle(variable),

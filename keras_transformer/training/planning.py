@@ -26,21 +26,15 @@ def compiles(xla: str) -> bool:
     return xla == "on"
 
 
-def choose_lengths(
-    run: RunConfig, begun: RunConfig | None, xla: bool
-) -> RunConfig:
-    """Fill in `length_growth` if it is not given.
+def choose_lengths(run: RunConfig, xla: bool) -> RunConfig:
+    """Fill in `length_growth` of a run that begins, if it is not given.
 
     XLA compiles every shape of a batch, so it gets fewer of them. Batches must
-    not change in the middle of a run: once it has begun, it keeps its growth in
-    every session.
+    not change in the middle of a run.
     """
     if run.training.length_growth is not None:
         return run
-    if begun:
-        growth = begun.training.length_growth
-    else:
-        growth = XLA_LENGTH_GROWTH if xla else LENGTH_GROWTH
+    growth = XLA_LENGTH_GROWTH if xla else LENGTH_GROWTH
     recipe = dataclasses.replace(run.training, length_growth=growth)
     return dataclasses.replace(run, training=recipe)
 

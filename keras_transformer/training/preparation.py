@@ -4,28 +4,30 @@ import contextlib
 import dataclasses
 import json
 import logging
-import os
 import pathlib
 import random
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from keras_transformer import __version__
 from keras_transformer.config import UserError
-from keras_transformer.data import batching, inspection
+from keras_transformer.data import inspection
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.mixture import tags_of
 from keras_transformer.data.paired_tokenizer import load_tokenizer
-from keras_transformer.data.records import TokenisedCorpus
+from keras_transformer.data.records import RECORDS_FILE, TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import files
 from keras_transformer.runs import layout
 from keras_transformer.runs.checkpoints import list_checkpoints
-from keras_transformer.runs.run_config import RunConfig, begun_config
+from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import checksum_of, load_vocabulary
-from keras_transformer.training.building import check_initial, initial_record
+from keras_transformer.training.building import initial_record
 from keras_transformer.training.display import heartbeat, log_count
 from keras_transformer.training.planning import plan_batches
+from keras_transformer.training.request import Asked
 from keras_transformer.training.validation import validation_batches
 from keras_transformer.translation.evaluation import longest_source
 
@@ -33,72 +35,76 @@ logger = logging.getLogger("keras_transformer")
 VALIDATION_SAMPLE = 200  # sentences
 # A few thousand sentences in large batches would be mostly padding.
 VALIDATION_TOKENS = 4_096
-# Fields of a recipe that a resumed run may change: they affect how long it
-# trains and what it keeps, not the result.
-CHANGEABLE = (
-    "steps",
-    "average",
-    "checkpoint_minutes",
-    "checkpoint_steps",
-    "keep_checkpoints",
-    "validation_steps",
-    "target_bleu",
-    "patience",
-    "patience_on",
+# What a vocabulary and records are made of, and so may be taken up again.
+_MADE_OF = (
+    *("corpus", "source_lang", "target_lang", "train_split"),
+    *("validation_split", "requested_vocab_size", "symbols", "initial", "text"),
+    *("max_length", "validation_share", "normalization"),
 )
 
 
-def prepare(
-    run: RunConfig,
-    run_dir: pathlib.Path,
-    corpus: Corpus,
-    tokenizer: Tokenizer | None,
-) -> tuple[
-    RunConfig, Tokenizer, batching.BatchPlan, tf.data.Dataset, list[Pair]
-]:
-    """Write the files that a training needs.
+class Prepared(NamedTuple):
+    """What a training needs from its run directory."""
 
-    A refusal leaves what was made of the text, for the next request to take.
-    The arguments are those of `loop.train`, with the tokenizer read.
+    run: RunConfig  # Completed from the text.
+    tokenizer: Tokenizer
+    plan: BatchPlan
+    validation: tf.data.Dataset
+    watched: list[Pair]  # To see the BLEU of.
 
-    Returns:
-        The run, completed from the text, its vocabulary, and the others as in
-        `prepare_data`.
+
+def prepare(asked: Asked) -> Prepared:
+    """Write the files that a training needs, or take those of a begun run.
+
+    A process that was killed, or a refusal, leaves what it has finished; the
+    next request takes it if it asks for the same.
 
     Raises:
         UserError: If the request does not fit the run directory.
     """
+    run_dir = asked.run_dir
     files.remove_leftovers(
         run_dir,
         run_dir / layout.CHECKPOINTS,
         run_dir / layout.LOGS,
         run_dir / layout.RECORDS,
     )
-    run, tokenizer = prepare_tokenizer(run, run_dir, corpus, tokenizer)
-    run, plan, validation, sample = prepare_data(
-        run, run_dir, corpus, tokenizer
+    for left in (run_dir / layout.RECORDS).glob("*.unfinished"):
+        files.remove(left)  # Of an earlier version.
+    run, tokenizer = prepare_tokenizer(asked, run_dir)
+    train, validation = prepare_records(run, asked, tokenizer)
+    recipe = run.training
+    with heartbeat("Planning the batches"):
+        plan = plan_batches(train, recipe, tokenizer)
+    run = _with_plan(run, plan, run_dir)
+    _describe(run, plan, len(validation))
+    batches = validation_batches(
+        validation,
+        min(recipe.batch_tokens, VALIDATION_TOKENS),
+        longest_source(recipe.max_length),
+        run.validation_split,
+        run.search.max_extra_length,
     )
+    watched = _watched(run, asked)
     run.save(run_dir)
-    return run, tokenizer, plan, validation, sample
+    return Prepared(run, tokenizer, plan, batches, watched)
 
 
-def check_beginning(
-    run: RunConfig, run_dir: pathlib.Path, corpus: Corpus
-) -> None:
+def check_beginning(asked: Asked) -> None:
     """Refuse at once a training that would fail after an hour.
 
     Raises:
         UserError: If the corpus lacks a split, or `run_dir` cannot be a run.
     """
-    is_new = not layout.has_begun(run_dir)
-    for split, flag in (
-        (run.train_split, "train_split"),
-        (run.validation_split, "validation_split"),
+    run, run_dir = asked.run, asked.run_dir
+    if layout.has_begun(run_dir):
+        return
+    corpus = asked.open_text()
+    for split, flag in zip(
+        run.splits, ("train_split", "validation_split"), strict=True
     ):
-        corpus.find(split, flag)
-        if is_new:  # Otherwise the fingerprint shows that the text is good.
-            with heartbeat(f"Reading the text of {split}"):
-                corpus.pairs(split, flag)
+        with heartbeat(f"Reading the text of {split}"):
+            corpus.pairs(split, flag)
     if run_dir.exists() and not run_dir.is_dir():
         raise UserError(
             f"Expected a directory as `run_dir`, received {run_dir}, which is "
@@ -112,29 +118,15 @@ def check_beginning(
         )
 
 
-def take_vocabulary(
-    run: RunConfig, tokenizer: Tokenizer | str | os.PathLike | None
-) -> tuple[RunConfig, Tokenizer | None]:
-    """Read a vocabulary made elsewhere, and note its size in the run.
-
-    Raises:
-        UserError: If there is no such file, or it cannot be used.
-    """
-    if tokenizer is None:
-        return run, None
-    if not isinstance(tokenizer, Tokenizer):
-        tokenizer = load_tokenizer(tokenizer)
-    size = tokenizer.vocab_size
-    return dataclasses.replace(run, requested_vocab_size=size), tokenizer
-
-
 def prepare_tokenizer(
-    run: RunConfig,
-    run_dir: pathlib.Path,
-    corpus: Corpus,
-    given: Tokenizer | None = None,
+    asked: Asked, run_dir: pathlib.Path, corpus: Corpus | None = None
 ) -> tuple[RunConfig, Tokenizer]:
-    """Train the vocabulary, take over the one given, or load the run's own.
+    """Learn the vocabulary, take over the one given, or load the run's own.
+
+    Args:
+        asked: The training.
+        run_dir: Where to write it.
+        corpus: What to learn it from; the text of the training if not given.
 
     Returns:
         The run, with the vocabulary's real size, and the tokenizer.
@@ -142,40 +134,91 @@ def prepare_tokenizer(
     Raises:
         UserError: If the run was trained with another one.
     """
-    path = run_dir / layout.TOKENIZER_FILE
-    if saved := begun_config(run_dir):
-        check_initial(run, saved, run_dir)
-        run = run.resume(saved, CHANGEABLE, run_dir)
-        tokenizer = load_vocabulary(run_dir)
+    run, given, made_for = _given_vocabulary(asked)
+    if layout.has_begun(asked.run_dir):
+        tokenizer = load_vocabulary(asked.run_dir)
         if given and given.model != tokenizer.model:
             raise UserError(
-                f"{run_dir} was trained with another vocabulary than the "
-                "`tokenizer` given; give the same, or choose another `run_dir`."
+                f"{asked.run_dir} was trained with another vocabulary than the "
+                "`tokenizer` given; leave that out, or give another `run_dir`."
             )
         return run, tokenizer
+    corpus = corpus or asked.open_text()
+    run = dataclasses.replace(run, text=corpus.state_of(*run.splits))
+    if given:
+        check_tags(run.corpus, given)
+    if taken := _take_up(run, run_dir, given):
+        logger.info("Taking the vocabulary that is there already.")
+        return taken
     run_dir.mkdir(parents=True, exist_ok=True)
+    for header in (run_dir / layout.RECORDS).glob(f"*/{RECORDS_FILE}"):
+        files.remove(header.parent)  # They were made with another one.
+    path = run_dir / layout.TOKENIZER_FILE
+    if given:
+        inspection.warn_of_misfit(
+            corpus.pairs(run.train_split),
+            given,
+            made_for,
+            (run.source_lang, run.target_lang),
+        )
+        given.save(path)
+    else:
+        size = run.model.vocab_size
+        logger.info("Training a vocabulary of %d pieces.", size)
+        with heartbeat("Training the vocabulary"):
+            sentences = corpus.sentences(run.train_split)
+            given = Tokenizer.train(
+                *(sentences, size, path, run.symbols or ()),
+                run.training.normalization or "nfc",
+            )
+    run = _with_vocabulary(run, given)
+    run.save(run_dir)  # What is in the folder is of this request now.
+    return run, given
+
+
+def _given_vocabulary(
+    asked: Asked,
+) -> tuple[RunConfig, Tokenizer | None, TokenisedCorpus | None]:
+    """Load a vocabulary made elsewhere, and records of its text if it has any.
+
+    The run notes its size, and what it begins with.
+    """
+    run, given = asked.run, asked.given.get("tokenizer")
     made_for = None
-    if run.initial:
+    if given is not None and not isinstance(given, Tokenizer):
+        given = load_tokenizer(given)
+    elif run.initial and not layout.has_begun(asked.run_dir):
         source = pathlib.Path(run.initial["run_dir"])
         given = load_vocabulary(source)
         run = dataclasses.replace(run, initial=initial_record(source))
         split = RunConfig.load(source).train_split
         with contextlib.suppress(UserError, OSError):  # It may have none.
             made_for = TokenisedCorpus.load(source / layout.RECORDS / split)
-    if given:
-        tokenizer = given
-        check_tags(run.corpus, tokenizer)
-        inspection.warn_of_misfit(
-            corpus.pairs(run.train_split),
-            tokenizer,
-            made_for,
-            (run.source_lang, run.target_lang),
-        )
-        tokenizer.save(path)
-    else:
-        tokenizer = _learn_vocabulary(run, run_dir, corpus)
+    if given and not layout.has_begun(asked.run_dir):
+        run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)
+    return run, given, made_for
+
+
+def _take_up(
+    run: RunConfig, run_dir: pathlib.Path, given: Tokenizer | None
+) -> tuple[RunConfig, Tokenizer] | None:
+    """Take a vocabulary that was made for the same request."""
+    try:
+        noted, tokenizer = RunConfig.load(run_dir), load_vocabulary(run_dir)
+    except UserError:  # There is none, or not as it was written.
+        return None
+    if noted.vocabulary is None or given and given.model != tokenizer.model:
+        return None
+    one, other = ({**vars(x.training), **vars(x)} for x in (run, noted))
+    if any(one[name] != other[name] for name in _MADE_OF):
+        return None
+    return _with_vocabulary(run, tokenizer), tokenizer
+
+
+def _with_vocabulary(run: RunConfig, tokenizer: Tokenizer) -> RunConfig:
     model = dataclasses.replace(run.model, vocab_size=tokenizer.vocab_size)
-    return dataclasses.replace(run, model=model), tokenizer
+    known = checksum_of(tokenizer)
+    return dataclasses.replace(run, model=model, vocabulary=known)
 
 
 def check_tags(corpus: str, tokenizer: Tokenizer) -> None:
@@ -195,125 +238,81 @@ def check_tags(corpus: str, tokenizer: Tokenizer) -> None:
             )
 
 
-def _learn_vocabulary(
-    run: RunConfig, run_dir: pathlib.Path, corpus: Corpus
-) -> Tokenizer:
-    """Train the vocabulary, or load it if a killed process has trained it."""
-    path = run_dir / layout.TOKENIZER_FILE
-    size = run.model.vocab_size
-    remembered = Remembered(run_dir)
-    with heartbeat(f"Reading the text of {run.train_split}"):
-        fingerprint = remembered.fingerprint(corpus, run.train_split, None)
-    symbols = run.symbols or ()
-    made_of = " ".join([fingerprint, *symbols])
-    if path.exists():
-        tokenizer = Tokenizer.load(path)
-        noted = [size, made_of, checksum_of(tokenizer)]
-        if remembered.notes.get("vocabulary") == noted:
-            logger.info("Taking the vocabulary that is there already.")
-            return tokenizer
-    logger.info("Training a vocabulary of %d pieces.", size)
-    with heartbeat("Training the vocabulary"):
-        tokenizer = Tokenizer.train(
-            corpus.sentences(run.train_split), size, path, symbols
-        )
-    remembered.notes["vocabulary"] = [size, made_of, checksum_of(tokenizer)]
-    remembered.save()
-    return tokenizer
-
-
 def prepare_records(
-    run: RunConfig, run_dir: pathlib.Path, corpus: Corpus, tokenizer: Tokenizer
-) -> tuple[RunConfig, TokenisedCorpus, TokenisedCorpus]:
-    """Tokenise the corpus unless that is done.
-
-    Returns:
-        The run with the fingerprints of its text, and the records to train on
-        and to validate on.
+    run: RunConfig, asked: Asked, tokenizer: Tokenizer
+) -> tuple[TokenisedCorpus, TokenisedCorpus]:
+    """Open the records to train on and to validate on, or make them.
 
     Raises:
-        UserError: If the text is not the one that the run began with.
+        UserError: If there is no text to make them of.
     """
-    roles = {"train": run.train_split, "validation": run.validation_split}
-    known = run.fingerprints or {}
-    remembered = Remembered(run_dir)
-    with heartbeat("Checking that the text is the same"):
-        found = {
-            role: remembered.fingerprint(corpus, split, known.get(role))
-            for role, split in roles.items()
-        }
-    run = run.with_fingerprints(found, run_dir)
-    run = dataclasses.replace(run, vocabulary=checksum_of(tokenizer))
-    remembered.save()
-    looking = inspection.Inspection(corpus)
-    with heartbeat("Preparing the token records"):
-        train, validation = (
-            TokenisedCorpus.build(
-                looking.watch(_pairs(corpus, split))
-                if role == "train"
-                else _pairs(corpus, split),
-                tokenizer,
-                run_dir / layout.RECORDS / split,
-                # Never drop a validation sentence; a long one is cut below.
-                max_length=run.training.max_length if role == "train" else None,
-                fingerprint=f"{found[role]} {run.vocabulary}",
-                progress=log_count(f"pairs of {split} tokenised"),
-            )
-            for role, split in roles.items()
+
+    def records(split: str) -> TokenisedCorpus:
+        path = asked.run_dir / layout.RECORDS / split
+        if path.exists():
+            try:
+                return TokenisedCorpus.load(path)
+            except UserError as error:
+                logger.warning("Making token records again: %s", error)
+        is_train = split == run.train_split
+        corpus = asked.open_text()
+        looking, pairs = inspection.Inspection(corpus), corpus.pairs(split)
+        made = TokenisedCorpus.build(
+            looking.watch(pairs) if is_train else pairs,
+            tokenizer,
+            path,
+            # Never drop a validation sentence; a long one is cut later.
+            max_length=run.training.max_length if is_train else None,
+            progress=log_count(f"pairs of {split} tokenised"),
         )
-    # Nothing was read if the records were there.
-    if advice := looking.findings().advice(train.dropped):
-        logger.warning(advice)
-    return run, train, validation
+        if is_train and (advice := looking.findings().advice(made.dropped)):
+            logger.warning(advice)
+        return made
+
+    with heartbeat("Preparing the token records"):
+        return records(run.train_split), records(run.validation_split)
 
 
-def prepare_data(
-    run: RunConfig, run_dir: pathlib.Path, corpus: Corpus, tokenizer: Tokenizer
-) -> tuple[RunConfig, batching.BatchPlan, tf.data.Dataset, list[Pair]]:
-    """Tokenise the corpus unless that is done, and plan the batches.
-
-    Returns:
-        The run as in `prepare_records`, the training plan, the validation
-        batches, and the pairs to watch BLEU on.
-    """
-    run, train, validation = prepare_records(run, run_dir, corpus, tokenizer)
-    recipe = run.training
-    with heartbeat("Planning the batches"):
-        plan = plan_batches(train, recipe, tokenizer)
-    _describe(run, plan, len(validation))
-    batches = validation_batches(
-        validation,
-        min(recipe.batch_tokens, VALIDATION_TOKENS),
-        longest_source(recipe.max_length),
-        run.validation_split,
-        run.search.max_extra_length,
-    )
-    return run, plan, batches, _watched(run, run_dir, corpus)
+def _with_plan(
+    run: RunConfig, plan: BatchPlan, run_dir: pathlib.Path
+) -> RunConfig:
+    """Note a checksum of the plan; tell what differs from where it began."""
+    found = plan.checksum()
+    if run.plan not in (None, found):
+        logger.warning(
+            "%s goes on with other batches than it began with, of version %s "
+            "while this is %s, so it will not end with the weights of an "
+            "uninterrupted training.",
+            *(run_dir, run.version, __version__),
+        )
+    elif run.version != __version__ and layout.has_begun(run_dir):
+        logger.info(
+            "%s began with version %s, this is %s.",
+            *(run_dir, run.version, __version__),
+        )
+    return dataclasses.replace(run, plan=found)
 
 
-def _watched(run: RunConfig, run_dir: pathlib.Path, corpus: Corpus) -> list:
-    """Choose the pairs to watch BLEU on; a resumed run reads no text."""
-    remembered, seed = Remembered(run_dir), run.training.seed
-    chosen_from = [(run.fingerprints or {}).get("validation"), seed]
-    try:
-        known, pairs = remembered.notes["watched"]
-    except (KeyError, ValueError, TypeError):
-        known = None
-    if known != chosen_from:
-        pairs = list(corpus.pairs(run.validation_split))
-        random.Random(seed).shuffle(pairs)
-        del pairs[VALIDATION_SAMPLE:]
-        remembered.notes["watched"] = [chosen_from, pairs]
-        remembered.save()
-    return [(source, target) for source, target in pairs]
+def _watched(run: RunConfig, asked: Asked) -> list[Pair]:
+    """Choose the pairs to watch BLEU on, once; a begun run has them."""
+    folder = asked.run_dir / layout.RECORDS
+    if layout.has_begun(asked.run_dir):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            text = (folder / layout.WATCHED_FILE).read_text("utf-8")
+            return [(source, target) for source, target in json.loads(text)]
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            # As runs of before 2026-12 kept them.
+            text = (folder / "remembered.json").read_text("utf-8")
+            _, pairs = json.loads(text)["watched"]
+            return [(source, target) for source, target in pairs]
+    pairs = list(asked.open_text().pairs(run.validation_split))
+    random.Random(run.training.seed).shuffle(pairs)
+    del pairs[VALIDATION_SAMPLE:]
+    files.write_text(folder / layout.WATCHED_FILE, json.dumps(pairs))
+    return pairs
 
 
-def _pairs(corpus: Corpus, split: str) -> Iterator[Pair]:
-    """Read the pairs of a split, checking it only when the first is needed."""
-    yield from corpus.pairs(split)
-
-
-def _describe(run: RunConfig, plan: batching.BatchPlan, validated: int) -> None:
+def _describe(run: RunConfig, plan: BatchPlan, validated: int) -> None:
     train = plan.corpus
     largest = max(b * max(s, t) for b, s, t in plan.shapes())
     logger.info(
@@ -343,39 +342,3 @@ def _describe(run: RunConfig, plan: batching.BatchPlan, validated: int) -> None:
             "its own.",
             run.training.batch_tokens,
         )
-
-
-class Remembered:
-    """The notes of a run directory: what its text and vocabulary were.
-
-    Attributes:
-        notes: Under `text SPLIT`, the state of the files and the fingerprint;
-            under `watched`, the fingerprint, the seed and the pairs to watch;
-            under `vocabulary`, the size asked for, the fingerprint and symbols
-            it was made of, and its checksum. `save` writes new ones.
-    """
-
-    def __init__(self, run_dir: pathlib.Path) -> None:
-        self.path = run_dir / layout.RECORDS / layout.REMEMBERED_FILE
-        try:
-            self.notes = dict(json.loads(self.path.read_text()))
-        except (OSError, ValueError, TypeError):
-            self.notes = {}
-        self._read = dict(self.notes)
-
-    def fingerprint(self, corpus: Corpus, split: str, known: str | None) -> str:
-        """Fingerprint a split; read it unless it is `known` and unchanged."""
-        name = f"text {split}"
-        stamp = corpus.fingerprint_stamp(split)
-        if known is not None and self.notes.get(name) == [stamp, known]:
-            return known
-        fingerprint = corpus.fingerprint(split)
-        if stamp is not None and stamp == corpus.fingerprint_stamp(split):
-            self.notes[name] = [stamp, fingerprint]
-        return fingerprint
-
-    def save(self) -> None:
-        """Write the notes, if there are new ones."""
-        if self.notes != self._read:
-            self.path.parent.mkdir(exist_ok=True)
-            files.write_text(self.path, json.dumps(self.notes, indent=2))

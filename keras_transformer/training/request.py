@@ -6,10 +6,11 @@ This module does not need TensorFlow, so a mistake shows before it loads.
 import dataclasses
 import importlib.resources
 import itertools
+import logging
 import os
 import pathlib
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from keras_transformer.config import (
@@ -24,10 +25,11 @@ from keras_transformer.data.corpora import (
     one_name,
     open_corpus,
 )
-from keras_transformer.data.corpus import DEMO, MEMORY, Corpus
+from keras_transformer.data.corpus import DEMO, Corpus
 from keras_transformer.data.held_out import hold_out
 from keras_transformer.data.mixture import tags_of
-from keras_transformer.data.symbols import read_symbols
+from keras_transformer.data.symbols import Form, read_symbols
+from keras_transformer.machine import files
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.settings import kind_of, nearest, setting, settle
 
@@ -96,69 +98,181 @@ SESSION_SETTINGS = [
 ]
 
 
+logger = logging.getLogger("keras_transformer")
 RECIPE_SUFFIX = ".args"
 # From this number of pairs on, `base` is the preset unless you name one.
 ENOUGH_FOR_BASE = 100_000
 
 
-def request(
-    corpus: Source | None = None, **settings: Any
-) -> tuple[RunConfig, Corpus]:
-    """Turn the arguments of `kt.train` into a configuration and its corpus.
-
-    Raises:
-        UserError: If they make no sense.
-    """
-    if corpus is None:
-        corpus = open_corpus(None)  # Refused.
-    corpus = one_name(corpus)
-    is_name = isinstance(corpus, str | os.PathLike)
-    if not is_name:  # An iterator can be read once.
-        sides = ("source_lang", "target_lang")
-        named = {name: settings[name] for name in sides if name in settings}
-        corpus = open_corpus(corpus, **named)
-    if settings.get("preset") is None and settings.get("init_from") is None:
-        settings["preset"] = fitting_preset(corpus, **settings)
-    run = configure(corpus, **settings)
-    return run, open_text(run, run.corpus if is_name else corpus)
-
-
 class Asked(NamedTuple):
-    """The checked arguments of a training.
+    """A training that was asked for, understood and checked.
 
     Attributes:
         given: All arguments that were given, those of a recipe included.
         session: How this session trains.
-        run: The configuration.
-        corpus: The corpus, opened.
-        path: The run directory.
+        run: The configuration. Of a run that has begun it is its own, with
+            what may change of what was given.
+        run_dir: The run directory.
+        corpus: The corpus, opened, without anything held out. A run that has
+            begun needs none, so it is None unless given from another place.
     """
 
     given: dict[str, Any]
     session: Session
     run: RunConfig
-    corpus: Corpus
-    path: pathlib.Path
+    run_dir: pathlib.Path
+    corpus: Corpus | None
 
-    @classmethod
-    def understand(cls, **arguments: Any) -> "Asked":
-        """Check arguments as far as possible without TensorFlow."""
-        of_recipe = arguments.pop("recipe", None)
-        of_session = {
-            field.name: arguments.pop(field.name)
-            for field in dataclasses.fields(Session)
-            if field.name in arguments
-        }
-        session = Session(**of_session)
-        given = {name: x for name, x in arguments.items() if x is not None}
-        if of_recipe is not None:
-            excluded = [EXCLUDED.get(name) for name in given]
-            for name, value in recipe(of_recipe).items():
-                if name not in excluded:
-                    given.setdefault(name, value)
-        run, corpus = request(**given)
-        path = given.get("run_dir") or default_run_dir(run.preset)
-        return cls(given, session, run, corpus, pathlib.Path(path))
+    def open_text(self) -> Corpus:
+        """Open the text of the run, even if it has begun.
+
+        Raises:
+            UserError: As in `open_text`.
+        """
+        return open_text(self.run, self.corpus or self.run.corpus)
+
+
+def understand(**arguments: Any) -> Asked:
+    """Turn the arguments of `kt.train` into what is trained, and check them.
+
+    Raises:
+        UserError: If they make no sense, or do not fit the run.
+    """
+    of_recipe = arguments.pop("recipe", None)
+    given = {name: x for name, x in arguments.items() if x is not None}
+    names = [field.name for field in dataclasses.fields(Session)]
+    session = Session(**{x: given.pop(x) for x in names if x in given})
+    if of_recipe is not None:
+        excluded = [EXCLUDED.get(name) for name in given]
+        for name, value in recipe(of_recipe).items():
+            if name not in excluded:
+                given.setdefault(name, value)
+    _refuse_two_vocabularies(given)
+    sides = ("source_lang", "target_lang", "train_split")
+    opening = {name: given[name] for name in sides if name in given}
+    corpus: Any = one_name(given["corpus"]) if "corpus" in given else None
+    if isinstance(corpus, str | os.PathLike):
+        corpus = absolute_name(corpus)
+    elif corpus is not None:
+        corpus = open_corpus(corpus, **opening)  # An iterator is read once.
+    preset = given.get("preset")
+    run_dir = given.get("run_dir")
+    if run_dir is None:
+        if preset is None and "init_from" in given:
+            preset = RunConfig.load(given["init_from"]).preset
+        elif preset is None:
+            preset, corpus = _fitting(corpus, opening)
+        run_dir = pathlib.Path("runs", preset)
+    run_dir = pathlib.Path(run_dir)
+    if begun := begun_config(run_dir):
+        if isinstance(corpus, str):
+            languages = begun.source_lang, begun.target_lang
+            is_known = corpus == begun.corpus
+            corpus = None if is_known else open_corpus(corpus, *languages)
+        return resumed(begun, Asked(given, session, begun, run_dir, corpus))
+    if corpus is None:
+        raise UserError(
+            f"Expected a `corpus` to train on, or a run that has begun in "
+            f"`run_dir`, found none in {run_dir}; give demo, a folder, "
+            "tfds:NAME or pairs of texts."
+        )
+    if preset is None and "init_from" not in given:
+        preset, corpus = _fitting(corpus, opening)
+    corpus = open_corpus(corpus, **opening)
+    others = ("run_dir", "tokenizer", "symbols", "preset", "corpus")
+    settings = {name: x for name, x in given.items() if name not in others}
+    if not {"tokenizer", "init_from"} & given.keys():
+        settings.setdefault("normalization", "nfc")
+    run = RunConfig.from_preset(
+        preset,
+        corpus=absolute_name(corpus.name),
+        symbols=_symbols_of(given, corpus.name, settings),
+        **settings,
+    )
+    return Asked(given, session, run, run_dir, corpus)
+
+
+def resumed(begun: RunConfig, asked: Asked) -> Asked:
+    """Return what is asked of a run that has begun, and so needs no text.
+
+    Raises:
+        UserError: If a setting that was given is another one than the run's.
+    """
+    given, run_dir, corpus = asked.given, asked.run_dir, asked.corpus
+    others = ("run_dir", "tokenizer", "corpus")
+    named = {name: x for name, x in given.items() if name not in others}
+    name = begun.corpus
+    if _is_other_text(begun, corpus):
+        logger.warning(
+            "The text in %s has changed since %s began, which goes on with "
+            "what it began with; to train on this one, give another `run_dir` "
+            "(`init_from` takes the weights over).",
+            *(corpus.name if corpus else name, run_dir),
+        )
+        corpus = None
+    if corpus:
+        name = absolute_name(corpus.name)
+    if "symbols" in named:
+        rule = {"normalization": begun.training.normalization}
+        named["symbols"] = _symbols_of(given, name, rule)
+    if "init_from" in named:
+        named["init_from"] = str(pathlib.Path(given["init_from"]).resolve())
+    run = begun.resumed(named, run_dir)
+    run = dataclasses.replace(run, corpus=name)
+    return asked._replace(run=run, corpus=corpus)
+
+
+def _is_other_text(begun: RunConfig, corpus: Corpus | None) -> bool:
+    """Compare sizes, and times where names are the same, with those noted."""
+    if begun.text is None:
+        return False
+    if corpus:
+        now = open_text(begun, corpus).state_of(*begun.splits)
+    else:
+        now = [
+            files.state(row[0]) if os.path.isfile(row[0]) else row
+            for row in begun.text
+        ]
+    return len(now) != len(begun.text) or any(
+        row[1] != old[1] or (row[0] == old[0] and row[2] != old[2])
+        for row, old in zip(now, begun.text, strict=True)
+    )
+
+
+def _refuse_two_vocabularies(given: Mapping[str, Any]) -> None:
+    of_new = [x for x in ("symbols", "normalization") if x in given][:1]
+    made = [x for x in ("tokenizer", "init_from") if x in given]
+    if len(brought := of_new + made) > 1:
+        raise UserError(
+            f"Expected `{brought[0]}` or `{brought[1]}`, which brings its own "
+            "vocabulary, received both; leave one out."
+        )
+
+
+def _symbols_of(
+    given: Mapping[str, Any], corpus: str, settings: Mapping[str, Any]
+) -> tuple | None:
+    """Read the symbols asked for, with the tags of a mixture among them."""
+    if {"tokenizer", "init_from"} & given.keys():
+        return None
+    form: Form = "NFKC" if settings["normalization"] == "nfkc" else "NFC"
+    pieces = read_symbols(given["symbols"], form) if "symbols" in given else ()
+    if tags := set(tags_of(corpus)) - set(pieces):
+        pieces = read_symbols([*pieces, *sorted(tags)], form)
+    return pieces or None
+
+
+def _fitting(
+    corpus: Source | None, opening: Mapping[str, str]
+) -> tuple[str, Any]:
+    """Choose the preset that fits a corpus, if none is named, and open it."""
+    if corpus == DEMO:
+        return DEMO, corpus
+    opened = open_corpus(corpus, **opening)
+    split = opening.get("train_split", "train")
+    pairs = opened.pairs(split, "train_split")
+    some = sum(1 for _ in itertools.islice(pairs, ENOUGH_FOR_BASE))
+    return "base" if some == ENOUGH_FOR_BASE else "tiny", opened
 
 
 def open_text(run: RunConfig, source: Source) -> Corpus:
@@ -167,108 +281,10 @@ def open_text(run: RunConfig, source: Source) -> Corpus:
     Raises:
         UserError: As in `open_corpus` and `hold_out`.
     """
-    corpus = open_corpus(
-        source, run.source_lang, run.target_lang, run.train_split
-    )
+    languages = run.source_lang, run.target_lang
+    corpus = open_corpus(source, *languages, run.train_split)
     share = run.training.validation_share
-    if share is None:
-        return corpus
-    splits = run.train_split, run.validation_split
-    return hold_out(corpus, *splits, share)
-
-
-def fitting_preset(
-    corpus: Source,
-    *,
-    run_dir: str | os.PathLike | None = None,
-    source_lang: str = "en",
-    target_lang: str = "de",
-    train_split: str = "train",
-    **others: Any,
-) -> str:
-    """Choose the preset if none is named: the run's own, or one by the text.
-
-    The arguments are those of `kt.train`; others are ignored.
-
-    Raises:
-        UserError: If the corpus cannot be opened or lacks the split.
-    """
-    if run_dir is not None and (begun := begun_config(run_dir)):
-        return begun.preset
-    if corpus == DEMO:
-        return DEMO
-    opened = open_corpus(corpus, source_lang, target_lang, train_split)
-    pairs = opened.pairs(train_split, "train_split")
-    some = sum(1 for _ in itertools.islice(pairs, ENOUGH_FOR_BASE))
-    return "base" if some == ENOUGH_FOR_BASE else "tiny"
-
-
-def default_run_dir(preset: str | None) -> pathlib.Path:
-    """Return the run directory to take if none is given."""
-    return pathlib.Path("runs", preset or "base")
-
-
-def configure(
-    corpus: Source,
-    *,
-    preset: str | None = None,
-    tokenizer: Any = None,
-    symbols: str | os.PathLike | Sequence[str] | None = None,
-    init_from: str | os.PathLike | None = None,
-    run_dir: str | os.PathLike | None = None,
-    **settings: Any,
-) -> RunConfig:
-    """Make only the configuration, reading nothing but the initial run.
-
-    Args:
-        corpus: As in `open_corpus`.
-        preset: As in `RunConfig.from_preset`.
-        tokenizer: A vocabulary made elsewhere in any form, or None.
-        symbols: Strings that stay one piece in the vocabulary, or their file;
-            the tags of a mixture need not be among them.
-        init_from: Directory of the run to start from, or None.
-        run_dir: The run directory, new or begun; by default that of the
-            preset.
-        **settings: As in `RunConfig.from_preset`.
-
-    Raises:
-        UserError: If it makes no sense.
-    """
-    if tokenizer is not None and init_from is not None:
-        raise UserError(
-            "Expected `tokenizer` or `init_from`, which brings its own "
-            "vocabulary, received both; leave one out."
-        )
-    for name, other in ("tokenizer", tokenizer), ("init_from", init_from):
-        if symbols is not None and other is not None:
-            raise UserError(
-                f"Expected `symbols` or `{name}`, which brings its own "
-                "vocabulary, received both; leave one out."
-            )
-    of_corpus: str | os.PathLike = MEMORY
-    corpus = one_name(corpus)
-    if isinstance(corpus, Corpus):
-        of_corpus = corpus.name
-    elif isinstance(corpus, str | os.PathLike):
-        of_corpus = corpus
-    if run_dir is None and (preset or init_from is None):
-        run_dir = default_run_dir(preset)
-    begun = None if run_dir is None else begun_config(run_dir)
-    pieces = () if symbols is None else read_symbols(symbols)
-    if tokenizer is None and init_from is None:
-        tags = set(tags_of(os.fspath(of_corpus))) - set(pieces)
-        if begun:  # Perhaps with a vocabulary made elsewhere.
-            tags &= set(begun.symbols or ())
-        if tags:
-            pieces = read_symbols([*pieces, *sorted(tags)])
-    return RunConfig.from_preset(
-        preset,
-        corpus=absolute_name(of_corpus),
-        init_from=init_from,
-        begun=begun,
-        symbols=pieces or None,
-        **settings,
-    )
+    return hold_out(corpus, *run.splits, share) if share else corpus
 
 
 def recipe(name: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ Axes: B rows of a batch, S source length, T target length.
 """
 
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -19,8 +20,10 @@ import tensorflow as tf
 
 from keras_transformer.config import EOS_ID, PAD_ID, Search
 from keras_transformer.data import batching
+from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
+from keras_transformer.runs import checkpoints, lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.history import History
 from keras_transformer.runs.run_config import RunConfig
@@ -63,9 +66,6 @@ class Validator:
         batches: Finite dataset, as in `validation_batches`.
         sample: Pairs of source and target text, decoded for BLEU.
         run: The configuration, which says where texts are cut.
-
-    Attributes:
-        latest: The last figures; None before the first, and after a failure.
     """
 
     def __init__(
@@ -89,7 +89,6 @@ class Validator:
             ),
             max_extra_length=run.search.max_extra_length,
         )
-        self.latest: Figures | None = None
         self.measured = 0  # How often, so that the log shows other sentences.
 
     def measure(
@@ -110,9 +109,8 @@ class Validator:
             if is_unwanted():
                 raise Abandoned
 
-        self.latest = None
         try:
-            self.latest = self._measure(what, leave_off)
+            return self._measure(what, leave_off)
         except Abandoned:
             pass
         except Exception as error:  # Any failure, as said above.
@@ -123,7 +121,7 @@ class Validator:
                 type(error).__name__,
                 error,
             )
-        return self.latest
+        return None
 
     def _measure(self, what: str, after_batch: Callable[..., None]) -> Figures:
         results = self.model.evaluate(
@@ -180,11 +178,13 @@ class Validation(keras.callbacks.Callback):
         steps: Updates between validations.
         stop: A `StopTraining`; after a signal no validation begins, and a
             running one stops.
+        patience: Ends a training that no longer improves.
         weights: Opens a context in which the model has the weights to
             validate; its own by default.
         target_bleu: BLEU of the sample at which training ends; None for never.
-        patience: Keeps the best weights, and ends a training that no longer
-            improves; None for never.
+
+    Attributes:
+        last: The last validation.
     """
 
     def __init__(
@@ -194,11 +194,11 @@ class Validation(keras.callbacks.Callback):
         validator: Validator,
         steps: int,
         stop: StopTraining,
+        patience: Patience,
         weights: Callable[
             [], AbstractContextManager[None]
         ] = contextlib.nullcontext,
         target_bleu: float | None = None,
-        patience: Patience | None = None,
     ) -> None:
         super().__init__()
         self.now = now
@@ -209,6 +209,16 @@ class Validation(keras.callbacks.Callback):
         self.weights = weights
         self.target_bleu = target_bleu
         self.patience = patience
+        self.last = Progress()
+
+    def measured(self, now: Progress) -> Progress:
+        """Add to a progress what the validations say of it."""
+        is_last = now.step == self.last.step
+        return dataclasses.replace(
+            now,
+            figures=self.last.figures if is_last else None,
+            standing=self.patience.standing,
+        )
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         if self.now().step % self.steps == 0 and not self.stop.signal:
@@ -219,16 +229,24 @@ class Validation(keras.callbacks.Callback):
             self.validate()
 
     def validate(self) -> None:
-        now = self.now()
+        now, run_dir = self.now(), self.history.run_dir
         with self.weights():
             if self.validator.model is not self.model:
                 self.validator.model.set_weights(self.model.get_weights())
             figures = self.validator.measure(
                 f"step {now.step}", lambda: self.stop.signal is not None
             )
-            if figures and self.patience:
+            if figures:
                 value = getattr(figures, self.patience.on)
-                self.patience.keep(self.validator.model, now, value)
+                is_best = self.patience.count(now.step, value)
+                now = dataclasses.replace(
+                    now,
+                    figures=figures._asdict(),
+                    standing=self.patience.standing,
+                )
+                if is_best:
+                    lock.check(run_dir)
+                    checkpoints.save_best(run_dir, self.validator.model, now)
         if self.stop.signal:  # No further step: the sender may be in a hurry.
             self.model.stop_training = True
         if figures is None:
@@ -240,12 +258,14 @@ class Validation(keras.callbacks.Callback):
             validation_accuracy=figures.token_accuracy,
             validation_bleu=figures.bleu,
         )
+        # Last: a validation that is not in its checkpoint is done again.
+        self.last = now
+        checkpoints.note(run_dir, now)
+        checkpoints.forget_best(run_dir, self.patience.standing)
         if self.target_bleu is not None and figures.bleu >= self.target_bleu:
             self._end(f"BLEU has reached {self.target_bleu:g}", now)
-        if self.patience:
-            self.patience.forget(now.step)
-            if self.patience.is_over(now.step):
-                self._end(self.patience.reason(now.step), now)
+        if self.patience.is_over:
+            self._end(self.patience.reason(), now)
 
     def _end(self, reason: str, now: Progress) -> None:
         if self.stop.wanted:  # Other workers have yet to hear of it.
@@ -256,7 +276,7 @@ class Validation(keras.callbacks.Callback):
 
 
 def validation_batches(
-    corpus: batching.TokenisedCorpus,
+    corpus: TokenisedCorpus,
     batch_tokens: int,
     longest_source: int,
     split: str,

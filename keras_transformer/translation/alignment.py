@@ -8,7 +8,6 @@ Axes: B batch, S source pieces, T target pieces, H heads, L layers.
 
 import bisect
 import itertools
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, PAD_ID
+from keras_transformer.data.words import words_of
 from keras_transformer.model import Transformer
 
 
@@ -85,20 +85,21 @@ def _is_pair(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
 
 def align_words(
     attention: np.ndarray,
-    source_words: Sequence[int],
-    target_words: Sequence[int],
+    source_words: Sequence[Sequence[int]],
+    target_words: Sequence[Sequence[int]],
 ) -> list[tuple[int, int]]:
     """Give each target word the source word that it looked at most.
 
-    The weight between two words is the sum over the pieces of both. If several
-    source words have the same sum, the first is taken.
+    The weight between two words is the sum over the pieces of both; a piece
+    that several words share counts for each of them in part. If several source
+    words have the same sum, the first is taken.
 
     Args:
         attention: `(T, S)`, such as `Attention.mean`; pieces beyond those of
             `source_words` and `target_words`, such as the end tokens, are left
             out.
-        source_words: The word that each source piece belongs to, ascending.
-        target_words: The word that each target piece belongs to, ascending.
+        source_words: The words that each source piece belongs to, ascending.
+        target_words: The words that each target piece belongs to, ascending.
 
     Returns:
         Pairs (source word, target word) counted from 0, in the order of the
@@ -106,41 +107,47 @@ def align_words(
     """
     if not len(source_words) or not len(target_words):
         return []
-    sums = np.zeros([max(target_words) + 1, max(source_words) + 1])
     inner = attention[: len(target_words), : len(source_words)]
-    np.add.at(sums, np.ix_(target_words, source_words), inner)
-    return [
-        (int(sums[word].argmax()), word) for word in sorted(set(target_words))
-    ]
+    sums = _shares(target_words).T @ inner @ _shares(source_words)
+    every = sorted({word for words in target_words for word in words})
+    return [(int(sums[word].argmax()), word) for word in every]
+
+
+def _shares(words: Sequence[Sequence[int]]) -> np.ndarray:
+    """Divide each piece among its words, `(pieces, words)`."""
+    shares = np.zeros([len(words), max(map(max, words)) + 1])
+    for row, of_piece in zip(shares, words, strict=True):
+        row[list(of_piece)] = 1 / len(of_piece)
+    return shares
 
 
 def words_of_pieces(
-    text: bytes, starts: Sequence[int], ends: Sequence[int]
-) -> list[int]:
-    """Find the word of a text that each piece belongs to.
+    text: bytes, starts: Sequence[int], ends: Sequence[int], language: str
+) -> list[range]:
+    """Find the words of a text that each piece belongs to.
 
-    `str.split` finds the words. A piece belongs to the last word that it covers
-    in part. A piece that covers none, such as the space before a word or the
-    first bytes of a character, belongs to the next word.
+    `words_of` finds the words. A piece belongs to those that it covers, even in
+    part. A piece that covers none, such as the space before a word or the first
+    bytes of a character, belongs to the next word.
 
     Args:
         text: UTF-8.
         starts: Offset in bytes of each piece in `text`, without the end token.
         ends: Offset in bytes after each piece.
+        language: The text's language code.
 
     Returns:
-        The number of a word for each piece, counted from 0.
+        The numbers of words for each piece, counted from 0.
     """
     decoded = text.decode("utf-8", "replace")
     sizes = [len(character.encode()) for character in decoded]
     offsets = [0, *itertools.accumulate(sizes)]
-    words = [match.span() for match in re.finditer(r"\S+", decoded)]
+    words = words_of(decoded, language)
     begins = [offsets[begin] for begin, _ in words]
+    stops = [offsets[end] for _, end in words]
     found = []
     for start, end in zip(starts, ends, strict=True):
-        # The last word that begins before the piece ends, unless it has ended.
-        word = bisect.bisect_left(begins, end) - 1
-        if word < 0 or offsets[words[word][1]] <= start:
-            word += 1
-        found.append(min(word, len(words) - 1))
+        first = min(bisect.bisect_right(stops, start), len(words) - 1)
+        last = max(bisect.bisect_left(begins, end), first + 1)
+        found.append(range(first, last))
     return found

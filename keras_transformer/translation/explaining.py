@@ -22,7 +22,12 @@ from keras_transformer.decoding.id_model import alone
 from keras_transformer.decoding.search_history import SearchHistory
 from keras_transformer.model import Transformer
 from keras_transformer.translation.text_batches import as_bytes, cut, dense
-from keras_transformer.translation.text_model import IDS, TextModel, traced
+from keras_transformer.translation.text_model import (
+    IDS,
+    PREFIX,
+    TextModel,
+    traced,
+)
 from keras_transformer.viewing.explanation import Explanation
 from keras_transformer.viewing.hypotheses import Alternative, Fate, Node
 
@@ -138,7 +143,8 @@ class Explainer:
                     alone(source), options, *map(alone, prefix)
                 )
 
-            self._graphs[options, inputs] = traced(search, *[IDS] * inputs)
+            specs = (IDS, PREFIX)[:inputs]
+            self._graphs[options, inputs] = traced(search, *specs)
         return self._graphs[options, inputs]
 
 

@@ -141,7 +141,11 @@ def make_card(
     """
     run_dir, names = weights[0].run_dir, [*weights[0].checkpoints]
     run = RunConfig.load(run_dir)
-    is_demo = run.corpus == DEMO
+    subject, examples = "", ()
+    if run.corpus == DEMO:
+        subject, examples = demo.subject_and_examples(
+            run.source_lang, run.target_lang
+        )
     identity = " + ".join(map(str, weights))
     if "ensemble" in how:
         identity += f", mean of {how['ensemble_mean']}"
@@ -154,8 +158,8 @@ def make_card(
         weights=identity,
         scores=_scores(run_dir, {**_HOW, **how, "checkpoints": names}),
         shortlist=how["shortlist"],
-        subject=demo.SUBJECT if is_demo else "",
-        examples=demo.EXAMPLES[run.source_lang] if is_demo else (),
+        subject=subject,
+        examples=examples,
     )
 
 

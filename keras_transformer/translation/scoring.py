@@ -106,6 +106,7 @@ class GivenPairs:
         targets: Sequence[str],
         max_source_length: int | None,
         batch_tokens: int,
+        languages: tuple[str, str],
     ) -> list[list[tuple[int, int]]]:
         found = self.attention(
             sources, targets, max_source_length, batch_tokens
@@ -118,20 +119,20 @@ class GivenPairs:
             )
             for attention, of_source, of_target in zip(
                 found,
-                self._words(self.tokenizer, sources),
-                self._words(self.tokenizer.target, targets),
+                self._words(self.tokenizer, sources, languages[0]),
+                self._words(self.tokenizer.target, targets, languages[1]),
                 strict=True,
             )
         ]
 
     def _words(
-        self, tokenizer: Tokenizer, texts: Sequence[str]
-    ) -> list[list[int]]:
-        """Find the word of each piece, without the end token, for each text."""
+        self, tokenizer: Tokenizer, texts: Sequence[str], language: str
+    ) -> list[list[range]]:
+        """Find the words of each text's pieces, without the end token."""
         encoded = as_bytes("texts", texts)
         _, starts, ends = tokenizer.tokenize_with_offsets(encoded)
         return [
-            words_of_pieces(text, begins[:-1], stops[:-1])
+            words_of_pieces(text, begins[:-1], stops[:-1], language)
             for text, begins, stops in zip(
                 encoded, starts.to_list(), ends.to_list(), strict=True
             )

@@ -6,10 +6,12 @@ size. Exported models are made of them.
 Axes: B batch, S source length, T target length, P prefix length, N hypotheses.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID, Search, SettingError
@@ -21,9 +23,11 @@ from keras_transformer.decoding.id_model import IdModel
 from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.model import Transformer
 from keras_transformer.translation.alignment import mean_attention
+from keras_transformer.translation.beginnings import Beginnings
 from keras_transformer.translation.text_batches import cut
 
 IDS = tf.TensorSpec([None, None], tf.int32)
+PREFIX = tf.TensorSpec([None, None, 3], tf.int32)
 _MAX_SEED = 2**31 - 1
 
 
@@ -144,11 +148,21 @@ class TextModel(IdModel):
     def prefix_ids(
         self, prefix: tf.Tensor | Sequence[str], longest: int | None
     ) -> tf.RaggedTensor:
-        """Tokenize texts `(B,)` to at most `longest` ids int32, without EOS.
+        """Tokenize the beginnings of translations, ragged `(B, None, 3)`.
 
-        A search uses no more, if `longest` is the limit of a translation.
+        They have at most `longest` tokens. A search uses no more, if `longest`
+        is the limit of a translation.
         """
-        return self.tokenizer.target.tokenize(prefix)[:, :-1][:, :longest]
+        ids = self._beginnings.tokenize(tf.convert_to_tensor(prefix))
+        return ids[:, :longest]
+
+    @functools.cached_property
+    def _beginnings(self) -> Beginnings:
+        return Beginnings(self.tokenizer.target)
+
+    @property
+    def places(self) -> np.ndarray:
+        return self._beginnings.places
 
     def seeds(self, text: tf.Tensor, options: Search) -> tf.Tensor | None:
         """Make a seed for each text: the user's with a hash of the text.

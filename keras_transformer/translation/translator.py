@@ -40,7 +40,12 @@ from keras_transformer.translation.text_batches import (
     numbered,
     results,
 )
-from keras_transformer.translation.text_model import IDS, TextModel, traced
+from keras_transformer.translation.text_model import (
+    IDS,
+    PREFIX,
+    TextModel,
+    traced,
+)
 from keras_transformer.viewing.explanation import Explanation
 
 logger = logging.getLogger("keras_transformer")
@@ -333,8 +338,9 @@ class Translator:
         Args:
             texts: Source texts.
             options: How to search.
-            prefixes: The beginning of each translation, "" for none. Whitespace
-                around it is dropped, and the search may extend its last word.
+            prefixes: The beginning of each translation, "" for none. It may
+                end inside a word; a space at its end says that the word is
+                whole.
                 A prefix counts in the score and towards the length limit, and
                 is cut if it is longer than that.
             batch_tokens: Budget of a batch: its texts times the tokens of its
@@ -514,8 +520,9 @@ class Translator:
     ) -> list[list[tuple[int, int]]]:
         """Find the source word that each target word attends to most.
 
-        Words are what `str.split` finds. Attention is the mean over all layers
-        and heads, added up over the pieces of the two words.
+        Words are what `keras_transformer.data.words.words_of` finds: what
+        `str.split` does where a language has spaces. Attention is the mean over
+        all layers and heads, added up over the pieces of the two words.
 
         Args:
             sources: As in `attention`, like all other arguments.
@@ -531,7 +538,11 @@ class Translator:
             ValueError: If there are not as many targets as sources.
         """
         return self._pairs.align(
-            sources, targets, max_source_length, batch_tokens
+            sources,
+            targets,
+            max_source_length,
+            batch_tokens,
+            (self.source_lang, self.target_lang),
         )
 
     def _searches(self, asked: int | None, texts: int) -> int:
@@ -562,7 +573,10 @@ class Translator:
 
             self._search_graphs[options, inputs] = traced(
                 search,
-                *(_SEEDS if name == "seeds" else IDS for name in inputs),
+                *(
+                    {"seeds": _SEEDS, "prefix": PREFIX}.get(x, IDS)
+                    for x in inputs
+                ),
             )
         return self._search_graphs[options, inputs]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from keras_transformer.config import UserError
 from keras_transformer.machine import files
-from keras_transformer.viewing import lines, page, payload, tree
+from keras_transformer.viewing import page, payload, pictures
 from keras_transformer.viewing.hypotheses import (
     Alternative,
     Fate,
@@ -26,13 +26,7 @@ from keras_transformer.viewing.hypotheses import (
     checked_number,
 )
 
-__all__ = [
-    "Alternative",
-    "Explanation",
-    "Fate",
-    "HypothesisAttention",
-    "Node",
-]
+__all__ = ["Alternative", "Explanation", "Fate", "HypothesisAttention", "Node"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -176,12 +170,10 @@ class Explanation:
         chosen = [checked_number("head", head, all_heads) for head in wanted]
         if row is not None:
             row = checked_number("row", row, len(queries))
-        return lines.picture(
-            queries,
-            keys,
-            [lines.Head(head, weights[layer, head]) for head in chosen],
-            row,
-        )
+        by_head: dict[int | None, np.ndarray] = {
+            head: weights[layer, head] for head in chosen
+        }
+        return pictures.lines(queries, keys, by_head, row)
 
     def tree_svg(self) -> str:
         """Draw the beam as a tree: a column for each step, the best on top.
@@ -189,15 +181,15 @@ class Explanation:
         Returns:
             A picture, the text of an SVG file.
         """
-        return tree.picture(self.nodes)
+        return pictures.tree(self.nodes)
 
     def to_html(self) -> str:
         """Write the viewer as HTML for any place in a page."""
         best = self.attention()
-        picture = lines.picture(
+        picture = pictures.lines(
             best.target_pieces,
             best.source_pieces,
-            [lines.Head(None, best.cross.mean(axis=(0, 1)))],
+            {None: best.cross.mean(axis=(0, 1))},
         )
         weights = payload.weights(self.encoder, self.cross, self.decoder)
         table = page.table(self.translations, self.leaves, self.nodes)

@@ -83,11 +83,7 @@ class HypothesisAttention(NamedTuple):
 
 
 def checked_number(name: str, number: int, count: int) -> int:
-    """Return a number counted from 0.
-
-    Raises:
-        ValueError: If it is not one of `count`, from 0 or from the last, -1.
-    """
+    """Return a number from 0 of one of `count`, perhaps given from the last."""
     if not count:
         raise ValueError(
             f"`{name}` must be left out, since there is none to choose. "

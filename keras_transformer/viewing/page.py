@@ -66,10 +66,8 @@ def empty_end(nodes: Sequence[Node]) -> str:
 
 
 def script() -> str:
-    """Join all JavaScript of the page, without leaving a global name.
-
-    It has no indentation, since each viewer in a notebook holds a copy.
-    """
+    """Join all JavaScript of the page, without leaving a global name."""
+    # It has no indentation, since each viewer in a notebook holds a copy.
     files = importlib.resources.files(__package__) / "script"
     text = "".join(
         (files / name).read_text(encoding="utf-8") for name in SCRIPTS
@@ -111,12 +109,7 @@ def fragment(
 
 
 def document(title: str, fragments: Sequence[str]) -> str:
-    """Write a whole page around fragments, which share one script.
-
-    Args:
-        title: The subject of the page, such as the source text.
-        fragments: Results of `fragment`.
-    """
+    """Write a whole page of a title around fragments, which share a script."""
     common = _script_element()
     views = "".join(each.removesuffix(common) for each in fragments)
     return (

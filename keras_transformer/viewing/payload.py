@@ -41,14 +41,7 @@ def weights(encoder: np.ndarray, cross: np.ndarray, decoder: np.ndarray) -> str:
 
 
 def entropy(rows: np.ndarray) -> np.ndarray:
-    """Compute the entropy of each row in bits.
-
-    Args:
-        rows: `(..., N)`; each row sums to 1.
-
-    Returns:
-        float64 `(...)`, from 0 for one weight of 1 to log2 N.
-    """
+    """Compute the entropy of rows `(..., N)` in bits, `(...)` in float64."""
     rows = rows.astype("float64")
     # This is below any weight that counts, and its logarithm is finite.
     logs = np.log2(np.maximum(rows, 1e-30))

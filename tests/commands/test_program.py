@@ -59,6 +59,12 @@ def test_help_names_the_length_after_which_a_verb_cuts(verb, capsys):
         (["sing"], "error: "),
         (["translate"], "error: "),
         (["trian"], "expected a verb, received trian (did you mean train?)"),
+        (
+            ["translate", "--pref", "a", "--run-di=b"],
+            "expected a whole flag, received --pref; write --prefix or "
+            "--prefixes. See keras-transformer translate --help.",
+        ),
+        (["serve", "a", "b"], "error: unrecognized arguments: b. See keras-tr"),
     ],
 )
 def test_an_unknown_verb_or_a_missing_argument_is_wrong(words, message, capsys):

@@ -42,7 +42,7 @@ def test_an_output_that_cannot_be_written_is_an_error(
             "the text",
         ),
         (
-            gzip.compress(b"a dog\n"),
+            gzip.compress(b"a dog\n", mtime=0),
             "found it packed by gzip; unpack it, as in zcat FILE | "
             "keras-transformer translate --run-dir RUN",
         ),
@@ -115,7 +115,7 @@ BOTH, ONE = ("translate", "evaluate"), ("translate",)
     ("verbs", "arguments", "message"),
     [
         (BOTH, "--beam-size 0", "--beam-size to be at least 1, received 0"),
-        (BOTH, "--average 0", "--average of at least 1, received 0"),
+        (BOTH, "--average 0", "--average to be at least 1, received 0"),
         (BOTH, "--parallel 0", "--parallel to be at least 1, received 0"),
         (
             ONE,

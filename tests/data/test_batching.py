@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from natural_corpus import corpus, natural_corpus, side
 
 from keras_transformer.data import batching
-from keras_transformer.data.batching import BatchPlan
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 

@@ -1,7 +1,6 @@
 """Corpora: what is read, in which direction, and what bad input says."""
 
 import gzip
-import hashlib
 import logging
 
 import pytest
@@ -174,28 +173,27 @@ def test_a_block_may_end_within_a_line_or_a_character(
     path = tmp_path / "text"
     text = "zwölf\n\n“…” 🙂\nfünf"
     path.write_text(text, encoding="utf-8")
-    assert folders.count_lines(path, hashlib.blake2b()) == 4
+    assert folders.count_lines(path) == 4
     for end in (b"\xff", b"\xc3", b"\n\xf0\x9f\n"):
         path.write_bytes(text.encode() + end)
         line = 4 + end.startswith(b"\n")
         with pytest.raises(config.UserError, match=f"bytes in line {line} "):
-            folders.count_lines(path, hashlib.blake2b())
+            folders.count_lines(path)
 
 
-def test_the_fingerprint_is_of_the_text_wherever_it_lies(tmp_path):
-    here, there = tmp_path / "here", tmp_path / "there"
-    for folder in (here, there):
-        folder.mkdir()
-        write(folder, train_en=b"one\n", train_de=b"eins\n")
-    one, other = (open_corpus(str(x), "en", "de") for x in (here, there))
-    assert one.fingerprint("train") == other.fingerprint("train")
-    before = one.fingerprint("train")
-    assert open_corpus(str(here), "de", "en").fingerprint("train") != before
-    (here / "train.de").write_bytes(b"einst\n")
-    assert one.fingerprint("train") != before
-    # A line that moved to the other file makes another text.
-    write(here, a_en=b"1\n2\n", a_de=b"3\n", b_en=b"1\n", b_de=b"2\n3\n")
-    assert one.fingerprint("a") != one.fingerprint("b")
+def test_the_state_of_a_split_tells_files_sizes_and_times(tmp_path):
+    name = write(tmp_path, train_en=b"one\n", train_de=b"eins\n")
+    paths = [tmp_path / "train.en", tmp_path / "train.de"]
+    corpus = open_corpus(name)
+    for size in (5, 6):
+        times = [path.stat().st_mtime_ns for path in paths]
+        expected = [
+            [str(paths[0]), 4, times[0]],
+            [str(paths[1]), size, times[1]],
+        ]
+        assert corpus.state_of("train") == expected
+        paths[1].write_text("einst\n")
+    assert open_corpus("demo").state_of("train", "val") == []
 
 
 def test_gzipped_files_are_read_and_are_the_same_text(tmp_path):
@@ -211,7 +209,6 @@ def test_gzipped_files_are_read_and_are_the_same_text(tmp_path):
     write(packed, train_en=b"one\ntwo\n")
     one, other = (open_corpus(str(x), "en", "de") for x in (plain, packed))
     assert list(other.pairs("train")) == [("one", "eins"), ("two", "zwölf")]
-    assert other.fingerprint("train") == one.fingerprint("train")
 
 
 def test_a_gzipped_file_beside_the_one_that_is_read_is_named(tmp_path, caplog):
@@ -238,8 +235,9 @@ def test_pairs_in_memory_are_a_corpus():
     assert list(corpus.sentences("train")) == ["one", "eins", "two", "zwei"]
     both = open_corpus({"train": iter(pairs), "val": pairs[1:]}, "en", "de")
     assert list(both.pairs("val")) == pairs[1:]
-    assert both.fingerprint("train") == corpus.fingerprint("train")
-    assert both.fingerprint("val") != corpus.fingerprint("train")
+    assert both.state_of("train") == corpus.state_of("train")
+    other = open_corpus([("one", "eins"), ("two", "drei")])
+    assert other.state_of("train") != corpus.state_of("train")
 
 
 def test_an_open_corpus_stays_what_it_is():

@@ -37,9 +37,7 @@ def build(pairs, directory, words=97, **options):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    """Two pairs a chunk, and three chunks until a note."""
     monkeypatch.setattr("keras_transformer.data.records.CHUNK", 2)
-    monkeypatch.setattr("keras_transformer.data.records.CHUNKS_NOTED", 3)
 
 
 def test_records_hold_the_tokens_of_every_pair(tmp_path, small_chunks):
@@ -104,101 +102,27 @@ def test_long_and_empty_training_pairs_are_dropped_and_counted(tmp_path):
     assert records.source_lengths[[0, 4, 5]].tolist() == [998, 1, 2]
 
 
-def test_records_of_the_same_fingerprint_are_reused(tmp_path):
-    def untouchable():
-        raise AssertionError("read again")
-        yield
+def test_records_of_another_text_are_replaced_whole_or_not_at_all(
+    tmp_path, small_chunks
+):
+    def interrupted():
+        yield from [("11", "13")] * 5
+        raise KeyboardInterrupt
 
-    pairs = [("5", "7 7"), ("", "7")]
-    first = build(pairs, tmp_path / "r", max_length=9, fingerprint="a")
-    again = build(untouchable(), tmp_path / "r", max_length=9, fingerprint="a")
-    assert again.source_lengths.tolist() == first.source_lengths.tolist() == [2]
-    assert again.empty == 1
-
-
-@pytest.mark.parametrize(
-    "change", [{"fingerprint": "b"}, {"max_length": 13}, {"max_length": None}]
-)
-def test_records_of_anything_else_are_replaced(tmp_path, change):
-    options = {"fingerprint": "a", "max_length": 9}
-    build([("5", "7")], tmp_path / "r", **options)
-    records = build([("5 5", "7")] * 2, tmp_path / "r", **{**options, **change})
+    build([("5", "7 7"), ("", "7")], tmp_path / "r", max_length=9)
+    with pytest.raises(KeyboardInterrupt):
+        build(interrupted(), tmp_path / "r")
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]
+    records = TokenisedCorpus.load(tmp_path / "r")
+    assert (records.source_lengths.tolist(), records.empty) == ([2], 1)
+    build([("5 5", "7")] * 2, tmp_path / "r")
+    records = TokenisedCorpus.load(tmp_path / "r")
     assert records.source_lengths.tolist() == [3, 3]
-
-
-class Killed(BaseException):
-    """As if the process ended here."""
-
-
-@pytest.mark.parametrize("read", [0, 1, 2, 5, 6, 11, 12, 17, 23])
-def test_a_build_cut_short_goes_on_from_its_last_note(
-    tmp_path, monkeypatch, small_chunks, read
-):
-    # Every fifth pair is too long, every seventh is without text.
-    pairs = [
-        ("5 " * (11 if i % 5 == 0 else i % 3 + 1), "" if i % 7 == 0 else "7")
-        for i in range(23)
-    ]
-
-    def interrupted():
-        yield from pairs[:read]
-        raise Killed
-
-    options = {"max_length": 10, "fingerprint": "a"}
-    whole = build(pairs, tmp_path / "whole", **options)
-    with pytest.raises(Killed):
-        build(interrupted(), tmp_path / "records", **options)
-    assert not (tmp_path / "records").exists()
-
-    tokenized = []
-    texts_of = WordTokenizer.tokenize_many
-
-    def tokenize_many(self, texts):
-        tokenized.extend(texts)
-        return texts_of(self, texts)
-
-    monkeypatch.setattr(WordTokenizer, "tokenize_many", tokenize_many)
-    records = build(pairs, tmp_path / "records", **options)
-    # Two sides; six pairs from note to note.
-    assert len(tokenized) == 2 * (23 - read // 6 * 6)
-    assert (records.dropped, records.empty) == (whole.dropped, whole.empty)
-    names = {path.name for path in (tmp_path / "whole").iterdir()}
-    assert names == {path.name for path in (tmp_path / "records").iterdir()}
-    for name in names:
-        expected = (tmp_path / "whole" / name).read_bytes()
-        assert (tmp_path / "records" / name).read_bytes() == expected
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-@pytest.mark.parametrize("change", ["text", "journal", "ids", "short"])
-def test_what_is_left_of_another_or_a_broken_build_is_made_anew(
-    tmp_path, small_chunks, change
-):
-    def interrupted():
-        yield from [("5 6", "7")] * 7
-        raise Killed
-
-    with pytest.raises(Killed):
-        build(interrupted(), tmp_path / "r", fingerprint="a")
-    left = tmp_path / "r.unfinished"
-    if change == "journal":
-        (left / "journal.json").write_text("{")
-    elif change == "ids":
-        (left / "source.ids").write_bytes(
-            (left / "source.ids").read_bytes().replace(b"\5", b"\6")
-        )
-    elif change == "short":
-        (left / "target.lengths").write_bytes(b"")
-    fingerprint = "b" if change == "text" else "a"
-    pairs = [("11", "13")] * 3
-    records = build(pairs, tmp_path / "r", fingerprint=fingerprint)
-    assert records.source.ids.tolist() == [11, EOS] * 3
-    assert records.target.ids.tolist() == [13, EOS] * 3
 
 
 def test_a_directory_of_other_files_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(config.UserError, match="Expected token records in"):
+    with pytest.raises(config.UserError, match="Expected a free place for"):
         build([("5", "7")], tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
@@ -218,16 +142,14 @@ def test_progress_counts_the_pairs_read(tmp_path, small_chunks):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_records_with_a_flipped_bit_or_without_a_piece_are_made_again(
-    tmp_path, name
-):
+def test_records_with_a_flipped_bit_or_without_a_piece_are_told(tmp_path, name):
     path = tmp_path / "r" / name
     build([("5 6", "7")], path.parent, max_length=5)
     whole = path.read_bytes()
     for damaged in (bytes([whole[0] ^ 4]) + whole[1:], whole[:1]):
         path.write_bytes(damaged)
-        build([("5 6", "7")], path.parent, max_length=5)
-        assert path.read_bytes() == whole
+        with pytest.raises(config.UserError, match=f"{name} has another check"):
+            TokenisedCorpus.load(path.parent)
 
 
 def test_no_flipped_bit_of_the_header_is_believed(tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from keras_transformer.config import UserError
 from keras_transformer.data.symbols import read_symbols
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.training.request import configure
+from keras_transformer.training.request import understand
 
 SYMBOLS = ("<2fr>", "▁(NP", "▁)NP", "▁(S", "▁)S", ",", '"x,y"', "ﬁ¼")
 SENTENCES = [
@@ -23,7 +23,7 @@ SENTENCES = [
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("symbols") / "tokenizer.model"
-    Tokenizer.train(SENTENCES, 307, path, SYMBOLS)
+    Tokenizer.train(SENTENCES, 307, path, SYMBOLS, "nfkc")
     return path
 
 
@@ -97,6 +97,11 @@ def test_a_file_has_a_symbol_a_line(tmp_path):
     path.write_bytes("▁(S\r\n)S\n日".encode())
     assert read_symbols(path) == ("▁(S", ")S", "日")
     assert read_symbols(["▁(S", ")S"]) == ("▁(S", ")S")
+    # What NFKC folds is a symbol where nobody folds it.
+    assert unicodedata.normalize("NFKC", "▁ﬁ") == "▁fi"
+    assert read_symbols(["▁ﬁ"]) == ("▁ﬁ",)
+    with pytest.raises(UserError, match="stays as it is under NFKC"):
+        read_symbols(["▁ﬁ"], "NFKC")
     with pytest.raises(UserError, match="Expected a file that can be read as"):
         read_symbols(tmp_path / "nowhere")
 
@@ -114,11 +119,10 @@ def test_a_file_has_a_symbol_a_line(tmp_path):
         ("<s>", "that the vocabulary does not have, found <s> in line 1 of "),
         ("<0x0A>", "found <0x0A> in line 1 of "),
         ("▁", "found ▁ in line 1 of "),
-        ("▁ﬁ", "stays as it is under NFKC after the ▁ in line 1 of "),
+        ("▁e\u0301", "stays as it is under NFC after the ▁ in line 1 of "),
     ],
 )
 def test_symbols_that_cannot_be_are_named(tmp_path, content, message):
-    assert unicodedata.normalize("NFKC", "ﬁ") == "fi"
     path = tmp_path / "symbols.txt"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(UserError) as error:
@@ -129,5 +133,6 @@ def test_symbols_that_cannot_be_are_named(tmp_path, content, message):
 @pytest.mark.parametrize("other", ["tokenizer", "init_from"])
 def test_symbols_do_not_go_with_a_vocabulary_made_elsewhere(other):
     with pytest.raises(UserError, match="brings its own vocabulary"):
-        configure("demo", symbols=["(S"], **{other: "somewhere"})
-    assert configure("demo", symbols=["(S"]).symbols == ("(S",)
+        understand(corpus="demo", symbols=["(S"], **{other: "somewhere"})
+    run = understand(corpus="demo", symbols=["(S"], run_dir="nowhere").run
+    assert run.symbols == ("(S",)

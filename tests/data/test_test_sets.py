@@ -39,6 +39,7 @@ def put(folder, name, **references):
         path.write_text("".join(f"{text}\n" for text in texts), "utf-8")
 
 
+@pytest.mark.filterwarnings("error")  # Files left open.
 def test_a_test_set_is_read_from_the_cache(cache):
     put(cache, "wmt14/full", ref=FIRST)
 
@@ -47,7 +48,6 @@ def test_a_test_set_is_read_from_the_cache(cache):
     assert corpus.splits == ("test",)
     assert list(corpus.pairs("test")) == list(zip(SOURCES, FIRST, strict=True))
     assert corpus.references("test") == [(text,) for text in FIRST]
-    assert corpus.fingerprint("test").startswith("en-de text ")
     # Its name is not a folder.
     assert absolute_name("sacrebleu:wmt14/full") == "sacrebleu:wmt14/full"
 

@@ -20,11 +20,12 @@ NASTY = (
 )
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
+@pytest.fixture(scope="module", params=["nfc", "nfkc"])
+def tokenizer(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("words") / "tokenizer.model"
     # Runs of spaces and signs, so that merges near a space are learnt too.
-    return Tokenizer.train([*TEXT, "…  ¨ a ¨ ▁▁b ½½ ﬁx"] * 2, 700, path)
+    text = [*TEXT, "…  ¨ a ¨ ▁▁b ½½ ﬁx"] * 2
+    return Tokenizer.train(text, 700, path, normalization=request.param)
 
 
 def assert_same(tokenizer, texts):

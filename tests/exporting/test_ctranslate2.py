@@ -19,7 +19,7 @@ from keras_transformer.exporting import ctranslate2 as ctranslate2_export
 from keras_transformer.machine import devices
 from keras_transformer.translation.translator import Translator
 
-# Spaces of several kinds, NFKC, a control character, unseen characters.
+# Spaces of several kinds, wide letters, a control character, unseen characters.
 TEXT = " three\u3000\tｆｏｕｒ \u200bfive\x07 ～Ж🙂 "
 
 
@@ -125,7 +125,7 @@ def test_quantisation_is_in_the_file(small_translator, exported, tmp_path):
         dict(key_dim=5, value_dim=7),
         dict(key_dim=7, value_dim=5, positions="learned"),
         dict(key_dim=3, value_dim=3, encoder_layers=3, decoder_layers=1),
-        dict(encoder_layers=1, decoder_layers=3),
+        dict(encoder_layers=1, decoder_layers=3, activation="gelu"),
     ],
     ids=lambda sizes: "-".join(map(str, sizes.values())),
 )
@@ -149,6 +149,13 @@ def test_every_shape_scores_alike(tmp_path, sizes):
     np.testing.assert_allclose(
         [sum(result.log_probs) for result in results], expected, rtol=1e-4
     )
+
+
+def test_an_activation_that_ctranslate2_lacks_is_refused(tmp_path):
+    tokenizer = sample_runs.digit_tokenizer()
+    model = make_model(vocab_size=tokenizer.vocab_size, activation="softsign")
+    with pytest.raises(UserError, match="knows the activations relu, gelu"):
+        ctranslate2_export.export(Translator(model, tokenizer), tmp_path / "x")
 
 
 def test_symbols_stay_one_piece(tmp_path):
@@ -193,7 +200,7 @@ def test_its_pieces_are_the_tokenizer_s(small_translator, exported):
     ids = small_translator.tokenizer.tokenize([TEXT]).to_list()[0]
     assert load_pieces(exported).encode(TEXT) == ids[:-1]
     found = load_pieces(exported).decode(ids[:-1])
-    assert found == "three four five ～Ж🙂"
+    assert found == "three\u3000 ｆｏｕｒ \u200bfive ～Ж🙂"
 
 
 def test_a_blank_text_has_the_empty_translation(small_translator, exported):

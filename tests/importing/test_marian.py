@@ -49,7 +49,8 @@ def test_rows_of_the_tied_matrix_are_in_our_order(positions, a, b, c):
     found = marian_model.embedding(
         table,
         np.array([13, 14, 15]),
-        [2, 1, None, 0, None],
+        {"<pad>": 2, "<unk>": 1, "</s>": 0},
+        ["<pad>", "<unk>", "<s>", "</s>", "▁a"],
         table[1],
         positions,
     )

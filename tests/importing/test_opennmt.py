@@ -237,17 +237,20 @@ def test_the_heads_are_those_of_the_description(tmp_path, source, heads):
 @pytest.mark.parametrize(
     "source, message",
     [
-        (CATALOG.format("TransformerBaseRelative"), "its model is .*Relative"),
-        (CATALOG.format("NMTMediumV1"), "its model is NMTMediumV1"),
+        (
+            CATALOG.format("TransformerBaseRelative"),
+            "setting model is .*Relative",
+        ),
+        (CATALOG.format("NMTMediumV1"), "model is 'NMTMediumV1', expected"),
         (ARGUMENTS.format("ffn_activation=tf.nn.gelu"), "ffn_activation is"),
         (
             ARGUMENTS.format("position_encoder_class=None"),
-            "its setting position_encoder_class is None",
+            "its setting position_encoder_class is 'None'",
         ),
         (ARGUMENTS.format("a, b, 6, 512, 4, 2048"), "then names for all"),
         (ARGUMENTS.format("*parts"), "then names for all"),
         (ARGUMENTS.format("**params"), "then names for all"),
-        (ARGUMENTS.format("num_heads=HEADS"), "a number for .* num_heads"),
+        (ARGUMENTS.format("num_heads=HEADS"), "num_heads is .* a number"),
         ("model = 3", "one opennmt.models.Transformer, found 0"),
         ("def model(:", "cannot read it"),
     ],

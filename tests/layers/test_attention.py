@@ -96,3 +96,15 @@ def test_value_dim_is_key_dim_unless_given():
     layer = MultiHeadAttention(num_heads=3, key_dim=5)
     layer.build((2, 4, 10))
     assert tuple(layer.value_kernel.shape) == (10, 15)
+
+
+def test_dropped_weights_weigh_nothing_and_returned_weights_are_whole():
+    draw = np.random.default_rng(0)
+    query, key, value = draw.normal(size=(3, 1, 2, 5, 7)).astype("float32")
+    kept = draw.integers(0, 2, (1, 2, 5, 5)).astype("float32")
+    whole, weights = scaled_dot_product_attention(query, key, value)
+    found, same = scaled_dot_product_attention(
+        query, key, value, dropout=lambda weights: weights * kept
+    )
+    np.testing.assert_array_equal(weights, same)
+    np.testing.assert_allclose(found, weights * kept @ value, rtol=1e-5)

@@ -1,10 +1,13 @@
 """What holds of every layer: its config, its dtypes and its refusals."""
 
+import math
+
 import keras
 import numpy as np
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.config import ACTIVATIONS
 from keras_transformer.layers import (
     Decoder,
     DecoderLayer,
@@ -26,10 +29,13 @@ BLOCK = dict(
     activation="swish",
     norm_epsilon=0.25,
     attention_bias=True,
+    attention_dropout=0.2,
     norm_first=True,
 )
 LAYERS = {
-    MultiHeadAttention: dict(**HEADS, restriction=2, use_bias=True),
+    MultiHeadAttention: dict(
+        **HEADS, restriction=2, use_bias=True, dropout=0.2
+    ),
     FeedForward: dict(ffn_dim=11, activation="swish"),
     TiedEmbedding: dict(vocab_size=7, d_model=5, mask_zero=True),
     PositionalEncoding: dict(
@@ -59,7 +65,9 @@ def test_a_layer_comes_back_from_its_config(kind):
         assert again.settings == BLOCK
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "policy", ["mixed_float16", "mixed_bfloat16", "float64"]
+)
 @pytest.mark.parametrize(
     "kind", [MultiHeadAttention, FeedForward, EncoderLayer, DecoderLayer]
 )
@@ -72,7 +80,8 @@ def test_a_layer_computes_in_the_dtype_of_its_policy(kind, policy):
     output = layer(x) if kind in (FeedForward, EncoderLayer) else layer(x, x)
     compute = policy.removeprefix("mixed_")
     assert keras.backend.standardize_dtype(output.dtype) == compute
-    assert {weight.dtype for weight in layer.trainable_weights} == {"float32"}
+    kept = "float64" if policy == "float64" else "float32"
+    assert {weight.dtype for weight in layer.trainable_weights} == {kept}
 
 
 @pytest.mark.parametrize("kind", [MultiHeadAttention, *STACKS])
@@ -95,6 +104,12 @@ def test_memory_without_time_is_refused_too():
             layer(x, x[0])
 
 
+@pytest.mark.parametrize("kind", [DecoderLayer, Decoder])
+def test_a_decoder_without_memory_is_refused(kind):
+    with pytest.raises(ValueError, match="`memory` must be the encoder's"):
+        kind(num_heads=2)(np.ones((5, 7, 10), "float32"), None)
+
+
 def test_a_functional_model_of_parts_of_a_model_comes_back(tmp_path):
     """`encode` leaves a dropout of ours in it."""
     model = kt.Transformer(
@@ -105,6 +120,80 @@ def test_a_functional_model_of_parts_of_a_model_comes_back(tmp_path):
     again = keras.models.load_model(tmp_path / "parts.keras")
     ids = np.array([[5, 9, 3]], "int32")
     np.testing.assert_allclose(again(ids), model.encode(ids)[0], rtol=1e-5)
+
+
+@keras.saving.register_keras_serializable(package="test")
+def halved(x):
+    return x / 2
+
+
+GELU = np.vectorize(lambda x: x * (1 + math.erf(x / 2**0.5)) / 2)
+
+
+@pytest.mark.parametrize(
+    "activation, expected",
+    [
+        ("gelu", GELU),
+        (keras.activations.gelu, GELU),
+        (halved, halved),
+    ],
+)
+def test_any_activation_works_and_comes_back(tmp_path, activation, expected):
+    inputs = keras.Input((None, 10))
+    layer = FeedForward(11, activation)
+    keras.Model(inputs, layer(inputs)).save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    x = np.random.default_rng(0).normal(0, 2, (2, 3, 10)).astype("float32")
+    wide, narrow = layer.widen, layer.narrow
+    found = expected(x @ wide.kernel.numpy()) @ narrow.kernel.numpy()
+    np.testing.assert_allclose(again(x), found, 1e-5, 1e-5)
+
+
+def test_a_model_takes_a_function_and_brings_it_back(tmp_path):
+    sizes = dict(num_layers=1, d_model=10, num_heads=2, ffn_dim=11)
+    model = kt.Transformer(23, activation=halved, **sizes)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    ids = np.array([[5, 9, 3]], "int32")
+    np.testing.assert_array_equal(again((ids, ids)), model((ids, ids)))
+    assert again.model_config.activation is halved
+
+
+def test_every_named_activation_is_of_keras_and_of_single_numbers():
+    x = np.linspace(-3, 3, 7, dtype="float32")
+    for name in ACTIVATIONS:
+        activate = keras.activations.get(name)
+        np.testing.assert_allclose(
+            activate(x)[2:3], activate(x[2:3]), rtol=1e-5, err_msg=name
+        )
+
+
+def test_what_would_miss_attention_is_refused():
+    model = kt.Transformer(
+        23, num_layers=1, d_model=10, num_heads=2, ffn_dim=11
+    )
+    dense = model.encoder.layers[0].feed_forward.widen
+    for call in (model.quantize, dense.quantize):
+        with pytest.raises(ValueError, match="cannot be quantised in place"):
+            call("int8")
+    with pytest.raises(ValueError, match="LoRA has no way"):
+        dense.enable_lora(2)
+
+
+@pytest.mark.parametrize("restriction", [None, 2])
+@pytest.mark.parametrize("kind", [Encoder, Decoder])
+def test_attention_dropout_drops_in_training_alone(kind, restriction):
+    sizes = dict(num_layers=1, num_heads=2, ffn_dim=11, dropout=0.0)
+    sizes["restriction"] = restriction
+    plain, layer = kind(**sizes), kind(**sizes, attention_dropout=0.5)
+    x = np.random.default_rng(0).normal(size=(2, 5, 10)).astype("float32")
+    inputs = (x, x) if kind is Decoder else (x,)
+    for each in (plain, layer):
+        each(*inputs)
+    layer.set_weights(plain.get_weights())
+    expected = plain(*inputs)
+    np.testing.assert_array_equal(layer(*inputs), expected)
+    assert np.abs(layer(*inputs, training=True) - expected).max() > 1e-2
 
 
 def last_kernels(layer):

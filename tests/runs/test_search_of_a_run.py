@@ -14,7 +14,7 @@ from keras_transformer.commands import search_flags
 from keras_transformer.config import ModelConfig, Search
 from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training.request import configure, default_run_dir
+from keras_transformer.training.request import understand
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
@@ -38,7 +38,8 @@ def translator(run_dir):
 
 def options(verb, run_dir, *flags, n_best=1):
     argv = [verb, "--run-dir", str(run_dir), *flags]
-    return search_flags.search_of_run(__main__.parse_args(argv), n_best)
+    _, search = search_flags.prepare(__main__.parse_args(argv), n_best)
+    return search
 
 
 def test_a_run_searches_as_the_paper_translates():
@@ -49,11 +50,8 @@ def test_a_run_searches_as_the_paper_translates():
 
 def test_a_command_that_says_nothing_of_it_leaves_a_runs_search(run_dir):
     begun = RunConfig.load(run_dir)
-    again, other = (
-        RunConfig.from_preset(begun.preset, corpus="c", begun=begun, **given)
-        for given in ({}, {"beam_size": 5})
-    )
-    assert again.search == SEARCH
+    assert begun.resumed({}, run_dir).search == SEARCH
+    other = begun.resumed({"beam_size": 5}, run_dir)
     assert other.search == dataclasses.replace(SEARCH, beam_size=5)
 
 
@@ -61,12 +59,11 @@ def test_so_it_does_where_the_run_lies_at_the_presets_place(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    for preset, place in (("demo", "demo"), (None, "base")):
-        begun = configure("demo", preset=preset, length_penalty=1.7)
-        run_dir = tmp_path / "runs" / place
-        (run_dir / "checkpoints" / "step-000000001").mkdir(parents=True)
-        begun.save(default_run_dir(preset))
-        assert configure("demo", preset=preset).search.length_penalty == 1.7
+    begun = understand(corpus="demo", length_penalty=1.7).run
+    (tmp_path / "runs/demo/checkpoints/step-000000001").mkdir(parents=True)
+    begun.save(tmp_path / "runs" / "demo")
+    for how in ({"corpus": "demo"}, {"preset": "demo"}):
+        assert understand(**how).run.search.length_penalty == 1.7
 
 
 def test_a_run_that_begins_with_another_searches_like_it(run_dir):

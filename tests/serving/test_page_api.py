@@ -114,6 +114,7 @@ def test_words_of_a_long_document_are_those_of_its_sentences(exported, served):
             each["source"],
             each["hypotheses"][0]["text"],
             *(outputs[name][0] for name in names),
+            ("de", "en"),
         )
         # None if the pieces make other words than the text.
         assert each["words"] == (expected and list(map(list, expected)))
@@ -138,6 +139,7 @@ def test_pieces_are_put_together_to_words():
             pieces("▁Hun", "de", "▁", "bellen", "</s>", ""),
             pieces("▁do", "gs", "▁bark", "</s>", "", "", ""),
             matrix,
+            ("de", "en"),
         )
         # 0.2 + 0.5 at word 0 and 0.3 + 0.3 at word 1; then 0.5 against 0.4.
         assert found == [(word, 0), (word, 1)]
@@ -146,9 +148,11 @@ def test_pieces_are_put_together_to_words():
 def test_words_of_a_source_that_was_cut_are_not_told():
     source, target = pieces("▁a", "</s>"), pieces("▁b", "</s>")
     matrix = np.ones([2, 2])
-    assert word_links("a", "b", source, target, matrix) == [(0, 0)]
-    assert word_links("a c", "b", source, target, matrix) is None
-    assert word_links("a", "b c", source, target, matrix) is None
+    assert word_links("a", "b", source, target, matrix, ("de", "en")) == [
+        (0, 0)
+    ]
+    assert word_links("a c", "b", source, target, matrix, ("de", "en")) is None
+    assert word_links("a", "b c", source, target, matrix, ("de", "en")) is None
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import keras
 from natural_corpus import natural_corpus
 
 from keras_transformer.data import batching
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
 from keras_transformer.training.display import Compilations
@@ -20,7 +21,7 @@ from keras_transformer.training.optimizers import Adam
 
 def main(pairs):
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    plan = batching.BatchPlan(natural_corpus(pairs), 487, length_growth=3.0)
+    plan = BatchPlan(natural_corpus(pairs), 487, length_growth=3.0)
     model = Transformer(
         vocab_size=pairs + 11, num_layers=1, d_model=6, num_heads=2, ffn_dim=7
     )

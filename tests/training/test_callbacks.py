@@ -59,7 +59,7 @@ def test_a_line_weighs_every_step_by_its_tokens(tmp_path):
         progress, optimizer=types.SimpleNamespace(iterations=4)
     ).on_train_begin()
     progress.seconds = 1000.0
-    names = ("tokens", "batch_loss", "perplexity", "gradient_norm")
+    names = ("tokens", "batch_loss", "batch_perplexity", "gradient_norm")
     for step, figures in enumerate(
         [(1.0, 5.0, 2.0, 0.5), (3.0, 1.0, 8.0, 0.7), (0.0, 1.0, 1.0, math.inf)],
         start=2,

@@ -14,7 +14,7 @@ import keras_transformer as kt
 from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.train import arguments_of
 from keras_transformer.data import demo
-from keras_transformer.data.batching import BatchPlan
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpora import Corpus
 from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
@@ -22,7 +22,7 @@ from keras_transformer.presets import PRESETS
 from keras_transformer.training import dry_run, estimates
 from keras_transformer.training.dry_run import Measured, report
 from keras_transformer.training.planning import plan_batches
-from keras_transformer.training.request import Session, configure
+from keras_transformer.training.request import Session, understand
 
 
 def arguments(corpus, run_dir, *more):
@@ -84,7 +84,7 @@ def begun(corpus, tmp_path_factory):
     argv.remove("--dry-run")
     args = parse_args(["train", *argv])
     run_dir.mkdir()
-    configuration = configure(**arguments_of(args))
+    configuration = understand(**arguments_of(args)).run
     # A vocabulary of other text, so that one can tell which was used.
     words = (f"word {number}" for number in range(1_000))
     tokenizer = Tokenizer.train(words, 281, run_dir / "tokenizer.model")
@@ -135,7 +135,7 @@ def test_a_dry_run_refuses_what_the_run_would(
 
 
 def corpus_of(pairs):
-    return Corpus("name", "en", "de", ("train",), lambda _: iter(pairs), str)
+    return Corpus("name", "en", "de", ("train",), lambda _: iter(pairs))
 
 
 def test_the_head_of_an_endless_corpus_ends():
@@ -204,7 +204,7 @@ def test_compilations_are_the_shapes_that_a_micro_batch_has():
     # In eight there is a row of each.
     costs = dry_run.count(run, plan, replicas=2, accumulate=8)
     assert costs.graphs == 1
-    measured = Measured((16, 4, 5), whole=True, seconds=0.5, steps=3)
+    measured = Measured((16, 4, 5), whole=True, seconds=0.5)
     output = report(run, plan, costs, measured, Session(), 2, xla=True)
     assert figure(output, "XLA compilations") == 1
     output = report(run, plan, costs, measured, Session(), 2)
@@ -214,7 +214,7 @@ def test_compilations_are_the_shapes_that_a_micro_batch_has():
 def told(preset, rows):
     """The report where a step of that many rows of 16 took half a second."""
     plan, run = plan_of([4] * 32, [5] * 32, 80), run_of(preset)
-    measured = Measured((rows, 4, 5), rows == 16, seconds=0.5, steps=3)
+    measured = Measured((rows, 4, 5), rows == 16, seconds=0.5)
     return report(run, plan, dry_run.count(run, plan), measured, Session())
 
 

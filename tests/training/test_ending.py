@@ -6,6 +6,7 @@ import types
 
 from sample_runs import make_tiny_model, write_tiny_run
 
+from keras_transformer.runs.checkpoints import Standing
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import ending
 from keras_transformer.training.validation import Figures
@@ -21,13 +22,12 @@ def test_an_average_that_is_only_validated_is_not_called_taken(
     run.save(run_dir)
     found = {"average of the last 3 checkpoints": 2.5, "last weights": 1.5}
     validator = types.SimpleNamespace(
-        latest=None,
         model=make_tiny_model(0),
         measure=lambda what: Figures(found[what], 7.0, 0.5, 11.0),
     )
     last = make_tiny_model(5).get_weights()
     with caplog.at_level(logging.INFO):
-        ending.finish(run, run_dir, validator, last, None)
+        ending.finish(run, run_dir, validator, last, Standing())
     first, wrote, *_ = caplog.messages
     assert first == "Validating the average of the last 3 checkpoints."
     assert "final.weights.h5, the last weights (validation loss" in wrote

@@ -7,6 +7,7 @@ import sample_runs
 import tensorflow as tf
 from forked_programs import Program
 from local_workers import free_addresses, tf_config
+from small_models import randomise
 from train_replicas import BY_WORKERS, KERAS_SHARES, WAYS
 
 from keras_transformer.losses import SmoothedCrossEntropy
@@ -176,6 +177,90 @@ def test_evaluation_weighs_every_token_alike():
     assert results["token_accuracy"] == pytest.approx(np.mean(hits))
 
 
+def test_perplexity_and_loss_of_an_epoch_cover_the_same_tokens():
+    model = Transformer(11, **SIZES, dropout=0.0)
+    loss = SmoothedCrossEntropy(0.0)
+    model.compile(keras.optimizers.SGD(0.5), loss, jit_compile=False)
+    ids = np.random.default_rng(2).integers(4, 11, (5, 7))
+    ids[3:, 1:] = 0
+    logs = model.fit((ids, ids), ids, batch_size=3, verbose=0).history
+    for each in ("", "batch_"):
+        assert logs[f"{each}perplexity"][0] == pytest.approx(
+            np.exp(logs[f"{each}loss"][0]), rel=1e-5
+        )
+    assert logs["perplexity"] != pytest.approx(logs["batch_perplexity"])
+
+
+class WithOwnStep(Transformer):
+    def train_step(self, data):
+        return {"loss": tf.reduce_sum(self(data[0])) * 0 + 5}
+
+
+class WithOwnCall(Transformer):
+    def call(self, inputs, training=False):
+        return super().call(inputs, training) * 0
+
+
+class Penalised(Transformer):
+    def features(self, inputs, training=False):
+        self.add_loss(0.25 * tf.reduce_sum(self.embedding.table**2))
+        return super().features(inputs, training)
+
+
+class WithoutSource(Transformer):
+    def features(self, inputs, training=False):
+        return self._embed_target(inputs[1])
+
+
+def step_of(kind, **options):
+    """A model after a step, and the step's figures."""
+    model = randomise(kind(11, **SIZES, dropout=0.0))
+    kernel = model.encoder.layers[0].feed_forward.widen.kernel
+    if kind is Penalised:
+        kernel.regularizer = keras.regularizers.L2(0.5)
+    before = np.array(model.embedding.table), np.array(kernel)
+    sgd = keras.optimizers.SGD(0.5)
+    model.compile(sgd, SmoothedCrossEntropy(0.1), jit_compile=False, **options)
+    x = np.array([[5, 3], [4, 3]]), np.array([[2, 6, 8], [2, 9, 7]])
+    y = np.array([[6, 8, 3], [9, 7, 3]])
+    evaluated = model.evaluate(x, y, verbose=0, return_dict=True)["loss"]
+    logs = model.fit(x, y, verbose=0).history
+    after = np.array(model.embedding.table), np.array(kernel)
+    return logs, evaluated, before, after
+
+
+def test_a_step_of_ones_own_needs_no_metrics():
+    assert step_of(WithOwnStep)[0] == {"loss": [5.0]}
+
+
+def test_a_call_of_ones_own_is_trained():
+    logs, evaluated, *_ = step_of(WithOwnCall)
+    # All of 11 tokens are alike.
+    assert logs["perplexity"] == pytest.approx([11])
+    assert logs["loss"] == pytest.approx([np.log(11)])
+    assert evaluated == pytest.approx(np.log(11))
+
+
+def test_penalties_count_in_loss_and_step():
+    plain, of_plain, (table, kernel), ends = step_of(Transformer)
+    penalty = 0.25 * (table**2).sum() + 0.5 * (kernel**2).sum()
+    for accumulate in (1, 2):
+        logs, evaluated, _, found = step_of(Penalised, accumulate=accumulate)
+        assert logs["loss"][0] == pytest.approx(plain["loss"][0] + penalty)
+        assert evaluated == pytest.approx(of_plain + penalty)
+        assert logs["perplexity"] == pytest.approx(plain["perplexity"])
+        # The rate is 0.5, the gradients of the penalties 0.5 table and kernel.
+        close = dict(rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found[0], ends[0] - 0.25 * table, **close)
+        np.testing.assert_allclose(found[1], ends[1] - 0.5 * kernel, **close)
+
+
+def test_a_weight_without_gradient_stays():
+    _, _, (table, kernel), ends = step_of(WithoutSource)
+    np.testing.assert_array_equal(ends[1], kernel)
+    assert np.abs(ends[0] - table).max() > 1e-3
+
+
 def test_the_optimizer_is_left_as_it_was():
     model = Transformer(11, **SIZES)
     optimizer = keras.optimizers.SGD()
@@ -184,7 +269,9 @@ def test_the_optimizer_is_left_as_it_was():
     assert set(vars(optimizer)) == known
     ids = np.full((2, 3), 5)
     model.fit((ids, ids), ids, verbose=0)
-    assert "_all_reduce_sum_gradients" not in vars(optimizer)
+    assert not {"_all_reduce_sum_gradients", "apply_gradients"} & {
+        *vars(optimizer)
+    }
     assert int(optimizer.iterations) == 1
 
 

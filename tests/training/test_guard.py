@@ -12,7 +12,7 @@ from keras_transformer import presets
 from keras_transformer.__main__ import main
 from keras_transformer.commands import command_line
 from keras_transformer.config import JobError
-from keras_transformer.data import batching
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import checkpoints
@@ -30,7 +30,7 @@ def trained_on(corpus, tmp_path_factory):
     sentences = [sentence for pair in pairs for sentence in pair]
     tokenizer = Tokenizer.train(sentences, 290, folder / "tokenizer.model")
     records = TokenisedCorpus.build(pairs, tokenizer, folder / "records")
-    return batching.BatchPlan(records, 89, seed=5), tokenizer
+    return BatchPlan(records, 89, seed=5), tokenizer
 
 
 def make_guard(run_dir, trained_on, optimizer=None, weights=()):

@@ -12,8 +12,13 @@ from toy_trainings import arrays_of
 import keras_transformer as kt
 from keras_transformer.config import TrainingConfig
 from keras_transformer.runs import averaging, checkpoints
-from keras_transformer.runs.checkpoints import Progress, list_best
-from keras_transformer.runs.history import History, read_history, row_of
+from keras_transformer.runs.checkpoints import (
+    Progress,
+    Standing,
+    find_best,
+    list_best,
+)
+from keras_transformer.runs.history import History, read_history
 from keras_transformer.runs.result import AVERAGE, BEST, Result, final_result
 from keras_transformer.training import validation
 from keras_transformer.training.callbacks import StopTraining
@@ -25,6 +30,7 @@ EVERY = 2  # Updates between validations.
 LOSSES = [5.0, 4.0, 4.5, 3.0, 3.0, 2.9999999, 3.5, 2.0, 1.0, 0.5]
 # After the third validation that does not beat the one after update 8.
 END = 14
+NONE_YET = Standing()
 
 
 class Killed(Exception):
@@ -66,18 +72,17 @@ class Told:
         return Figures(perplexity=1.0, token_accuracy=0.5, **found)
 
 
-def make_patience(run_dir, patience=3, on="loss"):
+def make_patience(patience=3, on="loss", standing=NONE_YET):
     recipe = TrainingConfig(
         validation_steps=EVERY, patience=patience, patience_on=on
     )
-    return Patience(run_dir, recipe) if patience else None
+    return Patience(recipe, standing)
 
 
 def make_validation(now, log, model, values, on, waiting, *lent):
     callback = Validation(
         *(now, log, Told(model, values, on), EVERY, StopTraining(now, None)),
-        *lent,
-        patience=waiting,
+        *(waiting, *lent),
     )
     callback.set_model(model)
     return callback
@@ -91,8 +96,8 @@ def session(run_dir, values, patience=3, on="loss", until=20, saves=()):
     model = make_model()
     start = checkpoints.restore_checkpoint(run_dir, model)
     step = start.step
-    waiting = make_patience(run_dir, patience, on)
-    if waiting and waiting.is_over(step):
+    waiting = make_patience(patience, on, start.standing)
+    if waiting.is_over:
         return step
 
     def now():
@@ -101,13 +106,14 @@ def session(run_dir, values, patience=3, on="loss", until=20, saves=()):
     log = History(run_dir, step)
     callback = make_validation(now, log, model, values, on, waiting)
     model.stop_training = False
-    if step and step % EVERY == 0 and len(row_of(run_dir, step)) < 3:
+    if step and step % EVERY == 0 and start.figures is None:
         callback.validate()
     while not model.stop_training and step < until:
         step += 1
         model.weights[0].assign([[step], [step]])
         if step in saves:
-            checkpoints.save_checkpoint(run_dir, model, now(), keep=2)
+            known = callback.measured(now())
+            checkpoints.save_checkpoint(run_dir, model, known, keep=2)
         callback.on_train_batch_end(step - 1)
     log.close()
     return step
@@ -168,7 +174,7 @@ def test_what_is_kept_is_what_was_validated(tmp_path):
         yield
         model.weights[0].assign([[2], [2]])
 
-    log, waiting = History(tmp_path, 0), make_patience(tmp_path)
+    log, waiting = History(tmp_path, 0), make_patience()
     make_validation(now, log, model, LOSSES, "loss", waiting, lent).validate()
     assert kept(tmp_path) == {2: 0.5}
 
@@ -203,7 +209,7 @@ def test_a_damaged_checkpoint_takes_no_best_weights_with_it(tmp_path):
     # On other replicas, say, what comes after update 7 is another model.
     other = [*LOSSES[:3], *[4.2] * 7]
     assert session(tmp_path, other, saves=saves) == 10
-    assert make_patience(tmp_path).best_weights(10).name == "best-000000004"
+    assert kept(tmp_path) == {4: 4.0}
 
 
 def test_more_patience_goes_on_with_the_same_count(tmp_path):
@@ -221,18 +227,18 @@ def test_patience_that_comes_late_counts_from_then_on(tmp_path):
 
 
 def test_a_validation_at_the_end_of_a_session_does_not_count(tmp_path):
-    session(tmp_path, LOSSES, until=11, saves=[11])
-    log = History(tmp_path, 11)
-    log.add(Progress(11, 11.0), validation_loss=9.0)
-    log.close()
-    assert session(tmp_path, LOSSES) == END
+    waiting = make_patience(1)
+    assert waiting.count(2, 7.0) and not waiting.count(3, 9.0)
+    assert not waiting.is_over and waiting.standing == Standing(2, 7.0)
 
 
 def test_damaged_best_weights_are_passed_over_with_a_word(tmp_path, caplog):
     session(tmp_path, LOSSES)
-    assert make_patience(tmp_path).best_weights(END).name == "best-000000008"
+    path, found = find_best(tmp_path, Standing(8))
+    assert path.name == "best-000000008"
+    assert (found.step, found.figures["loss"]) == (8, LOSSES[3])
     (list_best(tmp_path)[0] / "model.weights.h5").write_bytes(b"")
-    assert make_patience(tmp_path).best_weights(END) is None
+    assert find_best(tmp_path, Standing(8)) is None
     assert "Skipping the best weights, damaged" in caplog.text
 
 
@@ -294,8 +300,7 @@ def let_validations_find(monkeypatch, losses):
     """Say what each finds, by what the log calls it."""
 
     def measure(self, what, is_unwanted=lambda: False):
-        self.latest = Figures(losses[what], 1.0, 0.5, 7.0)
-        return self.latest
+        return Figures(losses[what], 1.0, 0.5, 7.0)
 
     monkeypatch.setattr(validation.Validator, "measure", measure)
 
@@ -305,7 +310,7 @@ def test_an_early_end_leaves_the_best_weights_and_a_kill_changes_no_bit(
     corpus, tmp_path, monkeypatch
 ):
     losses = {f"step {EVERY * (i + 1)}": x for i, x in enumerate(LOSSES)}
-    let_validations_find(monkeypatch, {**losses, "best weights": 3.0})
+    let_validations_find(monkeypatch, losses)
     whole = train(tmp_path / "whole", corpus)
     with killed_at_row(monkeypatch, 10):
         train(tmp_path / "killed", corpus)
@@ -335,7 +340,7 @@ def test_last_weights_that_are_better_than_the_best_validated_are_taken(
     corpus, tmp_path, monkeypatch
 ):
     losses = {"step 2": 3.0, "step 4": 3.1, "step 6": 3.2, "step 7": 2.0}
-    let_validations_find(monkeypatch, {**losses, "best weights": 3.0})
+    let_validations_find(monkeypatch, losses)
     run = train(tmp_path / "run", corpus, steps=7)
     result = final_result(run.path)
     assert result.better == AVERAGE  # The average of one, the last.

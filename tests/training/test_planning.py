@@ -9,12 +9,11 @@ import sample_runs
 from natural_corpus import natural_corpus
 from sample_runs import digit_arguments, make_run, train_on_digits
 
-from keras_transformer.config import JobError, UserError
+from keras_transformer.config import JobError
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import loop, preparation
 from keras_transformer.training.planning import choose_lengths, plan_batches
-from keras_transformer.training.preparation import CHANGEABLE
 
 
 def asked_for(growth=None):
@@ -28,20 +27,8 @@ def asked_for(growth=None):
     [(None, True, 1.15), (None, False, 1.06), (1.3, True, 1.3)],
 )
 def test_where_a_run_begins_xla_asks_for_fewer_shapes(growth, xla, chosen):
-    begun = choose_lengths(asked_for(growth), None, xla)
+    begun = choose_lengths(asked_for(growth), xla)
     assert begun.training.length_growth == chosen
-
-
-@pytest.mark.parametrize("begun", [1.06, 1.15, 1.3])
-@pytest.mark.parametrize("xla", [True, False])
-def test_what_has_begun_goes_on_with_its_lengths(begun, xla):
-    saved = asked_for(begun)
-    for growth in (None, begun):
-        again = choose_lengths(asked_for(growth), saved, xla)
-        assert again.resume(saved, CHANGEABLE, "run") == saved
-    other = choose_lengths(asked_for(1.07), saved, xla)
-    with pytest.raises(UserError, match="length_growth"):
-        other.resume(saved, CHANGEABLE, "run")
 
 
 @pytest.mark.parametrize("growth, ladder", [(None, 1.06), (1.3, 1.3)])

@@ -1,12 +1,11 @@
 """Preparing a run: nothing is done twice, and no change goes unnoticed."""
 
-import gzip
 import json
 import logging
 import os
-import pathlib
 import shutil
 
+import numpy as np
 import pytest
 from sample_runs import make_run
 
@@ -15,13 +14,19 @@ from keras_transformer.config import (
     TrainingConfig,
     UserError,
 )
-from keras_transformer.data import folders, records
+from keras_transformer.data import records
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import preparation
 from keras_transformer.training.display import heartbeat
-from keras_transformer.training.request import open_text
+from keras_transformer.training.request import (
+    Asked,
+    Session,
+    open_text,
+    resumed,
+)
 
 MODEL = ModelConfig(
     vocab_size=293,
@@ -44,9 +49,7 @@ def write_corpus(folder, size=97):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    # The files of a test are always young.
-    monkeypatch.setattr(folders, "CLOCK_TICK_NS", 0)
+def folder(tmp_path):
     return write_corpus(tmp_path / "corpus")
 
 
@@ -55,95 +58,98 @@ def run_dir(tmp_path):
     return tmp_path / "run"
 
 
-@pytest.fixture
-def opened(monkeypatch):
-    """The names of the files that were opened for reading."""
-    names = []
-    path_open = pathlib.Path.open
-
-    def note(path, *args, **kwargs):
-        names.append(pathlib.Path(path).name)
-        return path_open(path, *args, **kwargs)
-
-    monkeypatch.setattr(pathlib.Path, "open", note)
-    return names
-
-
-def prepare(folder, run_dir, model=MODEL, symbols=None, share=None):
+def prepare(folder, run_dir, model=MODEL, begin=True, **more):
     """Prepare as a training does before it has a model."""
-    recipe = TrainingConfig(validation_share=share)
-    run = make_run(model, recipe, corpus=str(folder), symbols=symbols)
-    corpus = open_text(run, folder)
-    preparation.check_beginning(run, run_dir, corpus)
-    run, tokenizer = preparation.prepare_tokenizer(run, run_dir, corpus)
-    run, plan, _, sample = preparation.prepare_data(
-        run, run_dir, corpus, tokenizer
-    )
-    run.save(run_dir)
-    # A step was taken: what was prepared binds who goes on.
-    (run_dir / "checkpoints" / "step-000000001").mkdir(
-        parents=True, exist_ok=True
-    )
-    return run, plan, sample
+    recipe = TrainingConfig(**more.pop("recipe", {}))
+    run = make_run(model, recipe, corpus=str(folder), **more)
+    asked = Asked({}, Session(), run, run_dir, None)
+    preparation.check_beginning(asked)
+    if layout.has_begun(run_dir):
+        asked = resumed(RunConfig.load(run_dir), asked)
+    prepared = preparation.prepare(asked)
+    if begin:  # A step was taken: what was prepared binds who goes on.
+        step = run_dir / "checkpoints" / "step-000000001"
+        step.mkdir(parents=True, exist_ok=True)
+    return prepared
 
 
 @pytest.mark.parametrize("share", [None, 0.2])
-def test_a_text_that_stayed_alike_is_not_read_again(
-    folder, run_dir, opened, share
+def test_a_run_that_has_begun_needs_its_text_no_more(
+    folder, run_dir, share, caplog
 ):
     if share:
         for language in ("en", "de"):
             (folder / f"val.{language}").unlink()
-    run, plan, sample = prepare(folder, run_dir, share=share)
-    assert {"train.en", "train.de"} <= set(opened)
-    opened.clear()
-    again, same_plan, same_sample = prepare(folder, run_dir, share=share)
-    assert not [name for name in opened if name.endswith((".en", ".de"))]
+    recipe = {"validation_share": share}
+    run, _, plan, _, watched = prepare(folder, run_dir, recipe=recipe)
+    shutil.rmtree(folder)
+    again, _, same_plan, _, same = prepare(folder, run_dir, recipe=recipe)
     assert again == run and len(same_plan) == len(plan)
-    assert same_sample == sample
-    assert share or ("two dogs 5 .", "zwei Hunde 5 .") in sample
+    assert same == watched
+    assert share or ("two dogs 5 .", "zwei Hunde 5 .") in watched
+    assert "changed" not in caplog.text
 
 
-def test_a_text_that_is_elsewhere_now_is_read_and_known(
-    folder, run_dir, opened, tmp_path
+@pytest.mark.parametrize("change", ["size", "time", "neither"])
+def test_a_text_that_has_changed_gets_one_warning(
+    folder, run_dir, change, caplog
 ):
-    run, *_ = prepare(folder, run_dir)
-    moved = tmp_path / "moved"
-    folder.rename(moved)
-    packed = moved / "train.en.gz"
-    packed.write_bytes(gzip.compress((moved / "train.en").read_bytes()))
-    (moved / "train.en").unlink()
-    opened.clear()
-    again, *_ = prepare(moved, run_dir)
-    assert "train.de" in opened
-    assert again.fingerprints == run.fingerprints
-    opened.clear()
-    prepare(moved, run_dir)  # This place is remembered.
-    assert "train.de" not in opened
+    run = prepare(folder, run_dir).run
+    path = folder / "val.de"
+    if change == "size":
+        path.write_text(path.read_text() + "drei Hunde\n")
+    elif change == "time":
+        os.utime(path, (0, 0))
+    caplog.clear()
+    assert prepare(folder, run_dir).run == run
+    said = f"The text in {folder} has changed since {run_dir} began"
+    found = [x for x in caplog.messages if x.startswith(said)]
+    assert len(found) == (change != "neither")
 
 
-def test_a_text_of_the_same_size_and_time_is_another_text(folder, run_dir):
-    prepare(folder, run_dir)
-    path = folder / "train.de"
-    before = path.stat()
-    path.write_text(path.read_text().replace("zwei", "drei", 1))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert path.stat().st_size == before.st_size
-    assert path.stat().st_mtime_ns == before.st_mtime_ns
-    notes = (run_dir / "records" / "remembered.json").read_bytes()
-    with pytest.raises(UserError, match="The text of the split train in"):
-        prepare(folder, run_dir)
-    assert (run_dir / "records" / "remembered.json").read_bytes() == notes
-
-
-def test_a_text_that_was_just_written_is_read_in_any_case(
-    folder, run_dir, opened, monkeypatch
+def test_another_order_of_the_data_and_another_version_are_told(
+    folder, run_dir, monkeypatch, caplog
 ):
-    monkeypatch.setattr(folders, "CLOCK_TICK_NS", 10**15)
+    how = {"recipe": {"batch_tokens": 97}}
+    run = prepare(folder, run_dir, **how).run
+    monkeypatch.setattr(preparation, "__version__", "97.0")
+    with caplog.at_level(logging.INFO):
+        prepare(folder, run_dir, **how)
+        assert f"{run_dir} began with version {run.version}, this is 97.0." in (
+            caplog.messages
+        )
+        monkeypatch.setattr(  # As another NumPy's might.
+            preparation.BatchPlan,
+            "_order",
+            lambda self, _: np.arange(len(self)),
+        )
+        assert prepare(folder, run_dir, **how).run.plan != run.plan
+    (said,) = [x for x in caplog.messages if "other batches" in x]
+    assert said.startswith(
+        f"{run_dir} goes on with other batches than it began"
+    )
+
+
+def test_records_that_are_damaged_are_made_again_from_the_text(
+    folder, run_dir, caplog
+):
     prepare(folder, run_dir)
-    opened.clear()
+    path = run_dir / "records" / "train" / "source.ids"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-2])
     prepare(folder, run_dir)
-    assert {"train.en", "train.de"} <= set(opened)
+    assert path.read_bytes() == whole
+    assert "Making token records again: Expected token rec" in caplog.text
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1, 2]", None])
+def test_the_watched_pairs_of_an_older_run_are_found(folder, run_dir, content):
+    watched = prepare(folder, run_dir).watched
+    path = run_dir / "records" / "watched.json"
+    old = json.dumps({"watched": [["x", 1], watched[:3]]})
+    path.with_name("remembered.json").write_text(old)
+    path.unlink() if content is None else path.write_text(content)
+    assert prepare(folder, run_dir).watched == watched[:3]
 
 
 def test_what_to_clean_and_a_vocabulary_that_misfits_are_told(
@@ -157,40 +163,18 @@ def test_what_to_clean_and_a_vocabulary_that_misfits_are_told(
     )
     assert caplog.messages.count(said) == 1
     run = make_run(MODEL, initial={"run_dir": str(small_run)})
-    chinese = open_corpus([("一二三四五六七", "eins zwei")])
-    preparation.prepare_tokenizer(run, run_dir.with_name("other"), chinese)
+    pairs = [("一二三四五六七", "eins zwei")]
+    chinese = open_corpus({"train": pairs, "val": pairs})
+    other = Asked({}, Session(), run, run_dir.with_name("other"), chinese)
+    preparation.prepare_tokenizer(other, other.run_dir)
     assert "tokens a character for the en side, seldom more" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "content",
-    # The last knows another fingerprint than the run.
-    ["", "{", "[1, 2]", '{"text train": 5}', None],
-)
-def test_what_is_remembered_may_be_lost_or_broken(
-    folder, run_dir, opened, content
-):
-    run, *_ = prepare(folder, run_dir)
-    path = run_dir / "records" / "remembered.json"
-    notes = json.loads(path.read_text())
-    notes["text train"][1] = notes["text train"][1][:-1] + "x"
-    path.write_text(json.dumps(notes) if content is None else content)
-    opened.clear()
-    assert prepare(folder, run_dir)[0] == run
-    assert "train.en" in opened
-
-
 def test_how_many_pairs_were_held_out_is_said(folder, run_dir, caplog):
-    run = make_run(
-        MODEL,
-        TrainingConfig(validation_share=0.3),
-        corpus=str(folder),
-        validation_split="dev",
-    )
-    corpus = open_text(run, str(folder))
+    how = dict(recipe={"validation_share": 0.3}, validation_split="dev")
     with caplog.at_level(logging.INFO):
-        preparation.prepare(run, run_dir, corpus, None)
-    held_out = len(list(corpus.pairs("dev")))
+        run = prepare(folder, run_dir, **how).run
+    held_out = len(list(open_text(run, str(folder)).pairs("dev")))
     said = f"dev: {held_out} pairs to validate on, held out of train."
     assert 11 < held_out < 53 and said in caplog.messages
 
@@ -209,21 +193,19 @@ def test_a_refusal_keeps_the_vocabulary_and_the_users_own_files(
 ):
     train = Tokenizer.train
 
-    def train_while_somebody_writes(sentences, size, path, symbols):
+    def train_while_somebody_writes(sentences, size, path, *how):
         (run_dir / "thesis").mkdir()
         (run_dir / "thesis" / "text").write_text("years of work")
-        return train(sentences, size, path, symbols)
+        return train(sentences, size, path, *how)
 
-    run = make_run(MODEL, TrainingConfig(max_length=2), corpus=str(folder))
-    corpus = open_corpus(folder, "en", "de")
     with monkeypatch.context() as patch:
         patch.setattr(Tokenizer, "train", train_while_somebody_writes)
         with pytest.raises(UserError, match="text and at most 2 tokens"):
-            preparation.prepare(run, run_dir, corpus, None)
-    assert (run_dir / "thesis" / "text").read_text() == "years of work"
+            prepare(folder, run_dir, recipe={"max_length": 2})
     sizes = trained(monkeypatch)
     prepare(folder, run_dir)
-    assert sizes == []
+    assert sizes == [MODEL.vocab_size]  # Of the same request it is taken.
+    assert (run_dir / "thesis" / "text").read_text() == "years of work"
 
 
 class Killed(BaseException):
@@ -231,14 +213,13 @@ class Killed(BaseException):
 
 
 def killed_while_tokenising(monkeypatch, folder, run_dir):
-    def kill(*args):
+    def kill(*args, **options):
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(records, "_append", kill)
+        patch.setattr(records.TokenisedCorpus, "build", kill)
         with pytest.raises(Killed):
             prepare(folder, run_dir)
-    assert not (run_dir / "config.json").exists()
 
 
 def trained(monkeypatch):
@@ -246,9 +227,9 @@ def trained(monkeypatch):
     sizes = []
     train = Tokenizer.train.__func__
 
-    def note(cls, sentences, vocab_size, path, symbols):
+    def note(cls, sentences, vocab_size, path, *how):
         sizes.append(vocab_size)
-        return train(cls, sentences, vocab_size, path, symbols)
+        return train(cls, sentences, vocab_size, path, *how)
 
     monkeypatch.setattr(Tokenizer, "train", classmethod(note))
     return sizes

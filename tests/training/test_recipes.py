@@ -14,11 +14,12 @@ import keras_transformer
 from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.train import arguments_of
 from keras_transformer.config import UserError
-from keras_transformer.data.batching import BatchPlan
+from keras_transformer.data.batch_plan import BatchPlan
+from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.presets import PRESETS
-from keras_transformer.training import estimates
-from keras_transformer.training.request import Asked, configure
+from keras_transformer.training import estimates, request
+from keras_transformer.training.request import understand
 
 RECIPES = pathlib.Path(__file__).parents[2] / "keras_transformer" / "recipes"
 
@@ -61,7 +62,17 @@ WAYS = list(ways())
 
 def run_of(recipe, *more):
     args = parse_args(["train", f"@{RECIPES / recipe}.args", *more])
-    return configure(**arguments_of(args)), args
+    return understand(**arguments_of(args)).run, args
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_corpus_is_opened():
+    def opened(name, *languages, **more):
+        return Corpus(str(name), "en", "de", ("train", "val"), read=iter)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(request, "open_corpus", opened)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +134,7 @@ def test_python_takes_a_recipe_as_the_command_line_does(name):
     more = {"corpus": "demo", "dropout": 0.3}
 
     chosen = {**arguments, **more}
-    run = configure(**{n: v for n, v in chosen.items() if n != "run_dir"})
+    run = understand(**chosen).run
 
     flags = ("--corpus", "demo", "--dropout", "0.3")
     assert run == run_of(name, *flags)[0]
@@ -141,7 +152,7 @@ def test_of_two_settings_that_exclude_each_other_the_later_counts(name):
             name, f"--checkpoint-{unit}={value}", "--corpus=demo"
         )
         asked = {"corpus": "demo", f"checkpoint_{unit}": value}
-        by_name = Asked.understand(recipe=name, **asked).run
+        by_name = understand(recipe=name, **asked).run
         for training in (by_flag.training, by_name.training):
             assert getattr(training, f"checkpoint_{unit}") == value
             assert (training.checkpoint_steps is None) == (steps is None)

@@ -23,7 +23,9 @@ TEXTS = ["one two three four five six seven", "", "nine"]
 def trained(corpus, tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("runs") / "restricted"
     steps = ("--steps", "2", "--validation-steps", "2")
-    argv = digit_arguments(corpus, run_dir, *DEPTHS, "--restrict", "3", *steps)
+    argv = digit_arguments(
+        corpus, run_dir, *DEPTHS, "--restriction", "3", *steps
+    )
     assert train_on_digits(*argv) == 0
     return run_dir
 
@@ -41,7 +43,7 @@ def test_the_run_keeps_it(trained, translator, corpus, capsys):
     model = translator.model
     assert model.model_config.restriction == 3
     assert (len(model.encoder.layers), len(model.decoder.layers)) == (2, 1)
-    argv = digit_arguments(corpus, trained, *DEPTHS, "--restrict", "5")
+    argv = digit_arguments(corpus, trained, *DEPTHS, "--restriction", "5")
     assert train_on_digits(*argv) == 2
     assert "restriction = 3, this command says 5" in capsys.readouterr().err
 

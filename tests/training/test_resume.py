@@ -63,9 +63,9 @@ WRITE = "-step-"
 ENDS = {
     "one replica": [
         kill("sentences.txt", 1),  # In the midst of the vocabulary,
-        kill("records/train.unfinished", 6),  # of the token records,
-        kill("train.unfinished/records.json", 3),  # which get their name,
-        kill("-config"),  # and of the configuration.
+        kill("-config"),  # of the configuration,
+        kill("-train/target.lengths", 3),  # of the token records,
+        kill("-watched.json", 1),  # and of what validation watches.
         *[kill(WRITE, event) for event in (2 + 2, 13 + 4, 11 + 9, 11 + 10)],
         kill("-old-", 1),  # An old checkpoint is half gone.
         # One loses its moments: the state without them is written, or renamed.
@@ -81,6 +81,8 @@ ENDS = {
         kill(WRITE, 13 + 3),
         TERMINATE,
         *IN_A_VALIDATION,
+        # What it found is written into its checkpoint.
+        kill("-state.json", 1),
         kill_somewhere(5),
     ],
 }
@@ -228,11 +230,12 @@ def test_what_a_killed_session_leaves_is_removed_by_the_next(runs):
         for session in killed
     ]
     names = set().union(*left)
-    for end in ("/sentences.txt", "-step-000000003", "-old-step-000000003"):
+    for end in (
+        *("/sentences.txt", "-train/source.ids", "-watched.json"),
+        *("-step-000000003", "-old-step-000000003"),
+    ):
         assert any(name.endswith(end) for name in names), end
-    assert {"records/train.unfinished/source.ids"} <= set(killed[1].files)
     assert not any(".partial-" in file for file in last.files)
-    assert not any(".unfinished" in file for file in last.files)
 
 
 @in_way(EVERY_OPTION)

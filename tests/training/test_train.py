@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import os
 import pathlib
@@ -12,17 +11,13 @@ import sample_runs
 import tensorflow as tf
 from sample_runs import train_on_digits
 
+import keras_transformer as kt
 from keras_transformer.commands import command_line
-from keras_transformer.config import (
-    ModelConfig,
-    Search,
-    TrainingConfig,
-    UserError,
-)
+from keras_transformer.config import SETTINGS, UserError
+from keras_transformer.machine import files
 from keras_transformer.runs import history, lock
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import loop
-from keras_transformer.training.preparation import CHANGEABLE
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -81,6 +76,20 @@ def test_the_same_command_on_a_finished_run_says_so(
 ):
     caplog.set_level("INFO")
     assert train_on_digits(*arguments(corpus, finished, *more)) == 0
+    assert "is finished: 30 updates" in caplog.text
+
+
+def test_a_run_whose_checkpoints_note_no_validation_is_still_finished(
+    finished, tmp_path, caplog
+):
+    run_dir = shutil.copytree(finished, tmp_path / "run")
+    path = run_dir / "checkpoints" / "step-000000030" / "state.json"
+    fields = files.from_json(path.read_text())
+    assert fields.pop("figures")["bleu"] >= 0 and fields.pop("standing")
+    path.write_text(files.to_json(fields))
+    caplog.set_level("INFO")
+    more = ("--target-bleu", "0", "--steps", "31")
+    assert train_on_digits("--run-dir", run_dir, *more) == 0
     assert "is finished: 30 updates" in caplog.text
 
 
@@ -150,7 +159,7 @@ def test_a_run_of_another_configuration_is_refused_by_field(
 ):
     error = error_of(capsys, *arguments(corpus, finished, flag, value))
     assert field in error
-    assert "give the same, or another --run-dir" in error
+    assert "leave that out, or give another --run-dir" in error
 
 
 MAY_CHANGE = {
@@ -163,64 +172,44 @@ MAY_CHANGE = {
     "target_bleu": 11.0,
     "patience": 11,
     "patience_on": "bleu",
-    "search": Search(beam_size=2),
+    "beam_size": 2,
+    "length_penalty": 1.1,
+    "max_extra_length": 11,
 }
-MAY_NOT = [
-    field.name
-    for kind in (RunConfig, ModelConfig, TrainingConfig)
-    for field in dataclasses.fields(kind)
-    if field.name
-    not in {
-        *MAY_CHANGE,
-        *("model", "training", "vocab_size"),
-        # Only the text must agree, and the vocabulary in its file.
-        *("corpus", "fingerprints", "initial", "vocabulary"),
-        # Symbols may not, in another sentence.
-        *("symbols", "is_imported", "version"),
-    }
-]
+OF_THE_RUN = {
+    **{"preset": "tiny", "source_lang": "fr", "target_lang": "fr"},
+    **{"train_split": "x", "validation_split": "x", "symbols": ("x",)},
+    "init_from": "x",
+}
+OTHERS = {
+    **{"d_model": 16, "positions": "learned", "activation": "swish"},
+    **{"precision": "mixed_bfloat16", "length_growth": 1.5},
+    **{"dropout": 0.7, "label_smoothing": 0.7, "bpe_dropout": 0.7},
+    **{"ema": 0.7, "validation_share": 0.7},
+}
 
 
-def another(run, name):
-    """Another value that makes sense for a setting."""
-    given = {
-        **{"d_model": 16, "positions": "learned", "activation": "swish"},
-        **{"precision": "mixed_bfloat16", "length_growth": 1.5},
-        **{"dropout": 0.7, "label_smoothing": 0.7, "bpe_dropout": 0.7},
-        **{"ema": 0.7, "validation_share": 0.7},
-        **{"source_lang": "fr", "target_lang": "fr"},
-    }
-    for part in (run, run.model, run.training):
-        if isinstance(getattr(part, name, None), bool):
-            return not getattr(part, name)
-    return given.get(name, 7)
-
-
-def changed(run, name, value):
-    for part in ("model", "training"):
-        if hasattr(getattr(run, part), name):
-            new = dataclasses.replace(getattr(run, part), **{name: value})
-            return dataclasses.replace(run, **{part: new})
-    return dataclasses.replace(run, **{name: value})
-
-
-@pytest.mark.parametrize("name", MAY_NOT)
-def test_no_other_setting_may_change(finished, name):
+@pytest.mark.parametrize("name", [*OF_THE_RUN, *SETTINGS])
+def test_a_resumed_run_takes_over_what_may_change_and_nothing_else(
+    finished, name
+):
     saved = RunConfig.load(finished)
-    value = another(saved, name)
-    called = name.removeprefix("requested_")
+    value = {**MAY_CHANGE, **OF_THE_RUN, **OTHERS}.get(name)
+    if value is None:
+        is_switch = SETTINGS[name].type is bool
+        value = not getattr(saved.model, name) if is_switch else 7
+    if name in MAY_CHANGE:
+        now = saved.resumed({name: value}, finished)
+        parts = (now.training, now.search)
+        assert [getattr(x, name) for x in parts if hasattr(x, name)] == [value]
+        if name == "checkpoint_minutes":
+            assert now.training.checkpoint_steps is None
+        return
+    said = f"says {re.escape(str(value))}(.0)?;"
     with pytest.raises(
-        UserError, match=f"{finished} was .* {called} = .* says {value}"
+        UserError, match=f"{finished} was .* {name} = .* {said}"
     ):
-        changed(saved, name, value).resume(saved, CHANGEABLE, finished)
-
-
-@pytest.mark.parametrize("name", MAY_CHANGE)
-def test_a_resumed_run_takes_over_what_may_change(finished, name):
-    saved = RunConfig.load(finished)
-    now = changed(saved, name, MAY_CHANGE[name])
-    assert now != saved
-    assert now.resume(saved, CHANGEABLE, finished) == now
+        saved.resumed({name: value}, finished)
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
@@ -270,20 +259,41 @@ def test_a_gpu_without_memory_is_one_sentence(
     )
 
 
-@pytest.mark.slow
-def test_a_run_and_its_corpus_may_be_moved(corpus, tmp_path, caplog):
+@pytest.fixture
+def moved(corpus, tmp_path):
+    """A run of three steps and its text, both in another place since."""
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     shutil.copytree(corpus, here / "text")
     argv = arguments(here / "text", here / "run", "--steps", "3")
     assert train_on_digits(*argv) == 0
     here.rename(there)
-    argv = arguments(there / "text", there / "run", "--steps", "5")
+    return there
+
+
+@pytest.mark.slow
+def test_a_run_and_its_corpus_may_be_moved(moved, caplog):
+    argv = arguments(moved / "text", moved / "run", "--steps", "5")
     with caplog.at_level("INFO"):
         assert train_on_digits(*argv) == 0
     assert "Resuming after update 3." in caplog.text
-    assert "tokenised" not in caplog.text
-    assert RunConfig.load(there / "run").corpus == str(there / "text")
+    for word in ("tokenised", "has changed since"):
+        assert word not in caplog.text
+    assert RunConfig.load(moved / "run").corpus == str(moved / "text")
+
+
+@pytest.mark.stands_for("runs that go on without their text")
+def test_a_run_directory_is_enough_to_go_on(moved, caplog):
+    shutil.rmtree(moved / "text")
+    assert train_on_digits("--run-dir", moved / "run", "--steps", "4") == 0
+    assert kt.train(moved / "run", steps=5).history()[-1]["step"] == 5
+    assert "has changed since" not in caplog.text
+
+
+def test_what_has_not_begun_needs_a_corpus(tmp_path, capsys):
+    error = error_of(capsys, "--run-dir", tmp_path / "run")
+    assert "Expected a --corpus to train on, or a run that has begun" in error
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow

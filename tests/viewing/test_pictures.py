@@ -1,12 +1,13 @@
 """The pictures that Python draws, read back as XML."""
 
+import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
 from random_explanations import make_explanation
 
-from keras_transformer.viewing import lines, svg, tree
+from keras_transformer.viewing import pictures
 from keras_transformer.viewing.explanation import Fate
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
@@ -38,14 +39,15 @@ def test_a_line_goes_from_each_piece_to_each_with_its_weight(explanation):
     found = explanation.attention()
     queries, keys = found.target_pieces, found.source_pieces
     words = texts(picture)
-    assert [word for word, *_ in words] == [*queries, *keys, "head 3"]
+    assert [word for word, *_ in words] == ["head 3", *queries, *keys]
+    words = words[1:]
     at = [y for *_, y in words]
     lines_drawn = drawn(picture)
     for i in range(len(queries)):
         for j in range(len(keys)):
             weight = found.cross[1, 2, i, j]
             place = (at[i], at[len(queries) + j])
-            if weight >= lines.FAINTEST:
+            if weight >= pictures.FAINTEST:
                 assert lines_drawn.pop(place) == pytest.approx(weight, abs=6e-4)
     assert not lines_drawn
 
@@ -54,22 +56,13 @@ def test_the_decoder_attends_to_what_it_read(explanation):
     words = [word for word, *_ in texts(explanation.to_svg("decoder"))]
     pieces = explanation.attention().target_pieces
     heads = [f"head {number}" for number in (1, 2, 3)]
-    assert words == pieces + ["<s>", *pieces[:-1]] + heads
-
-
-def test_heads_have_colours_and_titles(explanation):
-    picture = explanation.to_svg("encoder", layer=0, heads=[0, -1])
-    found = list(read(picture).iter(f"{NAMESPACE}line"))
-    colours = {line.get("stroke") for line in found}
-    assert colours == {"#0072b2", "#009e73"}
-    names = {line[0].text.split(":")[0] for line in found}
-    assert names == {"head 1", "head 3"}
+    assert words == heads + pieces + ["<s>", *pieces[:-1]]
 
 
 def test_one_row_alone_is_drawn(explanation):
     picture = explanation.to_svg("cross", heads=[1], row=-2)
     words = explanation.attention().target_pieces
-    y = texts(picture)[len(words) - 2][2]
+    y = texts(picture)[1 + len(words) - 2][2]
     assert {start for start, _ in drawn(picture)} == {y}
 
 
@@ -117,54 +110,42 @@ def test_a_head_has_its_colour_whichever_others_are_drawn():
 
 def test_no_piece_breaks_the_picture():
     pieces = ["</svg>", "&amp;", "\x00\x1f", '"<script>']
-    picture = lines.picture(pieces, pieces, [lines.Head(0, np.eye(4))])
+    picture = pictures.lines(pieces, pieces, {0: np.eye(4)})
     words = [word for word, *_ in texts(picture)]
-    assert words[:-1] == 2 * ["</svg>", "&amp;", "\ufffd\ufffd", '"<script>']
+    assert words[1:] == 2 * ["</svg>", "&amp;", "\ufffd\ufffd", '"<script>']
 
 
 def test_every_node_of_the_tree_is_drawn_with_its_fate(explanation):
+    """A line ends where the mark of its node lies, below its piece."""
     picture = read(explanation.tree_svg())
-    titles = [t.text for t in picture.iter(f"{NAMESPACE}title")][1:]
-    assert len(titles) == len(explanation.nodes)
-    for title, node in zip(titles, explanation.nodes, strict=True):
-        before = 0.0
-        if node.parent >= 0:
-            before = explanation.nodes[node.parent].log_prob
-        probability = np.exp(node.log_prob - before)
-        assert title.startswith(f"{node.piece}, step {node.step + 1}: ")
-        assert f": {node.fate.value}, probability {probability:.3f}" in title
-
-
-def test_the_lines_of_the_tree_join_the_steps(explanation):
-    """A line ends where the shape of its node lies."""
-    picture = read(explanation.tree_svg())
-    paths = [
-        path.get("d").replace("C", " ").replace("M", "").split()
-        for path in picture.iter(f"{NAMESPACE}path")
-        if path.get("fill") == "none"
+    links, marks = picture.findall(f"{NAMESPACE}g")
+    ends = [
+        tuple(map(float, re.findall(r"[\d.]+", path.get("d"))))
+        for path in links
     ]
-    ends = [tuple(map(float, path[-2:])) for path in paths]
-    starts = [tuple(map(float, path[:2])) for path in paths]
-    assert len(set(ends)) == len(explanation.nodes)
-    for number, node in enumerate(explanation.nodes):
-        parent = ends[node.parent] if node.parent >= 0 else (44.0, 44.0)
-        assert starts[number] == parent
-        assert ends[number][0] == parent[0] + tree.COLUMN
+    places = {}
+    for mark in marks.iter(f"{NAMESPACE}path"):
+        x, y = map(float, re.findall(r"[\d.]+", mark.get("transform")))
+        places[x, y] = mark.get("d")
+    written = {(x, y): word for word, x, y in texts(explanation.tree_svg())}
+    assert len(places) == len(ends) == len(explanation.nodes)
+    for node, end in zip(explanation.nodes, ends, strict=True):
+        x0, y0, *_, x, y = end
+        before = ends[node.parent][-2:] if node.parent >= 0 else (44.0, 44.0)
+        assert (x0, y0) == before and x == x0 + pictures.STEP
+        assert places[x, y] == pictures.MARKS[node.fate][2]
+        assert written[x, y - 13] == node.piece
+        if node.rank >= 0:
+            assert written[x, y] == str(node.rank + 1)
 
 
 def test_fates_differ_by_shape_and_not_by_colour_alone():
-    shapes = set()
-    for fate in Fate:
-        drawn_shape = read(tree.shape(fate, (0.0, 0.0)))
-        for colour in ("fill", "stroke"):
-            drawn_shape.attrib.pop(colour, None)
-        shapes.add(ElementTree.tostring(drawn_shape))
-    assert len(shapes) == len(Fate)
+    assert len({shape for *_, shape in pictures.MARKS.values()}) == len(Fate)
 
 
 def test_an_empty_search_has_a_tree_too():
-    assert read(tree.picture([])).tag == f"{NAMESPACE}svg"
+    assert read(pictures.tree([])).tag == f"{NAMESPACE}svg"
 
 
 def test_wide_characters_take_more_room():
-    assert svg.width_of("灯笼") > svg.width_of("la")
+    assert pictures.width_of("灯笼") > pictures.width_of("la")

@@ -126,6 +126,7 @@ export class Sentences {
     }
     sentence.hypotheses = found.hypotheses;
     sentence.words = found.words;
+    sentence.texts = { source: found.source_words, target: found.target_words };
     const span = this.span(sentence);
     if (sentence.words && span && !span.querySelector(".word")) {
       span.replaceChildren(
@@ -187,7 +188,8 @@ export class Sentences {
   mark(sentence, words = []) {
     if (this.isStale) return;
     const { start, end } = sentence;
-    const places = wordPlaces(this.text.slice(start, end));
+    const places = wordPlaces(
+      this.text.slice(start, end), sentence.texts.source);
     this.mirror.show({
       start,
       end,

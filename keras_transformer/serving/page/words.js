@@ -13,6 +13,7 @@ export class Sentence {
     Object.assign(this, { number, source, start, end, hypotheses });
     this.target = hypotheses[0]?.text ?? "";
     this.words = null;
+    this.texts = {}; // The words of each side.
   }
 
   // Its translation, words in it once they are known.
@@ -38,17 +39,21 @@ export class Sentence {
   }
 }
 
-// Start and end of each word of a text.
-export function wordPlaces(text) {
-  return [...text.matchAll(/\S+/g)].map(
-    (found) => [found.index, found.index + found[0].length]);
+// Start and end of each of these words of a text, in order.
+export function wordPlaces(text, words = []) {
+  let end = 0;
+  return words.map((word) => {
+    const start = text.indexOf(word, end);
+    end = start + word.length;
+    return [start, end];
+  });
 }
 
 // The text as elements for its words and plain text between them.
 export function wordElements(text, sentence, side, properties) {
   const parts = [];
   let end = 0;
-  wordPlaces(text).forEach(([from, to], index) => {
+  wordPlaces(text, sentence.texts[side]).forEach(([from, to], index) => {
     const word = element("span", {
       className: "word",
       textContent: text.slice(from, to),
@@ -104,8 +109,7 @@ export class WordList {
 
   show(text, sentence, side) {
     this.container.hidden = !text; // A list without words is none.
-    const other = side === "source" ? sentence.target : sentence.source;
-    const names = wordPlaces(other).map((place) => other.slice(...place));
+    const names = sentence.texts[side === "source" ? "target" : "source"] ?? [];
     this.container.replaceChildren(
       ...wordElements(text, sentence, side, (index, word) => {
         const from = sentence.linked(side, index).map((i) => names[i]);
