@@ -23,7 +23,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--corpus",
         action="append",
         metavar="NAME[:WEIGHT][:<TAG>]",
-        help="demo, a folder of SPLIT.LANG files, or tfds:NAME[/CONFIG]; given "
+        help="demo (in your language), a folder of SPLIT.LANG files, or "
+        "tfds:NAME[/CONFIG]; given "
         "several times, train on all of them; WEIGHT 0.5 uses every second "
         "pair, 2 uses each pair twice; <TAG> becomes the first word of every "
         "source",

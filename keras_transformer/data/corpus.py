@@ -202,6 +202,15 @@ def checked_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
                     "Expected pairs of source and target text, received "
                     f"{kind!r:.60} in place {number} of {name}."
                 )
+            try:
+                "".join(pair).encode()
+            except UnicodeEncodeError as error:
+                lone = error.object[error.start]
+                raise UserError(
+                    "Expected pairs of Unicode text, received half of a "
+                    f"surrogate pair, {ascii(lone)}, in place {number} of "
+                    f"{name}; write the whole character or leave it out."
+                ) from None
             yield pair[0], pair[1]
 
     return checked()

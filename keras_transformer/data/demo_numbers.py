@@ -12,6 +12,7 @@ import random
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 import babel
 from babel import dates, numbers
@@ -54,7 +55,9 @@ class Wording:
         """Friday, May 3, 1996; or without weekday."""
         return dates.format_date(day, style, locale=self.locale)
 
-    def amount(self, value: float, currency: str, style: str) -> str:
+    def amount(
+        self, value: float, currency: str, style: Literal["standard", "name"]
+    ) -> str:
         """€234.50; or 234.50 euros."""
         return numbers.format_currency(
             value, currency, locale=self.locale, format_type=style

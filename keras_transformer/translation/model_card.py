@@ -141,7 +141,8 @@ def make_card(
     """
     run_dir, names = weights[0].run_dir, [*weights[0].checkpoints]
     run = RunConfig.load(run_dir)
-    subject, examples = "", ()
+    subject: str = ""
+    examples: tuple[str, ...] = ()
     if run.corpus == DEMO:
         subject, examples = demo.subject_and_examples(
             run.source_lang, run.target_lang

@@ -1,6 +1,8 @@
 """The built-in corpus: right, reproducible, and fair to test on."""
 
+import hashlib
 import itertools
+import json
 import os
 import pathlib
 import re
@@ -31,6 +33,20 @@ def german(pairs):
 def test_the_splits_have_their_sizes(pairs):
     sizes = {split: len(pairs[split]) for split in SPLITS}
     assert sizes == {"train": 20_000, "val": 500, "test": 500}
+
+
+def test_the_text_is_that_of_all_quoted_figures(pairs):
+    digests = {
+        split: hashlib.blake2b(
+            json.dumps(pairs[split]).encode(), digest_size=8
+        ).hexdigest()
+        for split in SPLITS
+    }
+    assert digests == {
+        "train": "78f69a89fc5ab2ac",
+        "val": "30ae8c360bc4981b",
+        "test": "ea55682661b15838",
+    }
 
 
 @pytest.mark.parametrize("side", [0, 1])

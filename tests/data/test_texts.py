@@ -40,6 +40,12 @@ def test_what_is_no_text_is_named_by_its_place(tokenizer, wrong):
             tokenizer.tokenize(["a", wrong])
 
 
+def test_half_a_surrogate_pair_is_named_by_its_place():
+    pairs = {"train": [("a", "b"), ("c", "d\ud83d")]}
+    with pytest.raises(kt.UserError, match=r"'\\ud83d', in place 1 of train;"):
+        kt.open_corpus(pairs)
+
+
 def test_a_path_is_no_text_to_learn_from(tokenizer, tmp_path):
     path = str(tmp_path / "train.en")
     target = tmp_path / "tokenizer.model"

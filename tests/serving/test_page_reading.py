@@ -47,6 +47,8 @@ def answers(source, *hypotheses):
                         {"text": text, "score": -0.5} for text in hypotheses
                     ],
                     "words": [[i, i] for i in range(len(source.split()))],
+                    "source_words": source.split(),
+                    "target_words": hypotheses[0].split(),
                 }
             ],
             "translation": hypotheses[0],
@@ -222,6 +224,9 @@ def test_text_from_the_right_is_set_from_the_right(visit):
             "element => getComputedStyle(element).direction"
         )
         assert direction == "rtl"
+    cells = opened.page.locator("#hypotheses tr").first.locator("td")
+    text, score = (cells.nth(i).bounding_box()["x"] for i in range(2))
+    assert text < score  # Under their headings.
     words = opened.page.locator("#target-words .word")
     first, second = (words.nth(i).bounding_box()["x"] for i in range(2))
     assert second < first

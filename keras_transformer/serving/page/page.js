@@ -178,10 +178,12 @@ function introduce() {
     byId(id).lang = card.source_lang;
     byId(id).dir = direction(card.source_dir);
   }
-  for (const id of ["translation", "target-words", "hypotheses"]) {
+  for (const id of ["translation", "target-words"]) {
     byId(id).lang = card.target_lang;
     byId(id).dir = direction(card.target_dir);
   }
+  // Each text of it has a direction: the table's columns stay where they are.
+  byId("hypotheses").lang = card.target_lang;
   byId("card").querySelector("dl").replaceChildren(
     ...facts().map(([term, said]) => element("div", {}, [
       element("dt", { textContent: term }),

@@ -149,7 +149,10 @@ export class Sentences {
     byId("words-note").hidden = !sentence.words?.length;
     byId("hypotheses").replaceChildren(
       ...sentence.hypotheses.map(({ text, score }) => element("tr", {}, [
-        element("td", { textContent: text || "(empty)", dir: "auto" }),
+        element("td", {
+          textContent: text || "(empty)",
+          dir: byId("translation").dir || "auto",
+        }),
         element("td", { textContent: score.toFixed(3), className: "number" }),
       ])));
     const query = new URLSearchParams({ text: sentence.source });
