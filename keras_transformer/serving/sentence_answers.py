@@ -186,15 +186,14 @@ def _links(
     names = ("source_pieces", "target_pieces", "attention")
     matrices = (outputs[name] for name in names)
     found = []
-    for pair, *of_pair in zip(pairs, *matrices, strict=True):
-        found.append(word_links(*pair, *of_pair, languages))
+    for pair, one, other, matrix in zip(pairs, *matrices, strict=True):
+        found.append(word_links(pair, one, other, matrix, languages))
         yield
     return found
 
 
 def word_links(
-    source: str,
-    translation: str,
+    pair: tuple[str, str],
     source_pieces: Sequence[bytes],
     target_pieces: Sequence[bytes],
     attention: np.ndarray,
@@ -205,8 +204,7 @@ def word_links(
     `words_of` finds the words.
 
     Args:
-        source: The sentence.
-        translation: Its translation.
+        pair: The sentence and its translation.
         source_pieces: S pieces, filled up with "".
         target_pieces: T pieces, filled up with "".
         attention: float32 `(T, S)`.
@@ -219,7 +217,7 @@ def word_links(
     """
     sides = []
     for text, pieces, language in zip(
-        (source, translation),
+        pair,
         (source_pieces, target_pieces),
         languages,
         strict=True,
