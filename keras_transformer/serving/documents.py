@@ -262,7 +262,7 @@ async def linked_words(
             strict=True,
         ):
             texts = sentence.source, sentence.best
-            found.append(word_links(*texts, *of_sentence, languages_of(model)))
+            found.append(word_links(texts, *of_sentence, languages_of(model)))
             yield
 
     for start in range(0, len(sentences), most):
@@ -274,8 +274,7 @@ async def linked_words(
 
 
 def word_links(
-    source: str,
-    translation: str,
+    pair: tuple[str, str],
     source_pieces: Sequence[bytes],
     target_pieces: Sequence[bytes],
     attention: np.ndarray,
@@ -283,8 +282,9 @@ def word_links(
 ) -> Links | None:
     """Give each word of a translation the source word it looked at most.
 
-    `words_of` finds the words, by the codes of both languages. Attention is
-    float32 `(T, S)`; pieces may be filled up with "".
+    `words_of` finds the words of the source and its translation, by the codes
+    of both languages. Attention is float32 `(T, S)`; pieces may be filled up
+    with "".
 
     Returns:
         Pairs (source word, target word) counted from 0, in the order of the
@@ -293,7 +293,7 @@ def word_links(
     """
     sides = []
     for text, pieces, language in zip(
-        (source, translation),
+        pair,
         (source_pieces, target_pieces),
         languages,
         strict=True,

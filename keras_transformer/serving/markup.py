@@ -38,8 +38,7 @@ _VOID = {
 # To a browser, all up to their own end tag is text.
 _RAW = {*"iframe noembed noframes script style textarea title xmp".split()}
 _LEFT_ALONE = _RAW - {"title"} | {*"code kbd math object pre samp svg".split()}
-# The most elements inside each other that are placed; others become borders.
-_DEPTH = 64
+_DEPTH = 64  # Of elements inside each other; those around are borders.
 
 _WHITE = " \t\r\n\f"
 _SPACE = re.compile(f"[{_WHITE}]+")
@@ -194,10 +193,11 @@ def _tokens(source: str) -> Iterator[_Token]:
         name = "#" if found["word"] else (found["name"] or "").lower()
         yield _Token(found[0], name)
         if name in _RAW:
-            end = re.compile(rf"</{name}(?=[\s/>])|\Z", re.I | re.ASCII)
-            inner = source[position : end.search(source, position).start()]
+            end_tag = re.compile(rf"</{name}(?=[\s/>])", re.I | re.ASCII)
+            end = end_tag.search(source, position)
+            inner = source[position : end and end.start()]
             position += len(inner)
-            is_text = name == "title" and inner.strip(_WHITE)
+            is_text = name == "title" and inner.strip()
             yield _Token(inner, "#" if is_text else "")
 
 
@@ -208,7 +208,7 @@ def _joined(tokens: Sequence[_Token]) -> Iterator[_Token]:
         source, name = tokens[at]
         end = at + 1
         if name in _VOID or _is_left_alone(source, name):
-            depth = name not in _VOID and not source.endswith("/>")
+            depth = int(name not in _VOID and not source.endswith("/>"))
             while depth and end < len(tokens):
                 if name == tokens[end].name == "p":
                     break  # The first has no end tag.
@@ -309,8 +309,9 @@ class _Placing:
             if of_child == origins and all(free):
                 best = places
             else:
-                best = self._run(of_child, places, free)
-                best = best or self._point(child, origins.end, places)
+                best = self._run(of_child, places, free) or self._point(
+                    child, origins.end, places
+                )
             for place in range(*best):
                 free[place - places.start] = False
             found.append((child, best))

@@ -111,8 +111,7 @@ def test_words_of_a_long_document_are_those_of_its_sentences(exported, served):
         )
         names = ("source_pieces", "target_pieces", "attention")
         expected = word_links(
-            each["source"],
-            each["hypotheses"][0]["text"],
+            (each["source"], each["hypotheses"][0]["text"]),
             *(outputs[name][0] for name in names),
             ("de", "en"),
         )
@@ -134,8 +133,7 @@ def test_pieces_are_put_together_to_words():
     swapped = attention[:, [2, 3, 0, 1, 4, 5]]
     for matrix, word in ((attention, 0), (swapped, 1)):
         found = word_links(
-            "Hunde bellen",
-            "dogs bark",
+            ("Hunde bellen", "dogs bark"),
             pieces("▁Hun", "de", "▁", "bellen", "</s>", ""),
             pieces("▁do", "gs", "▁bark", "</s>", "", "", ""),
             matrix,
@@ -148,11 +146,15 @@ def test_pieces_are_put_together_to_words():
 def test_words_of_a_source_that_was_cut_are_not_told():
     source, target = pieces("▁a", "</s>"), pieces("▁b", "</s>")
     matrix = np.ones([2, 2])
-    assert word_links("a", "b", source, target, matrix, ("de", "en")) == [
+    assert word_links(("a", "b"), source, target, matrix, ("de", "en")) == [
         (0, 0)
     ]
-    assert word_links("a c", "b", source, target, matrix, ("de", "en")) is None
-    assert word_links("a", "b c", source, target, matrix, ("de", "en")) is None
+    assert (
+        word_links(("a c", "b"), source, target, matrix, ("de", "en")) is None
+    )
+    assert (
+        word_links(("a", "b c"), source, target, matrix, ("de", "en")) is None
+    )
 
 
 @pytest.mark.parametrize(
