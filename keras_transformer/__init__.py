@@ -20,6 +20,9 @@ if TYPE_CHECKING:  # The same names once more, for type checkers.
     from keras_transformer.config import Sampling as Sampling
     from keras_transformer.config import Search as Search
     from keras_transformer.config import UserError as UserError
+    from keras_transformer.data.adapter import (
+        TokenizerAdapter as TokenizerAdapter,
+    )
     from keras_transformer.data.batching import batch as batch
     from keras_transformer.data.batching import batches as batches
     from keras_transformer.data.corpora import open_corpus as open_corpus
@@ -71,6 +74,7 @@ _HOMES = {
     "positional_encoding": "layers.positional_encoding",
     "open_corpus": "data.corpora",
     "Tokenizer": "data.tokenizer",
+    "TokenizerAdapter": "data.adapter",
     "batch": "data.batching",
     "batches": "data.batching",
     "beam_search": "decoding.beam_search",

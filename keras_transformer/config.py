@@ -6,7 +6,7 @@ It imports neither Keras nor TensorFlow, so reading a configuration is instant.
 import dataclasses
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_transformer.settings import JobError as JobError
 from keras_transformer.settings import (
@@ -23,6 +23,21 @@ PAD_ID = 0
 UNK_ID = 1
 BOS_ID = 2
 EOS_ID = 3
+
+
+class SpecialIds(NamedTuple):
+    """The ids of a tokenizer that a search has to know; by default ours."""
+
+    pad: int = PAD_ID
+    unk: int | None = UNK_ID
+    bos: int = BOS_ID
+    eos: int = EOS_ID
+    # How a blank source reads: the last one ends every source.
+    blank: tuple[int, ...] = (EOS_ID,)
+
+
+OURS = SpecialIds()
+
 
 # What the models of an ensemble may average.
 ENSEMBLE_MEANS = ("probabilities", "log-probabilities")

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.config import BOS_ID, PAD_ID
+from keras_transformer.config import PAD_ID
 from keras_transformer.keras_internals import Tensor
 
 
@@ -81,12 +81,12 @@ def check_first_batch(
     ):
         if ids is not None:
             _check_ids(name, ids, vocab_size)
-    if not (_begins(target_in, True) and _begins(target_out, False)):
+    if not _are_shifted(target_in, y):
         warnings.warn(
-            f"`target_in` must begin with the begin token, {BOS_ID}, and "
-            "`target_out` without it, one place further left: otherwise a "
-            "model learns to copy its target, and translates nothing. "
-            "`kt.batch` makes a batch of texts.",
+            "`target_in` must begin with the begin token, the same in every "
+            "row, and `target_out` without it, one place further left: "
+            "otherwise a model learns to copy its target, and translates "
+            "nothing. `kt.batch` makes a batch of texts.",
             stacklevel=stacklevel + 1,
         )
 
@@ -119,6 +119,17 @@ def _check_ids(name: str, ids: np.ndarray, vocab_size: int) -> None:
         )
 
 
-def _begins(ids: np.ndarray | None, expected: bool) -> bool:
-    """Return whether rows `(B, T)` begin with BOS, or cannot be checked."""
-    return ids is None or (ids[:, 0] == BOS_ID).any() == expected
+def _are_shifted(target_in: np.ndarray | None, target_out: Any) -> bool:
+    """Return whether rows begin with one token that the others lack.
+
+    Which token it is, the tokenizer decides.
+    """
+    if target_in is None:
+        return True
+    is_row = target_in[:, 0] != PAD_ID
+    begins = target_in[is_row, 0]
+    if getattr(target_out, "shape", None) == target_in.shape:
+        firsts = ops.convert_to_numpy(target_out)[is_row, 0]
+        if len(begins) and np.array_equal(begins, firsts):
+            return False
+    return len(np.unique(begins)) <= 1

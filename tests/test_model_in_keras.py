@@ -190,7 +190,8 @@ def test_another_loss_takes_what_it_needs():
 
 @pytest.mark.parametrize("kind", ["arrays", "tf.data"])
 @pytest.mark.parametrize(
-    "begin, first, warns", [(1, 8, True), (2, 8, False), (2, 2, True)]
+    "begin, first, warns",
+    [(1, 8, False), (2, 8, False), (2, 2, True), (8, 8, True)],
 )
 def test_fit_warns_of_targets_that_are_not_shifted(kind, begin, first, warns):
     model = make_model(num_layers=1)

@@ -71,6 +71,7 @@ class Tokenizer(tf.Module):
         unk_id: Stands for an unknown piece.
         bos_id: Begins a model's `target_in`; no text has it.
         eos_id: Ends the ids of every text.
+        ids: The four as a search needs them.
         model: The serialised sentencepiece model.
 
     Raises:
@@ -78,6 +79,7 @@ class Tokenizer(tf.Module):
     """
 
     pad_id, unk_id, bos_id, eos_id = _SPECIAL_IDS
+    ids = config.OURS
 
     def __init__(self, model: bytes) -> None:
         super().__init__(name="tokenizer")
@@ -119,6 +121,10 @@ class Tokenizer(tf.Module):
     def target(self) -> "Tokenizer":
         """The tokenizer of target texts; one vocabulary serves both sides."""
         return self
+
+    def fits(self, vocab_size: int) -> bool:
+        """Return whether a model's logits are of this vocabulary."""
+        return vocab_size == self.vocab_size
 
     def load_operator(self) -> None:
         """Load the vocabulary into TensorFlow; call it again after a new seed.

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_transformer import config
-from keras_transformer.config import Search
+from keras_transformer.config import Search, UserError
 from keras_transformer.decoding.candidates import (
     NONE,
     Rules,
@@ -31,7 +31,7 @@ from keras_transformer.decoding.search_history import (
     lengthened,
     with_results,
 )
-from keras_transformer.settings import with_settings
+from keras_transformer.settings import meant, with_settings
 
 Step = Callable[..., tuple]
 
@@ -60,6 +60,14 @@ _NAMES = (
     "no_repeat_ngram",
 )
 SEARCHED = [f for f in dataclasses.fields(Search) if f.name in _NAMES]
+# What to give in place of the others.
+_INSTEAD = {
+    "max_length": "`max_lengths`, a limit for each sentence",
+    "max_extra_length": "`max_lengths`, a limit for each sentence",
+    "max_source_length": "`step` what it is to read",
+    "no_unknown": "`banned_ids`, such as `[tokenizer.unk_id]`",
+    "sampling": "it to `Translator.translate`, which draws",
+}
 
 
 class BeamResult(NamedTuple):
@@ -151,45 +159,40 @@ def beam_search(
 
     Raises:
         SettingError: If a setting makes no sense.
+        UserError: If a setting of `Search` is not one of a search over ids.
     """
+    for name in settings.keys() - _NAMES:
+        instead = _INSTEAD.get(name)
+        raise UserError(
+            f"Expected a setting of a search over ids, received `{name}`"
+            + (f"; give {instead}." if instead else meant(name, _NAMES))
+        )
     rules = Rules(
         Search(**settings), tuple(banned_ids), bos_id, eos_id, pad_id, places
     )
-    return _search(step, state, rules, max_lengths, prefix, shared)[0]
+    return search_by(
+        *(rules, step, state),
+        max_lengths=max_lengths,
+        prefix=prefix,
+        shared=shared,
+    )[0]
 
 
-def beam_search_with_history(
+def search_by(
+    rules: Rules,
     step: Step,
     state: Any,
     *,
     max_lengths: tf.Tensor,
     prefix: tf.Tensor | None = None,
-    places: tf.Tensor | None = None,
     shared: Shared | None = None,
-    banned_ids: Sequence[int] = (),
-    **settings: Any,
-) -> tuple[BeamResult, SearchHistory]:
-    """Search as `beam_search` does, and record what it weighed on the way.
-
-    Returns:
-        The result of `beam_search`, bit for bit, and the history of its steps.
-    """
-    rules = Rules(Search(**settings), tuple(banned_ids), places=places)
-    return _search(
-        *(step, state, rules, max_lengths, prefix, shared), with_history=True
-    )
-
-
-def _search(
-    step: Step,
-    state: Any,
-    rules: Rules,
-    max_lengths: tf.Tensor,
-    prefix: tf.Tensor | None,
-    shared: Shared | None,
     with_history: bool = False,
 ) -> tuple[BeamResult, Any]:
-    """Return the result, and the history if asked for."""
+    """Search as `beam_search` does, and record what it weighed if asked to.
+
+    Returns:
+        The result of `beam_search`, and a `SearchHistory` or ().
+    """
     limits = tf.cast(max_lengths, tf.int64)
     batch = tf.size(limits)
     if prefix is None:

@@ -15,45 +15,66 @@ import tensorflow as tf
 from keras_transformer.config import ENSEMBLE_MEANS, SettingError, UserError
 from keras_transformer.decoding.beam_search import Shared
 from keras_transformer.decoding.cached_steps import CachedSteps
+from keras_transformer.decoding.prefix_steps import (
+    Model,
+    PrefixSteps,
+    check_model,
+    has_cached_step,
+)
 from keras_transformer.decoding.shortlist import Words
-from keras_transformer.model import Transformer
 
 
 class Ensemble:
     """Models of one vocabulary whose predictions are averaged.
 
     Args:
-        models: The models, at least one, with one vocabulary and dtype.
+        models: The models, at least one, with one vocabulary and dtype: each
+            a `Transformer`, or another that maps ids `((source, target_in))`
+            to logits.
         mean: What to average: `"probabilities"`, or `"log-probabilities"`,
             which favours tokens that no model finds unlikely.
 
+    Attributes:
+        models: The models.
+        mean: The argument.
+        vocab_size: Size of the vocabulary.
+        compute_dtype: Name of the dtype that the models compute in.
+
     Raises:
+        UserError: As from `check_model`.
         ValueError: If there is no model, the models differ in vocabulary size
             or dtype, or `mean` is another.
     """
 
     def __init__(
-        self, models: Sequence[Transformer], mean: str = ENSEMBLE_MEANS[0]
+        self, models: Sequence[Model], mean: str = ENSEMBLE_MEANS[0]
     ) -> None:
-        self.models = tuple(models)
+        self.models: tuple[Any, ...] = tuple(models)
         if not self.models:
             raise SettingError("models", "at least one model", models)
         if mean not in ENSEMBLE_MEANS:
             expected = f"one of {', '.join(ENSEMBLE_MEANS)}"
             raise SettingError("ensemble_mean", expected, mean)
-        first, *others = self.models
-        for name in ("vocab_size", "compute_dtype"):
+        found: dict[str, list[Any]] = {
+            "vocab_size": [check_model(model) for model in self.models],
+            "compute_dtype": [
+                getattr(model, "compute_dtype", "float32")
+                for model in self.models
+            ],
+        }
+        for name, (expected, *others) in found.items():
             for other in others:
-                expected, found = getattr(first, name), getattr(other, name)
-                if expected != found:
+                if expected != other:
                     raise ValueError(
                         f"The models of an ensemble must have one {name}. "
-                        f"Received: {expected} and {found}"
+                        f"Received: {expected} and {other}"
                     )
         self.mean = mean
+        self.vocab_size: int = found["vocab_size"][0]
+        self.compute_dtype: str = found["compute_dtype"][0]
 
     @property
-    def only(self) -> Transformer:
+    def only(self) -> Any:
         """The model, if there is only one.
 
         Raises:
@@ -67,19 +88,13 @@ class Ensemble:
         return self.models[0]
 
     @property
-    def vocab_size(self) -> int:
-        """Size of the vocabulary."""
-        return self.models[0].vocab_size
-
-    @property
-    def compute_dtype(self) -> str:
-        """Name of the dtype that the models compute in."""
-        return self.models[0].compute_dtype
-
-    @property
     def weights(self) -> list[keras.Variable]:
         """The weights of all models."""
-        return [weight for model in self.models for weight in model.weights]
+        return [
+            weight
+            for model in self.models
+            for weight in getattr(model, "weights", ())
+        ]
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
@@ -88,10 +103,12 @@ class Ensemble:
 
     def steps(
         self, source: tf.Tensor, beam_size: int, words: Words | None = None
-    ) -> "CachedSteps | _StepsTogether":
+    ) -> "CachedSteps | PrefixSteps | _StepsTogether":
         """Encode sources, and prepare the steps, as `CachedSteps` says."""
         steps = [
-            CachedSteps(model, source, beam_size, words)
+            (CachedSteps if has_cached_step(model) else PrefixSteps)(
+                model, source, beam_size, words
+            )
             for model in self.models
         ]
         return steps[0] if len(steps) == 1 else _StepsTogether(self, steps)
@@ -122,7 +139,9 @@ class _StepsTogether:
     What those have once, these have in a tuple, one for each model.
     """
 
-    def __init__(self, ensemble: Ensemble, members: list[CachedSteps]) -> None:
+    def __init__(
+        self, ensemble: Ensemble, members: list[CachedSteps | PrefixSteps]
+    ) -> None:
         self._ensemble = ensemble
         self._members = members
         self.state = tuple(member.state for member in members)

@@ -7,26 +7,28 @@ Axes: B batch, S source length, T target length, P prefix length.
 """
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, PAD_ID, UNK_ID, Search
+from keras_transformer.config import OURS, Search, SpecialIds, UserError
 from keras_transformer.decoding.beam_search import (
     BeamResult,
-    beam_search,
-    beam_search_with_history,
     length_normaliser,
+    search_by,
 )
-from keras_transformer.decoding.candidates import with_endings
+from keras_transformer.decoding.candidates import Rules, with_endings
 from keras_transformer.decoding.ensemble import Ensemble
 from keras_transformer.decoding.frozen_weights import FrozenWeights
+from keras_transformer.decoding.prefix_steps import (
+    Model,
+    logits_of,
+    scores_features,
+)
 from keras_transformer.decoding.sampling import sample
 from keras_transformer.decoding.search_history import SearchHistory
 from keras_transformer.decoding.shortlist import Shortlist, Words
-from keras_transformer.model import Transformer
 
 # Target tokens whose logits `(., V)` exist at a time when a text is scored.
 _SCORED_AT_ONCE = 256
@@ -48,19 +50,22 @@ class IdModel:
             the model has at each call.
         shortlist: The only target pieces that a beam search scores; by default
             all. Sampling always scores all.
+        ids: The special ids of the vocabulary.
     """
 
     def __init__(
         self,
-        model: Transformer | Ensemble,
+        model: Model | Ensemble,
         frozen: FrozenWeights | None = None,
         shortlist: Shortlist | None = None,
+        ids: SpecialIds = OURS,
     ) -> None:
         if not isinstance(model, Ensemble):
             model = Ensemble([model])
         self.ensemble = model
         self.frozen = frozen
         self.shortlist = shortlist
+        self.ids = ids
 
     @property
     def places(self) -> np.ndarray | None:
@@ -110,32 +115,22 @@ class IdModel:
         prefix: tf.Tensor | None = None,
     ) -> tuple[BeamResult, SearchHistory]:
         """Search as `search_ids` does, and record what the search weighed."""
-        words, (result, history) = self._found_by(
-            beam_search_with_history, source, options, prefix
-        )
-        if words is None:
-            return result, history
-        tokens = tf.gather(words.ids, history.tokens)
-        return (
-            words.of_whole_vocabulary(result),
-            history._replace(tokens=tokens),
-        )
+        return self._beam_search(source, options, prefix, with_history=True)
 
     def _beam_search_ids(
         self, source: tf.Tensor, options: Search, prefix: tf.Tensor | None
     ) -> BeamResult:
-        words, result = self._found_by(beam_search, source, options, prefix)
-        return words.of_whole_vocabulary(result) if words else result
+        return self._beam_search(source, options, prefix)[0]
 
-    def _found_by(
+    def _beam_search(
         self,
-        search: Callable[..., Any],
         source: tf.Tensor,
         options: Search,
         prefix: tf.Tensor | None,
-    ) -> tuple[Words | None, Any]:
+        with_history: bool = False,
+    ) -> tuple[BeamResult, Any]:
         """Search among the words of the shortlist, if there is one."""
-        words = None
+        words: Words | None = None
         with self.weights_in_use():
             if self.shortlist is not None:
                 tokens = None
@@ -148,12 +143,21 @@ class IdModel:
                     tokens = tf.cast(tokens, prefix.dtype)
                     prefix = tf.concat([tokens, prefix[:, :, 1:]], axis=2)
             steps = self.ensemble.steps(source, options.beam_size, words)
-            return words, search(
+            result, history = search_by(
+                self._rules(options, prefix, words),
                 steps.step,
                 steps.state,
+                max_lengths=self._limits(source, options),
+                prefix=prefix,
                 shared=steps.shared,
-                **self._rules(source, options, prefix, words),
+                with_history=with_history,
             )
+        if words is None:
+            return result, history
+        if with_history:
+            tokens = tf.gather(words.ids, history.tokens)
+            history = history._replace(tokens=tokens)
+        return words.of_whole_vocabulary(result), history
 
     def _sample_ids(
         self,
@@ -165,37 +169,44 @@ class IdModel:
         with self.weights_in_use():
             steps = self.ensemble.steps(source, options.n_best)
             return sample(
+                self._rules(options, prefix),
                 steps.append,
                 steps.empty_cache,
+                max_lengths=self._limits(source, options),
                 seeds=seeds,
-                **self._rules(source, options, prefix),
+                prefix=prefix,
             )
 
     def _rules(
         self,
-        source: tf.Tensor,
         options: Search,
         prefix: tf.Tensor | None,
         words: Words | None = None,
-    ) -> dict[str, Any]:
+    ) -> Rules:
         """Collect the rules that a search and a draw share."""
         places = None if prefix is None else self.places
         if places is not None and words is not None:
             places = tf.gather(places, words.ids)
-        lengths = _token_counts(source)
+        ids = self.ids
+        banned: tuple[int, ...] = ()
+        if options.no_unknown:
+            if ids.unk is None:
+                raise UserError(
+                    "`no_unknown` needs the id of the unknown piece; give it "
+                    "to the tokenizer as `unk_id`."
+                )
+            banned = (ids.unk,)
+        return Rules(options, banned, ids.bos, ids.eos, ids.pad, places)
+
+    def _limits(self, source: tf.Tensor, options: Search) -> tf.Tensor:
+        """Limit the length of each translation; 0 for a blank source."""
+        lengths = self._token_counts(source)
         limits = (
             lengths + options.max_extra_length
             if options.max_length is None
             else tf.fill(tf.shape(lengths), options.max_length)
         )
-        return dict(
-            # A blank source, EOS alone, has the empty translation.
-            max_lengths=tf.where(lengths > 1, limits, 0),
-            banned_ids=(UNK_ID,) if options.no_unknown else (),
-            prefix=prefix,
-            places=places,
-            **vars(options),
-        )
+        return tf.where(lengths > len(self.ids.blank), limits, 0)
 
     def score_ids(
         self, source: tf.Tensor, target: tf.Tensor, length_penalty: tf.Tensor
@@ -212,33 +223,40 @@ class IdModel:
             included, int32 `(B,)`. Where both rows are EOS alone, 0 and 0.
         """
         # (B, T): the start token, then all but the last one.
-        target_in = tf.pad(target, [[0, 0], [1, 0]], constant_values=BOS_ID)
+        target_in = tf.pad(
+            target, [[0, 0], [1, 0]], constant_values=self.ids.bos
+        )
         with self.weights_in_use():
             inputs = (source, target_in[:, :-1])
-            losses = self._losses(
-                [model.features(inputs) for model in self.ensemble.models],
-                target,
-            )
+            losses = self._losses(inputs, target)
         log_probs = -tf.reduce_sum(
-            tf.where(target == PAD_ID, 0.0, losses), axis=-1
+            tf.where(target == self.ids.pad, 0.0, losses), axis=-1
         )
-        num_tokens = _token_counts(target)
+        num_tokens = self._token_counts(target)
         scores = log_probs / length_normaliser(num_tokens, length_penalty)
-        is_blank = (_token_counts(source) <= 1) & (num_tokens <= 1)
+        is_blank = self._token_counts(source) <= len(self.ids.blank)
+        is_blank &= num_tokens <= 1
         return tf.where(is_blank, 0.0, scores), tf.where(
             is_blank, 0, num_tokens
         )
 
     def _losses(
-        self, features: list[tf.Tensor], target: tf.Tensor
+        self, inputs: tuple[tf.Tensor, tf.Tensor], target: tf.Tensor
     ) -> tf.Tensor:
         """Compute cross-entropies `(B, T)` of `target`, a few tokens at a time.
 
         All logits `(B, T, V)` together would be by far the largest tensor of a
-        request.
+        request. A model that returns nothing else has them together.
         """
-        # Once for all pieces.
-        scorers = [each.embedding.scorer() for each in self.ensemble.models]
+        features, scorers = zip(
+            *(
+                (model.features(inputs), model.embedding.scorer())
+                if scores_features(model)
+                else (logits_of(model, inputs), _as_float32)
+                for model in self.ensemble.models
+            ),
+            strict=True,
+        )
         rows = [tf.reshape(each, [-1, each.shape[-1]]) for each in features]
         labels = tf.reshape(target, [-1])
 
@@ -267,7 +285,10 @@ class IdModel:
         )
         return tf.reshape(losses, tf.shape(target))
 
+    def _token_counts(self, ids: tf.Tensor) -> tf.Tensor:
+        """Count the tokens of each row `(B, L)` without PAD, int32 `(B,)`."""
+        return tf.reduce_sum(tf.cast(ids != self.ids.pad, tf.int32), axis=-1)
 
-def _token_counts(ids: tf.Tensor) -> tf.Tensor:
-    """Count the tokens of each row `(B, L)` without PAD, int32 `(B,)`."""
-    return tf.reduce_sum(tf.cast(ids != PAD_ID, tf.int32), axis=-1)
+
+def _as_float32(logits: tf.Tensor) -> tf.Tensor:
+    return tf.cast(logits, tf.float32)

@@ -9,13 +9,11 @@ Axes: B batch, N draws, V vocabulary, K candidates of a draw, P prefix,
 t tokens written so far, L tokens of the longest draw.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer import config
-from keras_transformer.config import Sampling, Search
+from keras_transformer.config import Sampling
 from keras_transformer.decoding.beam_search import (
     BeamResult,
     Step,
@@ -47,18 +45,13 @@ class _Draws(NamedTuple):
 
 
 def sample(
+    rules: Rules,
     step: Step,
     state: Any,
     *,
     max_lengths: tf.Tensor,
     seeds: tf.Tensor,
-    banned_ids: Sequence[int] = (),
     prefix: tf.Tensor | None = None,
-    places: tf.Tensor | None = None,
-    bos_id: int = config.BOS_ID,
-    eos_id: int = config.EOS_ID,
-    pad_id: int = config.PAD_ID,
-    **settings: Any,
 ) -> BeamResult:
     """Draw sequences token by token from what `step` predicts.
 
@@ -68,7 +61,7 @@ def sample(
     its place, its neighbours or their limits. Sampling works eagerly and in a
     `tf.function`, which needs no new trace for a new batch shape.
 
-    The arguments are those of `beam_search`, with N in place of W, but the
+    The arguments are those of `search_by`, with N in place of W, but the
     state is never reordered, and the end token is drawn where nothing else is
     allowed. `seeds` has a pair for each row, int32 `(B, 2)`. Of the settings,
     `sampling` says how to draw (its seed is not used), and `n_best` how many
@@ -78,19 +71,17 @@ def sample(
         A `BeamResult`, best first. Where the limit is 0, the first draw is
         empty with score 0 and the others score -inf.
     """
-    search = Search(**settings)
-    n_best = search.n_best
+    n_best = rules.search.n_best
     limits = tf.cast(max_lengths, tf.int64)
     batch = tf.size(limits)
     drawing = _Drawing(
         limits=limits,
         uniforms=_uniforms(seeds, tf.reduce_max(max_lengths), n_best),
-        prefix=None if prefix is None else padded_prefix(prefix, pad_id),
-        sampling=search.sampling or Sampling(),
+        prefix=None if prefix is None else padded_prefix(prefix, rules.pad_id),
+        sampling=rules.search.sampling or Sampling(),
     )
-    rules = Rules(search, tuple(banned_ids), bos_id, eos_id, pad_id, places)
     draws = _Draws(
-        ids=tf.fill([batch, n_best, 1], tf.constant(bos_id, tf.int64)),
+        ids=tf.fill([batch, n_best, 1], tf.constant(rules.bos_id, tf.int64)),
         log_probs=tf.zeros([batch, n_best]),
         is_open=tf.repeat(limits[:, None] > 0, n_best, axis=1),
     )

@@ -50,6 +50,7 @@ from keras_transformer.config import (
     UserError,
 )
 from keras_transformer.data.paired_tokenizer import PairedTokenizer
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.exporting.saved_model import unwritable
 from keras_transformer.layers import (
     FeedForward,
@@ -59,6 +60,7 @@ from keras_transformer.layers import (
 from keras_transformer.layers.normalization import LayerNormalization
 from keras_transformer.layers.positional_encoding import SINUSOIDS
 from keras_transformer.machine import extras, files
+from keras_transformer.model import Transformer
 from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.translation.translator import Translator
 
@@ -137,6 +139,13 @@ def export(
             f"Received: quantization={quantization!r}"
         )
     output = check_output(output)
+    kind, tokenizer = type(translator.model), translator.tokenizer
+    if kind is not Transformer or not isinstance(tokenizer, Tokenizer):
+        raise UserError(
+            "CTranslate2 computes what a Transformer does by itself, with "
+            f"sentencepiece, and was given {kind.__name__} with "
+            f"{type(tokenizer).__name__}; export a SavedModel."
+        )
     restriction = translator.model.model_config.restriction
     if restriction is not None:
         raise UserError(
@@ -152,7 +161,6 @@ def export(
     spec = _spec(translator)
     spec.validate()
     spec.optimize(quantization=quantization)
-    tokenizer = translator.tokenizer
     vocabulary = (
         tokenizer.sentencepiece_models()
         if isinstance(tokenizer, PairedTokenizer)
@@ -218,7 +226,7 @@ def _spec(translator: Translator) -> "TransformerSpec":
         _set_norm(spec.encoder.layer_norm, model.encoder.norm)
         _set_norm(spec.decoder.layer_norm, model.decoder.norm)
 
-    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    pieces = tokenizer.pieces(range(model.vocab_size))
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
     spec.config.unk_token = pieces[UNK_ID]

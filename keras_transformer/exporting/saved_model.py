@@ -8,6 +8,8 @@ Five signatures, as TensorFlow Serving calls them:
     score             source, target → score, num_tokens
     attention         source, target → attention, source_pieces, target_pieces
 
+A model without known attention, as `Translator` says, lacks the last one.
+
 Whatever a client sends, a row costs no more than the limits of the export
 allow: `max_source_length` tokens of a source, and `max_length` tokens of a
 translation, or `max_source_length` + `max_extra_length` (50, or what the run
@@ -225,13 +227,15 @@ def _signatures(
     def attention(source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
         return text_model.attention_text(source, target, options)._asdict()
 
-    return {
+    signatures: dict[str, tuple[Callable, tuple[str, ...]]] = {
         "serving_default": (serving_default, ("text",)),
         "with_prefix": (with_prefix, ("text", "prefix")),
         "n_best": (n_best, ("text",)),
         "score": (score, ("source", "target")),
-        "attention": (attention, ("source", "target")),
     }
+    if text_model.has_attention:
+        signatures["attention"] = (attention, ("source", "target"))
+    return signatures
 
 
 def half_weights(
@@ -240,7 +244,15 @@ def half_weights(
     """Pair a model's weights with copies in float16, which take half the space.
 
     Computing in float16 as well would lose digits and, on a CPU, time.
+
+    Raises:
+        UserError: If there are none, as in a function around a model.
     """
+    if not model.weights:
+        raise UserError(
+            "Expected a Keras model to store in float16, received a function, "
+            "whose weights are unknown; choose float32."
+        )
     return [
         (
             weight,

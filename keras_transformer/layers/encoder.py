@@ -36,6 +36,8 @@ class EncoderLayer(keras.layers.Layer):
         training: Whether dropout is on.
         mask: Boolean tensor `(B, S)`, `True` = may be attended to; by default
             the mask that Keras attached to the inputs. The output carries it.
+        use_causal_mask: Whether position i sees no position beyond i, as in a
+            model that has no encoder, only a decoder.
 
     Returns:
         Float tensor `(B, S, D)` in the layer's compute dtype.
@@ -79,12 +81,13 @@ class EncoderLayer(keras.layers.Layer):
         attention_mask: Tensor | None = None,
         training: bool = False,
         mask: Tensor | None = None,
+        use_causal_mask: bool = False,
     ) -> Tensor:
         mask = implicit_mask(inputs) if mask is None else mask
         attention_mask = all_of(
             mask_of_heads(attention_mask), mask_of_keys(mask)
         )
-        return self._run(inputs, attention_mask, training)[0]
+        return self._run(inputs, attention_mask, training, use_causal_mask)[0]
 
     def call_with_weights(
         self, inputs: Tensor, attention_mask: Tensor | None = None
@@ -93,11 +96,12 @@ class EncoderLayer(keras.layers.Layer):
         output, weights = self._run(inputs, attention_mask)
         return output, self.attention.weights_of_sequence(weights, inputs)
 
-    def _run(self, inputs, attention_mask, training=False):
+    def _run(self, inputs, attention_mask, training=False, causal=False):
         """Return the output, and the weights as `attend_sequence` does."""
         x = norm_before(self, self.attention_norm, inputs)
         update, weights = self.attention.attend_sequence(
             *(x, *self.attention.keys_values(x), (attention_mask,)),
+            use_causal_mask=causal,
             training=training,
         )
         update = self.attention_dropout(update, training=training)
@@ -132,6 +136,7 @@ class Encoder(keras.layers.Layer):
         attention_mask: As in `EncoderLayer`, like all the following.
         training: Whether dropout is on.
         mask: Boolean tensor `(B, S)`.
+        use_causal_mask: Whether position i sees no position beyond i.
 
     Returns:
         The memory z, a float tensor `(B, S, D)`.
@@ -167,6 +172,7 @@ class Encoder(keras.layers.Layer):
         attention_mask: Tensor | None = None,
         training: bool = False,
         mask: Tensor | None = None,
+        use_causal_mask: bool = False,
     ) -> Tensor:
         for layer in self.layers:
             inputs = layer(
@@ -174,6 +180,7 @@ class Encoder(keras.layers.Layer):
                 attention_mask=attention_mask,
                 training=training,
                 mask=mask,
+                use_causal_mask=use_causal_mask,
             )
         return self._ended(inputs)
 

@@ -255,14 +255,15 @@ async def linked_words(
     most = batcher.batching.max_batch_size
 
     def link() -> Work[None]:
-        for sentence, *of_sentence in zip(
+        languages = languages_of(model)
+        for sentence, source, target, matrix in zip(
             part,
             *(outputs["source_pieces"], outputs["target_pieces"]),
             outputs["attention"],
             strict=True,
         ):
             texts = sentence.source, sentence.best
-            found.append(word_links(texts, *of_sentence, languages_of(model)))
+            found.append(word_links(texts, source, target, matrix, languages))
             yield
 
     for start in range(0, len(sentences), most):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, PAD_ID
+from keras_transformer.config import OURS, SpecialIds
 from keras_transformer.data.words import words_of
 from keras_transformer.model import Transformer
 
@@ -39,7 +39,10 @@ class Attention(NamedTuple):
 
 
 def attention_weights(
-    model: Transformer, source: tf.Tensor, target: tf.Tensor
+    model: Transformer,
+    source: tf.Tensor,
+    target: tf.Tensor,
+    ids: SpecialIds = OURS,
 ) -> tf.Tensor:
     """Compute the attention to the source of every layer and head.
 
@@ -47,40 +50,43 @@ def attention_weights(
         model: The model.
         source: int32 `(B, S)`, EOS last.
         target: int32 `(B, T)`, without BOS.
+        ids: The special ids.
 
     Returns:
         float32 `(B, L, H, T, S)`, 0 where either side is padding.
     """
-    weights = list(model.cross_attention(source, _target_in(target)))
+    weights = list(model.cross_attention(source, _target_in(target, ids)))
     return tf.where(
-        _is_pair(source, target)[:, None, None],
+        _is_pair(source, target, ids)[:, None, None],
         tf.cast(tf.stack(weights, axis=1), tf.float32),
         0.0,
     )
 
 
 def mean_attention(
-    model: Transformer, source: tf.Tensor, target: tf.Tensor
+    model: Transformer, source: tf.Tensor, target: tf.Tensor, ids: SpecialIds
 ) -> tf.Tensor:
     """Average `attention_weights` over layers and heads, float32 `(B, T, S)`.
 
     It adds them up layer by layer, so it never holds more than one layer's.
     """
     total = tf.constant(0.0)
-    for weights in model.cross_attention(source, _target_in(target)):
+    for weights in model.cross_attention(source, _target_in(target, ids)):
         total += tf.reduce_mean(tf.cast(weights, tf.float32), axis=1)
     mean = total / len(model.decoder.layers)
-    return tf.where(_is_pair(source, target), mean, 0.0)
+    return tf.where(_is_pair(source, target, ids), mean, 0.0)
 
 
-def _target_in(target: tf.Tensor) -> tf.Tensor:
+def _target_in(target: tf.Tensor, ids: SpecialIds) -> tf.Tensor:
     """Shift right: the start token, then all but the last one."""
-    return tf.pad(target, [[0, 0], [1, 0]], constant_values=BOS_ID)[:, :-1]
+    return tf.pad(target, [[0, 0], [1, 0]], constant_values=ids.bos)[:, :-1]
 
 
-def _is_pair(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+def _is_pair(
+    source: tf.Tensor, target: tf.Tensor, ids: SpecialIds
+) -> tf.Tensor:
     """Mark where neither side is padding, bool `(B, T, S)`."""
-    return (target != PAD_ID)[:, :, None] & (source != PAD_ID)[:, None, :]
+    return (target != ids.pad)[:, :, None] & (source != ids.pad)[:, None, :]
 
 
 def align_words(

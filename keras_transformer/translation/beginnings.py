@@ -79,10 +79,8 @@ class Beginnings:
             ids = tf.concat([ids, spaces], axis=1)
         # No piece begins with all that is left further from the end.
         head, tail = ids[:, : -self._longest], ids[:, -self._longest :]
-        nothing = tf.tile([[0, -1]], [tf.size(head.values), 1])
         return tf.concat(
-            [_beside(head, nothing), _beside(tail, self._ranges_of(tail))],
-            axis=1,
+            [closed(head), _beside(tail, self._ranges_of(tail))], axis=1
         )
 
     def _ranges_of(self, ids: tf.RaggedTensor) -> tf.Tensor:
@@ -104,6 +102,11 @@ class Beginnings:
         is_known = tf.gather(self._hashes, places) == hashes
         ranges = tf.cast(tf.gather(self._ranges, places), tf.int32)
         return tf.where(is_known[:, None], ranges, [[0, -1]])
+
+
+def closed(ids: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Let nothing stand in place of tokens, ragged `(B, None, 3)`."""
+    return _beside(ids, tf.tile([[0, -1]], [tf.size(ids.values), 1]))
 
 
 def _hashed(texts: tf.Tensor) -> tf.Tensor:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, Search
+from keras_transformer.config import Search, SpecialIds
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.id_model import alone
@@ -83,19 +83,21 @@ class Explainer:
                 f"sampling={options.sampling}"
             )
         _ = self._text_model.ensemble.only  # Raises if there are several.
+        self._text_model.check_attention()
         tokenizer = self._text_model.tokenizer
         ids, truncated = cut(
             tokenizer.tokenize(as_bytes("text", [text])),
             options.max_source_length,
+            tokenizer.ids.blank,
         )
-        inputs = [dense(ids)]
+        inputs = [dense(ids, tokenizer.ids.pad)]
         if prefix:
             encoded = as_bytes("prefix", [prefix])
             inputs.append(
                 dense(self._text_model.prefix_ids(encoded, options.max_length))
             )
         result, history = self._graph(options, len(inputs))(*inputs)
-        found = _returned(result)
+        found = _returned(result, tokenizer.ids.pad)
         tree = _tree(history, tokenizer, options, found)
         again = self._rereader.read(inputs[0], tree.read)
         texts = tokenizer.detokenize(result.ids)[0].numpy()
@@ -130,7 +132,9 @@ class Explainer:
     @functools.cached_property
     def _rereader(self) -> "_Rereader":
         with self._text_model.weights_in_use():
-            return _Rereader(self._text_model.ensemble.only)
+            return _Rereader(
+                self._text_model.ensemble.only, self._text_model.ids
+            )
 
     def _graph(self, options: Search, inputs: int) -> Callable:
         """Trace a graph, as for a translation: the same result bit for bit."""
@@ -148,13 +152,13 @@ class Explainer:
         return self._graphs[options, inputs]
 
 
-def _returned(result: BeamResult) -> dict[Ids, _Returned]:
+def _returned(result: BeamResult, pad_id: int) -> dict[Ids, _Returned]:
     """Index the hypotheses of the one sentence by their ids, best first.
 
     If none was found there is an empty one, as in `translate`.
     """
     return {
-        tuple(ids[ids != PAD_ID].tolist()): _Returned(rank, float(score))
+        tuple(ids[ids != pad_id].tolist()): _Returned(rank, float(score))
         for rank, (ids, score) in enumerate(
             zip(result.ids[0].numpy(), result.scores[0].numpy(), strict=True)
         )
@@ -186,7 +190,9 @@ def _tree(
             score = float(log_probs[t, k]) / normaliser
             fate, returned, ends_with = Fate.PRUNED, _Returned(-1, score), ""
             if ended[t, k]:
-                ends_with = "end token" if token == EOS_ID else "limit"
+                ends_with = (
+                    "end token" if token == tokenizer.ids.eos else "limit"
+                )
                 fate = Fate.RETURNED if ids in found else Fate.DISPLACED
                 returned = found.get(ids, returned)
                 tree.leaves[ids] = len(tree.nodes)
@@ -228,8 +234,9 @@ class _Reread(NamedTuple):
 class _Rereader:
     """Rereads a source and beginnings of its translations."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer, ids: SpecialIds) -> None:
         self._model = model
+        self._ids = ids
         self._encode = traced(model.encode_with_weights, IDS)
         width = model.model_config.d_model
         self._decode = traced(
@@ -259,8 +266,12 @@ class _Rereader:
             next_ids=np.zeros(likeliest, np.int32),
             next_log_probs=np.zeros(likeliest, np.float32),
         )
-        for batch, (rows, b, t) in _passes(written, _READ_AT_ONCE // longest):
-            target_in = tf.ragged.constant(batch, tf.int32).to_tensor(PAD_ID)
+        for batch, (rows, b, t) in _passes(
+            written, _READ_AT_ONCE // longest, self._ids.bos
+        ):
+            target_in = tf.ragged.constant(batch, tf.int32).to_tensor(
+                self._ids.pad
+            )
             log_probs, ids, decoder, cross = self._decode(
                 target_in, memory, source_mask
             )
@@ -291,7 +302,7 @@ class _Rereader:
 
 
 def _passes(
-    read: list[Ids], at_once: int
+    read: list[Ids], at_once: int, bos_id: int
 ) -> Iterator[tuple[list[Ids], np.ndarray]]:
     """Choose few targets to read, with a place in them for every row.
 
@@ -314,7 +325,7 @@ def _passes(
         places = {row: at for row, at in places.items() if row not in filled}
         filled |= places.keys()
         yield (
-            [(BOS_ID, *ids) for ids in batch],
+            [(bos_id, *ids) for ids in batch],
             np.array([(row, *at) for row, at in places.items()]).T,
         )
 

@@ -85,6 +85,16 @@ def freeze(
         UserError: As in `Translator.freeze`.
     """
     check_precision(precision)
+    for model in models.models:
+        if isinstance(model, Transformer):
+            continue
+        if precision != "float32":
+            raise UserError(
+                f"Expected a Transformer to compute in {precision}, received "
+                f"{type(model).__name__}; choose float32, or export the "
+                "weights in float16."
+            )
+        return models, None
     on_gpu = bool(tf.config.list_physical_devices("GPU"))
     packs = can_pack() and not on_gpu and not portable
     if precision == "int8" and not packs:
@@ -105,6 +115,13 @@ def freeze(
 def _in_bfloat16(model: Transformer) -> Transformer:
     """Copy a model to one that computes in bfloat16."""
     settings = {**model.get_config(), "dtype": "bfloat16"}
-    copy = Transformer.from_config(settings)
-    copy.set_weights(model.get_weights())
+    try:
+        copy = type(model).from_config(settings)
+        copy.set_weights(model.get_weights())
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"Expected {type(model).__name__} to be made again from its "
+            f"`get_config`, which failed ({error}); add to `get_config` what "
+            "its constructor takes, or choose float32."
+        ) from error
     return copy

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import PAD_ID, UserError
+from keras_transformer.config import UserError
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.translation.alignment import (
     Attention,
@@ -42,7 +42,9 @@ class GivenPairs:
 
     @functools.cached_property
     def _attention_graph(self) -> Callable:
+        self._text_model.check_attention()
         models = self._text_model.ensemble.models
+        ids = self._text_model.ids
         heads = {model.model_config.num_heads for model in models}
         if len(heads) > 1:
             raise UserError(
@@ -52,7 +54,10 @@ class GivenPairs:
 
         def of_all_layers(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
             return tf.concat(
-                [attention_weights(each, source, target) for each in models],
+                [
+                    attention_weights(each, source, target, ids)
+                    for each in models
+                ],
                 axis=1,
             )
 
@@ -92,7 +97,7 @@ class GivenPairs:
             for row, of_row, *ids in zip(
                 rows, weights, source.numpy(), target.numpy(), strict=True
             ):
-                ids = [side[side != PAD_ID] for side in ids]
+                ids = [side[side != self.tokenizer.ids.pad] for side in ids]
                 found[row] = Attention(
                     self.tokenizer.pieces(ids[0]),
                     self.tokenizer.pieces(ids[1]),
@@ -150,9 +155,13 @@ class GivenPairs:
         target_ids = self.tokenizer.target.tokenize(
             as_bytes("targets", targets)
         )
-        ids = cut(source_ids, max_source_length)[0], target_ids
+        special = self.tokenizer.ids
+        source_ids, _ = cut(source_ids, max_source_length, special.blank)
+        ids = source_ids, target_ids
         longest = np.maximum(*(side.row_lengths().numpy() for side in ids))
         everyone = np.arange(len(sources))
         for rows in batches(everyone, longest, longest, batch_tokens):
-            source, target = (dense(tf.gather(side, rows)) for side in ids)
+            source, target = (
+                dense(tf.gather(side, rows), special.pad) for side in ids
+            )
             yield rows, source, target

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import EOS_ID, PAD_ID
+from keras_transformer.config import PAD_ID
 from keras_transformer.data.corpus import checked_texts
 
 _MOST_NUMBERS = 20  # In a message.
@@ -48,13 +48,19 @@ def check_pairs(**texts: Sequence[str]) -> None:
 
 
 def cut(
-    ids: tf.RaggedTensor, longest: int | None
+    ids: tf.RaggedTensor, longest: int | None, end: tuple[int, ...]
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Shorten rows to `longest` ids, EOS still last; mark the longer ones."""
+    """Shorten rows to `longest` ids, the last of `end` still last, if any.
+
+    Returns:
+        The rows, and which of them were longer, bool `(B,)`.
+    """
     if longest is None:
         return ids, tf.zeros([ids.nrows()], tf.bool)
     truncated = ids.row_lengths() > longest
-    ends = tf.fill([ids.nrows(tf.int32), 1], EOS_ID)
+    if not end:
+        return ids[:, :longest], truncated
+    ends = tf.fill([ids.nrows(tf.int32), 1], end[-1])
     return tf.concat([ids[:, :-1][:, : longest - 1], ends], axis=1), truncated
 
 
@@ -69,10 +75,10 @@ def numbered(are_cut: Iterable[bool], first: int = 1) -> str:
     return named + (f" and {more} more" if more > 0 else "")
 
 
-def dense(ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+def dense(ids: tf.Tensor | tf.RaggedTensor, pad_id: int = PAD_ID) -> tf.Tensor:
     """Pad ragged rows."""
     if isinstance(ids, tf.RaggedTensor):
-        return ids.to_tensor(PAD_ID)
+        return ids.to_tensor(pad_id)
     return ids
 
 

@@ -9,21 +9,23 @@ Axes: B batch, S source length, T target length, P prefix length, N hypotheses.
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import PAD_ID, Search, SettingError
+from keras_transformer.config import PAD_ID, Search, UserError
+from keras_transformer.data.adapter import TokenizerAdapter
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.ensemble import Ensemble
 from keras_transformer.decoding.frozen_weights import FrozenWeights
 from keras_transformer.decoding.id_model import IdModel
+from keras_transformer.decoding.prefix_steps import Model, has_attention
 from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.model import Transformer
 from keras_transformer.translation.alignment import mean_attention
-from keras_transformer.translation.beginnings import Beginnings
+from keras_transformer.translation.beginnings import Beginnings, closed
 from keras_transformer.translation.text_batches import cut
 
 IDS = tf.TensorSpec([None, None], tf.int32)
@@ -73,30 +75,57 @@ class TextModel(IdModel):
 
     Args:
         model: The model, or an ensemble, of the tokenizer's vocabulary.
-        tokenizer: The tokenizer.
+        tokenizer: The tokenizer, or another that `TokenizerAdapter` takes.
         frozen: As in `IdModel`.
         shortlist: As in `IdModel`.
 
     Raises:
         ValueError: If the two differ in vocabulary size.
+        UserError: If a `Transformer` would not see padding, or as from
+            `TokenizerAdapter`.
     """
+
+    tokenizer: Tokenizer | TokenizerAdapter
 
     def __init__(
         self,
-        model: Transformer | Ensemble,
-        tokenizer: Tokenizer,
+        model: Model | Ensemble,
+        tokenizer: Any,
         frozen: FrozenWeights | None = None,
         shortlist: Shortlist | None = None,
     ) -> None:
-        if not isinstance(tokenizer, Tokenizer):
-            raise SettingError("tokenizer", "a Tokenizer", tokenizer)
-        if model.vocab_size != tokenizer.vocab_size:
+        if not isinstance(tokenizer, Tokenizer | TokenizerAdapter):
+            tokenizer = TokenizerAdapter(tokenizer)
+        super().__init__(model, frozen, shortlist, tokenizer.ids)
+        sizes = self.ensemble.vocab_size, tokenizer.vocab_size
+        if not tokenizer.fits(sizes[0]):
             raise ValueError(
                 "`model` and `tokenizer` must share one vocabulary. Received: "
-                f"{model.vocab_size} and {tokenizer.vocab_size} pieces"
+                f"{sizes[0]} and {sizes[1]} pieces"
             )
-        super().__init__(model, frozen, shortlist)
+        of_ours = any(isinstance(x, Transformer) for x in self.ensemble.models)
+        if of_ours and self.ids.pad != PAD_ID:
+            raise UserError(
+                f"Expected a tokenizer that pads with {PAD_ID}, as a "
+                f"Transformer does, received `pad_id` {self.ids.pad}; make "
+                f"{PAD_ID} the padding of the vocabulary."
+            )
         self.tokenizer = tokenizer
+
+    @property
+    def has_attention(self) -> bool:
+        """Whether the models say what they attend to."""
+        return all(map(has_attention, self.ensemble.models))
+
+    def check_attention(self) -> None:
+        """Raise `UserError` unless the models say what they attend to."""
+        if not self.has_attention:
+            names = {type(model).__name__ for model in self.ensemble.models}
+            raise UserError(
+                "Expected a Transformer with its own decoder, whose attention "
+                f"is known, received {', '.join(sorted(names))}; only "
+                "`translate`, `score` and exports take any model."
+            )
 
     def search(
         self,
@@ -110,13 +139,18 @@ class TextModel(IdModel):
         the translation must end.
         """
         source, truncated = cut(
-            self.tokenizer.tokenize(text), options.max_source_length
+            self.tokenizer.tokenize(text),
+            options.max_source_length,
+            self.ids.blank,
         )
         if prefix is not None:
             ids = self.prefix_ids(prefix, longest_target(options))
-            prefix = ids.to_tensor(PAD_ID)
+            prefix = ids.to_tensor(self.ids.pad)
         result = self.search_ids(
-            source.to_tensor(PAD_ID), options, prefix, self.seeds(text, options)
+            source.to_tensor(self.ids.pad),
+            options,
+            prefix,
+            self.seeds(text, options),
         )
         return TextResult(*self.texts_of(result, options), truncated)
 
@@ -153,16 +187,23 @@ class TextModel(IdModel):
         They have at most `longest` tokens. A search uses no more, if `longest`
         is the limit of a translation.
         """
-        ids = self._beginnings.tokenize(tf.convert_to_tensor(prefix))
+        texts = tf.convert_to_tensor(prefix)
+        if self._beginnings:
+            ids = self._beginnings.tokenize(texts)
+        else:
+            ids = closed(self.tokenizer.target.tokenize(texts)[:, :-1])
         return ids[:, :longest]
 
     @functools.cached_property
-    def _beginnings(self) -> Beginnings:
+    def _beginnings(self) -> Beginnings | None:
+        """None for a tokenizer whose pieces do not say what they spell."""
+        if isinstance(self.tokenizer, TokenizerAdapter):
+            return None
         return Beginnings(self.tokenizer.target)
 
     @property
-    def places(self) -> np.ndarray:
-        return self._beginnings.places
+    def places(self) -> np.ndarray | None:
+        return self._beginnings.places if self._beginnings else None
 
     def seeds(self, text: tf.Tensor, options: Search) -> tf.Tensor | None:
         """Make a seed for each text: the user's with a hash of the text.
@@ -215,7 +256,7 @@ class TextModel(IdModel):
         with self.weights_in_use():
             attention = tf.add_n(
                 [
-                    mean_attention(model, source, target)
+                    mean_attention(model, source, target, self.ids)
                     for model in self.ensemble.models
                 ]
             ) / len(self.ensemble.models)
@@ -228,15 +269,20 @@ class TextModel(IdModel):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokenize pairs to ids `(B, S)` and `(B, T)`, cut at the limits."""
         of_source, _ = cut(
-            self.tokenizer.tokenize(source), options.max_source_length
+            self.tokenizer.tokenize(source),
+            options.max_source_length,
+            self.ids.blank,
         )
         of_target, _ = cut(
-            self.tokenizer.target.tokenize(target), longest_target(options)
+            self.tokenizer.target.tokenize(target),
+            longest_target(options),
+            (self.ids.eos,),
         )
-        return of_source.to_tensor(PAD_ID), of_target.to_tensor(PAD_ID)
+        pad = self.ids.pad
+        return of_source.to_tensor(pad), of_target.to_tensor(pad)
 
     def _pieces(self, ids: tf.Tensor) -> tf.Tensor:
         """Look up the piece of each id, "" for padding."""
-        names = self.tokenizer.pieces(range(self.tokenizer.vocab_size))
+        names = self.tokenizer.pieces(range(self.ensemble.vocab_size))
         names[PAD_ID] = ""
         return tf.gather(tf.constant(names), ids)

@@ -17,10 +17,10 @@ from keras_transformer.config import (
     SettingError,
     UserError,
 )
-from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.ensemble import Ensemble
 from keras_transformer.decoding.frozen_weights import FrozenWeights
+from keras_transformer.decoding.prefix_steps import Model
 from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
@@ -67,8 +67,11 @@ class Translator:
     whatever the prefix.
 
     Args:
-        model: The model, or an ensemble, of the tokenizer's vocabulary.
-        tokenizer: The tokenizer.
+        model: The model, or an ensemble, of the tokenizer's vocabulary. Any
+            model serves that maps int32 ids `((source, target_in))` to logits
+            `(B, T, V)`. One that is no `Transformer`, or changes its decoder
+            and not `decode_step`, is searched by whole prefixes.
+        tokenizer: The tokenizer, or another in a `TokenizerAdapter`.
         search: The default settings of a search.
         source_lang: Language code of the texts, used to split sentences.
         target_lang: Language code of the translations, used to join them.
@@ -84,12 +87,14 @@ class Translator:
 
     Raises:
         ValueError: If model and tokenizer differ in vocabulary size.
+        UserError: If the model does not return logits, or the ids of a
+            tokenizer made elsewhere are unknown.
     """
 
     def __init__(
         self,
-        model: Transformer | Ensemble,
-        tokenizer: Tokenizer,
+        model: Model | Ensemble,
+        tokenizer: Any,
         search: Search | None = None,
         source_lang: str = "en",
         target_lang: str = "de",
@@ -98,7 +103,7 @@ class Translator:
         weights: Sequence[Chosen] = (),
     ) -> None:
         self.text_model = TextModel(model, tokenizer, frozen, shortlist)
-        self.tokenizer = tokenizer
+        self.tokenizer = self.text_model.tokenizer
         self.search = search or Search()
         self.source_lang = source_lang
         self.target_lang = target_lang
@@ -112,7 +117,7 @@ class Translator:
         self._search_graphs: dict[tuple, Any] = {}
 
     @property
-    def model(self) -> Transformer:
+    def model(self) -> Any:
         """The model.
 
         Raises:
@@ -370,7 +375,9 @@ class Translator:
                 "options", "a Search, as `Translator.options` makes", options
             )
         sources, truncated = cut(
-            self.tokenizer.tokenize(encoded), options.max_source_length
+            self.tokenizer.tokenize(encoded),
+            options.max_source_length,
+            self.tokenizer.ids.blank,
         )
         lengths = sources.row_lengths().numpy()
         limits = options.max_length or lengths + options.max_extra_length
@@ -386,7 +393,9 @@ class Translator:
                 tf.constant(encoded), options
             )
         found = [[Hypothesis("", 0.0)] for _ in texts]
-        waiting = np.flatnonzero(lengths > 1)  # Blank ones are answered.
+        special = self.tokenizer.ids
+        # Blank ones are answered.
+        waiting = np.flatnonzero(lengths > len(special.blank))
         done = len(texts) - len(waiting)
         parallel = self._searches(parallel, len(waiting))
         costs = np.maximum(lengths, limits)
@@ -398,7 +407,10 @@ class Translator:
 
         def search_rows(rows: np.ndarray) -> BeamResult:
             return search(
-                *(dense(tf.gather(tensor, rows)) for tensor in inputs.values())
+                *(
+                    dense(tf.gather(tensor, rows), special.pad)
+                    for tensor in inputs.values()
+                )
             )
 
         with contextlib.closing(
@@ -554,7 +566,12 @@ class Translator:
         return devices.searches(
             asked,
             devices.cores(),
-            max(model.model_config.d_model for model in models),
+            max(
+                model.model_config.d_model
+                if isinstance(model, Transformer)
+                else devices.TOTAL_WIDTH  # One alone.
+                for model in models
+            ),
             devices.threads(),
             texts,
         )

@@ -19,6 +19,7 @@ from simple_search import (
     with_unequal_ends,
 )
 
+from keras_transformer.config import Sampling, UserError
 from keras_transformer.decoding.beam_search import (
     beam_search,
     length_normaliser,
@@ -314,3 +315,18 @@ def test_settings_that_make_no_sense_are_refused(settings):
     [name] = settings
     with pytest.raises(ValueError, match=f"Expected `{name}` to be at "):
         beam_search(None, (), max_lengths=[1], **settings)
+
+
+@pytest.mark.parametrize(
+    "setting, cure",
+    [
+        ({"max_length": 5}, "give `max_lengths`, a limit for each sentence"),
+        ({"max_extra_length": 5}, "give `max_lengths`"),
+        ({"no_unknown": True}, "give `banned_ids`"),
+        ({"sampling": Sampling()}, "`Translator.translate`, which draws"),
+        ({"beam_sise": 5}, "did you mean `beam_size`"),
+    ],
+)
+def test_a_setting_that_it_does_not_use_is_refused(setting, cure):
+    with pytest.raises(UserError, match=cure):
+        beam_search(None, (), max_lengths=[1], **setting)

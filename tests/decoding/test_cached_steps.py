@@ -17,13 +17,14 @@ from model_searches import (
 )
 from simple_search import EOS, PAD, as_hypotheses, assert_same
 
-from keras_transformer.config import Sampling
+from keras_transformer.config import Sampling, Search
 from keras_transformer.decoding.beam_search import Shared, beam_search
 from keras_transformer.decoding.cached_steps import (
     CachedSteps,
     extended,
     writer,
 )
+from keras_transformer.decoding.candidates import Rules
 from keras_transformer.decoding.sampling import sample
 
 
@@ -195,13 +196,11 @@ def test_draws_are_those_of_whole_prefixes():
 
     found, expected = (
         sample(
+            Rules(Search(sampling=Sampling(), n_best=draws, min_length=8)),
             step,
             state,
             max_lengths=tf.constant([11, 2, 9, 13, 7]),
             seeds=np.arange(10).reshape(5, 2),
-            sampling=Sampling(),
-            n_best=draws,
-            min_length=8,
         )
         for step, state in (
             (append, model.empty_cache(5)),

@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer import config
-from keras_transformer.config import Sampling
+from keras_transformer.config import Sampling, Search
+from keras_transformer.decoding.candidates import Rules
 from keras_transformer.decoding.sampling import keep_likeliest, sample
 
 PAD, UNK, BOS, EOS = config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID
@@ -43,19 +44,20 @@ def step(ids, position, state):
     return tf.gather(logits, ids), state + 1
 
 
-def draw(limits, seeds, sampling=None, **options):
+def draw(limits, seeds, sampling=None, banned_ids=(), prefix=None, **options):
     """Sample in a graph; ids, scores and lengths as arrays."""
     n_best = options.setdefault("n_best", 1)
+    search = Search(sampling=sampling or Sampling(), **options)
 
     @tf.function(autograph=False)
     def graph(limits, seeds):
         return sample(
+            Rules(search, banned_ids),
             step,
             tf.zeros([tf.size(limits), n_best], tf.int32),
             max_lengths=limits,
             seeds=seeds,
-            sampling=sampling or Sampling(),
-            **options,
+            prefix=prefix,
         )
 
     found = graph(tf.constant(limits), tf.constant(seeds))

@@ -7,10 +7,18 @@ from model_searches import graph_of
 from simple_search import EOS, followers, random_markov, with_unequal_ends
 from small_models import model_of
 
-from keras_transformer.decoding.beam_search import (
-    beam_search,
-    beam_search_with_history,
-)
+from keras_transformer.config import Search
+from keras_transformer.decoding.beam_search import beam_search, search_by
+from keras_transformer.decoding.candidates import Rules
+
+
+def beam_search_with_history(step, state, max_lengths, shared=None, **settings):
+    return search_by(
+        *(Rules(Search(**settings)), step, state),
+        max_lengths=max_lengths,
+        shared=shared,
+        with_history=True,
+    )
 
 
 def steps_by_definition(model, sentence, limit, beam_size):

@@ -203,6 +203,22 @@ def test_decoders_take_masks_of_both_sides_in_several_ways(layer):
     np.testing.assert_array_equal(layer(query, memory)._keras_mask, QUERY_MASK)
 
 
+@pytest.mark.parametrize("restriction", [None, 2])
+@pytest.mark.parametrize("kind", [EncoderLayer, Encoder])
+def test_a_causal_encoder_sees_no_later_position(kind, restriction):
+    layer = kind(restriction=restriction, **SIZES)
+    whole = layer(QUERY, mask=QUERY_MASK, use_causal_mask=True)
+    close(
+        whole,
+        layer(QUERY, attention_mask=masks.causal_mask(6), mask=QUERY_MASK),
+    )
+    for length in (1, 3):
+        # What comes later changes nothing.
+        inputs, mask = QUERY[:, :length], QUERY_MASK[:, :length]
+        part = layer(inputs, mask=mask, use_causal_mask=True)
+        close(part[mask], whole[:, :length][mask])
+
+
 @pytest.mark.parametrize(
     "layer", [FeedForward(11), PositionalEncoding(), EncoderLayer(**SIZES)]
 )

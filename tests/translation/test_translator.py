@@ -114,15 +114,19 @@ def test_a_text_that_other_pieces_spell_again_is_there_once(
 
 
 def test_blank_texts_translate_to_nothing_without_the_model(tokenizer):
-    class NoModel:
-        vocab_size = tokenizer.vocab_size
+    calls = []
 
-    translator = Translator(NoModel(), tokenizer)
+    def no_model(inputs):
+        calls.append(inputs)
+        return tf.zeros([2, 2, tokenizer.vocab_size])
+
+    translator = Translator(no_model, tokenizer)
     blank = ["", " ", "\n", "\u3000\t", "\u200b"]
 
     assert translator.translate(blank) == [""] * 5
     assert translator.translate(blank, n_best=2) == [[Hypothesis("", 0.0)]] * 5
     assert translator.translate([]) == []
+    assert len(calls) == 1  # To see its logits.
 
 
 def test_half_a_character_is_translated_as_a_question_mark(translator):
@@ -331,8 +335,5 @@ def test_a_run_with_the_vocabulary_of_another_is_refused(small_run, tmp_path):
 
 
 def test_a_model_of_another_vocabulary_is_refused(tokenizer):
-    class OtherModel:
-        vocab_size = 29
-
     with pytest.raises(ValueError, match="Received: 29 and 331 pieces"):
-        Translator(OtherModel(), tokenizer)
+        Translator(lambda inputs: tf.zeros([2, 2, 29]), tokenizer)

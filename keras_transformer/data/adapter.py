@@ -1,0 +1,242 @@
+"""Tokenizers made elsewhere, as a `Translator` needs them.
+
+A tokenizer has `tokenize` and `detokenize` for string tensors, as TensorFlow
+Text's have; or `encode` and `decode` for one text in Python; or it is a
+`TextVectorization`. Source ids go to the model as they are. A target loses its
+begin token and gets an end token, since the search writes both by itself.
+
+Axes: B batch, L length, N texts.
+"""
+
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import keras
+import tensorflow as tf
+
+from keras_transformer.config import SpecialIds, UserError
+from keras_transformer.data.tokenizer import as_strings
+
+# From strings (N,) to ids, dense or ragged, and from ragged ids to strings.
+_Ways: TypeAlias = tuple[Callable[[tf.Tensor], Any], Callable[[Any], tf.Tensor]]
+
+
+class TokenizerAdapter(tf.Module):
+    """Lets a `Translator` use tokenizers made elsewhere.
+
+    Args:
+        source: The tokenizer of source texts. It has `tokenize`, from strings
+            `(B,)` to integers `(B, L)` or ragged, and `detokenize` back; or
+            `encode`, from a `str` to a list of ids, and `decode` back, which
+            cannot be exported. Or it is an adapted
+            `keras.layers.TextVectorization`.
+        target: The tokenizer of target texts, if it is another.
+        bos_id: The id that begins a `target_in`. By default, like the others,
+            what the target tokenizer has as `bos_id` or `bos_token_id`; or
+            the first id of an empty target, if there are two.
+        eos_id: The id that ends a target; or the second of those two.
+        pad_id: The id that fills batches; 0 if the tokenizer does not say.
+        unk_id: The id of unknown pieces, which only `no_unknown` needs.
+
+    Attributes:
+        ids: These ids, and those of a blank source.
+        vocab_size: Pieces of the target, or None if it does not say.
+
+    Raises:
+        UserError: If a tokenizer has no such methods, or an id is unknown.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        target: Any = None,
+        *,
+        bos_id: int | None = None,
+        eos_id: int | None = None,
+        pad_id: int | None = None,
+        unk_id: int | None = None,
+    ) -> None:
+        super().__init__(name="tokenizer")
+        target = source if target is None else target
+        self.source_tokenizer, self.target_tokenizer = source, target
+        self._source, self._target = _ways(source), _ways(target)
+        pad_id = _id_of(target, "pad") if pad_id is None else pad_id
+        self.ids = SpecialIds(pad=0 if pad_id is None else pad_id)
+        of_empty = self._rows(self._target, [""]).values.numpy().tolist()
+        begin, end = of_empty if len(of_empty) == 2 else (None, None)
+        bos_id = _id_of(target, "bos", begin) if bos_id is None else bos_id
+        eos_id = _id_of(target, "eos", end) if eos_id is None else eos_id
+        if bos_id is None or eos_id is None:
+            raise UserError(
+                "Expected the ids that begin and end a target, which "
+                f"{type(target).__name__} does not say; give them as "
+                "`kt.TokenizerAdapter(tokenizer, bos_id=…, eos_id=…)`."
+            )
+        self.ids = SpecialIds(
+            self.ids.pad,
+            _id_of(target, "unk") if unk_id is None else unk_id,
+            bos_id,
+            eos_id,
+            tuple(self.tokenize([""]).values.numpy().tolist()),
+        )
+        self.vocab_size = _size_of(target)
+
+    @property
+    def target(self) -> Any:
+        """The tokenizer of target texts."""
+        return types.SimpleNamespace(tokenize=self._tokenize_target)
+
+    def fits(self, vocab_size: int) -> bool:
+        """Return whether a model's logits may be of this vocabulary.
+
+        They may be more, as with `max_tokens` of a `TextVectorization`.
+        """
+        return self.vocab_size is None or vocab_size >= self.vocab_size
+
+    def tokenize(self, text: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
+        """Turn source texts `(B,)` into ids, ragged int32 `(B, None)`."""
+        return self._rows(self._source, text)
+
+    def _tokenize_target(
+        self, text: tf.Tensor | Sequence[str]
+    ) -> tf.RaggedTensor:
+        """Turn texts into ids without a begin token, the end token last."""
+        ids = self._rows(self._target, text)
+        is_text = (ids.values != self.ids.bos) & (ids.values != self.ids.eos)
+        ids = tf.ragged.boolean_mask(ids, ids.with_values(is_text))
+        end = tf.fill([ids.nrows(tf.int32), 1], self.ids.eos)
+        return tf.concat([ids, end], axis=1)
+
+    def detokenize(self, ids: tf.Tensor) -> tf.Tensor:
+        """Turn target ids `(..., L)` into the texts before the end token."""
+        ids = tf.cast(ids, tf.int32)
+        shape = tf.shape(ids)
+        rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
+        is_end = tf.cast(rows == self.ids.eos, tf.int32)
+        silent = tf.cumsum(is_end, axis=1) > 0
+        silent |= (rows == self.ids.pad) | (rows == self.ids.bos)
+        _, decode = self._target
+        texts = decode(tf.ragged.boolean_mask(rows, ~silent))
+        texts = tf.reshape(texts, shape[:-1])
+        texts.set_shape(ids.shape[:-1])
+        return texts
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Name the piece of each id: its text, or its number without one."""
+        with tf.init_scope():
+            texts = self.detokenize([[int(each)] for each in ids]).numpy()
+        return [
+            text.decode("utf-8", "replace") or f"<{each}>"
+            for text, each in zip(texts, ids, strict=True)
+        ]
+
+    def tokenize_with_offsets(self, text: Any) -> Any:
+        """Refuse: these tokenizers do not say where a piece stands."""
+        raise UserError(
+            "Expected a `kt.Tokenizer`, which says where each piece stands in "
+            f"its text, received {type(self.source_tokenizer).__name__}; "
+            "`attention` names the pieces that attend."
+        )
+
+    def _rows(self, ways: _Ways, text: Any) -> tf.RaggedTensor:
+        """Tokenize without padding."""
+        ids = ways[0](as_strings(text))
+        if isinstance(ids, tf.RaggedTensor):
+            if ids.ragged_rank > 1:  # Words of pieces.
+                ids = ids.merge_dims(1, -1)
+            return tf.cast(ids, tf.int32)
+        ids = tf.cast(ids, tf.int32)
+        return tf.ragged.boolean_mask(ids, ids != self.ids.pad)
+
+
+def _ways(tokenizer: Any) -> _Ways:
+    """Find how a tokenizer turns texts into ids and back."""
+    if isinstance(tokenizer, keras.layers.TextVectorization):
+        return tokenizer, _decoder_of(tokenizer)
+    # First: beside them, `tokenize` returns pieces, as with Hugging Face.
+    if hasattr(tokenizer, "encode") and hasattr(tokenizer, "decode"):
+        return _in_python(tokenizer.encode, tokenizer.decode)
+    if hasattr(tokenizer, "tokenize") and hasattr(tokenizer, "detokenize"):
+        return _in_graphs(tokenizer.tokenize, tokenizer.detokenize)
+    raise UserError(
+        "Expected a tokenizer with `tokenize` and `detokenize`, or `encode` "
+        f"and `decode`, received {type(tokenizer).__name__}; write a class "
+        "with one of these pairs around it."
+    )
+
+
+def _in_graphs(tokenize: Callable, detokenize: Callable) -> _Ways:
+    """Use methods of string tensors, as TensorFlow Text's are."""
+    dtype = tokenize(tf.constant([""])).dtype
+
+    def decode(ids: tf.RaggedTensor) -> tf.Tensor:
+        texts = detokenize(tf.cast(ids, dtype))
+        if texts.shape.rank == 1:
+            return texts
+        return tf.strings.reduce_join(texts, axis=-1, separator=" ")  # Words.
+
+    return tokenize, decode
+
+
+def _in_python(encode: Callable, decode: Callable) -> _Ways:
+    """Use methods of one text."""
+
+    def check() -> None:
+        if not tf.executing_eagerly():
+            raise UserError(
+                "Expected a tokenizer that a graph can hold, received one "
+                "with `encode` and `decode` in Python; translate with it, or "
+                "export one that has `tokenize` and `detokenize`."
+            )
+
+    def encode_all(texts: tf.Tensor) -> tf.RaggedTensor:
+        check()
+        rows = [encode(text.decode()) for text in texts.numpy()]
+        rows = [list(getattr(row, "ids", row)) for row in rows]
+        return tf.ragged.constant(rows, tf.int32, ragged_rank=1)
+
+    def decode_all(ids: tf.RaggedTensor) -> tf.Tensor:
+        check()
+        return tf.constant([decode(row) for row in ids.to_list()], tf.string)
+
+    return encode_all, decode_all
+
+
+def _decoder_of(
+    layer: keras.layers.TextVectorization,
+) -> Callable[[tf.RaggedTensor], tf.Tensor]:
+    """Look words up in the vocabulary of a layer that has no way back."""
+    of_characters = layer.get_config()["split"] == "character"
+    words = tf.constant(layer.get_vocabulary())
+
+    def decode(ids: tf.RaggedTensor) -> tf.Tensor:
+        # A model may have logits beyond the vocabulary.
+        ids = tf.ragged.boolean_mask(ids, ids < len(words))
+        return tf.strings.reduce_join(
+            tf.gather(words, ids),
+            axis=-1,
+            separator="" if of_characters else " ",
+        )
+
+    return decode
+
+
+def _id_of(tokenizer: Any, role: str, default: int | None = None) -> int | None:
+    """Ask a tokenizer for a special id; a negative one is none."""
+    for name in (f"{role}_id", f"{role}_token_id"):
+        found = getattr(tokenizer, name, None)
+        found = found() if callable(found) else found
+        if found is not None and found >= 0:
+            return int(found)
+    return default
+
+
+def _size_of(tokenizer: Any) -> int | None:
+    """Ask a tokenizer for the size of its vocabulary."""
+    for name in ("vocab_size", "get_vocab_size", "vocabulary_size"):
+        found = getattr(tokenizer, name, None)
+        found = found() if callable(found) else found
+        if found is not None:
+            return int(found)
+    return None

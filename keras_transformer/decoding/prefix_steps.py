@@ -1,0 +1,216 @@
+"""The steps of any model: the whole prefix again for every token.
+
+A model need only map ids `((source, target_in))` to logits. That costs more
+than `CachedSteps`, which repeats the decoder of a `Transformer` for one
+position. So a subclass that changes the decoder and not the cached step
+searches by whole prefixes too: the search follows what a call returns.
+
+Axes: B batch, W beams, S source length, T target length, V vocabulary,
+t tokens written so far.
+"""
+
+import functools
+import logging
+from typing import Any, TypeAlias
+
+import keras
+import tensorflow as tf
+
+from keras_transformer.config import UserError
+from keras_transformer.decoding.beam_search import Shared
+from keras_transformer.decoding.shortlist import Words
+from keras_transformer.model import Transformer
+
+logger = logging.getLogger("keras_transformer")
+
+# A Keras model, or a function that maps ids `((source, target_in))` to logits.
+Model: TypeAlias = Any
+
+
+class PrefixSteps:
+    """All that `beam_search` needs to write with any model.
+
+    Args:
+        model: The model.
+        source: int32 `(B, S)`.
+        beam_size: W.
+        words: The only pieces to write, as in `CachedSteps`.
+
+    Attributes:
+        state: The ids of each beam so far, int32 `(B, W, t)`.
+        shared: The source of each sentence.
+        empty_cache: The state of the first call of `append`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        source: tf.Tensor,
+        beam_size: int,
+        words: Words | None = None,
+    ) -> None:
+        _say_slower(type(model).__name__, isinstance(model, Transformer))
+        self._model = model
+        self._source = tf.convert_to_tensor(source)
+        self._words = words
+        batch = source.shape[0] or tf.shape(source)[0]
+        self.state = self.empty_cache = tf.zeros([batch, beam_size, 0], "int32")
+        self.shared = Shared(self._source, lambda source, steps: source)
+
+    def step(
+        self, ids: tf.Tensor, position: tf.Tensor, state: Any, shared: Any
+    ) -> tuple[tf.Tensor, Any, Any]:
+        """Compute the next logits, as `beam_search` asks for them."""
+        return *self._next(ids, state, shared), shared
+
+    def append(
+        self, ids: tf.Tensor, position: tf.Tensor, cache: Any
+    ) -> tuple[tf.Tensor, Any]:
+        """Compute the next logits, as `sample` asks for them."""
+        return self._next(ids, cache, self._source)
+
+    def _next(
+        self, ids: tf.Tensor, written: tf.Tensor, source: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        if self._words is not None:
+            ids = tf.gather(self._words.ids, ids)
+        ids = tf.cast(ids, tf.int32)
+        written = tf.concat([written, ids[:, :, None]], axis=2)
+        beams = ids.shape[1]
+        target_in = tf.reshape(written, [-1, tf.shape(written)[2]])
+        source = tf.repeat(source, beams, axis=0)
+        logits = logits_of(self._model, (source, target_in))[:, -1]
+        logits = tf.cast(logits, tf.float32)
+        if self._words is not None:
+            logits = tf.gather(logits, self._words.ids, axis=1)
+            logits += self._words.offsets
+        size = logits.shape[-1] or tf.shape(logits)[-1]
+        batch = written.shape[0] or -1
+        return tf.reshape(logits, [batch, beams, size]), written
+
+
+def logits_of(model: Model, inputs: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+    """Call a model, dropout off: logits `(B, T, V)`."""
+    if isinstance(model, keras.Layer):
+        return model(inputs, training=False)
+    return model(inputs)
+
+
+def has_cached_step(model: Model) -> bool:
+    """Return whether `decode_step` says what a call says."""
+    return _repeats_a_call(model, "decode_step", "step", ("call", "_run"))
+
+
+def has_attention(model: Model) -> bool:
+    """Return whether the attention that a model returns is that of a call."""
+    return _repeats_a_call(
+        model, "cross_attention", "call_with_weights", ("call",)
+    )
+
+
+def scores_features(model: Model) -> bool:
+    """Return whether a call is `embedding.logits` of `features`."""
+    return isinstance(model, Transformer) and _written_with(
+        type(model), "features", ("call",)
+    )
+
+
+# The methods that make a `Transformer`'s logits from memory and target.
+_OF_A_CALL = ("call", "features", "_decoded")
+
+
+def _repeats_a_call(
+    model: Model, method: str, of_layer: str, of_call: tuple[str, ...]
+) -> bool:
+    """Return whether a method, and that of the decoder's layers, follow."""
+    if not isinstance(model, Transformer):
+        return False
+    decoder = (model.decoder, *model.decoder.layers)
+    return (
+        _written_with(type(model), method, _OF_A_CALL)
+        and _written_with(type(model.embedding), "scorer", ("logits",))
+        and all(_written_with(type(x), of_layer, of_call) for x in decoder)
+    )
+
+
+def _written_with(kind: type, method: str, others: tuple[str, ...]) -> bool:
+    """Return whether no class overrides `others` below that of `method`."""
+    for base in kind.__mro__:
+        if method in vars(base):
+            return True
+        if any(other in vars(base) for other in others):
+            return False
+    return False
+
+
+def check_model(model: Model) -> int:
+    """Check what a model returns, and return the size of its vocabulary.
+
+    Raises:
+        UserError: If the model cannot be called with ids of any length, does
+            not return logits, or overrides a method that a call does not use.
+    """
+    kind = type(model)
+    if isinstance(model, Transformer):
+        if not any(
+            _written_with(kind, used, ("decode",)) for used in _OF_A_CALL[:2]
+        ):
+            raise UserError(
+                f"Expected {kind.__name__} to change what a call returns; it "
+                "overrides `decode`, which neither a call nor a training uses; "
+                "override `features` or `call`."
+            )
+        return model.vocab_size
+    if not callable(model):
+        raise UserError(
+            "Expected a model to call as `model((source, target_in))`, "
+            f"received {model!r:.60}; build it before."
+        )
+    ids = tf.ones([2, 3], tf.int32), tf.ones([2, 2], tf.int32)
+    try:
+        logits = tf.convert_to_tensor(logits_of(model, ids))
+    except Exception as error:
+        raise UserError(
+            "Expected a model to call as `model((source, target_in))` with "
+            "int32 ids of any length; the call ends with "
+            f"{type(error).__name__} ({_first_line(error)}); wrap it in a "
+            "function that takes this pair."
+        ) from error
+    shape = logits.shape.as_list()
+    if not logits.dtype.is_floating or shape[:2] != [2, 2] or len(shape) != 3:
+        raise UserError(
+            "Expected logits `(B, T, V)` from the model, one row for each id "
+            f"of `target_in`, received {logits.dtype.name} {shape} for ids "
+            "[2, 2]; wrap it in a function that returns them."
+        )
+    sums = tf.reduce_sum(tf.cast(logits, tf.float32), axis=-1)
+    if tf.reduce_all((logits >= 0) & (tf.abs(sums - 1.0) < 1e-2)[..., None]):
+        raise UserError(
+            "Expected logits from the model, received probabilities; leave "
+            "the softmax out, or give `lambda pair: keras.ops.log(model(pair))`"
+            "."
+        )
+    return shape[-1]
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next(filter(None, lines), "no message")[:160]
+
+
+@functools.cache  # Said once.
+def _say_slower(name: str, is_ours: bool) -> None:
+    """Say that a search runs the whole prefix at every token."""
+    if is_ours:
+        why = (
+            "it changes the decoder and not the cached step. Override "
+            "`decode_step` (of a layer `step`) to match for a faster one."
+        )
+    else:
+        why = "it has no cached step like `Transformer.decode_step`."
+    logger.warning(
+        "A search with %s runs the whole prefix again for every token, which "
+        "is slower: %s",
+        name,
+        why,
+    )

@@ -1,0 +1,41 @@
+"""The programs of the page on models of one's own run as they are printed."""
+
+import contextlib
+import io
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_transformer as kt
+from keras_transformer.decoding.id_model import IdModel
+from keras_transformer.decoding.prefix_steps import has_cached_step
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "guides" / "own_models.md"
+
+
+@pytest.mark.example
+def test_the_programs_run_one_after_the_other():
+    text = PAGE.read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    program = "\n".join(blocks)
+    names, printed = {}, io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(program, PAGE.name, "exec"), names)
+    written, shape, translation = printed.getvalue().splitlines()
+    assert written == "the cat sat on the mat."
+    assert shape == "(4, 10, 3)"
+    assert translation == "['one lamp']"
+    model = names["model"]
+    assert model.trainable_weights and not model.encoder.trainable_weights
+    # With a cached step of its own, the search finds the same.
+    model.adapter.kernel.assign(3 * np.eye(16))
+    fast = names["Fast"].from_config(model.get_config())
+    fast.set_weights(model.get_weights())
+    assert has_cached_step(fast) and not has_cached_step(model)
+    search = kt.Search(beam_size=3, max_length=5)
+    source = tf.constant([[5, 7, 9, 3]])
+    found = [IdModel(each).search_ids(source, search) for each in (model, fast)]
+    np.testing.assert_array_equal(found[0].ids, found[1].ids)

@@ -1,0 +1,318 @@
+"""Models and tokenizers of one's own: searched, scored and exported.
+
+What a search finds is compared with a search by definition over the model's own
+calls, a score with a sum in NumPy.
+"""
+
+import functools
+import logging
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text
+from own_models import TutorialTransformer, WordPieces
+from simple_search import assert_same, greedy_search, plain_beam_search
+from small_models import make_model as plain_model
+from small_models import randomise
+
+import keras_transformer as kt
+from keras_transformer.config import Search, SpecialIds
+from keras_transformer.decoding import prefix_steps
+from keras_transformer.decoding.id_model import IdModel
+
+VOCAB = 11
+SOURCE = np.array([[5, 7, 9, 3], [6, 3, 0, 0], [10, 4, 3, 0]], "int32")
+TEXTS = ["one lamp", "two red lamps", "", "red"]
+
+
+class Whole:
+    """Predicts after a prefix by a call of the model, and nothing else."""
+
+    def __init__(self, model, begin=2):
+        self.begin = begin
+        self.call = tf.function(
+            lambda source, target_in: model((source, target_in)),
+            input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
+        )
+
+    def log_probs(self, sentence, prefix):
+        source = tf.constant([sentence], tf.int32)
+        target_in = tf.constant([[self.begin, *prefix]], tf.int32)
+        logits = self.call(source, target_in)[0, -1].numpy().astype("float64")
+        return logits - np.log(np.exp(logits).sum())
+
+
+class Features(kt.Transformer):
+    def features(self, inputs, training=False):
+        return -1.5 * super().features(inputs, training)
+
+
+class Call(kt.Transformer):
+    def call(self, inputs, training=False):
+        return super().call(inputs, training)[..., ::-1]
+
+
+class Encode(kt.Transformer):
+    def encode(self, source, training=False):
+        memory, mask = super().encode(source, training)
+        return -1.5 * memory, mask
+
+
+class Both(Features):
+    """Changes the cached step to match the features."""
+
+    def decode_step(self, *args, scorer=None, **kwargs):
+        def scaled(x):
+            return (scorer or self.embedding.logits)(-1.5 * x)
+
+        return super().decode_step(*args, **kwargs, scorer=scaled)
+
+
+class Sceptical(kt.layers.Decoder):
+    def call(
+        self,
+        inputs,
+        memory,
+        self_mask=None,
+        memory_mask=None,
+        training=False,
+        inputs_mask=None,
+        use_causal_mask=False,
+    ):
+        masks = (self_mask, memory_mask, training, inputs_mask, use_causal_mask)
+        return super().call(-inputs, memory, *masks)
+
+
+class OwnLayer(kt.Transformer):
+    def build(self, input_shape=None):
+        config = self.decoder.get_config()
+        del self.decoder
+        self.decoder = Sceptical.from_config(config)
+        super().build(input_shape)
+
+
+def own(kind):
+    plain = plain_model(vocab_size=VOCAB, num_layers=1)
+    config = {**plain.get_config(), "d_model": 6}
+    return randomise(kind.from_config(config), 3)
+
+
+@pytest.fixture(autouse=True)
+def _said_anew():
+    prefix_steps._say_slower.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "kind, is_slower",
+    [
+        (Features, True),
+        (Both, False),
+        (Encode, False),
+        (OwnLayer, True),
+        pytest.param(Call, True, marks=pytest.mark.slow),
+    ],
+    ids=lambda kind: getattr(kind, "__name__", ""),
+)
+def test_a_search_follows_what_a_subclass_overrides(kind, is_slower, caplog):
+    model, whole = own(kind), Whole(own(kind))
+    search = Search(beam_size=3, n_best=3, max_length=5)
+    found = IdModel(model).search_ids(tf.constant(SOURCE), search)
+    plain = IdModel(own(kt.Transformer)).search_ids(tf.constant(SOURCE), search)
+    assert not np.array_equal(found.scores, plain.scores)
+    for row, sentence in enumerate(SOURCE):
+        sentence = sentence[sentence != 0]
+        expected = plain_beam_search(whole, sentence, 5, 3, 0.6, 3)
+        ids = [hyp[hyp != 0].tolist() for hyp in found.ids[row].numpy()]
+        pairs = zip(map(tuple, ids), found.scores[row].numpy(), strict=True)
+        assert_same(list(pairs), expected, 1e-4)
+    assert caplog.text.count("runs the whole prefix again") == is_slower
+
+
+def test_a_score_is_the_sum_of_a_call_s_log_probabilities():
+    target = np.array([[7, 8, 9, 3], [4, 3, 0, 0], [10, 10, 3, 0]], "int32")
+    for kind in (Features, Call):
+        model, whole = own(kind), Whole(own(kind))
+        scores, _ = IdModel(model).score_ids(
+            tf.constant(SOURCE), tf.constant(target), 0.0
+        )
+        for row, ids in enumerate(target):
+            ids = ids[ids != 0]
+            source = SOURCE[row][SOURCE[row] != 0]
+            expected = sum(
+                whole.log_probs(source, ids[:t])[ids[t]]
+                for t in range(len(ids))
+            )
+            np.testing.assert_allclose(scores[row], expected, rtol=1e-4)
+
+
+@functools.cache
+def tutorial():
+    """A model as tensorflow.org's tutorial writes it, with two vocabularies."""
+    source, target = WordPieces("one two red"), WordPieces("eins zwei rot")
+    keras.utils.set_random_seed(7)
+    model = TutorialTransformer(source.size, target.size)
+    model((tf.ones([1, 2], tf.int32), tf.ones([1, 2], tf.int32)))
+    for weight in model.weights:
+        weight.assign(2.0 * weight)
+    return model, source, target
+
+
+def test_the_tutorial_s_model_is_searched_and_scored_in_three_lines(caplog):
+    model, source, target = tutorial()
+    translator = kt.Translator(model, kt.TokenizerAdapter(source, target))
+    found = translator.translate(TEXTS, beam_size=3, n_best=2, max_length=6)
+
+    assert caplog.text.count("no cached step") == 1
+    whole = Whole(model)
+    for text, hypotheses in zip(TEXTS, found, strict=True):
+        if not text:
+            assert hypotheses == [kt.Hypothesis("", 0.0)]
+            continue
+        sentence = source.tokenize([text]).to_list()[0]
+        assert sentence[0] == 2 and sentence[-1] == 3
+        (ids, score), *_ = plain_beam_search(whole, sentence, 6, 3, 0.6, 2)
+        words = [each for each in ids if each != 3]
+        (expected,) = target.detokenize(tf.constant([words], tf.int64)).numpy()
+        assert hypotheses[0].text == expected.decode()
+        np.testing.assert_allclose(hypotheses[0].score, score, rtol=1e-4)
+    with pytest.raises(kt.UserError, match="received TutorialTransformer"):
+        translator.attention(["one"], ["eins"])
+
+
+@pytest.mark.stands_for("exports of models of one's own")
+@pytest.mark.parametrize(
+    "kind", ["tutorial", pytest.param("subclass", marks=pytest.mark.slow)]
+)
+def test_an_export_answers_as_its_translator(kind, tmp_path):
+    model, source, target = tutorial()
+    tokenizer = kt.TokenizerAdapter(source, target)
+    if kind == "subclass":
+        model = Features(
+            *(target.size,),
+            **dict(num_layers=1, d_model=6, num_heads=2, ffn_dim=8),
+        )
+    search = Search(beam_size=2, max_length=5)
+    translator = kt.Translator(model, tokenizer, search)
+    path = kt.export(translator, tmp_path / "own")
+    served = tf.saved_model.load(path).signatures
+    assert "attention" not in served
+    found = served["serving_default"](tf.constant(TEXTS))
+    texts = [text.decode() for text in found["translation"].numpy()]
+    assert texts == translator.translate(TEXTS)
+    scores = served["score"](
+        source=tf.constant(["red"]), target=tf.constant(["zwei rot"])
+    )
+    expected = translator.score(["red"], ["zwei rot"])
+    np.testing.assert_allclose(scores["score"], expected, rtol=1e-5)
+
+
+def recurrent(vocab_size):
+    """A functional model whose decoder is no Transformer."""
+    source, target_in = (keras.Input([None], dtype="int32") for _ in range(2))
+    x = keras.layers.Embedding(vocab_size, 5)(source)
+    x = keras.layers.GlobalMaxPooling1D()(x)
+    y = keras.layers.Embedding(vocab_size, 5)(target_in)
+    y = keras.layers.GRU(5, return_sequences=True)(y, initial_state=x)
+    model = keras.Model([source, target_in], keras.layers.Dense(vocab_size)(y))
+    return randomise(model, 5)
+
+
+def test_a_functional_model_writes_with_the_ids_of_a_text_vectorization():
+    layer = keras.layers.TextVectorization(13, output_sequence_length=7)
+    layer.adapt(["begin eins zwei end", "one two"])
+    words = layer.get_vocabulary()
+    begin, end = words.index("begin"), words.index("end")
+    model = recurrent(13)  # More than there are words.
+    tokenizer = kt.TokenizerAdapter(layer, bos_id=begin, eos_id=end)
+    assert tokenizer.ids == SpecialIds(0, None, begin, end, ())
+    assert tokenizer.target.tokenize(["begin eins end"]).to_list() == [
+        [words.index("eins"), end]
+    ]
+    translator = kt.Translator(model, tokenizer)
+    (found,) = translator.translate(["one two"], beam_size=1, max_length=5)
+    sentence = [words.index("one"), words.index("two")]
+    whole, ids = Whole(model, begin), [begin]
+    while len(ids) <= 5 and ids[-1] != end:
+        logits = whole.log_probs(sentence, ids[1:])
+        logits[[0, begin]] = -np.inf
+        ids.append(int(logits.argmax()))
+    written = [words[i] for i in ids[1:] if i != end and i < len(words)]
+    assert found == " ".join(written)
+
+
+class Letters:
+    """Encodes in Python, as many tokenizers do."""
+
+    bos_token_id, eos_token_id = 2, 3
+
+    def tokenize(self, text):
+        return list(text)  # Pieces, not ids, as with Hugging Face.
+
+    def encode(self, text):
+        return [ord(letter) - 93 for letter in text]
+
+    def decode(self, ids):
+        return "".join(chr(i + 93) for i in ids)
+
+    detokenize = "".join
+
+
+def test_a_tokenizer_in_python_translates_and_refuses_to_be_exported(tmp_path):
+    model = own(kt.Transformer)
+    translator = kt.Translator(model, Letters())
+    (found,) = translator.translate(["bdf"], beam_size=1, max_length=5)
+    ids, _ = greedy_search(Whole(model), [5, 7, 9], 5, 0.6)
+    assert found == Letters().decode([each for each in ids if each != 3])
+    with pytest.raises(kt.UserError, match="export one that has `tokenize`"):
+        kt.export(translator, tmp_path / "own")
+
+
+def test_wordpieces_of_tensorflow_text_need_no_class_around_them(tmp_path):
+    vocabulary = ["[PAD]", "[UNK]", "[START]", "[END]", "one", "lamp", "##s"]
+    file = tmp_path / "vocabulary.txt"
+    file.write_text("\n".join(vocabulary))
+    ours = kt.TokenizerAdapter(
+        tensorflow_text.BertTokenizer(str(file)), bos_id=2, eos_id=3
+    )
+    assert ours.tokenize(["one lamps", ""]).to_list() == [[4, 5, 6], []]
+    ids = ours.target.tokenize(["one lamps", ""])
+    assert ids.to_list() == [[4, 5, 6, 3], [3]]
+    assert ours.detokenize(ids.to_tensor()).numpy().tolist() == [
+        b"one lamps",
+        b"",
+    ]
+
+
+class Decode(kt.Transformer):
+    def decode(self, *args, **kwargs):
+        return -super().decode(*args, **kwargs)
+
+
+def test_what_is_no_such_model_or_tokenizer_is_refused_in_a_sentence():
+    plain = own(kt.Transformer)
+    for model, message in (
+        (own(Decode), "which neither a call nor a training uses"),
+        (3, "a model to call as"),
+        (keras.Sequential([keras.layers.Dense(3)]), "wrap it in a function"),
+        (lambda pair: tf.zeros([2, 5]), "received float32 \\[2, 5\\]"),
+        (lambda pair: tf.fill([2, 2, 4], 0.25), "received probabilities"),
+    ):
+        with pytest.raises(kt.UserError, match=message):
+            kt.Translator(model, Letters())
+    with pytest.raises(kt.UserError, match="received int; write a class"):
+        kt.Translator(plain, 3)
+    pads = kt.TokenizerAdapter(Letters(), pad_id=7)
+    with pytest.raises(kt.UserError, match="received `pad_id` 7"):
+        kt.Translator(plain, pads)
+    functions = kt.Translator(lambda pair: plain(pair), Letters())
+    with pytest.raises(kt.UserError, match="choose float32"):
+        functions.freeze("bfloat16")
+
+
+def test_a_subclass_stays_one_in_bfloat16(caplog):
+    caplog.set_level(logging.WARNING)
+    frozen = kt.Translator(own(Features), Letters()).freeze("bfloat16")
+    assert type(frozen.model) is Features
+    assert frozen.model.compute_dtype == "bfloat16"
