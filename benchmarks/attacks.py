@@ -10,7 +10,6 @@ Example:
     PYTHONPATH=. python benchmarks/attacks.py --export exported/demo
 """
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -32,15 +31,6 @@ JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 PARTS = "multipart/form-data"
 PREDICT = f"/v1/models/{NAME}:predict"
-
-
-def parse_args(argv=None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = parser_of(__doc__)
-    add = parser.add_argument
-    add("--export", type=pathlib.Path, required=True, help="with its versions")
-    add("--seconds", type=float, default=10, help="of each attack")
-    return parser.parse_args(argv)
 
 
 def post(path: str, kind: str, body: bytes, chunked: bool = False) -> bytes:
@@ -143,7 +133,7 @@ async def end(tasks: list[asyncio.Future]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def measure(server: Server, args: argparse.Namespace) -> None:
+async def measure(server: Server, seconds: float) -> None:
     """Print a line for each attack."""
     sides = httpx.get(f"{server.host}/frontend/settings").json()["language"]
     languages = {side: each["code"] for side, each in sides.items()}
@@ -160,11 +150,10 @@ async def measure(server: Server, args: argparse.Namespace) -> None:
         tasks = begin(attack(address, request) for _ in range(connections))
         await asyncio.sleep(0.5)
         tasks += begin(client.run() for client in (short, document))
-        if not connections:  # What comes first is traced.
-            await asyncio.sleep(5)
-            short.seconds.clear()
-            document.seconds.clear()
-        await asyncio.sleep(args.seconds)
+        if not connections:
+            await asyncio.sleep(5)  # What comes first is traced.
+            short.seconds, document.seconds = [], []
+        await asyncio.sleep(seconds)
         await end(tasks)
         print_row(
             *(name, connections),
@@ -188,10 +177,14 @@ async def measure(server: Server, args: argparse.Namespace) -> None:
 
 def main(argv=None) -> int:
     """Run the trial."""
-    args = parse_args(argv)
+    parser = parser_of(__doc__)
+    add = parser.add_argument
+    add("--export", type=pathlib.Path, required=True, help="with its versions")
+    add("--seconds", type=float, default=10, help="of each attack")
+    args = parser.parse_args(argv)
     server = Server(args.export)
     try:
-        asyncio.run(measure(server, args))
+        asyncio.run(measure(server, args.seconds))
     finally:
         server.process.kill()
     return 0
