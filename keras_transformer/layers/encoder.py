@@ -101,7 +101,7 @@ class EncoderLayer(keras.layers.Layer):
         x = norm_before(self, self.attention_norm, inputs)
         update, weights = self.attention.attend_sequence(
             *(x, *self.attention.keys_values(x), (attention_mask,)),
-            use_causal_mask=causal,
+            causal=causal,
             training=training,
         )
         update = self.attention_dropout(update, training=training)
