@@ -55,6 +55,14 @@ def test_bytes_are_read_as_the_characters_they_are(opened):
         assert strip.get_attribute("dir") == "rtl"
 
 
+def test_words_without_spaces_are_put_together(opened):
+    pieces = ["▁今", "日", "は", *byte_pieces("東")[1:], "京", "に", "▁A", "b"]
+    page = opened(make_explanation(source=pieces, source_length=11).to_html())
+    choose(page, "Words")
+    words = page.locator(".strip").first.locator(".token").all_inner_texts()
+    assert words == ["今日", "は", "東京", "に", "Ab", "</s>"]
+
+
 def test_a_source_that_was_cut_is_said_to_be(opened, explanation):
     cut = make_explanation(truncated=True).to_html()
     for scripts in (True, False):

@@ -16,6 +16,8 @@ const NODE = [
 
 // A piece that stands for one byte, of a character without a piece.
 const BYTE = /^<0x([0-9A-F]{2})>$/;
+// One of these, after the first of a character.
+const INNER_BYTE = /^<0x[89AB]/;
 
 // What pieces spell, bytes as the characters that they are.
 function spelled(pieces) {
@@ -97,13 +99,32 @@ class Data {
   }
 }
 
+// Scripts that put no spaces between words.
+const UNSPACED =
+  /[\p{sc=Han}\p{sc=Hira}\p{sc=Kana}\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}\p{sc=Mymr}]/u;
+const WORDS = new Intl.Segmenter(undefined, { granularity: "word" });
+
+// Where words of these scripts begin in a text, and what follows them.
+function wordStarts(text) {
+  const starts = new Set();
+  let before = false;
+  for (const { segment, index } of WORDS.segment(text)) {
+    const here = UNSPACED.test(segment);
+    if (here || before) starts.add(index);
+    before = here;
+  }
+  return starts;
+}
+
 // Places of pieces, those of one word together where words are wanted.
 function grouped(pieces, words) {
   const groups = [];
+  const starts = wordStarts(words ? spelled(pieces) : "");
   pieces.forEach((piece, i) => {
     const before = pieces[i - 1];
     const begins = !words || i === 0 || piece.startsWith("▁") ||
-      piece === END || before === START;
+      piece === END || before === START || (!INNER_BYTE.test(piece) &&
+      starts.has(spelled(pieces.slice(0, i)).length));
     if (begins) groups.push([i]);
     else groups.at(-1).push(i);
   });
