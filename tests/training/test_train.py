@@ -129,7 +129,7 @@ def error_of(capsys, *argv, code=command_line.WRONG):
         ("--accumulate 0", "--accumulate to be at least 1, received 0"),
         ("--d-model 15 --num-heads 5", "even, since sines"),
         ("--num-heads 3", "--d-model to be a multiple of --num-heads"),
-        ("--num-heads 0", "multiple of --num-heads"),
+        ("--num-heads 0", "--num-heads to be at least 1"),
         ("--positions none", "sinusoidal, learned, tensor2tensor, received 'n"),
         ("--init-from nowhere", "Expected a run directory with a config"),
         ("--tokenizer nowhere", "Expected a vocabulary at nowhere"),
@@ -185,6 +185,7 @@ OTHERS = {
     **{"d_model": 16, "positions": "learned", "activation": "swish"},
     **{"precision": "mixed_bfloat16", "length_growth": 1.5},
     **{"dropout": 0.7, "label_smoothing": 0.7, "bpe_dropout": 0.7},
+    **{"attention_dropout": 0.7, "normalization": "nfkc"},
     **{"ema": 0.7, "validation_share": 0.7},
 }
 
