@@ -52,6 +52,9 @@ MAX_TRAINING_SENTENCES = 5_000_000
 # A character seldomer than this share of the text is spelled in bytes. A model
 # learns from such what bytes mean, and can copy characters that it never saw.
 RARE = 1 / 100_000
+# Of characters that show nothing, and a text of them alone.
+_INVISIBLE_CATEGORIES = ("Zs", "Zl", "Zp", "Cc", "Cf")
+_INVISIBLE = r"[\p{Z}\p{Cc}\p{Cf}]*"
 # In bytes; sentencepiece skips longer sentences.
 MAX_SENTENCE_BYTES = 65_536
 
@@ -263,12 +266,15 @@ class Tokenizer(tf.Module):
             text: String tensor `(B,)` in UTF-8, or a list of `str`.
 
         Returns:
-            Ragged int32 `(B, None)`. An empty text is only `EOS_ID`.
+            Ragged int32 `(B, None)`. A text of spaces and invisible characters
+            is only `EOS_ID`, as an empty one is.
 
         Raises:
             UserError: If `text` is a single `str`, or holds anything else.
         """
-        return self._run("tokenize", as_strings(text))
+        text = as_strings(text)
+        is_blank = tf.strings.regex_full_match(text, _INVISIBLE)
+        return self._run("tokenize", tf.where(is_blank, "", text))
 
     def tokenize_many(
         self, texts: Sequence[str]
@@ -283,6 +289,7 @@ class Tokenizer(tf.Module):
             SettingError: If `texts` is a single `str`.
         """
         checked_texts("texts", texts)
+        texts = [text if _is_visible(text) else "" for text in texts]
         found = self._words.tokenize(texts) if self._words else None
         if found is None:
             ragged = self.tokenize(texts)
@@ -342,6 +349,12 @@ class Tokenizer(tf.Module):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Name the piece of each id, "▁" for a space, as attention plots do."""
         return [self._pieces.IdToPiece(int(piece_id)) for piece_id in ids]
+
+
+def _is_visible(text: str) -> bool:
+    return any(
+        unicodedata.category(x) not in _INVISIBLE_CATEGORIES for x in text
+    )
 
 
 def read_model(path: str | os.PathLike) -> tuple[pathlib.Path, bytes]:
