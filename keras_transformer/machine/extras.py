@@ -5,6 +5,7 @@ Training, translating, evaluating and exporting need no extra.
 
 import importlib
 import pathlib
+import re
 import shlex
 from importlib import metadata
 from typing import Any
@@ -53,7 +54,7 @@ def install_command(extra: str) -> str:
         return f"pip install '.[{extra}]' in the clone"
     # Not NAME[extra], which an index may lack.
     needed = [
-        shlex.quote(line.partition(";")[0].strip())
+        shlex.quote(re.sub(r"(;| and) extra == .*", "", line).strip())
         for line in ours
         if line.replace("'", '"').endswith(f'extra == "{extra}"')
     ]

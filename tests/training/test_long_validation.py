@@ -177,7 +177,7 @@ def test_after_a_signal_nothing_is_validated():
     stop = StopTraining(lambda: checkpoints.Progress(step=4), None)
     asked = []
     callback = validation.Validation(
-        stop.now, None, SimpleNamespace(measure=asked.append), 2, stop
+        stop.now, None, SimpleNamespace(measure=asked.append), 2, stop, None
     )
     stop.signal = signal.SIGTERM
     callback.on_train_batch_end(3)
