@@ -13,7 +13,8 @@ import unicodedata
 import pytest
 from sample_runs import ENGLISH, GERMAN
 
-from keras_transformer.data.demo import EXAMPLES, demo_pairs
+from keras_transformer.config import UserError
+from keras_transformer.data.demo import EXAMPLES, demo_pairs, open_demo
 
 SPLITS = ("train", "val", "test")
 REPOSITORY = pathlib.Path(__file__).parents[2]
@@ -169,3 +170,10 @@ def test_one_has_its_form_before_a_currency(german, example, counterpart):
     assert texts
     for text in texts:
         assert re.search(counterpart, text)
+
+
+def test_a_language_without_names_of_days_is_refused():
+    with pytest.raises(UserError, match="such as ar, de, en.* received tlh; "):
+        open_demo("en", "tlh")
+    with pytest.raises(UserError, match="two different languages, received en"):
+        open_demo("en", "en")
