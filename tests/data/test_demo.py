@@ -175,5 +175,3 @@ def test_one_has_its_form_before_a_currency(german, example, counterpart):
 def test_a_language_without_names_of_days_is_refused():
     with pytest.raises(UserError, match="such as ar, de, en.* received tlh; "):
         open_demo("en", "tlh")
-    with pytest.raises(UserError, match="two different languages, received en"):
-        open_demo("en", "en")
