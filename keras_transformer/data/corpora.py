@@ -47,13 +47,14 @@ def open_corpus(
             files, UTF-8, one sentence a line, plain or gzipped;
             `"tfds:NAME[/CONFIG]"`, prepared or downloaded into `TFDS_DATA_DIR`
             (by default `~/tensorflow_datasets`); `"sacrebleu:NAME"`, a test
-            set that sacreBLEU knows, such as `sacrebleu:wmt14/full`; a list
-            of `(source, target)` pairs, which become the split `train`; a
-            dictionary of such lists by split; or a list of names to train on
-            all of them, each as `"NAME[:WEIGHT][:<TAG>]"`. With the weight 0.5
-            every second pair is used, with 2 each one twice, and the tag
-            becomes the first word of every source. The other splits are those
-            of the first corpus.
+            set that sacreBLEU knows, such as `sacrebleu:wmt14/full`; pairs
+            `(source, target)` in any iterable, an array `(N, 2)`, a DataFrame,
+            a `tf.data.Dataset` or a dataset of Hugging Face, which become the
+            split `train`; a dictionary of these by split; or a list of names
+            to train on all of them, each as `"NAME[:WEIGHT][:<TAG>]"`. With
+            the weight 0.5 every second pair is used, with 2 each one twice,
+            and the tag becomes the first word of every source. The other
+            splits are those of the first corpus.
         source_lang: Language code, as in the file names or text features.
         target_lang: Another one.
         train_split: The split that is mixed, if there are several names.
@@ -151,9 +152,10 @@ def _in_memory(
     target_lang: str,
 ) -> Corpus:
     splits = corpus if isinstance(corpus, Mapping) else {"train": corpus}
+    languages = source_lang, target_lang
     pairs = {}
     for split, of_split in splits.items():
-        pairs[split] = list(checked_pairs(split, of_split))
+        pairs[split] = list(checked_pairs(split, of_split, languages))
         if not pairs[split]:
             raise UserError(
                 f"Expected pairs of sentences in the split {split}, received "

@@ -7,6 +7,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from keras_transformer.config import SettingError, UserError
 
 Pair = tuple[str, str]
@@ -179,8 +181,18 @@ def checked_texts(name: str, texts: Iterable[str]) -> Iterator[str]:
     return checked()
 
 
-def checked_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
+def checked_pairs(
+    name: str, pairs: Any, languages: tuple[str, str] | None = None
+) -> Iterator[Pair]:
     """Pass pairs of texts on; refuse anything else, and say where it is.
+
+    Args:
+        name: What `pairs` is called, for errors.
+        pairs: Any iterable of pairs, an array `(N, 2)`, a DataFrame of two
+            columns, or a `tf.data.Dataset` of pairs of strings. With
+            `languages`, also rows and columns named by them, as in a dataset of
+            Hugging Face.
+        languages: The codes of both sides.
 
     Raises:
         SettingError: If `pairs` holds no pairs, which `name` names.
@@ -194,13 +206,15 @@ def checked_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
         )
 
     def checked() -> Iterator[Pair]:
-        for number, pair in enumerate(pairs):
+        for number, row in enumerate(_rows(pairs, languages)):
+            pair = _pair_of(row, languages)
             is_pair = isinstance(pair, tuple | list) and len(pair) == 2
             if not (is_pair and all(isinstance(side, str) for side in pair)):
                 kind = tuple(map(_kind_of, pair)) if is_pair else pair
                 raise UserError(
                     "Expected pairs of source and target text, received "
-                    f"{kind!r:.60} in place {number} of {name}."
+                    f"{kind!r:.60} in place {number} of {name}; give pairs "
+                    "such as ('a dog', 'ein Hund')."
                 )
             try:
                 "".join(pair).encode()
@@ -214,6 +228,30 @@ def checked_pairs(name: str, pairs: Iterable[Pair]) -> Iterator[Pair]:
             yield pair[0], pair[1]
 
     return checked()
+
+
+def _rows(pairs: Any, languages: tuple[str, str] | None) -> Iterable[Any]:
+    """Iterate over the rows of a table, whatever holds it."""
+    if hasattr(pairs, "itertuples"):  # A DataFrame.
+        if languages and set(languages) <= set(pairs.columns):
+            pairs = pairs[list(languages)]
+        return pairs.itertuples(index=False, name=None)
+    if hasattr(pairs, "as_numpy_iterator"):  # A tf.data.Dataset.
+        return pairs.as_numpy_iterator()
+    return pairs
+
+
+def _pair_of(row: Any, languages: tuple[str, str] | None) -> Any:
+    """Make a tuple of a row, if it is one of another kind."""
+    if isinstance(row, Mapping) and languages:
+        row = row.get("translation", row)
+        if set(languages) <= row.keys():
+            return tuple(row[language] for language in languages)
+    if isinstance(row, np.ndarray):
+        row = tuple(row.tolist())
+    if isinstance(row, tuple) and all(isinstance(x, bytes) for x in row):
+        return tuple(x.decode("utf-8", "replace") for x in row)
+    return row
 
 
 def _kind_of(text: Any) -> Any:

@@ -3,7 +3,10 @@
 import gzip
 import logging
 
+import numpy as np
+import pandas
 import pytest
+import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from keras_transformer import config
@@ -250,10 +253,38 @@ def test_an_open_corpus_stays_what_it_is():
         corpus.pairs("val", "--validation-split")
 
 
+SOURCES, TARGETS = ["one dog", "two"], ["ein Hund", "灯笼 zwei"]
+PAIRS = [*zip(SOURCES, TARGETS, strict=True)]
+ROWS = [{"en": source, "de": target, "id": 7} for source, target in PAIRS]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        zip(SOURCES, TARGETS, strict=True),
+        np.array(PAIRS),
+        np.array(PAIRS, object),
+        pandas.DataFrame(PAIRS),
+        pandas.DataFrame(PAIRS, columns=["English", "German"]),
+        pandas.DataFrame(ROWS)[["id", "de", "en"]],
+        tf.data.Dataset.from_tensor_slices((SOURCES, TARGETS)),
+        tf.data.Dataset.from_tensor_slices(np.array(PAIRS)),
+        ROWS,
+        # As a dataset of Hugging Face has them.
+        [{"translation": row} for row in ROWS],
+    ],
+    ids=lambda table: type(table).__name__,
+)
+def test_pairs_come_as_people_have_them(table):
+    corpus = open_corpus({"train": table}, "en", "de")
+    assert list(corpus.pairs("train")) == PAIRS
+
+
 @pytest.mark.parametrize(
     "pairs, message",
     [
         ([], "received none"),
+        ([{"en": "one", "fr": "un"}], "place 0 of train; give pairs such as"),
         ([("one", "eins"), "two"], "received 'two' in place 1 of train"),
         ([("one", None)], "in place 0 of train"),
     ],
