@@ -34,6 +34,11 @@ ON_THE_HOST = {
     "RaggedTensorToTensor": "pads the tokenizer's ids, once a call",
     "SentencepieceDetokenizeOp": "text",
     "SentencepieceTokenizeOp": "text",
+    "StaticRegexFullMatch": "text",
+    "StringLength": "text",
+    "StringToHashBucketFast": "text",
+    "Substr": "text",
+    "UnsortedSegmentJoin": "text",
 }
 IDS = tf.TensorSpec([None, None], tf.int32)
 TEXT = tf.TensorSpec([None], tf.string)
