@@ -7,8 +7,6 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from keras_transformer.config import SettingError, UserError
 
 Pair = tuple[str, str]
@@ -247,7 +245,7 @@ def _pair_of(row: Any, languages: tuple[str, str] | None) -> Any:
         row = row.get("translation", row)
         if set(languages) <= row.keys():
             return tuple(row[language] for language in languages)
-    if isinstance(row, np.ndarray):
+    if hasattr(row, "tolist"):  # An array.
         row = tuple(row.tolist())
     if isinstance(row, tuple) and all(isinstance(x, bytes) for x in row):
         return tuple(x.decode("utf-8", "replace") for x in row)

@@ -16,7 +16,6 @@ const NODE = [
 
 // A piece that stands for one byte, of a character without a piece.
 const BYTE = /^<0x([0-9A-F]{2})>$/;
-// One of these, after the first of a character.
 const INNER_BYTE = /^<0x[89AB]/;
 
 // What pieces spell, bytes as the characters that they are.
@@ -99,21 +98,18 @@ class Data {
   }
 }
 
-// Scripts that put no spaces between words.
-const UNSPACED =
-  /[\p{sc=Han}\p{sc=Hira}\p{sc=Kana}\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}\p{sc=Mymr}]/u;
+const UNSPACED = new RegExp("Han Hira Kana Thai Laoo Khmr Mymr".split(" ")
+  .map((script) => `\\p{sc=${script}}`).join("|"), "u");
 const WORDS = new Intl.Segmenter(undefined, { granularity: "word" });
 
-// Where words of these scripts begin in a text, and what follows them.
+// Where words begin without a space.
 function wordStarts(text) {
-  const starts = new Set();
-  let before = false;
-  for (const { segment, index } of WORDS.segment(text)) {
-    const here = UNSPACED.test(segment);
-    if (here || before) starts.add(index);
-    before = here;
-  }
-  return starts;
+  let before;
+  return new Set([...WORDS.segment(text)].filter(({ segment }) => {
+    const last = before;
+    before = UNSPACED.test(segment);
+    return last || before;
+  }).map(({ index }) => index));
 }
 
 // Places of pieces, those of one word together where words are wanted.
