@@ -16,7 +16,6 @@ const NODE = [
 
 // A piece that stands for one byte, of a character without a piece.
 const BYTE = /^<0x([0-9A-F]{2})>$/;
-const INNER_BYTE = /^<0x[89AB]/;
 
 // What pieces spell, bytes as the characters that they are.
 function spelled(pieces) {
@@ -98,29 +97,25 @@ class Data {
   }
 }
 
-const UNSPACED = new RegExp("Han Hira Kana Thai Laoo Khmr Mymr".split(" ")
-  .map((script) => `\\p{sc=${script}}`).join("|"), "u");
-const WORDS = new Intl.Segmenter(undefined, { granularity: "word" });
-
-// Where words begin without a space.
-function wordStarts(text) {
-  let before;
-  return new Set([...WORDS.segment(text)].filter(({ segment }) => {
-    const last = before;
-    before = UNSPACED.test(segment);
-    return last || before;
-  }).map(({ index }) => index));
-}
+const WORDS = new Intl.Segmenter([], { granularity: "word" });
+// Without spaces.
+const BARE =
+  /[\p{sc=Han}\p{sc=Hira}\p{sc=Kana}\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}\p{sc=Mymr}]/u;
 
 // Places of pieces, those of one word together where words are wanted.
 function grouped(pieces, words) {
   const groups = [];
-  const starts = wordStarts(words ? spelled(pieces) : "");
+  const text = spelled(pieces);
+  const cuts = WORDS.segment(text);
+  const splits = (i) => {
+    const at = spelled(pieces.slice(0, i)).length;
+    return cuts.containing(at)?.index === at &&
+      BARE.test(text[at - 1] + text[at]) && !/^<0x[89AB]/.test(pieces[i]);
+  };
   pieces.forEach((piece, i) => {
     const before = pieces[i - 1];
     const begins = !words || i === 0 || piece.startsWith("▁") ||
-      piece === END || before === START || (!INNER_BYTE.test(piece) &&
-      starts.has(spelled(pieces.slice(0, i)).length));
+      piece === END || before === START || splits(i);
     if (begins) groups.push([i]);
     else groups.at(-1).push(i);
   });
