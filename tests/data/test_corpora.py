@@ -255,7 +255,7 @@ def test_an_open_corpus_stays_what_it_is():
 
 SOURCES, TARGETS = ["one dog", "two"], ["ein Hund", "灯笼 zwei"]
 PAIRS = [*zip(SOURCES, TARGETS, strict=True)]
-ROWS = [{"en": source, "de": target, "id": 7} for source, target in PAIRS]
+ROWS = [{"id": 7, "de": target, "en": source} for source, target in PAIRS]
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ ROWS = [{"en": source, "de": target, "id": 7} for source, target in PAIRS]
         np.array(PAIRS, object),
         pandas.DataFrame(PAIRS),
         pandas.DataFrame(PAIRS, columns=["English", "German"]),
-        pandas.DataFrame(ROWS)[["id", "de", "en"]],
+        pandas.DataFrame(ROWS),
         tf.data.Dataset.from_tensor_slices((SOURCES, TARGETS)),
         tf.data.Dataset.from_tensor_slices(np.array(PAIRS)),
         ROWS,
