@@ -2,7 +2,8 @@
 # make demo         train, evaluate and export on the built-in corpus; query
 #                   the export
 # make test         the tests of what a change is most likely to break
-# make test-all     every test: those, make test-slow and make test-examples
+# make test-rest    all others: make test-slow and make test-examples
+# make test-all     every test
 # make seconds      the same, recording what each file of tests takes
 # make browser      Debian's chromium, which tests of the viewer and of the
 #                   server's page need
@@ -32,7 +33,8 @@ ON_ALL_CORES := --numprocesses auto --maxprocesses 4 --dist loadfile \
 # CONTRIBUTING.md says what the tiers are.
 CONTRACT := -m "not slow and not example"
 
-.PHONY: demo env test test-slow test-examples test-all seconds browser \
+.PHONY: demo env test test-slow test-examples test-rest \
+	test-all seconds browser \
 	notebooks lint docs dist test-oldest test-torch test-node clean help
 
 demo: $(VENV)/run.stamp
@@ -55,6 +57,10 @@ test-slow: $(VENV)/test.stamp
 
 test-examples: $(VENV)/test.stamp
 	$(BIN)/python -m pytest $(ON_ALL_CORES) -m "example and not slow"
+
+# In one go they share processes, and what those have made.
+test-rest: $(VENV)/test.stamp
+	$(BIN)/python -m pytest $(ON_ALL_CORES) -m "slow or example"
 
 test-all: $(VENV)/test.stamp
 	$(BIN)/python -m pytest $(ON_ALL_CORES)

@@ -103,7 +103,7 @@ def export_random(path: str, steps: int, way: str = "float32") -> None:
     )
     id_model = IdModel(
         model,
-        FrozenWeights(model, precision == "int8"),
+        FrozenWeights(model, int8=precision == "int8"),
         random_shortlist() if shortlist else None,
     )
     options = Search(beam_size=BEAMS, min_length=steps, max_length=steps)

@@ -1,117 +1,42 @@
 """The system of "Attention Is All You Need" on Keras 3 and TensorFlow.
 
-The names below load on first use, so that the model wing (layers, model,
-losses, schedules) never imports TensorFlow by itself and runs on any Keras
-backend.
+The names of `__init__.pyi` load on first use, so that the model wing (layers,
+model, losses, schedules) never imports TensorFlow by itself and runs on any
+Keras backend.
 """
 
+import ast
 import importlib
-import importlib.abc
 import importlib.machinery
+import pkgutil
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:  # The same names once more, for type checkers.
-    from keras_transformer import layers as layers
-    from keras_transformer import masks as masks
-    from keras_transformer.config import JobError as JobError
-    from keras_transformer.config import Sampling as Sampling
-    from keras_transformer.config import Search as Search
-    from keras_transformer.config import UserError as UserError
-    from keras_transformer.data.adapter import (
-        TokenizerAdapter as TokenizerAdapter,
-    )
-    from keras_transformer.data.batching import batch as batch
-    from keras_transformer.data.batching import batches as batches
-    from keras_transformer.data.corpora import open_corpus as open_corpus
-    from keras_transformer.data.tokenizer import Tokenizer as Tokenizer
-    from keras_transformer.decoding.beam_search import (
-        beam_search as beam_search,
-    )
-    from keras_transformer.exporting.saved_model import export as export
-    from keras_transformer.importing.run_directory import (
-        import_run as import_run,
-    )
-    from keras_transformer.layers.positional_encoding import (
-        positional_encoding as positional_encoding,
-    )
-    from keras_transformer.losses import (
-        SmoothedCrossEntropy as SmoothedCrossEntropy,
-    )
-    from keras_transformer.metrics import Perplexity as Perplexity
-    from keras_transformer.metrics import TokenAccuracy as TokenAccuracy
-    from keras_transformer.model import Transformer as Transformer
-    from keras_transformer.presets import PRESETS as PRESETS
-    from keras_transformer.run import Run as Run
-    from keras_transformer.run import dry_run as dry_run
-    from keras_transformer.run import train as train
-    from keras_transformer.schedules import (
-        TransformerSchedule as TransformerSchedule,
-    )
-    from keras_transformer.synthetic import backtranslate as backtranslate
-    from keras_transformer.synthetic import distill as distill
-    from keras_transformer.training.optimizers import Adam as Adam
-    from keras_transformer.training.request import recipe as recipe
-    from keras_transformer.translation.alignment import Attention as Attention
-    from keras_transformer.translation.translator import (
-        Hypothesis as Hypothesis,
-    )
-    from keras_transformer.translation.translator import (
-        Translator as Translator,
-    )
-
+# For each public name its module, read from what type checkers read.
 _HOMES = {
-    "PRESETS": "presets",
-    "UserError": "config",
-    "JobError": "config",
-    "Transformer": "model",
-    "TransformerSchedule": "schedules",
-    "SmoothedCrossEntropy": "losses",
-    "TokenAccuracy": "metrics",
-    "Perplexity": "metrics",
-    "positional_encoding": "layers.positional_encoding",
-    "open_corpus": "data.corpora",
-    "Tokenizer": "data.tokenizer",
-    "TokenizerAdapter": "data.adapter",
-    "batch": "data.batching",
-    "batches": "data.batching",
-    "beam_search": "decoding.beam_search",
-    "Search": "config",
-    "Sampling": "config",
-    "Translator": "translation.translator",
-    "Hypothesis": "translation.translator",
-    "Attention": "translation.alignment",
-    "Adam": "training.optimizers",
-    "export": "exporting.saved_model",
-    "import_run": "importing.run_directory",
-    "train": "run",
-    "distill": "synthetic",
-    "backtranslate": "synthetic",
-    "dry_run": "run",
-    "Run": "run",
-    "recipe": "training.request",
+    alias.name: node.module
+    for node in ast.parse(
+        pkgutil.get_data(__name__, "__init__.pyi") or b""
+    ).body
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
 }
-_MODULES = ("layers", "masks")
 
-__all__ = [*_HOMES, *_MODULES]
+__all__ = list(_HOMES)
 
 
-if not TYPE_CHECKING:  # Otherwise every misspelt name would pass.
-
-    def __getattr__(name: str) -> Any:
-        if name in _HOMES:
-            module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
-            value = getattr(module, name)
-        elif name in _MODULES:
-            value = importlib.import_module(f"{__name__}.{name}")
-        else:
-            raise AttributeError(
-                f"module {__name__!r} has no attribute {name!r}"
-            )
-        globals()[name] = value
-        return value
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _HOMES[name]
+    if home == __name__:  # A module of the package.
+        value = importlib.import_module(f"{home}.{name}")
+    else:
+        value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
@@ -125,7 +50,7 @@ _SAVED_BY_KERAS = (
 )
 
 
-class _Registrar(importlib.abc.MetaPathFinder):
+class _Registrar:
     """Lets `keras.models.load_model` find the classes of this package.
 
     It imports them as soon as Keras is loaded and no module of ours is halfway
@@ -151,7 +76,7 @@ class _Registrar(importlib.abc.MetaPathFinder):
                 self.running.discard(fullname)
             self.register()
 
-        spec.loader.exec_module = execute_and_register  # type: ignore
+        spec.loader.exec_module = execute_and_register
         return spec
 
     def register(self) -> None:

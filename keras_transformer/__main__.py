@@ -46,7 +46,7 @@ from keras_transformer.commands import (
 )
 from keras_transformer.commands.command_line import Parser
 from keras_transformer.machine import extras
-from keras_transformer.settings import nearest, whole_number
+from keras_transformer.settings import nearest
 
 # Verb: its module, a line for --help.
 _VERBS = {
@@ -117,9 +117,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         extras.check_alone()
         args = parse_args(argv)
         with setting_flags.named(args.parser):
-            # Not every verb has it.
-            if getattr(args, "average", None) is not None:
-                whole_number("average", args.average)
             args.verb(args)
 
     return command_line.run(command)

@@ -37,8 +37,6 @@ class SpecialIds(NamedTuple):
 
 
 OURS = SpecialIds()
-
-
 # What the models of an ensemble may average.
 ENSEMBLE_MEANS = ("probabilities", "log-probabilities")
 SEARCH_PRECISIONS = ("float32", "bfloat16", "int8")
@@ -53,7 +51,6 @@ ACTIVATIONS = (
     *("sigmoid", "softplus", "softsign", "squareplus", "tanh"),
 )
 
-_SIZE = "[1, inf)"
 _SHARE = "[0, 1)"
 # Beyond any text, and far below what 32 bits hold.
 _LENGTH = "[1, 1000000)"
@@ -66,56 +63,39 @@ class ModelConfig:
     A setting that only imported weights need has no flag.
     """
 
-    vocab_size: int = setting(
-        37_000, "pieces of the shared vocabulary", within=_SIZE
-    )
+    vocab_size: int = setting(37_000, "pieces of the shared vocabulary")
     num_layers: int = setting(
-        6,
-        "layers of the encoder, and again of the decoder",
-        symbol="N",
-        within=_SIZE,
+        6, "layers of the encoder, and again of the decoder", symbol="N"
     )
     encoder_layers: int | None = setting(
-        None,
-        "layers of the encoder, if not `num_layers`",
-        within=_SIZE,
-        metavar="N",
+        None, "layers of the encoder, if not `num_layers`", metavar="N"
     )
     decoder_layers: int | None = setting(
         None,
         "layers of the decoder, if not `num_layers`; a decoder layer runs "
         "once for every token written, an encoder layer once for a text",
-        within=_SIZE,
         metavar="N",
     )
     d_model: int = setting(
-        512,
-        "width of every sub-layer's output, even",
-        symbol="d_model",
-        within=_SIZE,
+        512, "width of every sub-layer's output, even", symbol="d_model"
     )
-    num_heads: int = setting(
-        8, "attention heads", symbol="h", within=_SIZE, of_layers=True
-    )
+    num_heads: int = setting(8, "attention heads", symbol="h", of_layers=True)
     key_dim: int = setting(
         None,
         "width of a head's queries and keys; d_model / h if not given",
         symbol="d_k",
-        within=_SIZE,
         of_layers=True,
     )
     value_dim: int = setting(
         None,
         "width of a head's values; d_model / h if not given",
         symbol="d_v",
-        within=_SIZE,
         of_layers=True,
     )
     ffn_dim: int = setting(
         2048,
         "inner width of the feed-forward network",
         symbol="d_ff",
-        within=_SIZE,
         of_layers=True,
     )
     dropout: float = setting(
@@ -139,7 +119,7 @@ class ModelConfig:
         choices=("sinusoidal", "learned", "tensor2tensor"),
     )
     max_positions: int = setting(
-        1024, "rows of the learned position table", within=_SIZE, flag=False
+        1024, "rows of the learned position table", flag=False
     )
     restriction: int | None = setting(
         None,
@@ -175,9 +155,7 @@ class ModelConfig:
         of_layers=True,
     )
     logits_bias: bool = setting(
-        False,
-        "whether the logits have a bias, unlike the paper's",
-        flag=False,
+        False, "whether the logits have a bias, unlike the paper's", flag=False
     )
     norm_first: bool = setting(
         False,
@@ -195,9 +173,7 @@ class ModelConfig:
         flag=False,
     )
     source_end: bool = setting(
-        True,
-        "whether the end token of a source may be attended to",
-        flag=False,
+        True, "whether the end token of a source may be attended to", flag=False
     )
 
     def __post_init__(self) -> None:
@@ -242,24 +218,18 @@ STACK_SETTINGS = [
 class TrainingConfig:
     """The settings of a training (section 5)."""
 
-    steps: int = setting(
-        100_000, "optimizer updates in all", within=_SIZE, may_change=True
-    )
+    steps: int = setting(100_000, "optimizer updates in all", may_change=True)
     batch_tokens: int = setting(
         25_000,
         "budget of target tokens, and of source tokens, in a global batch, "
         "including padding",
-        within=_SIZE,
     )
     max_length: int = setting(
         256,
         "most tokens on either side of a training pair, including the end "
         "token; longer pairs are dropped",
-        within=_SIZE,
     )
-    warmup_steps: int = setting(
-        4_000, "updates of linear warm-up (equation 3)", within=_SIZE
-    )
+    warmup_steps: int = setting(4_000, "updates of linear warm-up (equation 3)")
     learning_rate_scale: float = setting(
         1.0, "factor on equation 3", within="(0, inf)"
     )
@@ -283,10 +253,7 @@ class TrainingConfig:
         within=_SHARE,
     )
     average: int = setting(
-        5,
-        "checkpoints averaged at the end (6.1)",
-        within=_SIZE,
-        may_change=True,
+        5, "checkpoints averaged at the end (6.1)", may_change=True
     )
     checkpoint_minutes: float = setting(
         10.0,
@@ -298,21 +265,14 @@ class TrainingConfig:
     checkpoint_steps: int | None = setting(
         None,
         "updates between checkpoints, instead of minutes",
-        within=_SIZE,
         instead_of="checkpoint_minutes",
         may_change=True,
     )
     keep_checkpoints: int = setting(
-        10,
-        "newest checkpoints kept, at least `average`",
-        within=_SIZE,
-        may_change=True,
+        10, "newest checkpoints kept, at least `average`", may_change=True
     )
     validation_steps: int = setting(
-        2_000,
-        "updates between validations",
-        within=_SIZE,
-        may_change=True,
+        2_000, "updates between validations", may_change=True
     )
     ema: float | None = setting(
         None,
@@ -331,7 +291,6 @@ class TrainingConfig:
         None,
         "end the training after N validations in a row without improvement, "
         "and keep the best weights; off if not given",
-        within=_SIZE,
         metavar="N",
         may_change=True,
     )
@@ -421,10 +380,7 @@ class Search:
     """
 
     beam_size: int = setting(
-        4,
-        "live hypotheses per sentence; 1 is greedy",
-        within=_SIZE,
-        may_change=True,
+        4, "live hypotheses per sentence; 1 is greedy", may_change=True
     )
     length_penalty: float = setting(
         0.6,
@@ -438,7 +394,6 @@ class Search:
         1,
         "translations to return for each text, best first; at most "
         "`beam_size`, unless sampling: then the number of draws",
-        within=_SIZE,
     )
     min_length: int = setting(
         0,
@@ -450,7 +405,6 @@ class Search:
         None,
         "most tokens of a translation, including the end token; if not "
         "given, those of the source plus `max_extra_length`",
-        within=_SIZE,
     )
     max_extra_length: int = setting(
         50,
@@ -496,7 +450,6 @@ class Search:
         return {name: getattr(self, name) for name in RUN_SEARCH}
 
 
-# The names of the settings that `Search.kept_by_run` returns.
 RUN_SEARCH = ("beam_size", "length_penalty", "max_extra_length")
 # All settings that may override a preset's, by name.
 SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(

@@ -20,6 +20,7 @@ from keras import ops
 from keras_transformer import keras_internals
 from keras_transformer.config import SettingError
 from keras_transformer.keras_internals import Tensor
+from keras_transformer.layers import TiedEmbedding
 from keras_transformer.losses import (
     SmoothedCrossEntropy,
     tied_cross_entropies,
@@ -27,15 +28,19 @@ from keras_transformer.losses import (
     token_weights,
 )
 from keras_transformer.metrics import Perplexity, TokenAccuracy
+from keras_transformer.model_inputs import check_first_batch
 from keras_transformer.replicas import (
-    local_values,
+    check_optimizer,
+    check_step,
     safe_count,
+    step_function,
+    strategy_of,
     sum_over_replicas,
 )
 
 
-class ExactModel(keras.Model):
-    """A `keras.Model` whose `fit` and `evaluate` work under every strategy.
+class ExactModel(keras_internals.BuiltFromSpec):
+    """The part of a `Transformer` that trains, under every strategy.
 
     Its logits are `embedding.logits(features(inputs, training))`, unless a
     subclass has another `call`.
@@ -66,8 +71,12 @@ class ExactModel(keras.Model):
     collectives for the first one's, and fails, with any Keras model.
     """
 
+    embedding: TiedEmbedding
+    features: Callable[..., Tensor]
+    vocab_size: int
     train_function: Any
     test_function: Any
+    _has_seen_a_batch = False
     _added_metrics: Callable[[], tuple] = tuple
 
     def call(
@@ -143,9 +152,56 @@ class ExactModel(keras.Model):
                 self._compile_gradients(jit_compile)
                 jit_compile = False
             super().compile(optimizer, loss, jit_compile=jit_compile, **kwargs)
-            _check_optimizer(self)
-            if _strategy_of(self) is not None:
-                _check_replicated_step(self)
+            check_optimizer(self)
+            if strategy_of(self) is not None:
+                check_step(self)
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        *args: Any,
+        class_weight: None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Fit as `keras.Model` does, after a look at the first batch.
+
+        The first batch of a `tf.data.Dataset` is read once more, unless
+        `kt.batches` has made it. All arguments are those of `keras.Model.fit`.
+
+        Raises:
+            ValueError: If ids lie outside the vocabulary, targets are not ids
+                although the loss needs them, or there is a `class_weight`:
+                Keras would weigh a whole target by one of its tokens.
+
+        Warns:
+            UserWarning: If targets are not shifted.
+        """
+        _refuse_class_weight(class_weight)
+        self._check_first_batch(x, y)
+        return super().fit(x, y, *args, **kwargs)
+
+    def train_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: None = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """Train as `fit` does, after a look at the first batch."""
+        _refuse_class_weight(class_weight)
+        if not self._has_seen_a_batch:
+            self._check_first_batch(x, y)
+        return super().train_on_batch(
+            x, y, sample_weight, return_dict=return_dict
+        )
+
+    def _check_first_batch(self, x, y):
+        loss = getattr(self, "loss", None)
+        takes_ids = isinstance(loss, SmoothedCrossEntropy)
+        check_first_batch(x, y, self.vocab_size, takes_ids, stacklevel=3)
+        self._has_seen_a_batch = True
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
@@ -179,31 +235,26 @@ class ExactModel(keras.Model):
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
 
-    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        if iterator is not None:
-            data_batch = keras_internals.replica_spec(iterator)
-        super()._maybe_symbolic_build(data_batch=data_batch)
-
     def make_train_function(self, force: bool = False) -> Any:
         if not self.optimizer.built:
             # Variables made in the first step would have it traced twice.
             self.optimizer.build(self.trainable_variables)
-        strategy = _strategy_of(self)
+        strategy = strategy_of(self)
         if strategy is None:
             return super().make_train_function(force)
         if self.train_function is None or force:
             is_ours = type(self).train_step is ExactModel.train_step
-            self.train_function = _step_function(
+            self.train_function = step_function(
                 self, strategy, self.train_step, self.adds_metrics and is_ours
             )
         return self.train_function
 
     def make_test_function(self, force: bool = False) -> Any:
-        strategy = _strategy_of(self)
+        strategy = strategy_of(self)
         if strategy is None:
             return super().make_test_function(force)
         if self.test_function is None or force:
-            self.test_function = _step_function(self, strategy, self.test_step)
+            self.test_function = step_function(self, strategy, self.test_step)
         return self.test_function
 
     def train_step(self, *args: Any) -> Any:
@@ -211,7 +262,7 @@ class ExactModel(keras.Model):
             return self._exact_step(
                 *keras.utils.unpack_x_y_sample_weight(*args)
             )
-        if _strategy_of(self) is None:
+        if strategy_of(self) is None:
             return super().train_step(*args)
         optimizer: Any = self.optimizer
         optimizer.apply_gradients = self._apply_sum
@@ -389,119 +440,18 @@ class ExactModel(keras.Model):
 
     def predict_on_batch(self, x: Any) -> Any:
         outputs = super().predict_on_batch(x)
-        if _strategy_of(self) is None:
+        if strategy_of(self) is None:
             return outputs
         # Every replica predicts the whole batch.
         rows = len(keras.tree.flatten(x)[0])
         return keras.tree.map_structure(lambda all: all[:rows], outputs)
 
 
-def _strategy_of(model: keras.Model) -> Any:
-    """Return the strategy that Keras's own `fit` fails under, or `None`."""
-    if keras.backend.backend() != "tensorflow":
-        return None
-    import tensorflow as tf
-
-    strategy = model.distribute_strategy
-    # Under a strategy for workers, Keras's logs fail even with a single worker.
-    workers = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-    return strategy if workers or strategy.num_replicas_in_sync > 1 else None
-
-
-def _check_optimizer(model):
-    """Refuse an optimizer whose variables belong to another strategy."""
-    if model.optimizer is None:
-        return
-    made_in = keras_internals.strategy_of_optimizer(model.optimizer)
-    if made_in is not model.distribute_strategy:
+def _refuse_class_weight(class_weight):
+    if class_weight is not None:
         raise ValueError(
-            "`optimizer` must be made in the scope of the strategy that the "
-            "model was made in: `with strategy.scope(): ...`. Received: a "
-            f"model of {type(model.distribute_strategy).__name__}, an "
-            f"optimizer of {type(made_in).__name__}"
+            "`class_weight` must be None: a target has a class at every place. "
+            "Pass `sample_weight` (B, T), such as "
+            "`np.vectorize(lambda id: weights.get(id, 1.0))(target_out)`. "
+            f"Received: class_weight={class_weight}"
         )
-
-
-def _check_replicated_step(model):
-    """Refuse, in the strategy's scope, what would fail in the first step."""
-    import tensorflow as tf
-
-    name = type(model.distribute_strategy).__name__
-    if model.jit_compile:
-        raise ValueError(
-            f"`jit_compile` must be False under {name}, whose step XLA cannot "
-            f"compile. Received: jit_compile={model.jit_compile}"
-        )
-    if tf.__internal__.distribute.strategy_supports_no_merge_call():
-        return
-    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    for setting in ("gradient_accumulation_steps", "ema_overwrite_frequency"):
-        if getattr(optimizer, setting, None):
-            raise ValueError(
-                f"The optimizer's `{setting}` must be None under {name}, which "
-                "has no updates under a condition. Received: "
-                f"{setting}={getattr(optimizer, setting)}"
-            )
-
-
-def _step_function(
-    model: keras.Model, strategy: Any, step: Callable, alike: bool = False
-) -> Callable:
-    """Make the function that Keras calls for `steps_per_execution` steps.
-
-    It takes an iterator, TensorFlow's or Python's, and returns the logs of the
-    last step. `step` makes logs from a replica's batch; `alike` says that all
-    replicas make the same logs.
-    """
-    import tensorflow as tf
-
-    def step_of_replica(batch):
-        def given(x):
-            return None if isinstance(x, tf.experimental.Optional) else x
-
-        return step(tf.nest.map_structure(given, batch))
-
-    def one_step(batch):
-        logs = strategy.run(step_of_replica, args=(batch,))
-        if alike:
-            return local_values(strategy, logs)
-        # Metrics over all replicas, not the mean of each replica's own.
-        metrics = model.get_metrics_result()
-        if isinstance(logs, dict) and logs.keys() == metrics.keys():
-            return metrics
-        return tf.nest.map_structure(
-            lambda values: strategy.reduce("MEAN", values, axis=None), logs
-        )
-
-    def next_step(iterator):
-        return one_step(iterator.get_next())
-
-    if not model.run_eagerly:
-        one_step, next_step = (
-            tf.function(function, reduce_retracing=True, autograph=False)
-            for function in (one_step, next_step)
-        )
-
-    ended: list = []  # The iterator that ended in the middle of a call.
-
-    def steps(iterator):
-        if model.steps_per_execution == 1 and hasattr(iterator, "get_next"):
-            return next_step(iterator)
-        if iterator in ended:
-            # A distributed iterator would begin again.
-            ended.clear()
-            raise StopIteration
-        logs = None
-        for _ in range(model.steps_per_execution):
-            try:
-                # Run steps separately: in a single graph, reaching the end of
-                # the data would still apply an update.
-                logs = one_step(next(iterator))
-            except StopIteration:
-                if logs is None:
-                    raise
-                ended[:] = [iterator]
-                break
-        return logs
-
-    return steps

@@ -1,6 +1,6 @@
-"""All private names of Keras that the package relies on.
+"""All private names of Keras and TensorFlow that the package relies on.
 
-Keras promises nothing about them. Each is used only here, in a function or a
+Neither promises anything about them. Each is used only here, in a function or a
 method that says why it is needed; `tests/test_keras_internals.py` has a test
 for each, which fails by name where another version of Keras differs.
 """
@@ -16,23 +16,68 @@ Tensor: TypeAlias = Any
 Shape: TypeAlias = tuple[int | None, ...]
 
 
-def replica_spec(iterator: Any) -> Any:
-    """Return shapes and dtypes of a replica's batches from Keras's iterator.
+class BuiltFromSpec(keras.Model):
+    """A model that is built from the declared shapes of a replica's batches.
 
     `fit` and `evaluate` call `_maybe_symbolic_build` on TensorFlow before the
     first step. Under a strategy Keras begins an epoch there for one batch, and
     takes the mean of the replicas' parts, which fails for unequal shapes.
     There is no public way to tell it the shapes instead.
     """
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        import tensorflow as tf
+
+        if iterator is not None:
+            data_batch = tf.nest.map_structure(
+                # A part that is None has no tensor.
+                lambda part: next(
+                    iter(tf.nest.flatten(part, expand_composites=True)), None
+                ),
+                iterator._distributed_dataset.element_spec,
+            )
+        super()._maybe_symbolic_build(data_batch=data_batch)
+
+
+def updates_without_merge_call() -> bool:
+    """Return whether the strategy in scope can update under a condition.
+
+    An optimizer that does so, such as one that accumulates gradients, fails
+    under others in the first step. TensorFlow's own optimizers ask the same.
+    """
     import tensorflow as tf
 
-    # A part that is None has no tensor.
-    return tf.nest.map_structure(
-        lambda part: next(
-            iter(tf.nest.flatten(part, expand_composites=True)), None
-        ),
-        iterator._distributed_dataset.element_spec,
-    )
+    return tf.__internal__.distribute.strategy_supports_no_merge_call()
+
+
+def has_kernel(operator: str, device: str) -> bool:
+    """Return whether TensorFlow has an operator for `"CPU"` or `"GPU"`.
+
+    There is no public way to ask before a graph runs.
+    """
+    from tensorflow.python.framework import kernels
+
+    found = kernels.get_registered_kernels_for_op(operator).kernel
+    return any(kernel.device_type == device for kernel in found)
+
+
+@contextlib.contextmanager
+def gradients_forgotten() -> Iterator[None]:
+    """Make TensorFlow forget the gradients that it registers in the block.
+
+    It keeps every `custom_gradient` of a graph, and so the graph, until the
+    process ends: 13 MB for a toy training.
+    """
+    from tensorflow.python.framework.ops import gradient_registry
+
+    noted = gradient_registry._registry
+    before = set(noted)
+    try:
+        yield
+    finally:
+        for name in set(noted) - before:
+            if name.startswith("CustomGradient-"):
+                del noted[name]
 
 
 def loss_tracker(model: keras.Model) -> keras.metrics.Mean:

@@ -8,6 +8,7 @@ H heads, K key width, U value width, W beams, t slots of a cache.
 
 import dataclasses
 import functools
+import inspect
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeAlias
@@ -26,8 +27,7 @@ from keras_transformer.exact_step import ExactModel
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.layers.feed_forward import refuse_quantization
 from keras_transformer.layers.restricted import at_most
-from keras_transformer.losses import SmoothedCrossEntropy
-from keras_transformer.model_inputs import check_first_batch, pair_of_ids
+from keras_transformer.model_inputs import pair_of_ids
 from keras_transformer.presets import preset_of
 from keras_transformer.replicas import Dropout
 from keras_transformer.settings import with_settings
@@ -70,11 +70,7 @@ class Transformer(ExactModel):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
     """
 
-    def __init__(
-        self,
-        vocab_size: int,
-        **settings: Any,
-    ) -> None:
+    def __init__(self, vocab_size: int, **settings: Any) -> None:
         given = {
             field.name: settings.pop(field.name)
             for field in dataclasses.fields(ModelConfig)
@@ -86,28 +82,42 @@ class Transformer(ExactModel):
         super().__init__(**settings)
         self.model_config = config
         self.vocab_size = config.vocab_size
-        self._has_seen_a_batch = False
         self._add_layers(config)
-        self.build()
+        if type(self).__init__ is Transformer.__init__:
+            self.build()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let the `__init__` of a subclass add layers before all are built."""
+        super().__init_subclass__(**kwargs)
+        init = cls.__init__
+
+        @functools.wraps(init)
+        def init_and_build(self, *args, **kwargs):
+            init(self, *args, **kwargs)
+            if type(self).__init__ is init_and_build:
+                self._build_all()
+
+        init_and_build.__signature__ = inspect.signature(init)  # type: ignore
+        cls.__init__ = init_and_build  # type: ignore
+
+    def _build_all(self):
+        if not self.built:
+            self.build()
+        if not all(layer.built for layer in self.layers):
+            ids = keras.Input((None,), dtype="int32")
+            # Calls the model, unlike our own `compute_output_spec`.
+            keras.Operation.compute_output_spec(self, (ids, ids))
 
     def _add_layers(self, config):
         policy = self.dtype_policy
+        sizes = config.vocab_size, config.d_model
         self.embedding = layers.TiedEmbedding(
-            config.vocab_size,
-            config.d_model,
-            use_bias=config.logits_bias,
-            dtype=policy,
-            name="embedding",
+            *sizes, use_bias=config.logits_bias, dtype=policy, name="embedding"
         )
         if not config.tied_embeddings:
             self.source_embedding, self.target_embedding = (
-                layers.TiedEmbedding(
-                    config.vocab_size,
-                    config.d_model,
-                    dtype=policy,
-                    name=f"{side}_embedding",
-                )
-                for side in ("source", "target")
+                layers.TiedEmbedding(*sizes, dtype=policy, name=name)
+                for name in ("source_embedding", "target_embedding")
             )
         stack = {
             field.name: getattr(config, field.name) for field in LAYER_SETTINGS
@@ -158,58 +168,14 @@ class Transformer(ExactModel):
         if not self.model_config.tied_embeddings:
             self.source_embedding.build((None, None))
             self.target_embedding.build((None, None))
-        self.source_positions.build(embedded)
-        self.target_positions.build(embedded)
+        for layer in (
+            *(self.source_positions, self.target_positions),
+            *(self.source_dropout, self.target_dropout),
+        ):
+            layer.build(embedded)
         self.encoder.build(embedded)
         self.decoder.build(embedded, embedded)
         self.built = True
-
-    def fit(
-        self,
-        x: Any = None,
-        y: Any = None,
-        *args: Any,
-        class_weight: None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Fit as `keras.Model` does, after a look at the first batch.
-
-        The first batch of a `tf.data.Dataset` is read once more, unless
-        `kt.batches` has made it. All arguments are those of `keras.Model.fit`.
-
-        Raises:
-            ValueError: If ids lie outside the vocabulary, targets are not ids
-                although the loss needs them, or there is a `class_weight`:
-                Keras would weigh a whole target by one of its tokens.
-
-        Warns:
-            UserWarning: If targets are not shifted.
-        """
-        _refuse_class_weight(class_weight)
-        self._check_first_batch(x, y)
-        return super().fit(x, y, *args, **kwargs)
-
-    def train_on_batch(
-        self,
-        x: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        class_weight: None = None,
-        return_dict: bool = False,
-    ) -> Any:
-        """Train as `fit` does, after a look at the first batch."""
-        _refuse_class_weight(class_weight)
-        if not self._has_seen_a_batch:
-            self._check_first_batch(x, y)
-        return super().train_on_batch(
-            x, y, sample_weight, return_dict=return_dict
-        )
-
-    def _check_first_batch(self, x, y):
-        loss = getattr(self, "loss", None)
-        takes_ids = isinstance(loss, SmoothedCrossEntropy)
-        check_first_batch(x, y, self.vocab_size, takes_ids, stacklevel=3)
-        self._has_seen_a_batch = True
 
     def features(
         self, inputs: tuple[Tensor, Tensor], training: bool = False
@@ -228,21 +194,34 @@ class Transformer(ExactModel):
         return self._decoded(target_in, memory, source_mask, training)
 
     def encode(
-        self, source: Tensor, training: bool = False
-    ) -> tuple[Tensor, Tensor]:
+        self,
+        source: Tensor,
+        training: bool = False,
+        return_attention_scores: bool = False,
+    ) -> tuple:
         """Read the source.
 
         Args:
             source: Integer tensor `(B, S)`.
             training: Whether dropout is on.
+            return_attention_scores: Whether to return the weights too.
 
         Returns:
-            The memory `(B, S, D)` and the source mask `(B, 1, 1, S)`.
+            The memory `(B, S, D)` and the source mask `(B, 1, 1, S)`. With
+            `return_attention_scores` also a list of each layer's
+            self-attention `(B, H, S, S)`.
         """
         source_mask = self._source_mask(source)
-        x = self._embed_source(source, training)
-        memory = self.encoder(x, attention_mask=source_mask, training=training)
-        return memory, source_mask
+        found = self.encoder(
+            self._embed_source(source, training),
+            attention_mask=source_mask,
+            training=training,
+            **_asked(return_attention_scores),
+        )
+        if not return_attention_scores:
+            return found, source_mask
+        memory, weights = found
+        return memory, source_mask, weights
 
     def decode(
         self,
@@ -250,7 +229,8 @@ class Transformer(ExactModel):
         memory: Tensor,
         source_mask: Tensor,
         training: bool = False,
-    ) -> Tensor:
+        return_attention_scores: bool = False,
+    ) -> Any:
         """Predict every next token of a whole target.
 
         Args:
@@ -258,26 +238,40 @@ class Transformer(ExactModel):
             memory: Float tensor `(B, S, D)`.
             source_mask: Boolean tensor `(B, 1, 1, S)`.
             training: Whether dropout is on.
+            return_attention_scores: Whether to return the weights too.
 
         Returns:
-            Logits, a float32 tensor `(B, T, V)`.
+            Logits, a float32 tensor `(B, T, V)`. With
+            `return_attention_scores` also two lists with a tensor for each
+            layer: its self-attention `(B, H, T, T)` and its cross-attention
+            `(B, H, T, S)`.
         """
-        return self.embedding.logits(
-            self._decoded(target_in, memory, source_mask, training)
-        )
+        asked = _asked(return_attention_scores)
+        x = self._decoded(target_in, memory, source_mask, training, **asked)
+        if not return_attention_scores:
+            return self.embedding.logits(x)
+        x, decoder, cross = x
+        return self.embedding.logits(x), decoder, cross
 
-    def _decoded(self, target_in, memory, source_mask, training):
-        restricted = self.model_config.restriction is not None
-        # A restricted layer gets no mask of all pairs, which would cost T T.
-        mask = masks.padding_mask if restricted else masks.target_mask
+    def _decoded(self, target_in, memory, source_mask, training=False, **asked):
         return self.decoder(
             self._embed_target(target_in, training=training),
             memory,
-            self_mask=mask(target_in),
-            memory_mask=source_mask,
+            **self._masks(target_in, source_mask),
             training=training,
-            use_causal_mask=restricted,
+            **asked,
         )
+
+    def _masks(self, target_in, source_mask):
+        """Return what decoder and decoder layers take beside their inputs."""
+        restricted = self.model_config.restriction is not None
+        # A restricted layer gets no mask of all pairs, which would cost T T.
+        mask = masks.padding_mask if restricted else masks.target_mask
+        return {
+            "self_mask": mask(target_in),
+            "memory_mask": source_mask,
+            "use_causal_mask": restricted,
+        }
 
     def attention_weights(
         self, source: Tensor, target_in: Tensor
@@ -293,56 +287,22 @@ class Transformer(ExactModel):
             `(B, H, S, S)`, `"decoder"` `(B, H, T, T)` and `"cross"`
             `(B, H, T, S)`.
         """
-        memory, source_mask, encoder = self.encode_with_weights(source)
-        _, decoder, cross = self._decoded_with_weights(
-            target_in, memory, source_mask
+        memory, mask, encoder = self.encode_with_weights(source)
+        _, decoder, cross = self._decoded(
+            target_in, memory, mask, return_attention_scores=True
         )
         return {"encoder": encoder, "decoder": decoder, "cross": cross}
 
-    def encode_with_weights(
-        self, source: Tensor
-    ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Encode, and return the attention weights of every layer and head.
-
-        Args:
-            source: Integer tensor `(B, S)`.
-
-        Returns:
-            The memory `(B, S, D)`, the source mask `(B, 1, 1, S)`, and for
-            each layer its self-attention `(B, H, S, S)`.
-        """
-        source_mask = self._source_mask(source)
-        memory, weights = self.encoder.call_with_weights(
-            self._embed_source(source), source_mask
-        )
-        return memory, source_mask, weights
+    def encode_with_weights(self, source: Tensor) -> tuple:
+        """Call `encode` with `return_attention_scores=True`."""
+        return self.encode(source, return_attention_scores=True)
 
     def decode_with_weights(
         self, target_in: Tensor, memory: Tensor, source_mask: Tensor
-    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Decode, and return the attention weights of every layer and head.
-
-        Args:
-            target_in: Integer tensor `(B, T)`, begin token first.
-            memory: Float tensor `(B, S, D)`.
-            source_mask: Boolean tensor `(B, 1, 1, S)`.
-
-        Returns:
-            Logits float32 `(B, T, V)`, and a tensor for each layer of its
-            self-attention `(B, H, T, T)` and its cross-attention
-            `(B, H, T, S)`.
-        """
-        x, decoder, cross = self._decoded_with_weights(
-            target_in, memory, source_mask
-        )
-        return self.embedding.logits(x), decoder, cross
-
-    def _decoded_with_weights(self, target_in, memory, source_mask):
-        return self.decoder.call_with_weights(
-            self._embed_target(target_in),
-            memory,
-            masks.target_mask(target_in),
-            source_mask,
+    ) -> tuple:
+        """Call `decode` with `return_attention_scores=True`."""
+        return self.decode(
+            target_in, memory, source_mask, return_attention_scores=True
         )
 
     def cross_attention(
@@ -362,8 +322,11 @@ class Transformer(ExactModel):
         memory, source_mask = self.encode(source)
         x = self._embed_target(target_in)
         for layer in self.decoder.layers:
-            x, _, weights = layer.call_with_weights(
-                x, memory, masks.target_mask(target_in), source_mask
+            x, _, weights = layer(
+                x,
+                memory,
+                **self._masks(target_in, source_mask),
+                return_attention_scores=True,
             )
             yield weights
 
@@ -456,12 +419,8 @@ class Transformer(ExactModel):
         x = self._embed_target(flat, start=position)
         shape = (*ops.shape(ids), self.model_config.d_model)
         x, cache = self.decoder.step(
-            ops.reshape(x, shape),
-            cache,
-            cross,
-            own[:, None],
-            source_mask,
-            write,
+            *(ops.reshape(x, shape), cache, cross),
+            *(own[:, None], source_mask, write),
         )
         return (scorer or self.embedding.logits)(x), cache
 
@@ -483,16 +442,14 @@ class Transformer(ExactModel):
         return self.target_dropout(x, training=training)
 
     def quantize(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: an export is quantised instead.
-
-        Raises:
-            ValueError: Always.
-        """
+        """Raise a ValueError: an export is quantised instead."""
         refuse_quantization()
 
     def compute_output_spec(
         self, inputs: tuple[Tensor, Tensor], training: bool = False
     ) -> keras.KerasTensor:
+        if type(self).call is not Transformer.call:
+            return keras.Operation.compute_output_spec(self, inputs)
         # Otherwise Keras assumes that logits have the compute dtype.
         _, target_in = pair_of_ids(inputs)
         shape = (*target_in.shape, self.vocab_size)
@@ -524,20 +481,12 @@ class Transformer(ExactModel):
         super().export(filepath, format, verbose, input_signature, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            **dataclasses.asdict(self.model_config),
-        }
+        return super().get_config() | dataclasses.asdict(self.model_config)
 
 
-def _refuse_class_weight(class_weight):
-    if class_weight is not None:
-        raise ValueError(
-            "`class_weight` must be None: a target has a class at every place. "
-            "Pass `sample_weight` (B, T), such as "
-            "`np.vectorize(lambda id: weights.get(id, 1.0))(target_out)`. "
-            f"Received: class_weight={class_weight}"
-        )
+def _asked(return_attention_scores):
+    """Ask a layer for scores only if needed: one's own may not know how."""
+    return {"return_attention_scores": True} if return_attention_scores else {}
 
 
 def _append(old, new, kept=None):

@@ -1,53 +1,43 @@
-"""The entry from Python: train a run, open it, use it.
+"""The entry from Python: train a run, open it, use it."""
 
-`python train.py` and the verbs of the command line call this module.
-"""
-
+import copy
 import dataclasses
-import inspect
 import itertools
 import logging
 import os
 import pathlib
 import shutil
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.config import (
     ENSEMBLE_MEANS,
-    SETTINGS,
     Search,
     SettingError,
     UserError,
 )
 from keras_transformer.data.corpora import Source, open_corpus
 from keras_transformer.data.corpus import Corpus
-from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.machine import devices, exhaustion, files
-from keras_transformer.runs import averaging, history, layout
-from keras_transformer.runs.averaging import Chosen
+from keras_transformer.machine import exhaustion, files
+from keras_transformer.machine.logs import log_shown
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.runs.vocabulary import load_vocabulary
-from keras_transformer.settings import whole_number, with_settings
+from keras_transformer.runs.weights import Runs, Weights
+from keras_transformer.settings import overridden, whole_number, with_settings
 from keras_transformer.training.estimates import parameters
 from keras_transformer.training.request import (
-    SESSION_SETTINGS,
-    Asked,
+    TRAINING_SETTINGS,
     open_text,
     understand,
 )
-from keras_transformer.translation import lexicon, model_card
-from keras_transformer.translation.model_card import ModelCard
-from keras_transformer.translation.translator import Translator
+from keras_transformer.translation.model_card import ModelCard, make_card
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # Verbs open a run before they load TensorFlow.
     import matplotlib.figure
 
     from keras_transformer.exporting.serving_kit import ServingKit
     from keras_transformer.translation.evaluation import Evaluation
     from keras_transformer.translation.significance import Texts
+    from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
 
@@ -66,12 +56,15 @@ class Run:
 
     Attributes:
         path: The run directory.
-        ensemble: The directories of the other runs.
 
     Raises:
         UserError: If one is not a run directory.
-        SettingError: If `ensemble` is not a list.
+        SettingError: If `ensemble` is not a list, or `ensemble_mean` another.
     """
+
+    _corpus: Corpus | None = None  # Pairs in memory cannot be opened again.
+    _read: Runs | None = None
+    before_loading: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(
         self,
@@ -79,20 +72,40 @@ class Run:
         ensemble: Sequence[str | os.PathLike] = (),
         ensemble_mean: str = ENSEMBLE_MEANS[0],
     ) -> None:
-        if isinstance(ensemble, str | os.PathLike):
-            expected = "a list of run directories"
-            raise SettingError("ensemble", expected, ensemble)
         self.path = pathlib.Path(run_dir)
-        self.ensemble = tuple(map(pathlib.Path, ensemble))
-        self._ensemble_mean = ensemble_mean
-        self._corpus: Corpus | None = None
-        for path in (self.path, *self.ensemble):
-            RunConfig.load(path)  # Raises if it is not a run.
+        self.weights = Weights(
+            ensemble=ensemble,  # type: ignore
+            ensemble_mean=ensemble_mean,
+        )
+        self._runs()  # Raises if one is not a run.
+
+    @classmethod
+    def opened(cls, run_dir: pathlib.Path, weights: Weights) -> "Run":
+        """Open a run with weights, and read its configuration only now."""
+        run = cls.__new__(cls)
+        run.path, run.weights = run_dir, weights
+        run._read = run._runs()
+        return run
+
+    def using(self, **weights: Any) -> "Run":
+        """Return the run as it is now, with other weights where not None."""
+        run = copy.copy(self)
+        run.weights = overridden(self.weights, **weights)
+        run._read = self._runs()
+        return run
+
+    def _runs(self) -> Runs:
+        return self._read or self.weights.runs(self.path)
+
+    @property
+    def ensemble(self) -> tuple[pathlib.Path, ...]:
+        """The directories of the other runs."""
+        return self.weights.ensemble
 
     @property
     def config(self) -> RunConfig:
         """The configuration in `config.json`."""
-        return RunConfig.load(self.path)
+        return self._read[0][1] if self._read else RunConfig.load(self.path)
 
     def history(self) -> list[dict[str, float]]:
         """Read the rows of the learning curve, oldest first.
@@ -100,40 +113,43 @@ class Run:
         `pandas.DataFrame(run.history())` makes a table of them, with a row for
         each step that was measured: `step`, `minutes` and the measurements.
         """
+        from keras_transformer.runs import history
+
         return history.read_history(self.path)
 
     def plot(self) -> "matplotlib.figure.Figure":
         """Draw loss and validation BLEU over the minutes of training."""
+        from keras_transformer.runs import history
+
         return history.plot(self.path)
 
     def translator(
         self,
         average: int | None = None,
-        precision: str = "float32",
+        precision: str | None = None,
         shortlist: str | os.PathLike | None = None,
-    ) -> Translator:
+    ) -> "Translator":
         """Load the weights to translate with.
 
         Args:
             average: How many of the newest checkpoints to average; None for
                 the weights that validated best at the end of the training.
-            precision: Type to multiply in, `"float32"`, `"bfloat16"` or
-                `"int8"`, as in `Translator.freeze`. The translator does not
-                see later training of its model.
+            precision: Type to multiply in, `"float32"` if not given,
+                `"bfloat16"` or `"int8"`, as in `Translator.freeze`. The
+                translator does not see later training of its model.
             shortlist: A file that `shortlist` wrote: the only target pieces
                 to score for each source, which is faster.
 
         Raises:
             UserError: As in `Translator.from_run`.
         """
-        return Translator.from_run(
-            self.path,
-            average,
-            precision,
-            shortlist,
-            self.ensemble,
-            self._ensemble_mean,
+        self.before_loading()
+        from keras_transformer.translation.translator import Translator
+
+        used = self.using(
+            average=average, precision=precision, shortlist=shortlist
         )
+        return Translator.of(used._runs(), used.weights)
 
     @exhaustion.explained(_LESS_MEMORY)
     def shortlist(
@@ -162,8 +178,14 @@ class Run:
             UserError: If the run has no corpus, or a number is below 1.
             JobError: If the disk is full.
         """
-        run, tokenizer = self.config, load_vocabulary(self.path)
-        text = self._open_corpus(None).pairs(run.train_split, "train_split")
+        from keras_transformer.runs.vocabulary import load_vocabulary
+        from keras_transformer.translation import lexicon
+
+        run = self.config
+        tokenizer = load_vocabulary(self.path, run)
+        text = self._open_corpus(None, run).pairs(
+            run.train_split, "train_split"
+        )
         first = itertools.islice(text, whole_number("pairs", pairs))
         candidates = lexicon.learn(first, tokenizer, common, best)
         lexicon.write(output, candidates, tokenizer)
@@ -186,7 +208,7 @@ class Run:
         against: str | os.PathLike | None = None,
         json_file: str | os.PathLike | None = None,
         parallel: int | None = None,
-        precision: str = "float32",
+        precision: str | None = None,
         shortlist: str | os.PathLike | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> "Evaluation":
@@ -239,102 +261,60 @@ class Run:
         if not isinstance(split, str):
             expected = "the name of a split; pairs are given as `corpus`"
             raise SettingError("split", expected, split)
-        run = self.config
-        given: dict[str, Any] = dict(
+        from keras_transformer.translation import evaluation, reports
+
+        used = self.using(
+            average=average, precision=precision, shortlist=shortlist
+        )
+        run = used.config
+        given = dict(
             beam_size=beam_size,
             length_penalty=length_penalty,
             max_extra_length=max_extra_length,
         )
-        given = {name: x for name, x in given.items() if x is not None}
-        if isinstance(reference, str | os.PathLike):
-            reference = [reference]
+        search = overridden(
+            run.search,
+            n_best=1,
+            max_source_length=evaluation.longest_source(
+                run.training.max_length
+            ),
+            **given,
+        )
         if hypotheses is not None:
-            useless = dict(given, average=average, parallel=parallel)
-            useless |= dict(shortlist=shortlist, ensemble=self.ensemble or None)
-            useless["precision"] = None if precision == "float32" else precision
-            for name, value in useless.items():
-                if value is not None:
-                    raise UserError(
-                        f"Expected no `{name}` beside `hypotheses`, for which "
-                        "nothing is searched; leave one of them out."
-                    )
-        search = dataclasses.replace(run.search, **given).kept_by_run()
-        opened = self._open_corpus(corpus)
+            reports.refuse_beside_hypotheses(
+                {**given, "parallel": parallel, **used.weights.changed()}
+            )
+        opened = self._open_corpus(corpus, run)
         pairs = list(opened.pairs(split, "split"))
-        from keras_transformer.translation import evaluation, significance
-
-        compared = None
-        if against is not None:
-            compared = significance.read_translations(
-                against, opened.name, split, run.target_lang, len(pairs)
-            )
-        references = evaluation.references_of(split, opened, pairs, reference)
-        text: dict[str, Any] = {
-            "corpus": opened.name,
-            "split": split,
-            "source_lang": run.source_lang,
-            "target_lang": run.target_lang,
-        }
-        if reference is not None:
-            text["reference"] = [significance.name_of(x) for x in reference]
+        scoring, report = reports.comparison(
+            opened, split, pairs, reference, against
+        )
+        scoring |= {"lowercase": lowercase, "tokenize": tokenize}
+        name, kept = split, None
         if hypotheses is not None:
-            lines = significance.given_texts(
-                hypotheses, "hypotheses", split, len(pairs)
-            )
-            text["hypotheses"] = significance.name_of(hypotheses)
-            if against is not None:
-                text["against"] = os.fspath(against)
-            with evaluation.written(
-                None, split, run.target_lang, json_file
-            ) as write:
-                result = evaluation.score(
-                    lines,
-                    references,
-                    run.target_lang,
-                    lowercase,
-                    tokenize,
-                    compared,
-                )
-                write(result, text)
-            return result
-        translator = self.translator(average, precision, shortlist)
-        own, *_ = translator.weights
-        report = {
-            **text,
-            **search,
-            "precision": precision,
-            "ema": own.ema,
-            "checkpoints": [*own.checkpoints],
-            **self._ensemble_report(translator.weights),
-        }
-        for what, file in (("shortlist", shortlist), ("against", against)):
-            if file:
-                report[what] = os.fspath(file)
-        name = f"{split}.ensemble" if self.ensemble else split
+            texts = reports.read_hypotheses(hypotheses, split, pairs, report)
+        else:
+            translator = used.translator()
+            report |= {**search.kept_by_run(), **translator.weights.report()}
+            name = f"{split}.ensemble" if self.ensemble else split
+            kept = self.path
         with evaluation.written(
-            self.path, name, run.target_lang, json_file
+            kept, name, run.target_lang, json_file
         ) as write:
-            result = evaluation.evaluate(
-                translator,
-                pairs,
-                run.target_lang,
-                **search,
-                max_source_length=evaluation.longest_source(
-                    run.training.max_length
-                ),
-                references=references,
-                lowercase=lowercase,
-                tokenize=tokenize,
-                against=compared,
-                parallel=parallel,
-                progress=progress,
-            )
+            if hypotheses is not None:
+                result = evaluation.score(texts, **scoring)
+            else:
+                result = evaluation.evaluate(
+                    *(translator, [source for source, _ in pairs], search),
+                    parallel=parallel,
+                    progress=progress,
+                    **scoring,
+                )
             write(result, report)
         return result
 
-    def _open_corpus(self, corpus: Source | None) -> Corpus:
+    def _open_corpus(self, corpus: Source | None, run: RunConfig) -> Corpus:
         """Open a corpus, or the run's own."""
-        run = self.config
         if corpus is not None:
             return open_corpus(corpus, run.source_lang, run.target_lang)
         if self._corpus:
@@ -388,18 +368,15 @@ class Run:
         # Refuse an impossible export before the model is loaded.
         files.version_path(output, version)
         kit = kit or ServingKit.plan(output)
-        translator = self.translator(average, shortlist=shortlist)
+        used = self.using(average=average, shortlist=shortlist)
+        translator = used.translator()
         logger.info("Tracing the signatures of %s", self.path)
+        has_shortlist = used.weights.shortlist is not None
+        card = used._card(
+            translator.weights, options, quantization, has_shortlist
+        )
         return saved_model.export(
-            translator,
-            output,
-            version,
-            options,
-            kit,
-            quantization,
-            self._card(
-                translator.weights, options, quantization, bool(shortlist)
-            ),
+            *(translator, output, version, options, kit, quantization, card),
             portable,
         )
 
@@ -452,41 +429,19 @@ class Run:
         Raises:
             UserError: If there are no weights.
         """
-        run_dirs = [self.path, *self.ensemble]
-        weights = [averaging.choose(path, average) for path in run_dirs]
-        return self._card(weights, search, quantization, shortlist)
+        used = self.using(average=average)
+        return used._card(used.chosen(), search, quantization, shortlist)
 
-    def _card(
-        self,
-        weights: Sequence[Chosen],
-        search: Search | None,
-        quantization: str,
-        shortlist: bool,
-    ) -> ModelCard:
-        run_dirs = [self.path, *self.ensemble]
-        in_16_bits = quantization == "float16"  # Stored so, nothing else.
-        return model_card.make_card(
-            weights,
-            sum(parameters(RunConfig.load(path).model) for path in run_dirs),
-            {
-                **(search or self.config.search).kept_by_run(),
-                "precision": "float32" if in_16_bits else quantization,
-                "shortlist": shortlist,
-                **self._ensemble_report(weights),
-            },
-        )
+    def chosen(self) -> Weights:
+        """Choose the weights to translate with, without loading them."""
+        from keras_transformer.runs import averaging
 
-    def _ensemble_report(self, weights: Sequence[Chosen]) -> dict[str, Any]:
-        """Return what a report says of the models beside this run's."""
-        if not self.ensemble:
-            return {}
-        return {
-            "ensemble": {
-                os.fspath(path): [*chosen.checkpoints]
-                for path, chosen in zip(self.ensemble, weights[1:], strict=True)
-            },
-            "ensemble_mean": self._ensemble_mean,
-        }
+        return averaging.choose_all(self._runs(), self.weights)
+
+    def _card(self, weights: Weights, *how: Any) -> ModelCard:
+        runs = self._runs()
+        size = sum(parameters(run.model) for _, run in runs)
+        return make_card(runs, weights, size, *how)
 
     def __repr__(self) -> str:
         others = ""
@@ -496,24 +451,14 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Show the run in a notebook: a few lines, and its curve."""
+        from keras_transformer.runs import history
+
         return history.as_html(self.path, parameters(self.config.model))
 
 
-@with_settings([*SESSION_SETTINGS, *SETTINGS.values()])
+@with_settings(TRAINING_SETTINGS)
 def train(
     run_dir: str | os.PathLike | None = None,
-    *,
-    corpus: Source | None = None,
-    preset: str | None = None,
-    recipe: str | None = None,
-    source_lang: str | None = None,
-    target_lang: str | None = None,
-    train_split: str | None = None,
-    validation_split: str | None = None,
-    tokenizer: Tokenizer | str | os.PathLike | None = None,
-    symbols: str | os.PathLike | Sequence[str] | None = None,
-    init_from: str | os.PathLike | None = None,
-    callbacks: Sequence[Any] = (),
     **settings: Any,
 ) -> Run:
     """Train a whole run in this process, or resume it.
@@ -525,25 +470,14 @@ def train(
     the run if it has begun. The call sets the seeds of Python, NumPy and
     TensorFlow, so a process trains one run at a time.
 
+    The `corpus` is one as in `open_corpus`. Without a preset it is `demo` for
+    that corpus, `tiny` for fewer than 100,000 pairs, or else `base`. A
+    `tokenizer` and `symbols` may also be objects: a `Tokenizer`, and a list.
+    With `init_from`, pieces of both vocabularies keep their rows, and others
+    start at the mean.
+
     Args:
         run_dir: The run directory; `runs/PRESET` if not given.
-        corpus: As in `open_corpus`. A run that has begun goes on with the text
-            that it began with, and warns if this one is another.
-        preset: One of `PRESETS`; if not given, `demo` for that corpus, `tiny`
-            for one of fewer than 100,000 pairs, or else `base`.
-        recipe: Name of a recipe of this package, such as `small-corpus`; your
-            other arguments override it.
-        source_lang: Language code of the source side; `en` if not given.
-        target_lang: Language code of the target side; `de` if not given.
-        train_split: Split to train on; `train` if not given.
-        validation_split: Split to validate on; `val` if not given.
-        tokenizer: A vocabulary made elsewhere, or its file; learnt from the
-            corpus if not given.
-        symbols: Strings that stay one piece in a new vocabulary, such as tags
-            and brackets, or a file with one on each line.
-        init_from: Directory of another run; this one starts with its weights
-            and vocabulary.
-        callbacks: Keras callbacks; a training is one epoch.
         **settings: Those of this session, and those that override the preset's.
 
     Returns:
@@ -555,89 +489,11 @@ def train(
         KeyboardInterrupt: After Ctrl-C and a checkpoint, or a second Ctrl-C.
         SystemExit: After SIGTERM and a checkpoint.
     """
-    arguments = dict(locals())
-    return carry_out(understand(**arguments.pop("settings"), **arguments))
-
-
-def carry_out(asked: Asked) -> Run:
-    """Train as `understand` has understood it; raises what `train` does."""
-    run, run_dir = asked.run, asked.run_dir
+    session = understand(run_dir=run_dir, **settings)
     from keras_transformer.training import loop
 
-    with log_shown(), exhaustion.explained(asked.session.less_memory, run_dir):
-        if "preset" not in asked.given and not layout.has_begun(run_dir):
-            logger.info(
-                "Taking the preset %s, which fits the text; name another one "
-                "as `preset`.",
-                run.preset,
-            )
-        devices.let_memory_grow()
-        devices.log_devices()
-        stopped = loop.train(asked)
-    if stopped == signal.SIGINT:
-        raise KeyboardInterrupt
-    if stopped:
-        raise SystemExit(0)
-    trained = Run(run_dir)
-    # Pairs in memory cannot be opened again.
-    trained._corpus = asked.open_text() if asked.corpus else None
+    with log_shown():
+        loop.train(session)
+    trained = Run(session.run_dir)
+    trained._corpus = session.open_text() if session.corpus else None
     return trained
-
-
-def dry_run(run_dir: str | os.PathLike | None = None, **arguments: Any) -> str:
-    """Tell what a training would cost: memory, time and FLOPs.
-
-    It reads the corpus once, and tells what to clean in it: repeated pairs,
-    equal sides, unlike lengths, pairs that are dropped. The costs come from the
-    first 20,000 pairs and a few steps. It writes nothing to the run directory.
-
-    Example:
-        kt.dry_run("runs/mine", corpus="my-text", recipe="small-corpus")
-
-    Args:
-        run_dir: As in `train`.
-        **arguments: All arguments of `train`.
-
-    Returns:
-        A table, as text that a notebook shows as it is.
-
-    Raises:
-        UserError: If the training could not begin, or takes several machines.
-    """
-    return estimate(understand(run_dir=run_dir, **arguments))
-
-
-def estimate(asked: Asked) -> str:
-    """Tell the costs of what `understand` has understood, as `dry_run`."""
-    from keras_transformer.training import dry_run as costs
-
-    with log_shown(), exhaustion.explained(asked.session.less_memory):
-        devices.let_memory_grow()
-        return costs.dry_run(asked)
-
-
-# Every argument completes on Tab.
-dry_run.__signature__ = inspect.signature(train).replace(  # type: ignore
-    return_annotation=str
-)
-
-
-@contextmanager
-def log_shown() -> Iterator[None]:
-    """Show the log unless the caller has configured logging."""
-    package = logging.getLogger("keras_transformer")
-    level, handler = package.level, None
-    if not package.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(
-            logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
-        )
-        package.addHandler(handler)
-    if level == logging.NOTSET and not package.isEnabledFor(logging.INFO):
-        package.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        package.setLevel(level)
-        if handler:
-            package.removeHandler(handler)

@@ -9,6 +9,8 @@ import dataclasses
 import difflib
 import inspect
 import numbers
+import os
+import pathlib
 import re
 import textwrap
 import typing
@@ -67,7 +69,8 @@ class Setting:
     Attributes:
         help: A phrase without a full stop, for the flag's help and a line
             of a docstring.
-        within: The interval of allowed numbers, such as `"[0, 1)"`.
+        within: The interval of allowed numbers, such as `"[0, 1)"`. Whole
+            numbers count something: they are at least 1 if it is not given.
         choices: All allowed values, where they are few.
         or_function: Whether a function may stand in for a choice; Keras saves
             it as a dictionary.
@@ -76,6 +79,9 @@ class Setting:
         metavar: What the flag's help calls the value.
         of_layers: Whether the layers of a model's stacks take it.
         instead_of: A setting that it excludes; the one given later counts.
+        several: Says that it is a list, and of what; each item has a flag.
+        or_object: Whether an object may stand in for it, which is checked
+            where it is used.
         may_change: Whether a run that has begun may go on with another value:
             it affects how long it trains and what it keeps, not the result.
     """
@@ -89,6 +95,8 @@ class Setting:
     metavar: str | None = None
     of_layers: bool = False
     instead_of: str | None = None
+    several: str | None = None
+    or_object: bool = False
     may_change: bool = False
 
     def described(self) -> str:
@@ -116,6 +124,12 @@ def kind_of(field: dataclasses.Field) -> tuple[type, bool]:
     """Return the type of a setting's values, and whether None is allowed."""
     kinds = typing.get_args(field.type) or (field.type,)
     return kinds[0], field.default is None
+
+
+def within_of(field: dataclasses.Field) -> str | None:
+    """Return the interval of a setting's numbers."""
+    is_count = kind_of(field)[0] is int
+    return setting_of(field).within or ("[1, inf)" if is_count else None)
 
 
 def settle(configuration: Any) -> None:
@@ -146,6 +160,16 @@ def settled(field: dataclasses.Field, value: Any) -> Any:
     about = setting_of(field)
     if about.or_function and (callable(value) or isinstance(value, dict)):
         return value
+    if about.or_object and _as(kind, value) is None:
+        return value
+    if about.several and not about.or_object:
+        is_one = isinstance(value, str | os.PathLike) or not isinstance(
+            value, Iterable
+        )
+        items = [None] if is_one else [_as(kind, item) for item in value]
+        if None in items:
+            raise SettingError(field.name, about.several, value)
+        return tuple(items)
     converted = _as(kind, value)
     if converted is None:
         raise SettingError(
@@ -156,8 +180,9 @@ def settled(field: dataclasses.Field, value: Any) -> Any:
         raise SettingError(
             field.name, expected + nearest(converted, about.choices), value
         )
-    if about.within and not _is_within(converted, about.within):
-        raise SettingError(field.name, _in_words(about.within, kind), value)
+    within = within_of(field)
+    if within and not _is_within(converted, within):
+        raise SettingError(field.name, _in_words(within, kind), value)
     return converted
 
 
@@ -166,6 +191,7 @@ _KINDS = {
     float: "a number",
     bool: "True or False",
     str: "text",
+    pathlib.Path: "a path",
 }
 
 
@@ -195,7 +221,9 @@ def _as(kind: type, value: Any) -> Any:
         if kind is float:
             return number
         return int(number) if number.is_integer() else None
-    return value if isinstance(value, kind) else None
+    if kind is pathlib.Path and isinstance(value, str | os.PathLike):
+        return pathlib.Path(value)
+    return value if kind is Any or isinstance(value, kind) else None
 
 
 def _is_within(value: float, within: str) -> bool:
@@ -256,6 +284,16 @@ def meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean `{names[found[0]]}`?" if found else "."
 
 
+def overridden(configuration: Target, **given: Any) -> Target:
+    """Return a configuration with those of the settings that are not None.
+
+    Raises:
+        SettingError: If a value makes no sense.
+    """
+    given = {name: x for name, x in given.items() if x is not None}
+    return dataclasses.replace(configuration, **given)  # type: ignore
+
+
 def take(
     fields: Iterable[dataclasses.Field], given: dict[str, Any]
 ) -> dict[str, Any]:
@@ -314,11 +352,15 @@ def with_settings(
 
 def _parameter_of(field: dataclasses.Field) -> inspect.Parameter:
     kind, may_be_none = kind_of(field)
+    about = setting_of(field)
+    annotation: Any = field.type if about.or_object or about.several else kind
+    if kind is pathlib.Path:
+        annotation |= str | os.PathLike
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=field.default,
-        annotation=kind | None if may_be_none else kind,
+        annotation=annotation | None if may_be_none else annotation,
     )
 
 

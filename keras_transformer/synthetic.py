@@ -10,37 +10,36 @@ et al., 2016), and train a model beside real pairs.
 """
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import sacrebleu
 
-from keras_transformer.config import Search, SettingError, UserError
+from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import folders, lines
-from keras_transformer.data.corpus import Corpus, Pair, checked_texts
+from keras_transformer.data.corpus import Corpus, checked_texts
 from keras_transformer.machine import files
-from keras_transformer.run import Run, log_shown, train
+from keras_transformer.machine.logs import log_shown
+from keras_transformer.run import Run, train
 from keras_transformer.runs import lock
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
 from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.training.preparation import check_tags
 from keras_transformer.training.request import understand
-from keras_transformer.translation.display import SentenceDisplay
 from keras_transformer.translation.evaluation import (
     bleu_tokenizer,
     longest_source,
 )
-from keras_transformer.translation.translated_corpus import (
-    Translate,
-    TranslatedCorpus,
-)
-from keras_transformer.translation.translator import Hypothesis, search_with
+from keras_transformer.translation.text_batches import Hypothesis
+from keras_transformer.translation.translated_corpus import TranslatedCorpus
+from keras_transformer.translation.translator import Translator, search_with
 
 # Edunov et al. (2018): shares of words, and places.
 _DROPPED = 0.1
@@ -104,7 +103,7 @@ def distill(
     # As for a run there: `train` looks at what the student has begun with.
     asked = understand(run_dir=folder, **arguments)
     corpus = asked.open_text()
-    if asked.session.strategy == "multiworker":
+    if asked.strategy == "multiworker":
         raise UserError(
             "Distillation runs on one machine, but with `strategy` multiworker "
             "every worker would translate the corpus; distill on one and train "
@@ -152,8 +151,10 @@ def _teach(
         max_source_length=of_teacher.training.max_length,
     )
     originals = list(corpus.pairs(split))
+    sources = [source for source, _ in originals]
+    identity = teacher.chosen().identity
     origin = {
-        "teacher": teacher.card().weights,
+        "teacher": identity,
         "text": _checksum(itertools.chain.from_iterable(originals)),
         "keep_originals": keep_originals,
         "closest": closest,
@@ -161,28 +162,18 @@ def _teach(
     made = TranslatedCorpus(folder, origin, search)
     if made.is_complete:
         return
+    choose = _chooser(corpus.target_lang)
 
-    def load() -> Translate[Pair]:
-        find = _finder(search, teacher)
-        choose = _chooser(corpus.target_lang)
+    def pick(number: int, found: Sequence[Hypothesis]) -> str:
+        return choose(found, originals[number][1])
 
-        def translate(pairs: Sequence[Pair], progress: SentenceDisplay) -> list:
-            found = find([source for source, _ in pairs], progress)
-            if not closest:
-                return [_best(hypotheses) for hypotheses in found]
-            return [*map(choose, found, (original for _, original in pairs))]
-
-        return translate
-
-    made.translate(originals, len(originals), load)
-    written = {split: list(made.pairs(source for source, _ in originals))}
-    if keep_originals:
-        written[split] += originals
+    load = functools.partial(_load, teacher, identity)
+    made.translate(sources, len(sources), load, pick if closest else _best)
+    written = {split: [*made.pairs(sources), *keep_originals * originals]}
     for name in {*copied, *({"test"} & {*corpus.splits})}:
         written[name] = list(corpus.pairs(name))
-    languages = corpus.source_lang, corpus.target_lang
     for name, pairs in written.items():
-        made.write(name, languages, pairs)
+        made.write(name, (corpus.source_lang, corpus.target_lang), pairs)
     made.complete()
 
 
@@ -198,7 +189,6 @@ def _chooser(
         return max(
             (each.text for each in hypotheses),
             key=lambda text: bleu.sentence_score(text, [original]).score,
-            default="",
         )
 
     return choose
@@ -211,7 +201,7 @@ def backtranslate(
     *,
     noise: bool = False,
     average: int | None = None,
-    precision: str = "float32",
+    precision: str | None = None,
     shortlist: str | os.PathLike | None = None,
     parallel: int | None = None,
     **options: Any,
@@ -256,41 +246,34 @@ def backtranslate(
     """
     if not isinstance(reverse, Run):
         reverse = Run(reverse)
+    if shortlist:
+        lines.open_file(shortlist, "`shortlist`").close()
+    reverse = reverse.using(
+        average=average, precision=precision, shortlist=shortlist
+    )
     if options.get("n_best", 1) != 1:
         raise SettingError(
             "n_best", "1, a source for each text", options["n_best"]
         )
+    words = reverse.weights.shortlist
     run, folder = reverse.config, pathlib.Path(os.path.abspath(output))
     lock_folder = folder.with_name(f"{folder.name}.lock")
     longest = longest_source(run.training.max_length)
     search = search_with(
         run.search, **{"max_source_length": longest, **options}
     )
-    if shortlist:
-        lines.open_file(shortlist, "`shortlist`").close()
     count, checksum, read = _open(text)
-
-    def load() -> Translate[tuple[int, str]]:
-        weights = average, precision, shortlist
-        find = _finder(search, reverse, *weights, parallel=parallel)
-
-        def translate(
-            numbered: Sequence[tuple[int, str]], progress: SentenceDisplay
-        ) -> list[str]:
-            numbers, texts = zip(*numbered, strict=True)
-            found = [*map(_best, find(texts, progress))]
-            return [*map(_with_noise, numbers, found)] if noise else found
-
-        return translate
-
+    identity = reverse.chosen().identity
+    origin = {
+        "model": identity,
+        "text": checksum,
+        "noise": noise,
+        "precision": reverse.weights.precision,
+        "shortlist": words and files.checksum(words),
+    }
+    load = functools.partial(_load, reverse, identity)
+    pick = _noised if noise else _best
     with log_shown(), lock.only_writer(lock_folder):
-        origin = {
-            "model": reverse.card(average).weights,
-            "text": checksum,
-            "noise": noise,
-            "precision": precision,
-            "shortlist": shortlist and files.checksum(shortlist),
-        }
         made = TranslatedCorpus(folder, origin, search)
         if not made.is_complete:
             logger.info(
@@ -298,7 +281,7 @@ def backtranslate(
                 "to train %s to %s.",
                 *(run.source_lang, run.target_lang) * 2,
             )
-            made.translate(enumerate(read()), count, load)
+            made.translate(read(), count, load, pick, parallel)
             languages = run.source_lang, run.target_lang
             made.write("train", languages, made.pairs(read()))
             if _open(text)[:2] != (count, checksum):
@@ -313,33 +296,28 @@ def backtranslate(
     return pathlib.Path(output)
 
 
-def _finder(
-    search: Search, run: Run, *weights: Any, parallel: int | None = None
-) -> Callable[[Sequence[str], SentenceDisplay], list[list[Hypothesis]]]:
-    """Load a run; return what finds hypotheses, none for a text that is cut."""
-    translator = run.translator(*weights)
-
-    def find(
-        texts: Sequence[str], progress: SentenceDisplay
-    ) -> list[list[Hypothesis]]:
-        found, are_cut = translator.n_best(
-            texts, search, parallel=parallel, progress=progress
+def _load(run: Run, noted: Any) -> Translator:
+    """Load a run, whose weights must be those that were noted."""
+    translator = run.translator()
+    if translator.weights.identity != noted:
+        raise UserError(
+            f"The weights in {run.path} changed before they were loaded; begin "
+            "again when its training has ended."
         )
-        return [
-            [] if is_cut else hypotheses
-            for hypotheses, is_cut in zip(found, are_cut, strict=True)
-        ]
-
-    return find
+    return translator
 
 
-def _best(hypotheses: Sequence[Hypothesis]) -> str:
-    return hypotheses[0].text if hypotheses else ""
+def _best(number: int, found: Sequence[Hypothesis]) -> str:
+    return found[0].text
+
+
+def _noised(number: int, found: Sequence[Hypothesis]) -> str:
+    return _with_noise(number, _best(number, found))
 
 
 def _open(
     text: str | os.PathLike | Sequence[str],
-) -> tuple[int, str, Callable[[], Iterator[str]]]:
+) -> tuple[int, str, Callable[[], Iterable[str]]]:
     """Return the number of texts, their checksum, and what reads them."""
     if isinstance(text, str | os.PathLike):
         path = pathlib.Path(text)
@@ -349,14 +327,13 @@ def _open(
                 "the path."
             )
         count = folders.count_lines(path)
-        if not count:
-            raise UserError(f"Expected text in {path}, found none.")
-        checksum = _checksum(folders.read_texts(path))
-        return count, checksum, lambda: folders.read_texts(path)
-    texts = list(checked_texts("text", text))
-    if not texts:
+        read = functools.partial(folders.read_texts, path)
+    else:
+        texts = list(checked_texts("text", text))
+        count, read = len(texts), functools.partial(iter, texts)
+    if not count:
         raise UserError("Expected texts as `text`, received none.")
-    return len(texts), _checksum(texts), lambda: iter(texts)
+    return count, _checksum(read()), read
 
 
 def _checksum(texts: Iterable[str]) -> str:

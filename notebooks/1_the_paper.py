@@ -627,8 +627,8 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
         mask = kt.masks.target_mask(test_in[:1])
     memory, source_mask = model.encode(test_source[:1])
     embedded = model.target_positions(model.embedding(test_in[:1]))
-    _, weights, _ = model.decoder.call_with_weights(
-        embedded, memory, mask, source_mask
+    _, weights, _ = model.decoder(
+        embedded, memory, mask, source_mask, return_attention_scores=True
     )
     heads = np.concatenate(weights)[:, :, :length, :length].reshape(
         -1, length, length

@@ -301,22 +301,32 @@ def test_an_unknown_setting_is_told_what_it_may_mean(unknown, meant, capsys):
 
 
 @pytest.mark.stands_for("a setting that a contributor adds")
-def test_a_new_setting_of_the_model_costs_its_field_and_nothing_else(tmp_path):
+def test_a_new_setting_costs_its_field_and_nothing_else(tmp_path):
     package = pathlib.Path(config.__file__).parent
     copy = tmp_path / "keras_transformer"
     shutil.copytree(package, copy)
-    home = copy / "config.py"
-    line = "    norm_first: bool = setting("
-    field = '    lucky: bool = setting(False, "add luck", of_layers=True)\n'
-    text = home.read_text()
-    assert text.count(line) == 1
-    home.write_text(text.replace(line, field + line))
+
+    def add(field, file, line):
+        text = (copy / file).read_text()
+        assert text.count(line) == 1
+        (copy / file).write_text(text.replace(line, f"    {field}\n{line}"))
+
+    lucky = 'lucky: bool = setting(False, "add luck", of_layers=True)'
+    add(lucky, "config.py", "    norm_first: bool = setting(")
+    brave = 'brave: bool = setting(False, "add courage")'
+    add(brave, "config.py", "    learning_rate_scale: float = setting(")
+    quick = 'quick: bool = setting(False, "add speed")'
+    add(quick, "training/request.py", "    accumulate: int = setting(")
+    (tmp_path / "before").mkdir()
+    run_of().save(tmp_path / "before")
     program = """
         import inspect
         import keras_transformer as kt
         from keras_transformer.__main__ import parse_args
+        from keras_transformer.commands.train import arguments_of
         from keras_transformer.config import UserError
         from keras_transformer.runs.run_config import RunConfig
+        from keras_transformer.training.request import understand
 
         model = kt.Transformer(
             29, num_layers=1, d_model=2, num_heads=1, ffn_dim=3, lucky=True
@@ -341,6 +351,16 @@ def test_a_new_setting_of_the_model_costs_its_field_and_nothing_else(tmp_path):
             assert "lucky = True" in str(error)
         else:
             raise AssertionError("a run went on without luck")
+
+        # Those of a training and of its session, and a run from before.
+        for name, text in ("brave", "Add courage"), ("quick", "Add speed"):
+            assert inspect.signature(kt.train).parameters[name].default is False
+            assert f"{name}: {text}; default: False." in kt.train.__doc__
+        args = parse_args(["train", "--corpus=demo", "--quick", "--brave"])
+        session = understand(**arguments_of(args))
+        assert session.quick is True and session.run.training.brave is True
+        before = RunConfig.load("before")
+        assert before.training.brave is before.model.lucky is False
     """
     subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],

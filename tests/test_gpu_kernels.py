@@ -162,7 +162,8 @@ def test_what_is_exported_has_kernels_in_each_precision(
 ):
     tokenizer = small_translator.tokenizer
     sizes = {**SIZES, "vocab_size": tokenizer.vocab_size}
-    text_model = TextModel(Transformer(dtype=precision, **sizes), tokenizer)
+    id_model = IdModel(Transformer(dtype=precision, **sizes))
+    text_model = TextModel(id_model, tokenizer)
     for function, inputs in (
         (text_model.search, 1),
         (text_model.score_text, 2),

@@ -8,6 +8,7 @@ TensorFlow, so that it runs on every Keras backend.
 
 import ast
 import graphlib
+import importlib
 import pathlib
 import re
 import subprocess
@@ -195,6 +196,15 @@ def test_tensorflow_appears_only_where_the_design_has_it_and_programs_nowhere():
             assert not origins & tensorflow, path
 
 
+def test_private_names_of_keras_and_tensorflow_are_in_one_file():
+    private = re.compile(
+        r"keras\.src|tensorflow\.python|tf\.__internal__"
+        r"|(?:model|optimizer|iterator|registry|super\(\))\._(?!_)"
+    )
+    found = {path.name for path in files() if private.search(path.read_text())}
+    assert found == {"keras_internals.py"}
+
+
 def test_the_model_wing_reaches_neither_tensorflow_nor_the_data_wing():
     edges, reached = module_graph(), set()
     ahead = {name for name in edges if name.split(".")[0] in MODEL_WING}
@@ -246,20 +256,17 @@ def test_every_public_name_is_where_the_package_says():
         _ = keras_transformer.transformer
 
 
-def test_type_checkers_see_the_same_names():
+def test_type_checkers_see_the_names_that_the_package_has():
     import keras_transformer
 
-    tree = ast.parse((PACKAGE / "__init__.py").read_text())
-    block = next(node for node in tree.body if isinstance(node, ast.If))
-    seen = {
-        alias.asname: node.module
-        for node in ast.walk(block)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    homes = {
-        name: f"keras_transformer.{home}"
-        for name, home in keras_transformer._HOMES.items()
-    }
-    modules = dict.fromkeys(keras_transformer._MODULES, "keras_transformer")
-    assert seen == homes | modules
+    tree = ast.parse((PACKAGE / "__init__.pyi").read_text())
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            home = importlib.import_module(node.module)
+            for alias in node.names:
+                # A stub shows only what is imported under a name.
+                assert alias.name == alias.asname
+                seen = getattr(keras_transformer, alias.name)
+                assert seen is getattr(home, alias.name)
+    assert {"Transformer", "layers"} <= {*keras_transformer.__all__}
+    assert isinstance(keras_transformer.__version__, str)

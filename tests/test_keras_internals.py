@@ -1,4 +1,7 @@
-"""The private names of Keras that the package uses, one by one."""
+"""The private names of Keras and TensorFlow that we use, one by one."""
+
+import gc
+import weakref
 
 import keras
 import numpy as np
@@ -14,9 +17,13 @@ class Remembering(keras.Sequential):
 
     spec = None
 
-    def _maybe_symbolic_build(self, iterator):
-        self.spec = keras_internals.replica_spec(iterator)
-        super()._maybe_symbolic_build(data_batch=self.spec)
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        self.spec = data_batch
+        super()._maybe_symbolic_build(iterator, data_batch)
+
+
+class Built(keras_internals.BuiltFromSpec, Remembering):
+    pass
 
 
 @pytest.mark.parametrize("way", ["fit", "evaluate"])
@@ -30,7 +37,7 @@ def test_keras_builds_on_a_distributed_dataset_before_the_first_step(way):
     spec = tuple(tf.TensorSpec((2, n), tf.float64) for n in (3, 1))
     data = tf.data.Dataset.from_generator(rows, output_signature=spec)
     with tf.distribute.OneDeviceStrategy("CPU:0").scope():
-        model = Remembering([keras.layers.Dense(1)])
+        model = Built([keras.layers.Dense(1)])
         model.compile(loss="mse", metrics=["mae"])
     getattr(model, way)(data, verbose=0)
     assert model.spec == spec
@@ -178,3 +185,38 @@ def test_keras_still_leaves_a_model_with_its_own_compile_uncompiled(tmp_path):
     np.testing.assert_array_equal(
         again((SOURCE, TARGET_IN)), model((SOURCE, TARGET_IN))
     )
+
+
+def test_only_some_strategies_update_without_a_merge_call():
+    assert keras_internals.updates_without_merge_call()
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+        assert not keras_internals.updates_without_merge_call()
+
+
+def test_tensorflow_says_what_its_operators_run_on():
+    assert keras_internals.has_kernel("MatMul", "CPU")
+    assert not keras_internals.has_kernel("MatMul", "NoSuch")
+    assert not keras_internals.has_kernel("NoSuch", "CPU")
+
+
+def traced_graph():
+    """A graph with a gradient of one's own, once nobody else holds it."""
+
+    @tf.function(autograph=False)
+    def gradient(x):
+        double = tf.custom_gradient(
+            lambda x: (2 * x, lambda upstream: 2 * upstream)
+        )
+        return tf.gradients(double(x), x)
+
+    concrete = gradient.get_concrete_function(tf.TensorSpec([]))
+    return weakref.ref(concrete.graph)
+
+
+def test_tensorflow_keeps_graphs_unless_their_gradients_are_forgotten():
+    kept = traced_graph()
+    with keras_internals.gradients_forgotten():
+        forgotten = traced_graph()
+    gc.collect()
+    assert kept() is not None
+    assert forgotten() is None

@@ -12,12 +12,14 @@ from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.translation.translated_corpus import TranslatedCorpus
 
 
-def killed(*_):
+def killed(*_, **__):
     raise KeyboardInterrupt
 
 
-def found_at_once(texts, progress):
-    return [[kt.Hypothesis(text.upper(), 0.0)] for text in texts]
+class AtOnce:
+    def n_best(self, texts, *_, **__):
+        found = [[kt.Hypothesis(text.upper(), 0.0)] for text in texts]
+        return found, [False] * len(texts)
 
 
 TEXTS = ["two dogs", "", "dogs " * 29, "a small dog"]
@@ -46,7 +48,7 @@ def test_translations_of_another_search_are_not_taken_up(
     small_run, tmp_path, monkeypatch, is_finished
 ):
     run = shutil.copytree(small_run, tmp_path / "run")
-    monkeypatch.setattr(synthetic, "_finder", lambda *_, **__: found_at_once)
+    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
     listed = tmp_path / "words.txt"
     listed.write_text("\tone two\n")
     how = dict(output=tmp_path / "back", shortlist=listed)
@@ -67,30 +69,26 @@ def test_translations_of_another_search_are_not_taken_up(
         kt.backtranslate(run, TEXTS, **how)
 
 
-def test_a_kill_while_a_beginning_is_removed_leaves_a_free_place(
+def test_a_kill_before_the_first_translation_leaves_a_free_place(
     tmp_path, monkeypatch
 ):
-    def corpus(text, translate):
+    def corpus(text, load):
         made = TranslatedCorpus(tmp_path / "made", {"text": text}, kt.Search())
-        made.translate(["a"], 1, lambda: lambda items, _: translate(items))
+        made.translate(["a"], 1, load, lambda _, found: found[0].text)
         return made
 
     with pytest.raises(KeyboardInterrupt):
         corpus("one", killed)
 
-    def remove_one_file(folder, *_):
-        min(folder.iterdir()).unlink()
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", remove_one_file)
+        patch.setattr(AtOnce, "n_best", killed)
         with pytest.raises(KeyboardInterrupt):
-            corpus("another", killed)
-    made = corpus("another", list)
-    made.write("train", ("en", "de"), made.pairs(["A"]))
+            corpus("one", AtOnce)
+    made = corpus("another", AtOnce)
+    made.write("train", ("en", "de"), made.pairs(["a"]))
     made.complete()
-    assert read(tmp_path / "made", "train.en") == ["A"]
-    assert read(tmp_path / "made", "train.de") == ["a"]
+    assert read(tmp_path / "made", "train.en") == ["a"]
+    assert read(tmp_path / "made", "train.de") == ["A"]
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 

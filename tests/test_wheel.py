@@ -4,6 +4,7 @@ It lies alone in a virtual environment that borrows all other packages from
 the one that runs the tests, so that nothing is downloaded.
 """
 
+import json
 import os
 import pathlib
 import shutil
@@ -101,10 +102,41 @@ def command(home, tmp_path_factory):
 def trained(command):
     command(
         *("train", "--preset", "demo", "--corpus", ".", "--run-dir", "run"),
+        *("--num-layers", "1", "--d-model", "32", "--ffn-dim", "32"),
         *("--vocab-size", "310", "--batch-tokens", "512", "--steps", "4"),
         *("--checkpoint-steps", "2", "--validation-steps", "4"),
     )
     return command.folder / "run"
+
+
+VERBS = {
+    "evaluate": (),
+    "translate": ("--max-length", "5"),
+    "score": ("--source", "test.en", "--target", "test.de"),
+    "export": ("--output", "exported"),
+}
+PROGRAM = """
+import json, sys
+from keras_transformer.__main__ import main
+
+for verb, flags in json.loads(sys.argv[1]).items():
+    assert main([verb, "--run-dir", "run", *flags]) == 0, verb
+    print("END OF VERB", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def said(home, trained):
+    """What each verb says of that run: all in one process, for one import."""
+    python = home / "bin" / "python"
+    done = run(
+        *(python, "-c", PROGRAM, json.dumps(VERBS)),
+        cwd=trained.parent,
+        input="one two\n\nthree\n",
+    )
+    assert done.returncode == 0, done.stderr
+    outputs = done.stdout.split("END OF VERB\n")[:-1]
+    return dict(zip(VERBS, outputs, strict=True))
 
 
 def test_the_wheel_holds_every_file_of_the_package(wheel):
@@ -144,29 +176,21 @@ def test_a_training_ends_with_its_average(trained):
     assert (trained / "final.weights.h5").exists()
 
 
-def test_its_run_is_evaluated(trained, command):
-    output = command("evaluate", "--run-dir", trained.name).stdout
-    assert "BLEU" in output and "|tok:13a|" in output
+def test_its_run_is_evaluated(said):
+    assert "BLEU" in said["evaluate"] and "|tok:13a|" in said["evaluate"]
 
 
-def test_its_run_translates(trained, command):
-    arguments = ("translate", "--run-dir", trained.name, "--max-length", "5")
-    output = command(*arguments, input="one two\n\nthree\n").stdout
-    first, empty, second = output.split("\n")[:-1]
+def test_its_run_translates(said):
+    first, empty, second = said["translate"].split("\n")[:-1]
     assert empty == ""
 
 
-def test_its_run_scores(trained, command):
-    output = command(
-        *("score", "--run-dir", trained.name),
-        *("--source", "test.en", "--target", "test.de"),
-    ).stdout
-    scores = [float(line) for line in output.splitlines()]
+def test_its_run_scores(said):
+    scores = [float(line) for line in said["score"].splitlines()]
     assert len(scores) == 17 and max(scores) < 0
 
 
-def test_its_run_is_exported(trained, command):
-    command("export", "--run-dir", trained.name, "--output", "exported")
-    exported = command.folder / "exported"
+def test_its_run_is_exported(said, trained):
+    exported = trained.parent / "exported"
     assert (exported / "1" / "saved_model.pb").exists()
     assert (exported / "models.config").exists()

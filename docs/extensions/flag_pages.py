@@ -16,7 +16,7 @@ from keras_transformer.config import (
     Search,
     TrainingConfig,
 )
-from keras_transformer.settings import setting_of
+from keras_transformer.settings import setting_of, within_of
 
 REFERENCE = pathlib.Path(__file__).parents[1] / "reference"
 
@@ -131,9 +131,10 @@ def _settings() -> str:
             about = setting_of(field)
             described = about.described()
             allowed = ""
-            if about.within and about.within not in described:
-                least = "at least" if about.within[0] == "[" else "above"
-                allowed = f"; {least} {about.within[1:].split(',')[0]}"
+            within = within_of(field)
+            if within and within not in described:
+                least = "at least" if within[0] == "[" else "above"
+                allowed = f"; {least} {within[1:].split(',')[0]}"
             flag = setting_flags.flag(field.name) if about.flag else ""
             flag = f"<br>`{flag}`" if flag else ""
             rows.append(

@@ -5,13 +5,11 @@ import pathlib
 
 from keras_transformer.commands import command_line, search_flags
 from keras_transformer.data import lines
-from keras_transformer.machine import devices
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
     search_flags.add_run_flags(parser)
-    search_flags.add_ensemble_flags(parser)
     add = parser.add_argument
     add(
         "--text",
@@ -36,7 +34,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     search_flags.add_beam_flags(parser)
     search_flags.add_sampling_flags(parser)
-    search_flags.add_speed_flags(parser)
+    search_flags.add_parallel_flag(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -53,31 +51,22 @@ def run(args: argparse.Namespace) -> None:
     the target side of a corpus, its translations become the source side. The
     same command again resumes after the last 1,000 texts that were translated.
     """
-    config, search = search_flags.prepare(args)
+    reverse, search = search_flags.prepare(args)
     lines.open_file(args.text, "--text").close()
-    searches = search_flags.searches_of(args, config)
-    command_line.quiet_tensorflow()
-    devices.share_cores(searches)
+    reverse.before_loading()
     from keras_transformer import synthetic
 
-    options = search.kept_by_run()
-    if search.sampling:
-        options["sampling"] = search.sampling
     synthetic.backtranslate(
-        search_flags.run_of(args),
-        args.text,
-        args.output,
+        *(reverse, args.text, args.output),
         noise=args.noise,
-        average=args.average,
-        precision=args.precision,
-        shortlist=args.shortlist,
         parallel=args.parallel,
-        **options,
+        sampling=search.sampling,
+        **search.kept_by_run(),
     )
     command_line.say_next(
         *("train", "--corpus", "FOLDER"),
         *("--corpus", f"{args.output}:1:<bt>"),
-        *("--source-lang", config.target_lang),
-        *("--target-lang", config.source_lang),
+        *("--source-lang", reverse.config.target_lang),
+        *("--target-lang", reverse.config.source_lang),
         *("--run-dir", "RUN"),
     )

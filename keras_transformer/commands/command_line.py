@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import gc
 import itertools
 import logging
 import os
@@ -80,6 +81,8 @@ def run(command: Callable[[], int | None]) -> int:
         datefmt="%H:%M:%S",
         stream=sys.stderr,
     )
+    # Tracing makes millions of objects that stay; look through them less often.
+    gc.set_threshold(50_000, 10, 10)
     try:
         with exhaustion.explained(_LESS_MEMORY):
             code = command()

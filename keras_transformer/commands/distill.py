@@ -6,7 +6,6 @@ import pathlib
 
 from keras_transformer.commands import command_line, train
 from keras_transformer.runs.layout import DISTILLED
-from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.request import understand
 
 _OWN = ("teacher", "keep_originals", "closest")
@@ -58,20 +57,16 @@ def run(args: argparse.Namespace) -> None:
     # Report what is plainly wrong before TensorFlow is loaded.
     run_dir = arguments.pop("run_dir")
     asked = understand(**arguments, run_dir=run_dir / DISTILLED)
-    for path in teachers:
-        RunConfig.load(path)
+    from keras_transformer.run import Run
+
+    teacher = Run(teachers[0], teachers[1:])
     command_line.quiet_tensorflow()
-    from keras_transformer.run import Run, estimate
     from keras_transformer.synthetic import distill
+    from keras_transformer.training.dry_run import dry_run as costs
 
     if args.dry_run:
-        print(estimate(asked))
+        print(costs(asked))
         return
     # After SIGTERM the checkpoint is written, and nothing has failed.
     with contextlib.suppress(SystemExit):
-        distill(
-            Run(teachers[0], teachers[1:]),
-            run_dir,
-            **own,
-            **arguments,
-        )
+        distill(teacher, run_dir, **own, **arguments)

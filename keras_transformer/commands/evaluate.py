@@ -5,12 +5,9 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from keras_transformer.commands import command_line, search_flags
-from keras_transformer.data.corpora import open_corpus
-from keras_transformer.data.corpus import TFDS_PREFIX, Corpus
+from keras_transformer.config import RUN_SEARCH
+from keras_transformer.data.corpus import TFDS_PREFIX
 from keras_transformer.data.mixture import parts_of
-from keras_transformer.machine import devices
-from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training.request import open_text
 from keras_transformer.translation.display import SentenceDisplay
 
 if TYPE_CHECKING:
@@ -20,9 +17,8 @@ if TYPE_CHECKING:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
     search_flags.add_run_flags(parser)
-    search_flags.add_ensemble_flags(parser)
     search_flags.add_beam_flags(parser)
-    search_flags.add_speed_flags(parser)
+    search_flags.add_parallel_flag(parser)
     add = parser.add_argument
     add(
         "--corpus",
@@ -77,27 +73,22 @@ def run(args: argparse.Namespace) -> None:
     A folder may have several references of a split: SPLIT.LANG.0,
     SPLIT.LANG.1 and on.
     """
-    config, search = search_flags.prepare(args)
-    searches = search_flags.searches_of(args, config)
-    corpus = opened(args, config) or args.corpus
-    command_line.quiet_tensorflow()
-    devices.share_cores(searches)
-
+    run, _ = search_flags.prepare(args)
+    parts = parts_of(args.corpus or run.config.corpus)
+    if any(part.name.startswith(TFDS_PREFIX) for part in parts):
+        run.before_loading()
     with SentenceDisplay() as display:
-        result = search_flags.run_of(args).evaluate(
+        result = run.evaluate(
             args.split,
-            corpus,
+            args.corpus,
             reference=args.reference,
             hypotheses=args.hypotheses,
-            average=args.average,
-            **{name: getattr(args, name) for name in search.kept_by_run()},
+            **{name: getattr(args, name) for name in RUN_SEARCH},
             lowercase=args.lowercase,
             tokenize=args.tokenize,
             against=args.against,
             json_file=args.json,
             parallel=args.parallel,
-            precision=args.precision,
-            shortlist=args.shortlist,
             progress=display.of_all,
         )
     for score in result.scores.values():
@@ -116,39 +107,6 @@ def run(args: argparse.Namespace) -> None:
     command_line.say_next(
         "export", "--run-dir", args.run_dir, "--output", exported
     )
-
-
-def opened(args: argparse.Namespace, run: RunConfig) -> Corpus | None:
-    """Open the corpus; report what is wrong before TensorFlow is loaded."""
-    if run.is_imported and not args.corpus:
-        return None  # `Run.evaluate` says what is missing.
-    name = args.corpus or run.corpus
-    if any(part.name.startswith(TFDS_PREFIX) for part in parts_of(name)):
-        return None  # It needs TensorFlow itself.
-    if args.corpus:
-        corpus = open_corpus(name, run.source_lang, run.target_lang)
-    else:
-        corpus = open_text(run, name)
-    pairs = corpus.pairs(args.split, "split")
-    given = [("reference", path) for path in args.reference or ()]
-    given += [("hypotheses", args.hypotheses), ("against", args.against)]
-    # A pipe can be read once.
-    given = [
-        (what, path) for what, path in given if path and not path.is_fifo()
-    ]
-    if not given:
-        return corpus
-    from keras_transformer.translation import significance
-
-    count = sum(1 for _ in pairs)
-    for what, path in given:
-        if what == "against":
-            significance.read_translations(
-                path, corpus.name, args.split, run.target_lang, count
-            )
-        else:
-            significance.given_texts(path, what, args.split, count)
-    return corpus
 
 
 def _row(name: pathlib.Path, tested: "Tested") -> str:

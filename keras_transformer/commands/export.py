@@ -15,8 +15,9 @@ _OF_EVERY_FORMAT = (
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
-    search_flags.add_run_flags(parser)
-    search_flags.add_ensemble_flags(parser)
+    search_flags.add_run_flags(
+        parser, "average", "ensemble", "ensemble_mean", "shortlist"
+    )
     add = parser.add_argument
     add(
         "--output",
@@ -46,7 +47,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="use only operators that every TensorFlow has, for GPUs and "
         "processors other than x86-64; slower, and not with int8",
     )
-    search_flags.add_shortlist_flag(parser)
     add(
         "--version",
         type=int,
@@ -77,31 +77,25 @@ def run(args: argparse.Namespace) -> None:
     `--format ctranslate2` writes a CTranslate2 model instead.
     """
     check_format(args)
-    _, search = search_flags.prepare(args, n_best=4)
+    run, search = search_flags.prepare(args, n_best=4)
     if args.format == "ctranslate2":
-        command_line.quiet_tensorflow()
+        run.before_loading()
         from keras_transformer.exporting import ctranslate2
-        from keras_transformer.translation.translator import Translator
 
         ctranslate2.check_output(args.output)
-        translator = Translator.from_run(args.run_dir, args.average)
-        print(ctranslate2.export(translator, args.output, args.quantize))
+        print(ctranslate2.export(run.translator(), args.output, args.quantize))
         return
     # Before TensorFlow, so that a misspelt argument shows at once.
     files.version_path(args.output, args.version)
-    command_line.quiet_tensorflow()
+    run.before_loading()
     from keras_transformer.exporting.serving_kit import ServingKit
 
     kit = ServingKit.plan(args.output, args.name, args.max_batch_size)
-    path = search_flags.run_of(args).export(
-        args.output,
-        args.version,
-        search,
-        average=args.average,
+    path = run.export(
+        *(args.output, args.version, search),
         kit=kit,
         quantization=args.quantize,
         portable=args.portable,
-        shortlist=args.shortlist,
     )
     print(path)
     command_line.say_next("serve", args.output)

@@ -11,8 +11,7 @@ from keras_transformer.translation.display import SentenceDisplay
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
-    search_flags.add_run_flags(parser)
-    search_flags.add_ensemble_flags(parser)
+    search_flags.add_run_flags(parser, "average", "ensemble", "ensemble_mean")
     search_flags.add_beam_flags(parser, ("length_penalty",))
     add = parser.add_argument
     add("--source", type=pathlib.Path, required=True, help="lines of text")
@@ -32,16 +31,14 @@ def run(args: argparse.Namespace) -> None:
     never cut. The tokenizer splits the target into pieces; if a search wrote
     the same text in other pieces, `translate --n-best` prints another score.
     """
-    _, search = search_flags.prepare(args)
+    run, search = search_flags.prepare(args)
     with contextlib.ExitStack() as stack:
         pairs, total = text_streams.open_pairs(
             *(args.source, "--source", args.target, "--target"), stack
         )
         # Before the work, so that an unwritable place shows at once.
         output = text_streams.open_output(args.output, stack)
-        command_line.quiet_tensorflow()
-
-        translator = search_flags.run_of(args).translator(args.average)
+        translator = run.translator()
         on_screen = not args.output and sys.stdout.isatty()
         progress = stack.enter_context(
             SentenceDisplay(total, bar=not on_screen)

@@ -2,22 +2,21 @@
 
 import argparse
 import dataclasses
+import functools
 import pathlib
 from typing import TYPE_CHECKING
 
-from keras_transformer.commands import setting_flags
+from keras_transformer.commands import command_line, setting_flags
 from keras_transformer.config import (
-    ENSEMBLE_MEANS,
     MAX_SOURCE_LENGTH,
     RUN_SEARCH,
-    SEARCH_PRECISIONS,
     Sampling,
     Search,
     UserError,
 )
 from keras_transformer.data import lines
 from keras_transformer.machine import devices
-from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.weights import WEIGHTS, Weights
 
 if TYPE_CHECKING:
     from keras_transformer.run import Run
@@ -26,43 +25,12 @@ _FIELDS = {field.name: field for field in dataclasses.fields(Search)}
 _SAMPLING = dataclasses.fields(Sampling)
 
 
-def add_run_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of every verb that loads a model."""
+def add_run_flags(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add the flag of a run, and those of its weights, by default all."""
     parser.add_argument(
         "--run-dir", required=True, type=pathlib.Path, help="the run directory"
     )
-    parser.add_argument(
-        "--average",
-        type=int,
-        help="number of newest checkpoints to average; default: the weights "
-        "that validated best at the end of the training",
-    )
-
-
-def add_ensemble_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of every verb that may search with several models."""
-    parser.add_argument(
-        "--ensemble",
-        action="append",
-        type=pathlib.Path,
-        default=[],
-        metavar="RUN",
-        help="another run of the same vocabulary, whose model searches "
-        "together with that of --run-dir; may be given several times",
-    )
-    parser.add_argument(
-        "--ensemble-mean",
-        choices=ENSEMBLE_MEANS,
-        default=ENSEMBLE_MEANS[0],
-        help="what the models average at each step; default: %(default)s",
-    )
-
-
-def run_of(args: argparse.Namespace) -> "Run":
-    """Open the run `--run-dir` with those beside it."""
-    from keras_transformer.run import Run
-
-    return Run(args.run_dir, args.ensemble, args.ensemble_mean)
+    setting_flags.add(parser, [WEIGHTS[name] for name in names or WEIGHTS])
 
 
 def add_beam_flags(
@@ -76,17 +44,8 @@ def add_beam_flags(
     )
 
 
-def add_speed_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of every verb that translates batches."""
-    parser.add_argument(
-        "--precision",
-        choices=SEARCH_PRECISIONS,
-        default=SEARCH_PRECISIONS[0],
-        help="type to multiply in; bfloat16 and int8 round, and are faster "
-        "on processors that support them (bfloat16: AMX or AVX512-BF16; "
-        "int8: AMX or VNNI); default: %(default)s",
-    )
-    add_shortlist_flag(parser)
+def add_parallel_flag(parser: argparse.ArgumentParser) -> None:
+    """Add the flag of every verb that translates batches."""
     parser.add_argument(
         "--parallel",
         type=int,
@@ -94,17 +53,6 @@ def add_speed_flags(parser: argparse.ArgumentParser) -> None:
         help="batches searched at the same time; they share the cores of the "
         "processor, and each uses its own memory; default: by the cores and "
         "the model's width; 1 on a GPU",
-    )
-
-
-def add_shortlist_flag(parser: argparse.ArgumentParser) -> None:
-    """Add the flag of every verb that searches."""
-    parser.add_argument(
-        "--shortlist",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="score only the target pieces that FILE, written by the verb "
-        "shortlist, lists for the source; faster, with nearly the same results",
     )
 
 
@@ -127,12 +75,36 @@ def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
     setting_flags.add(parser, _SAMPLING, prefix="with --sample: ")
 
 
-def prepare(
-    args: argparse.Namespace, n_best: int = 1
-) -> tuple[RunConfig, Search]:
-    """Read the run `--run-dir`, and its search with the flags above."""
-    run = RunConfig.load(args.run_dir)
-    return run, search_from(args, run.search, n_best)
+def open_run(args: argparse.Namespace) -> "Run":
+    """Open the run `--run-dir` with the weights that the flags ask for.
+
+    It loads TensorFlow only with the model, so that other mistakes show before.
+    """
+    from keras_transformer.run import Run
+
+    weights = Weights(**setting_flags.given(args, WEIGHTS.values()))
+    if weights.shortlist:
+        lines.open_file(weights.shortlist, "--shortlist").close()
+    run = Run.opened(args.run_dir, weights)
+    searches = None
+    if "parallel" in args:
+        width = run.config.model.d_model
+        searches = devices.searches(args.parallel, devices.cores(), width)
+    run.before_loading = functools.partial(load_tensorflow, searches)
+    return run
+
+
+def load_tensorflow(searches: int | None) -> None:
+    """Load TensorFlow, whose operators share the cores among searches."""
+    command_line.quiet_tensorflow()
+    if searches:
+        devices.share_cores(searches)
+
+
+def prepare(args: argparse.Namespace, n_best: int = 1) -> tuple["Run", Search]:
+    """Open the run, and change its search by the flags above."""
+    run = open_run(args)
+    return run, search_from(args, run.config.search, n_best)
 
 
 def search_from(
@@ -142,8 +114,6 @@ def search_from(
 
     Without a flag, a text has `n_best` translations, or as many as beams.
     """
-    if getattr(args, "shortlist", None):
-        lines.open_file(args.shortlist, "--shortlist").close()
     given = setting_flags.given(args, _FIELDS.values())
     given.setdefault("max_source_length", MAX_SOURCE_LENGTH)
     drawing = setting_flags.given(args, _SAMPLING)
@@ -160,8 +130,3 @@ def search_from(
         n_best = min(n_best, max(beams, 1))
     given.setdefault("n_best", n_best)
     return dataclasses.replace(search, **given)
-
-
-def searches_of(args: argparse.Namespace, run: RunConfig) -> int:
-    """Choose how many searches share the cores, by `--parallel` or the rule."""
-    return devices.searches(args.parallel, devices.cores(), run.model.d_model)

@@ -9,14 +9,18 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from keras_transformer.commands import command_line, search_flags
+from keras_transformer.commands import command_line, search_flags, setting_flags
 from keras_transformer.config import MAX_SOURCE_LENGTH, UserError
-from keras_transformer.machine import extras
+from keras_transformer.machine import devices, extras
 from keras_transformer.machine.batching_file import BATCHING_FILE, Batching
 from keras_transformer.runs.layout import CONFIG_FILE, EXPORTED
-from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.weights import WEIGHTS
 from keras_transformer.serving.limits import Limits
+
+if TYPE_CHECKING:
+    from keras_transformer.run import Run
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +39,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="serve this run instead; it is first exported to "
         "RUN_DIR/exported, unless that is up to date",
     )
-    search_flags.add_ensemble_flags(parser)
+    setting_flags.add(
+        parser, [WEIGHTS[name] for name in ("ensemble", "ensemble_mean")]
+    )
     add("--host", default="127.0.0.1", help="default: %(default)s")
     add("--port", type=int, default=8501, help="default: %(default)s")
     add(
@@ -97,26 +103,7 @@ def run(args: argparse.Namespace) -> None:
     in the folder takes over by itself. On Ctrl-C or SIGTERM it answers the
     requests it has taken and ends within 20 seconds.
     """
-    if (args.exported is None) == (args.run_dir is None):
-        args.parser.error("expected either EXPORTED or --run-dir")
-    if args.exported and (args.exported / CONFIG_FILE).exists():
-        args.run_dir, args.exported = args.exported, None
-    if args.run_dir is not None:
-        for path in (args.run_dir, *args.ensemble):
-            RunConfig.load(path)  # Raises if it is not a run.
-    elif args.ensemble:
-        args.parser.error("expected --run-dir beside --ensemble")
-    elif (args.exported / "saved_model.pb").exists():
-        raise UserError(
-            "Expected the folder of all versions of an export, received "
-            f"{args.exported}, which is one version; give "
-            f"{args.exported.absolute().parent}."
-        )
-    elif not args.exported.is_dir():
-        raise UserError(
-            "Expected the folder of an export, found no folder "
-            f"{args.exported}; write one with keras-transformer export."
-        )
+    run = _served_run(args)
     for origin in args.cors:
         if not re.fullmatch(r"\*|https?://[^/\s]+", origin):
             raise UserError(
@@ -133,33 +120,61 @@ def run(args: argparse.Namespace) -> None:
     # What other libraries log may hold a client's text.
     logging.getLogger("keras_transformer").setLevel(logging.INFO)
     logging.getLogger().setLevel(logging.CRITICAL)
-    # TensorFlow Serving's session loader warns that it is outdated.
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)
     from keras_transformer.serving import server
+    from keras_transformer.serving.batcher import Batcher
+    from keras_transformer.serving.service import Service
+    from keras_transformer.serving.versions import Versions
 
     limits = Limits(args.max_texts, args.max_body_bytes, args.timeout)
     listening = server.bind(args.host, args.port)
-    folder = args.exported
-    explain = None
-    if args.run_dir is not None:
+    folder, explain = args.exported, None
+    if run is not None:
         folder = args.run_dir / EXPORTED
-        search_flags.run_of(args).keep_exported(folder)
+        run.keep_exported(folder)
         if not args.ensemble:
             explain = explainer(args.run_dir)
     path = args.batching_parameters or folder / BATCHING_FILE
     given = args.batching_parameters is not None
     batching = Batching.load(path) if given or path.exists() else Batching()
-    named = folder if args.exported else args.run_dir
-    server.serve(
-        listening,
-        folder,
-        name=args.name or os.path.basename(os.path.abspath(named)),
-        batching=batching,
-        limits=limits,
-        origins=args.cors,
-        hosts=server.names_of(args.host, args.allow_host),
-        explain=explain,
+    # The session loader warns that it is outdated; an export resets this level.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    # Parallel batches share the cores: two threads that meet after every
+    # operator cost more than they gain.
+    threads = max(1, devices.cores() // batching.num_batch_threads)
+    named = os.path.abspath(args.run_dir or folder)
+    service = Service(
+        args.name or os.path.basename(named),
+        Versions(folder, threads),
+        Batcher(batching),
+        limits,
+        explain,
     )
+    hosts = server.names_of(args.host, args.allow_host)
+    server.serve(listening, service, args.cors, hosts)
+
+
+def _served_run(args: argparse.Namespace) -> "Run | None":
+    """Open the run to serve; None if the arguments name an export."""
+    if (args.exported is None) == (args.run_dir is None):
+        args.parser.error("expected either EXPORTED or --run-dir")
+    if args.exported and (args.exported / CONFIG_FILE).exists():
+        args.run_dir, args.exported = args.exported, None
+    if args.run_dir is not None:
+        return search_flags.open_run(args)
+    if args.ensemble:
+        args.parser.error("expected --run-dir beside --ensemble")
+    if (args.exported / "saved_model.pb").exists():
+        raise UserError(
+            "Expected the folder of all versions of an export, received "
+            f"{args.exported}, which is one version; give "
+            f"{args.exported.absolute().parent}."
+        )
+    if not args.exported.is_dir():
+        raise UserError(
+            "Expected the folder of an export, found no folder "
+            f"{args.exported}; write one with keras-transformer export."
+        )
+    return None
 
 
 def explainer(run_dir: pathlib.Path) -> Callable[[str, str], str]:
@@ -169,28 +184,27 @@ def explainer(run_dir: pathlib.Path) -> Callable[[str, str], str]:
     weights, or refuses if the run has gone on.
     """
     from keras_transformer.run import Run
-    from keras_transformer.translation.translator import Translator
-    from keras_transformer.viewing import page
+    from keras_transformer.viewing import viewer
 
     lock = threading.Lock()
-    loaded: dict[str, Translator] = {}
+    loaded: dict[str, Any] = {}
 
     def explain(text: str, weights: str) -> str:
         with lock:
             if weights not in loaded:
                 loaded.clear()
-                found = Translator.from_run(run_dir)
-                if Run(run_dir).card().weights != weights:
+                run = Run(run_dir)
+                if run.chosen().identity != weights:
                     raise UserError(
                         f"Expected the weights {weights}, which translate "
                         "here, but the run has others by now; start the "
-                        "server again to explain with those."
+                        "server again to explain with them."
                     )
-                loaded[weights] = found
+                loaded[weights] = run.translator()
             translator = loaded[weights]
         explanation = translator.explain(
             text, max_source_length=MAX_SOURCE_LENGTH
         )
-        return page.document(text, [explanation.to_html()])
+        return viewer.document(text, [explanation.to_html()])
 
     return explain

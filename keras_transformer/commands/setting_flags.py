@@ -36,7 +36,10 @@ def add(
         if field.name in EXCLUDED:
             known["action"] = _Instead
         ending = default or ""
-        if default is None and field.default not in (None, False):
+        if about.several:
+            known["action"] = "append"
+            ending = "; may be given several times"
+        elif default is None and field.default not in (None, False):
             ending = f"; default: {field.default}"
         text = f"{prefix}{about.described()}{ending}"
         parser.add_argument(

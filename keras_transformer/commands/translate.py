@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import functools
 import itertools
 import logging
 import os
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from keras_transformer.commands import command_line, search_flags, text_streams
 from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
-from keras_transformer.machine import devices, extras
+from keras_transformer.machine import extras
 from keras_transformer.translation import sentences
 from keras_transformer.translation.display import SentenceDisplay
 
@@ -29,7 +30,6 @@ _Hypotheses = Sequence[tuple[str, float]]
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
     search_flags.add_run_flags(parser)
-    search_flags.add_ensemble_flags(parser)
     add = parser.add_argument
     add(
         "file",
@@ -42,7 +42,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--output", type=pathlib.Path, help="default: standard output")
     search_flags.add_search_flags(parser)
     search_flags.add_sampling_flags(parser)
-    search_flags.add_speed_flags(parser)
+    search_flags.add_parallel_flag(parser)
     add(
         "--prefix",
         type=text_streams.given_text,
@@ -96,50 +96,32 @@ def run(args: argparse.Namespace) -> None:
     if args.file and args.input:
         args.parser.error("expected FILE or --input FILE, received both")
     args.input = args.input or args.file
-    config, search = search_flags.prepare(args)
+    opened, search = search_flags.prepare(args)
     check_combination(args, search)
-    searches = search_flags.searches_of(args, config)
     with contextlib.ExitStack() as stack:
         rows, total = open_rows(args, stack)
         # Before the work, so that an unwritable place shows at once.
         output = text_streams.open_output(args.output, stack)
-        command_line.quiet_tensorflow()
-        # A single text need not leave a core to others.
-        is_alone = total == 1 and not args.split_sentences
-        devices.share_cores(1 if is_alone else searches)
-
-        translator = search_flags.run_of(args).translator(
-            args.average, args.precision, args.shortlist
-        )
+        if total == 1 and not args.split_sentences:
+            # It need not leave a core to others.
+            opened.before_loading = functools.partial(
+                search_flags.load_tensorflow, 1
+            )
+        translator = opened.translator()
         on_screen = not args.output and sys.stdout.isatty()
         progress = stack.enter_context(
             SentenceDisplay(total, bar=not on_screen)
         )
-        is_warned = False
         for chunk in text_streams.chunks(rows):
             texts, prefixes = zip(*chunk, strict=True)
-            found: Sequence[_Hypotheses]
-            truncated: Iterable[bool]
-            if args.split_sentences:
-                whole, truncated = sentences.translate(
-                    translator.n_best,
-                    texts,
-                    config.source_lang,
-                    config.target_lang,
-                    options=search,
-                    parallel=args.parallel,
-                    progress=progress,
-                )
-                found = [[(text, 0.0)] for text in whole]
-            else:
-                is_warned = is_warned or sentences.warn_of_several(texts)
-                found, truncated = translator.n_best(
-                    texts,
-                    search,
-                    prefixes=prefixes if any(prefixes) else None,
-                    parallel=args.parallel,
-                    progress=progress,
-                )
+            found, truncated = translator.n_best(
+                texts,
+                search,
+                prefixes=prefixes if any(prefixes) else None,
+                split_sentences=args.split_sentences or None,
+                parallel=args.parallel,
+                progress=progress,
+            )
             first = progress.before + 1
             warn_of_cuts(truncated, first, search.max_source_length)
             for row in rows_out(

@@ -15,7 +15,7 @@ logger = logging.getLogger("keras_transformer")
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
-    search_flags.add_run_flags(parser)
+    search_flags.add_run_flags(parser, "average")
     add = parser.add_argument
     add(
         "text",
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
                 "a text.",
                 text,
             )
-    _, search = search_flags.prepare(args, n_best=4)
+    run, search = search_flags.prepare(args, n_best=4)
     with contextlib.ExitStack() as stack:
         # Before the work, so that an unwritable place shows at once.
         path = args.output or args.run_dir / "view.html"
@@ -66,11 +66,9 @@ def run(args: argparse.Namespace) -> None:
             if args.output
             else stack.enter_context(files.open_whole(path))
         )
-        command_line.quiet_tensorflow()
-        from keras_transformer.translation.translator import Translator
-        from keras_transformer.viewing import page
+        translator = run.translator()
+        from keras_transformer.viewing import viewer
 
-        translator = Translator.from_run(args.run_dir, args.average)
         explanations = [
             translator.explain(text, prefix=args.prefix, **vars(search))
             for text in args.text
@@ -79,6 +77,6 @@ def run(args: argparse.Namespace) -> None:
         if others:
             title = f"{len(args.text)} texts"
         views = [each.to_html() for each in explanations]
-        output.write(page.document(title, views).encode())
+        output.write(viewer.document(title, views).encode())
     print(path)
     command_line.say_next("serve", "--run-dir", args.run_dir)

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from keras_transformer.config import SpecialIds, UserError
 from keras_transformer.data.tokenizer import as_strings
+from keras_transformer.settings import whole_number
 
 # From strings (N,) to ids, dense or ragged, and from ragged ids to strings.
 _Ways: TypeAlias = tuple[Callable[[tf.Tensor], Any], Callable[[Any], tf.Tensor]]
@@ -61,6 +62,10 @@ class TokenizerAdapter(tf.Module):
         target = source if target is None else target
         self.source_tokenizer, self.target_tokenizer = source, target
         self._source, self._target = _ways(source), _ways(target)
+        given = dict(bos_id=bos_id, eos_id=eos_id, pad_id=pad_id, unk_id=unk_id)
+        for name, value in given.items():
+            if value is not None:
+                whole_number(name, value, least=0)
         pad_id = _id_of(target, "pad") if pad_id is None else pad_id
         self.ids = SpecialIds(pad=0 if pad_id is None else pad_id)
         of_empty = self._rows(self._target, [""]).values.numpy().tolist()
@@ -72,6 +77,12 @@ class TokenizerAdapter(tf.Module):
                 "Expected the ids that begin and end a target, which "
                 f"{type(target).__name__} does not say; give them as "
                 "`kt.TokenizerAdapter(tokenizer, bos_id=…, eos_id=…)`."
+            )
+        if eos_id == self.ids.pad:
+            raise UserError(
+                "Expected an `eos_id` other than `pad_id`, received "
+                f"{eos_id} for both, so nothing tells the end of a target "
+                "from what fills its row; give another `pad_id`."
             )
         self.ids = SpecialIds(
             self.ids.pad,
@@ -153,6 +164,14 @@ class TokenizerAdapter(tf.Module):
 def _ways(tokenizer: Any) -> _Ways:
     """Find how a tokenizer turns texts into ids and back."""
     if isinstance(tokenizer, keras.layers.TextVectorization):
+        mode = tokenizer.get_config()["output_mode"]
+        if mode != "int" or len(tokenizer.get_vocabulary()) < 3:
+            raise UserError(
+                "Expected an adapted `TextVectorization` that returns ids, "
+                f"received one of output_mode {mode!r} with "
+                f"{len(tokenizer.get_vocabulary())} words; make it with "
+                "output_mode='int', and call `adapt` first."
+            )
         return tokenizer, _decoder_of(tokenizer)
     # First: beside them, `tokenize` returns pieces, as with Hugging Face.
     if hasattr(tokenizer, "encode") and hasattr(tokenizer, "decode"):

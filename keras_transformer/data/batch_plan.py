@@ -181,12 +181,7 @@ class BatchPlan:
         return max(rows, 1)
 
     def _cut(self, cells: np.ndarray, counts: np.ndarray) -> list[Cut]:
-        """Cut the pairs into batches, the longer side ascending.
-
-        Args:
-            cells: Padded lengths (S, T) by rank, `(ranks, 2)`.
-            counts: Pairs of each rank, `(ranks,)`.
-        """
+        """Cut pairs, `counts` for each rank of `cells` (S, T), into batches."""
         longer = cells.max(axis=1).tolist()
         capacity = np.array([self._capacity(length) for length in longer])
         ends = np.cumsum(counts)
@@ -309,21 +304,7 @@ def rank_cells(
 
 def sorted_by_rank(pairs: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     """Sort pairs by rank, keeping the order of those with one rank."""
-    counts = np.zeros(int(ranks.max()) + 1, np.int64)
-    for chunk in _chunks(len(ranks)):
-        counts += np.bincount(ranks[chunk], minlength=len(counts))
-    free = np.cumsum(counts) - counts  # The next free place of each rank.
-    result = np.empty_like(pairs)
-    for chunk in _chunks(len(pairs)):
-        of_chunk = ranks[pairs[chunk]]
-        order = np.argsort(of_chunk, kind="stable")
-        counts = np.bincount(of_chunk, minlength=len(free))
-        # Move the run of each rank to its next free place.
-        places = np.repeat(free - (np.cumsum(counts) - counts), counts)
-        places += np.arange(len(order))
-        result[places] = pairs[chunk][order]
-        free += counts
-    return result
+    return pairs[np.argsort(ranks[pairs], kind="stable")]
 
 
 def _chunks(size: int) -> Iterator[slice]:

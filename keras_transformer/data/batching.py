@@ -143,11 +143,8 @@ def evaluation_batches(
 
 
 def _planned_ahead(plan: BatchPlan) -> Callable[[int], Batch]:
-    """Make a function from a batch's number, over all epochs, to its plan.
-
-    The next epoch is planned during the second half of this one, so that no
-    step waits for it.
-    """
+    """Make a function from a batch's number, over all epochs, to its plan."""
+    # Plans the next epoch in the second half of this one: no step waits for it.
     thread = concurrent.futures.ThreadPoolExecutor(max_workers=1)
 
     @functools.lru_cache(maxsize=2)
@@ -170,14 +167,7 @@ def _dataset(
     batch: Callable[[int], Batch],
     count: Callable[[np.ndarray], None] | None = None,
 ) -> tf.data.Dataset:
-    """Assemble the batch of every number, a few ahead of their use.
-
-    Args:
-        corpus: The pairs.
-        numbers: The numbers of the batches, int64 scalars.
-        batch: Returns the plan of a number.
-        count: Receives the number of every batch that is taken.
-    """
+    """Assemble the batch of every number; `count` those that are taken."""
     # TensorFlow keeps what `numpy_function` calls until the process ends, and
     # with it a corpus, files and a thread. The box lets us drop them in time.
     box = [lambda number: corpus.gather(*batch(number), number)]

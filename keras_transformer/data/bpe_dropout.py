@@ -22,8 +22,9 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer import config
-from keras_transformer.data import bulk_tokenizer
+from keras_transformer.data import sentencepiece_file
 from keras_transformer.data.records import Side, TokenisedCorpus
+from keras_transformer.data.symbols import SPACE
 from keras_transformer.data.tokenizer import Tokenizer
 
 NORMAL = 1  # A piece's type in a sentencepiece model.
@@ -90,7 +91,7 @@ class ResegmentedCorpus:
                 f"`dropout` must be in (0, 1). Received: dropout={dropout}"
             )
         is_paired = tokenizer.target is not tokenizer
-        if is_paired or not bulk_tokenizer.is_bpe(tokenizer.model):
+        if is_paired or not sentencepiece_file.is_bpe(tokenizer.model):
             raise config.UserError(
                 "Expected a vocabulary of byte-pair encoding for "
                 "`bpe_dropout`, received one of another kind; train without "
@@ -159,15 +160,7 @@ class ResegmentedCorpus:
     def _resegment(
         self, ids: np.ndarray, random: np.random.Generator
     ) -> np.ndarray:
-        """Cut the words of rows into other pieces, as far as they fit.
-
-        Args:
-            ids: int32 `(B, L)`, each row with its end token or empty.
-            random: Decides which merges are left out and which words stay.
-
-        Returns:
-            int32 `(B, L)`.
-        """
+        """Cut the words of ids (B, L) into other pieces, as far as they fit."""
         old, row_of = _pieces(ids)
         old_word_of = _words(old, row_of, self._merges.begins_word)
         new, new_word_of = self._merges.segment(
@@ -217,17 +210,7 @@ def _fitting(
     free: np.ndarray,
     random: np.random.Generator,
 ) -> np.ndarray:
-    """Choose words at random, as long as their extra pieces fit their row.
-
-    Args:
-        extra: Integer array `(W,)`, the pieces that each word would add.
-        row_of: Integer array `(W,)`, the row of each, ascending.
-        free: Integer array `(B,)`, places left in each row.
-        random: Draws the order.
-
-    Returns:
-        Boolean array `(W,)`.
-    """
+    """Choose words (W,) at random whose `extra` pieces fit the `free` (B,)."""
     order = np.lexsort((random.random(len(extra)), row_of))
     total = np.cumsum(np.maximum(extra, 0)[order])
     before = np.concatenate([[0], total])
@@ -254,11 +237,9 @@ class Merges:
     """
 
     def __init__(self, model: bytes) -> None:
-        pieces = bulk_tokenizer.parse_model(model).pieces
+        pieces = sentencepiece_file.parse_model(model).pieces
         names = [piece.piece for piece in pieces]
-        self.begins_word = np.array(
-            [name.startswith(bulk_tokenizer.SPACE) for name in names]
-        )
+        self.begins_word = np.array([name.startswith(SPACE) for name in names])
         ids = {
             piece.piece: i
             for i, piece in enumerate(pieces)
@@ -343,10 +324,7 @@ class Merges:
         dropout: float,
         random: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Find the place and id of the next merge in every word that has one.
-
-        The place is that of the left symbol.
-        """
+        """Find the left place and the id of the next merge in every word."""
         keys = symbols[:-1] * np.int64(self._vocab_size) + symbols[1:]
         at = np.searchsorted(self._keys, keys)
         possible = (self._keys[at] == keys) & (word_of[:-1] == word_of[1:])

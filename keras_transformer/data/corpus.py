@@ -209,10 +209,12 @@ def checked_pairs(
             is_pair = isinstance(pair, tuple | list) and len(pair) == 2
             if not (is_pair and all(isinstance(side, str) for side in pair)):
                 kind = tuple(map(_kind_of, pair)) if is_pair else pair
+                advice = "give pairs such as ('a dog', 'ein Hund')"
+                if is_pair and "ndarray" in kind:
+                    advice = "leave out `batch`, or call `unbatch`"
                 raise UserError(
                     "Expected pairs of source and target text, received "
-                    f"{kind!r:.60} in place {number} of {name}; give pairs "
-                    "such as ('a dog', 'ein Hund')."
+                    f"{kind!r:.60} in place {number} of {name}; {advice}."
                 )
             try:
                 "".join(pair).encode()
@@ -244,7 +246,7 @@ def _pair_of(row: Any, languages: tuple[str, str] | None) -> Any:
     if isinstance(row, Mapping) and languages:
         row = row.get("translation", row)
         if set(languages) <= row.keys():
-            return tuple(row[language] for language in languages)
+            row = tuple(row[language] for language in languages)
     if hasattr(row, "tolist"):  # An array.
         row = tuple(row.tolist())
     if isinstance(row, tuple) and all(isinstance(x, bytes) for x in row):

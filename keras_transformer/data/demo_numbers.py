@@ -134,10 +134,7 @@ def _names(locale: babel.Locale) -> set[str]:
 
 
 def _code_of_num2words(code: str, locale: babel.Locale) -> str | None:
-    """Find a language that num2words spells in the script of Babel's names.
-
-    It would otherwise take another one with the same first two letters.
-    """
+    """Find a language that num2words spells in the script of Babel's names."""
     converters = extras.needs("num2words", "demo").CONVERTER_CLASSES
     language = language_of(code)
     for wanted in (language.code.replace("-", "_"), language.base):

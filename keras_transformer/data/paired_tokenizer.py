@@ -134,6 +134,15 @@ class PairedTokenizer(Tokenizer):
     def target(self) -> Tokenizer:
         return self._target
 
+    def with_symbols(self, symbols: Sequence[str]) -> Tokenizer:
+        if not symbols:
+            return self
+        raise UserError(
+            "Expected one vocabulary to add `symbols` to, found two joined, as "
+            "some imported runs have; leave out `symbols`, or give a "
+            "`tokenizer` that has them."
+        )
+
     def sentencepiece_models(self) -> dict[str, bytes]:
         """Return both sentencepiece models, by the names of their files."""
         with zipfile.ZipFile(io.BytesIO(self.model)) as file:

@@ -22,10 +22,7 @@ FILES = ("source.ids", "source.lengths", "target.ids", "target.lengths")
 
 
 class _File:
-    """Reads parts of a file without mapping it.
-
-    More and more of a mapped file would count as this process's memory.
-    """
+    """Reads parts of a file; a mapped one would count as our memory."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDONLY)

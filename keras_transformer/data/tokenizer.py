@@ -28,11 +28,11 @@ import tensorflow as tf
 import tensorflow_text
 
 from keras_transformer import config
-from keras_transformer.data import bulk_tokenizer
+from keras_transformer.data import bulk_tokenizer, sentencepiece_file
 from keras_transformer.data.corpus import checked_texts
 from keras_transformer.data.normalization import write_rules
 from keras_transformer.data.sample import Sample
-from keras_transformer.data.symbols import Form
+from keras_transformer.data.symbols import Form, read_symbols
 from keras_transformer.machine import files
 from keras_transformer.settings import settled, whole_number
 
@@ -45,8 +45,9 @@ _SPECIAL_IDS = (config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID)
 ZIP = b"PK"
 # The name of the file in a run directory.
 FILE_OF_RUN = "tokenizer.model"
+NUM_SPECIAL = len(_SPECIAL_IDS)  # They come first.
 # The four roles and the 256 bytes that spell rare characters.
-RESERVED_PIECES = 4 + 256
+RESERVED_PIECES = NUM_SPECIAL + 256
 # Beyond this many sentences, a random sample trains the vocabulary.
 MAX_TRAINING_SENTENCES = 5_000_000
 # A character seldomer than this share of the text is spelled in bytes. A model
@@ -217,7 +218,7 @@ class Tokenizer(tf.Module):
                 write_rules(file)
                 named = {"normalization_rule_tsv": file}
                 model = _train_model(text, vocab_size, symbols, named)
-                model = bulk_tokenizer.with_named_rules(model)
+                model = sentencepiece_file.with_named_rules(model)
         tokenizer = cls(model)
         if tokenizer.vocab_size != vocab_size:
             logger.warning(
@@ -228,6 +229,23 @@ class Tokenizer(tf.Module):
             )
         tokenizer.save(path)
         return tokenizer
+
+    def with_symbols(self, symbols: Sequence[str]) -> "Tokenizer":
+        """Return this vocabulary with strings that stay one piece each.
+
+        Every other piece keeps its id; new ones come last.
+
+        Args:
+            symbols: As in `train`.
+
+        Raises:
+            UserError: As from `symbols.read_symbols`, or if there are two
+                vocabularies, as in some imported runs.
+        """
+        if not (symbols := list(checked_texts("symbols", symbols))):
+            return self
+        symbols = read_symbols(symbols)
+        return type(self)(sentencepiece_file.with_symbols(self.model, symbols))
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the sentencepiece model to a file, whole or not at all."""
@@ -467,10 +485,7 @@ def _train_model(
 
 
 def _rare_characters(text: Sample, form: Form, most: int) -> dict[int, str]:
-    """Map the characters that get no piece to spaces, for `str.translate`.
-
-    At most `most` get one. The space is one of them, even where no text has it.
-    """
+    """Map the characters that get no piece to spaces, for `str.translate`."""
     counts: collections.Counter[str] = collections.Counter()
     with contextlib.closing(text.lines()) as lines:
         for line in lines:
@@ -478,5 +493,5 @@ def _rare_characters(text: Sample, form: Form, most: int) -> dict[int, str]:
     least = RARE * counts.total()
     del counts[" "]
     rare = {x: count for x, count in counts.items() if count < least}
-    rare.update(counts.most_common()[most - 1 :])
+    rare.update(counts.most_common()[most - 1 :])  # The space has a piece.
     return dict.fromkeys(map(ord, rare), " ")

@@ -29,7 +29,6 @@ from keras_transformer.decoding.search_history import (
     SearchHistory,
     empty_history,
     lengthened,
-    with_results,
 )
 from keras_transformer.settings import meant, with_settings
 
@@ -190,6 +189,8 @@ def search_by(
 ) -> tuple[BeamResult, Any]:
     """Search as `beam_search` does, and record what it weighed if asked to.
 
+    With `shared`, a history is that of a single sentence, statically one.
+
     Returns:
         The result of `beam_search`, and a `SearchHistory` or ().
     """
@@ -292,11 +293,8 @@ def _record(
     missing = 1 + position - tf.shape(done.finished_ids)[2]
     ids = _padded(done.finished_ids, missing, rules.pad_id)
     rows = sentences.rows[:, None]
-    if done.history and beams.history:
-        done = done._replace(
-            history=with_results(done.history, rows, beams.history)
-        )
     return done._replace(
+        history=beams.history,  # Of the only sentence.
         finished_ids=tf.tensor_scatter_nd_update(ids, rows, beams.finished_ids),
         finished_scores=tf.tensor_scatter_nd_update(
             done.finished_scores, rows, beams.finished_scores
@@ -352,14 +350,11 @@ def _shape_invariants(start: Any, any_batch: bool = False) -> Any:
         return tf.TensorShape([None, *shape[1:]]) if shape.rank else shape
 
     def of_beams(beams: Beams) -> Beams:
-        ids = (beams.live_ids.shape, beams.finished_ids.shape)
-        live, finished = (shape[:2].concatenate([None]) for shape in ids)
-        return Beams(
-            live,
-            beams.live_log_probs.shape,
-            finished,
-            beams.finished_scores.shape,
-            growing_after(1, beams.history),
+        shapes = tf.nest.map_structure(lambda t: t.shape, beams)
+        return shapes._replace(
+            live_ids=shapes.live_ids[:2].concatenate([None]),
+            finished_ids=shapes.finished_ids[:2].concatenate([None]),
+            history=growing_after(1, beams.history),
         )
 
     position, *beams_and_more, state, memory = start

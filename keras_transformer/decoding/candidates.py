@@ -37,7 +37,9 @@ class Rules(NamedTuple):
     @property
     def never(self) -> list[int]:
         """Tokens that are never written."""
-        return sorted({self.pad_id, self.bos_id, *self.banned_ids})
+        # Some models begin with the token that ends.
+        begins = {self.bos_id} - {self.eos_id}
+        return sorted({self.pad_id, *begins, *self.banned_ids})
 
     @property
     def num_candidates(self) -> int:

@@ -27,9 +27,8 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import kernels
 
-from keras_transformer.decoding.ensemble import Ensemble
+from keras_transformer import keras_internals
 from keras_transformer.layers import TiedEmbedding, products
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
@@ -51,26 +50,21 @@ def can_pack() -> bool:
 def missing_operators(names: Sequence[str]) -> list[str]:
     """Return the operators that this TensorFlow lacks on processors."""
     return [
-        name
-        for name in names
-        if not any(
-            kernel.device_type == "CPU"
-            for kernel in kernels.get_registered_kernels_for_op(name).kernel
-        )
+        name for name in names if not keras_internals.has_kernel(name, "CPU")
     ]
 
 
 class FrozenWeights:
-    """A model's weights, each packed by the first product with it.
+    """The weights of models, each packed by the first product with it.
 
     A graph that is traced in an `in_use` block keeps multiplying by the weights
-    of its first call, even if the model is trained later. Eager calls use the
-    model's own weights.
+    of its first call, even if a model is trained later. Eager calls use the
+    models' own weights.
 
     Args:
-        model: The model, in float32 or bfloat16.
+        *models: The models, all in float32 or all in bfloat16.
         int8: Whether to round matrices to 8 bits, or to 7 on a processor
-            without VNNI; the model must be float32.
+            without VNNI; the models must be float32.
 
     Attributes:
         fits_one_size: Whether products are packed only where the number of
@@ -80,10 +74,8 @@ class FrozenWeights:
             `devices.INSTRUCTIONS`. Others end the process or miscalculate.
     """
 
-    def __init__(
-        self, model: Transformer | Ensemble, int8: bool = False
-    ) -> None:
-        in_bfloat16 = model.compute_dtype == "bfloat16"
+    def __init__(self, *models: Transformer, int8: bool = False) -> None:
+        in_bfloat16 = models[0].compute_dtype == "bfloat16"
         wanted = [_VNNI] if int8 else [_AVX512] if in_bfloat16 else []
         self.instructions = tuple(filter(devices.has, wanted))
         self.fits_one_size = not wanted
@@ -96,16 +88,17 @@ class FrozenWeights:
         largest = _EIGHT_BITS if self.instructions else _SEVEN_BITS
         tables = {
             id(layer.table)
+            for model in models
             for layer in model.layers
             if isinstance(layer, TiedEmbedding)
         }
-        for weight in model.weights:
+        for weight in (each for model in models for each in model.weights):
             if len(weight.shape) == 2:
                 by_rows = id(weight) in tables
                 self._int8[id(weight)] = _Int8Matrix(weight, by_rows, largest)
 
     def in_use(self) -> contextlib.AbstractContextManager:
-        """Return a block in which the model multiplies by these weights."""
+        """Return a block in which the models multiply by these weights."""
         return products.standing_in(self)
 
     def product(

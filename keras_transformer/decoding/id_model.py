@@ -1,33 +1,47 @@
 """Ids to ids inside a graph: searches, draws and scores.
 
+Several models may search together, an ensemble: at every step each predicts
+the next token, and the search follows the mean of the predictions.
+
 All methods work eagerly and inside a `tf.function`, on tensors of any batch
 size.
 
-Axes: B batch, S source length, T target length, P prefix length.
+Axes: B batch, W beams, V vocabulary, S source length, T target length,
+P prefix length.
 """
 
 import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import OURS, Search, SpecialIds, UserError
+from keras_transformer.config import (
+    ENSEMBLE_MEANS,
+    OURS,
+    Search,
+    SettingError,
+    SpecialIds,
+    UserError,
+)
 from keras_transformer.decoding.beam_search import (
     BeamResult,
+    Shared,
     length_normaliser,
     search_by,
 )
+from keras_transformer.decoding.cached_steps import CachedSteps
 from keras_transformer.decoding.candidates import Rules, with_endings
-from keras_transformer.decoding.ensemble import Ensemble
 from keras_transformer.decoding.frozen_weights import FrozenWeights
 from keras_transformer.decoding.prefix_steps import (
     Model,
+    PrefixSteps,
+    check_model,
+    has_cached_step,
     logits_of,
     scores_features,
 )
 from keras_transformer.decoding.sampling import sample
-from keras_transformer.decoding.search_history import SearchHistory
 from keras_transformer.decoding.shortlist import Shortlist, Words
 
 # Target tokens whose logits `(., V)` exist at a time when a text is scored.
@@ -42,35 +56,56 @@ def alone(ids: tf.Tensor) -> tf.Tensor:
 
 
 class IdModel:
-    """A trained model, or several, inside a graph.
+    """A trained model, or several that search together, inside a graph.
 
     Args:
-        model: The model, or an ensemble.
+        models: The model, or several of one vocabulary and dtype. Each is a
+            `Transformer`, or another that maps ids `((source, target_in))` to
+            logits.
         frozen: The weights to multiply by in graphs; by default those that
-            the model has at each call.
+            the models have at each call.
         shortlist: The only target pieces that a beam search scores; by default
             all. Sampling always scores all.
         ids: The special ids of the vocabulary.
+        mean: What several models average: `"probabilities"`, or
+            `"log-probabilities"`, which favours tokens that no model finds
+            unlikely.
+
+    Attributes:
+        models: The models, a tuple.
+        vocab_size: Size of the vocabulary.
+
+    Raises:
+        UserError: As from `check_model`.
+        ValueError: If there is no model, or the models differ in vocabulary
+            size or dtype.
     """
 
     def __init__(
         self,
-        model: Model | Ensemble,
+        models: Model | Sequence[Model],
         frozen: FrozenWeights | None = None,
         shortlist: Shortlist | None = None,
         ids: SpecialIds = OURS,
+        mean: str = ENSEMBLE_MEANS[0],
     ) -> None:
-        if not isinstance(model, Ensemble):
-            model = Ensemble([model])
-        self.ensemble = model
+        several = isinstance(models, list | tuple)
+        self.models: tuple[Any, ...] = tuple(models) if several else (models,)
+        if not self.models:
+            raise SettingError("models", "at least one model", models)
+        sizes = [check_model(model) for model in self.models]
+        dtypes = [getattr(x, "compute_dtype", "float32") for x in self.models]
+        for name, found in (("vocab_size", sizes), ("compute_dtype", dtypes)):
+            if len(set(found)) > 1:
+                raise ValueError(
+                    f"The models of an ensemble must have one {name}. "
+                    f"Received: {' and '.join(map(str, found))}"
+                )
+        self.vocab_size: int = sizes[0]
         self.frozen = frozen
         self.shortlist = shortlist
         self.ids = ids
-
-    @property
-    def places(self) -> np.ndarray | None:
-        """The `places` of `beam_search`, if prefixes may end inside words."""
-        return None
+        self.mean = mean
 
     def weights_in_use(self) -> contextlib.AbstractContextManager:
         """Let the models compute with the frozen weights, if there are any."""
@@ -79,57 +114,57 @@ class IdModel:
     def search_ids(
         self,
         source: tf.Tensor,
-        options: Search,
+        search: Search,
         prefix: tf.Tensor | None = None,
         seeds: tf.Tensor | None = None,
+        places: tf.Tensor | None = None,
     ) -> BeamResult:
         """Translate ids, without applying `max_source_length`.
 
         Args:
             source: int32 `(B, S)`, EOS last.
-            options: How to search.
+            search: How to search.
             prefix: As in `beam_search`.
-            seeds: int32 `(B, 2)` from `seeds`; needed for sampling.
+            seeds: int32 `(B, 2)`, a seed for each row; needed for sampling.
+            places: As in `beam_search`.
 
         Returns:
             The hypotheses of each row.
         """
-        if options.sampling:
-            return self._sample_ids(source, options, prefix, seeds)
+        if search.sampling:
+            with self.weights_in_use():
+                steps = self._steps(source, search.n_best)
+                return sample(
+                    self._rules(search, places),
+                    steps.append,
+                    steps.empty_cache,
+                    max_lengths=self._limits(source, search),
+                    seeds=seeds,
+                    prefix=prefix,
+                )
+
+        def find(*ids: tf.Tensor) -> BeamResult:
+            return self.beam_search_ids(search, *ids, places=places)[0]
+
+        ids = (source,) if prefix is None else (source, prefix)
         if self.frozen is None or not self.frozen.fits_one_size:
-            return self._beam_search_ids(source, options, prefix)
+            return find(*ids)
         return tf.cond(
             tf.equal(tf.shape(source)[0], 1),
-            lambda: self._beam_search_ids(
-                alone(source),
-                options,
-                None if prefix is None else alone(prefix),
-            ),
-            lambda: self._beam_search_ids(source, options, prefix),
+            lambda: find(*map(alone, ids)),
+            lambda: find(*ids),
         )
 
-    def search_ids_with_history(
+    def beam_search_ids(
         self,
+        search: Search,
         source: tf.Tensor,
-        options: Search,
         prefix: tf.Tensor | None = None,
-    ) -> tuple[BeamResult, SearchHistory]:
-        """Search as `search_ids` does, and record what the search weighed."""
-        return self._beam_search(source, options, prefix, with_history=True)
-
-    def _beam_search_ids(
-        self, source: tf.Tensor, options: Search, prefix: tf.Tensor | None
-    ) -> BeamResult:
-        return self._beam_search(source, options, prefix)[0]
-
-    def _beam_search(
-        self,
-        source: tf.Tensor,
-        options: Search,
-        prefix: tf.Tensor | None,
+        *,
+        places: tf.Tensor | None = None,
         with_history: bool = False,
     ) -> tuple[BeamResult, Any]:
-        """Search among the words of the shortlist, if there is one."""
+        """Search as `search_ids` does, for a history as `search_by` does."""
         words: Words | None = None
         with self.weights_in_use():
             if self.shortlist is not None:
@@ -142,12 +177,14 @@ class IdModel:
                     tokens = words.places(tokens)[:, :, None]
                     tokens = tf.cast(tokens, prefix.dtype)
                     prefix = tf.concat([tokens, prefix[:, :, 1:]], axis=2)
-            steps = self.ensemble.steps(source, options.beam_size, words)
+                if places is not None:
+                    places = tf.gather(places, words.ids)
+            steps = self._steps(source, search.beam_size, words)
             result, history = search_by(
-                self._rules(options, prefix, words),
+                self._rules(search, places),
                 steps.step,
                 steps.state,
-                max_lengths=self._limits(source, options),
+                max_lengths=self._limits(source, search),
                 prefix=prefix,
                 shared=steps.shared,
                 with_history=with_history,
@@ -159,52 +196,52 @@ class IdModel:
             history = history._replace(tokens=tokens)
         return words.of_whole_vocabulary(result), history
 
-    def _sample_ids(
-        self,
-        source: tf.Tensor,
-        options: Search,
-        prefix: tf.Tensor | None,
-        seeds: tf.Tensor | None,
-    ) -> BeamResult:
-        with self.weights_in_use():
-            steps = self.ensemble.steps(source, options.n_best)
-            return sample(
-                self._rules(options, prefix),
-                steps.append,
-                steps.empty_cache,
-                max_lengths=self._limits(source, options),
-                seeds=seeds,
-                prefix=prefix,
+    def _steps(
+        self, source: tf.Tensor, beam_size: int, words: Words | None = None
+    ) -> "CachedSteps | PrefixSteps | _StepsTogether":
+        """Encode sources, and prepare the steps of all models."""
+        steps = [
+            (CachedSteps if has_cached_step(model) else PrefixSteps)(
+                model, source, beam_size, words
             )
+            for model in self.models
+        ]
+        if len(steps) == 1:
+            return steps[0]
+        return _StepsTogether(steps, self._mean_logits)
 
-    def _rules(
-        self,
-        options: Search,
-        prefix: tf.Tensor | None,
-        words: Words | None = None,
-    ) -> Rules:
+    def _mean_logits(self, logits: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Compute logits `(..., V)` whose softmax is the models' mean."""
+        if len(logits) == 1:
+            return logits[0]
+        # A constant added to all logits changes no softmax. So the mean of
+        # logits stands for that of log-probabilities, and a sum of
+        # probabilities for their mean.
+        if self.mean == "log-probabilities":
+            return tf.add_n(logits) / len(logits)
+        log_probs = tf.stack([tf.nn.log_softmax(each) for each in logits])
+        return tf.reduce_logsumexp(log_probs, axis=0)
+
+    def _rules(self, search: Search, places: tf.Tensor | None) -> Rules:
         """Collect the rules that a search and a draw share."""
-        places = None if prefix is None else self.places
-        if places is not None and words is not None:
-            places = tf.gather(places, words.ids)
         ids = self.ids
         banned: tuple[int, ...] = ()
-        if options.no_unknown:
+        if search.no_unknown:
             if ids.unk is None:
                 raise UserError(
                     "`no_unknown` needs the id of the unknown piece; give it "
                     "to the tokenizer as `unk_id`."
                 )
             banned = (ids.unk,)
-        return Rules(options, banned, ids.bos, ids.eos, ids.pad, places)
+        return Rules(search, banned, ids.bos, ids.eos, ids.pad, places)
 
-    def _limits(self, source: tf.Tensor, options: Search) -> tf.Tensor:
+    def _limits(self, source: tf.Tensor, search: Search) -> tf.Tensor:
         """Limit the length of each translation; 0 for a blank source."""
         lengths = self._token_counts(source)
         limits = (
-            lengths + options.max_extra_length
-            if options.max_length is None
-            else tf.fill(tf.shape(lengths), options.max_length)
+            lengths + search.max_extra_length
+            if search.max_length is None
+            else tf.fill(tf.shape(lengths), search.max_length)
         )
         return tf.where(lengths > len(self.ids.blank), limits, 0)
 
@@ -253,7 +290,7 @@ class IdModel:
                 (model.features(inputs), model.embedding.scorer())
                 if scores_features(model)
                 else (logits_of(model, inputs), _as_float32)
-                for model in self.ensemble.models
+                for model in self.models
             ),
             strict=True,
         )
@@ -264,7 +301,7 @@ class IdModel:
             start: tf.Tensor, losses: tf.Tensor
         ) -> tuple[tf.Tensor, tf.Tensor]:
             end = start + _SCORED_AT_ONCE
-            logits = self.ensemble.mean_logits(
+            logits = self._mean_logits(
                 [
                     score(each[start:end])
                     for score, each in zip(scorers, rows, strict=True)
@@ -292,3 +329,52 @@ class IdModel:
 
 def _as_float32(logits: tf.Tensor) -> tf.Tensor:
     return tf.cast(logits, tf.float32)
+
+
+class _StepsTogether:
+    """The steps of several models: what one has once, these have in a tuple."""
+
+    def __init__(
+        self,
+        members: list[CachedSteps | PrefixSteps],
+        mean: Callable[[Sequence[tf.Tensor]], tf.Tensor],
+    ) -> None:
+        self._members = members
+        self._mean = mean
+        self.state = tuple(member.state for member in members)
+        self.empty_cache = tuple(member.empty_cache for member in members)
+        self.shared = Shared(
+            tuple(member.shared.state for member in members), self._extend
+        )
+
+    def step(
+        self, ids: tf.Tensor, position: tf.Tensor, state: Any, shared: Any
+    ) -> tuple[tf.Tensor, Any, Any]:
+        """Compute the next logits, as `beam_search` asks for them."""
+        logits, state, shared = self._of_all(
+            "step", ids, position, state, shared
+        )
+        return self._mean(logits), state, shared
+
+    def append(
+        self, ids: tf.Tensor, position: tf.Tensor, cache: Any
+    ) -> tuple[tf.Tensor, Any]:
+        """Compute the next logits, as `sample` asks for them."""
+        logits, cache = self._of_all("append", ids, position, cache)
+        return self._mean(logits), cache
+
+    def _of_all(
+        self, name: str, ids: tf.Tensor, position: tf.Tensor, *states: Any
+    ) -> Any:
+        """Call a method of each with its states; return tuples of results."""
+        found = [
+            getattr(member, name)(ids, position, *own)
+            for member, *own in zip(self._members, *states, strict=True)
+        ]
+        return zip(*found, strict=True)
+
+    def _extend(self, shared: Any, steps: tf.Tensor) -> Any:
+        return tuple(
+            member.shared.extend(own, steps)
+            for member, own in zip(self._members, shared, strict=True)
+        )

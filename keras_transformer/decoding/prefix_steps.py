@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-from keras_transformer.config import UserError
+from keras_transformer.config import SpecialIds, UserError
 from keras_transformer.decoding.beam_search import Shared
 from keras_transformer.decoding.shortlist import Words
+from keras_transformer.layers import Decoder, DecoderLayer
 from keras_transformer.model import Transformer
 
 logger = logging.getLogger("keras_transformer")
@@ -30,16 +31,8 @@ Model: TypeAlias = Any
 class PrefixSteps:
     """All that `beam_search` needs to write with any model.
 
-    Args:
-        model: The model.
-        source: int32 `(B, S)`.
-        beam_size: W.
-        words: The only pieces to write, as in `CachedSteps`.
-
-    Attributes:
-        state: The ids of each beam so far, int32 `(B, W, t)`.
-        shared: The source of each sentence.
-        empty_cache: The state of the first call of `append`.
+    It is made and called as `CachedSteps` is. Its state are the ids of each
+    beam so far, int32 `(B, W, t)`, and it shares the source of each sentence.
     """
 
     def __init__(
@@ -51,34 +44,23 @@ class PrefixSteps:
     ) -> None:
         _say_slower(type(model).__name__, isinstance(model, Transformer))
         self._model = model
-        self._source = tf.convert_to_tensor(source)
+        source = tf.convert_to_tensor(source)
         self._words = words
         batch = source.shape[0] or tf.shape(source)[0]
         self.state = self.empty_cache = tf.zeros([batch, beam_size, 0], "int32")
-        self.shared = Shared(self._source, lambda source, steps: source)
+        self.shared = Shared(source, lambda source, steps: source)
 
     def step(
         self, ids: tf.Tensor, position: tf.Tensor, state: Any, shared: Any
     ) -> tuple[tf.Tensor, Any, Any]:
         """Compute the next logits, as `beam_search` asks for them."""
-        return *self._next(ids, state, shared), shared
-
-    def append(
-        self, ids: tf.Tensor, position: tf.Tensor, cache: Any
-    ) -> tuple[tf.Tensor, Any]:
-        """Compute the next logits, as `sample` asks for them."""
-        return self._next(ids, cache, self._source)
-
-    def _next(
-        self, ids: tf.Tensor, written: tf.Tensor, source: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
         if self._words is not None:
             ids = tf.gather(self._words.ids, ids)
         ids = tf.cast(ids, tf.int32)
-        written = tf.concat([written, ids[:, :, None]], axis=2)
+        written = tf.concat([state, ids[:, :, None]], axis=2)
         beams = ids.shape[1]
         target_in = tf.reshape(written, [-1, tf.shape(written)[2]])
-        source = tf.repeat(source, beams, axis=0)
+        source = tf.repeat(shared, beams, axis=0)
         logits = logits_of(self._model, (source, target_in))[:, -1]
         logits = tf.cast(logits, tf.float32)
         if self._words is not None:
@@ -86,7 +68,13 @@ class PrefixSteps:
             logits += self._words.offsets
         size = logits.shape[-1] or tf.shape(logits)[-1]
         batch = written.shape[0] or -1
-        return tf.reshape(logits, [batch, beams, size]), written
+        return tf.reshape(logits, [batch, beams, size]), written, shared
+
+    def append(
+        self, ids: tf.Tensor, position: tf.Tensor, cache: Any
+    ) -> tuple[tf.Tensor, Any]:
+        """Compute the next logits, as `sample` asks for them."""
+        return self.step(ids, position, cache, self.shared.state)[:2]
 
 
 def logits_of(model: Model, inputs: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
@@ -103,8 +91,9 @@ def has_cached_step(model: Model) -> bool:
 
 def has_attention(model: Model) -> bool:
     """Return whether the attention that a model returns is that of a call."""
-    return _repeats_a_call(
-        model, "cross_attention", "call_with_weights", ("call",)
+    return _repeats_a_call(model, "cross_attention", "call", ()) and all(
+        type(layer).call in (Decoder.call, DecoderLayer.call)
+        for layer in (model.decoder, *model.decoder.layers)
     )
 
 
@@ -160,7 +149,8 @@ def check_model(model: Model) -> int:
                 "overrides `decode`, which neither a call nor a training uses; "
                 "override `features` or `call`."
             )
-        return model.vocab_size
+        if kind.call is Transformer.call:
+            return model.vocab_size
     if not callable(model):
         raise UserError(
             "Expected a model to call as `model((source, target_in))`, "
@@ -193,6 +183,20 @@ def check_model(model: Model) -> int:
     return shape[-1]
 
 
+def warn_of_padding(model: Model, ids: SpecialIds) -> None:
+    """Tell of a model whose logits depend on the padding behind a source."""
+    if isinstance(model, Transformer):
+        return
+    source = tf.fill([1, 3], [*ids.blank, 1][0])  # Known on that side.
+    target_in = tf.fill([1, 2], ids.bos)
+    padded = tf.pad(source, [[0, 0], [0, 3]], constant_values=ids.pad)
+    one, other = (logits_of(model, (x, target_in)) for x in (source, padded))
+    difference = tf.reduce_max(tf.abs(tf.cast(one - other, tf.float32)))
+    if difference > 1e-2 * tf.reduce_max(tf.abs(tf.cast(one, tf.float32))):
+        name = getattr(model, "__name__", type(model).__name__)
+        _say_padding_shows(name, ids.pad)
+
+
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     return next(filter(None, lines), "no message")[:160]
@@ -213,4 +217,14 @@ def _say_slower(name: str, is_ours: bool) -> None:
         "is slower: %s",
         name,
         why,
+    )
+
+
+@functools.cache
+def _say_padding_shows(name: str, pad: int) -> None:
+    logger.warning(
+        "%s sees the padding behind a source, so a text translates "
+        "differently beside a longer one; mask id %d (layers of Keras pass a "
+        "mask on if they have `supports_masking`).",
+        *(name, pad),
     )

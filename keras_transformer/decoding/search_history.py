@@ -53,35 +53,3 @@ def lengthened(history: SearchHistory, *step: tf.Tensor) -> SearchHistory:
             for old, new in zip(history, step, strict=True)
         )
     )
-
-
-def with_results(
-    done: SearchHistory, rows: tf.Tensor, history: SearchHistory
-) -> SearchHistory:
-    """Write the histories of `rows` into those of all sentences.
-
-    Args:
-        done: B sentences, of at most as many steps as `history`.
-        rows: int64 `(b, 1)`, places in `done`.
-        history: b sentences.
-
-    Returns:
-        All B sentences, as long as `history`; one that was finished before
-        has no candidates (log-probability -inf) in the steps added.
-    """
-    return SearchHistory(
-        *(
-            tf.tensor_scatter_nd_update(_as_long(old, new), rows, new)
-            for old, new in zip(done, history, strict=True)
-        )
-    )
-
-
-def _as_long(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-    """Pad `old` `(B, t, C)` to as many steps as `new` has."""
-    batch, steps, width = tf.unstack(tf.shape(old))
-    nothing = tf.constant(-float("inf") if old.dtype == tf.float32 else 0)
-    more = tf.fill(
-        [batch, tf.shape(new)[1] - steps, width], tf.cast(nothing, old.dtype)
-    )
-    return tf.concat([old, more], axis=1)

@@ -36,9 +36,9 @@ Axes: H heads, K key width, U value width, D model width.
 
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -47,17 +47,13 @@ from keras_transformer.config import (
     EOS_ID,
     PAD_ID,
     UNK_ID,
+    ModelConfig,
     UserError,
 )
 from keras_transformer.data.paired_tokenizer import PairedTokenizer
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.exporting.saved_model import unwritable
-from keras_transformer.layers import (
-    FeedForward,
-    MultiHeadAttention,
-    PositionalEncoding,
-)
-from keras_transformer.layers.normalization import LayerNormalization
+from keras_transformer.layers import PositionalEncoding
 from keras_transformer.layers.positional_encoding import SINUSOIDS
 from keras_transformer.machine import extras, files
 from keras_transformer.model import Transformer
@@ -81,6 +77,13 @@ _ACTIVATIONS = {
     "swish": "SWISH",
     "sigmoid": "Sigmoid",
     "tanh": "Tanh",
+}
+# Their sub-layers and ours.
+_OF_ENCODER = {"self_attention": "attention", "ffn": "feed_forward"}
+_OF_DECODER = {
+    "self_attention": "self_attention",
+    "attention": "cross_attention",
+    "ffn": "feed_forward",
 }
 # A bias of logits so low that a piece is never written, even in float16.
 _NEVER = -1e4
@@ -198,33 +201,41 @@ def _spec(translator: Translator) -> "TransformerSpec":
             num_layers=config.layers_of("decoder"), **shape
         ),
     )
-    table = _array(model.embedding.table)
-    spec.encoder.embeddings[0].weight = table
-    spec.decoder.embeddings.weight = table
-    if not config.tied_embeddings:
-        spec.encoder.embeddings[0].weight = _array(model.source_embedding.table)
-        spec.decoder.embeddings.weight = _array(model.target_embedding.table)
+    # Copies, since quantisation works in place; by name without the model's.
+    weights = {
+        variable.path.partition("/")[2]: np.array(
+            ops.convert_to_numpy(variable), "float32"
+        )
+        for variable in model.weights
+    }
+    table = weights["embedding/table"]
+    spec.encoder.embeddings[0].weight = weights.get(
+        "source_embedding/table", table
+    )
+    spec.decoder.embeddings.weight = weights.get(
+        "target_embedding/table", table
+    )
     spec.decoder.projection.weight = table
     if config.logits_bias:
-        bias = _array(model.embedding.bias)
+        bias = weights["embedding/bias"]
         bias[[PAD_ID, BOS_ID]] = _NEVER
         spec.decoder.projection.bias = bias
-    spec.encoder.position_encodings.encodings = _positions(
-        model.source_positions
-    )
-    spec.decoder.position_encodings.encodings = _positions(
-        model.target_positions
-    )
-    for to, layer in zip(spec.encoder.layer, model.encoder.layers, strict=True):
-        _set_attention(to.self_attention, layer.attention, layer.attention_norm)
-        _set_feed_forward(to.ffn, layer.feed_forward, layer.feed_forward_norm)
-    for to, layer in zip(spec.decoder.layer, model.decoder.layers, strict=True):
-        _set_attention(to.self_attention, layer.self_attention, layer.norms[0])
-        _set_attention(to.attention, layer.cross_attention, layer.norms[1])
-        _set_feed_forward(to.ffn, layer.feed_forward, layer.norms[2])
-    if config.norm_first:
-        _set_norm(spec.encoder.layer_norm, model.encoder.norm)
-        _set_norm(spec.decoder.layer_norm, model.decoder.norm)
+    for stack, positions, sublayers in (
+        ("encoder", model.source_positions, _OF_ENCODER),
+        ("decoder", model.target_positions, _OF_DECODER),
+    ):
+        of_stack = getattr(spec, stack)
+        of_stack.position_encodings.encodings = _positions(positions)
+        for i, layer in enumerate(of_stack.layer):
+            for theirs, ours in sublayers.items():
+                to, name = getattr(layer, theirs), f"{stack}/layer_{i}/{ours}"
+                if theirs == "ffn":
+                    _set_feed_forward(to, weights, name)
+                else:
+                    _set_attention(to, weights, name, config)
+                _set_norm(to.layer_norm, weights, f"{name}_norm")
+        if config.norm_first:
+            _set_norm(of_stack.layer_norm, weights, f"{stack}/norm")
 
     pieces = tokenizer.pieces(range(model.vocab_size))
     spec.register_source_vocabulary(pieces)
@@ -234,23 +245,20 @@ def _spec(translator: Translator) -> "TransformerSpec":
     spec.config.eos_token = pieces[EOS_ID]
     spec.config.decoder_start_token = pieces[BOS_ID]
     spec.config.add_source_eos = config.source_end
-    spec.config.layer_norm_epsilon = layer.norms[0].epsilon
+    spec.config.layer_norm_epsilon = config.norm_epsilon
     return spec
 
 
 def _set_attention(
     to: "MultiHeadAttentionSpec",
-    attention: MultiHeadAttention,
-    norm: LayerNormalization,
+    weights: Mapping[str, np.ndarray],
+    name: str,
+    config: ModelConfig,
 ) -> None:
     """Set the weights; those that read the same vectors are one matrix."""
     query, key, value = (
-        _filled(_array(kernel), attention)
-        for kernel in (
-            attention.query_kernel,
-            attention.key_kernel,
-            attention.value_kernel,
-        )
+        _filled(weights[f"{name}/{part}"], config)
+        for part in ("query", "key", "value")
     )
     is_self_attention = len(to.linear) == 2
     if is_self_attention:
@@ -258,48 +266,44 @@ def _set_attention(
     else:
         to.linear[0].weight = query
         to.linear[1].weight = np.concatenate([key, value])
-    output = _filled(_array(attention.output_kernel).T, attention)
+    output = _filled(weights[f"{name}/output"].T, config)
     to.linear[-1].weight = np.ascontiguousarray(output.T)
-    if attention.use_bias:
+    if config.attention_bias:
         # Keys and values have no bias.
         for linear in to.linear[:-1]:
             linear.bias = np.zeros(len(linear.weight), "float32")
-        bias = _filled(_array(attention.query_bias).reshape(1, -1), attention)
+        bias = _filled(weights[f"{name}/query_bias"].reshape(1, -1), config)
         to.linear[0].bias[: len(bias)] = bias[:, 0]
-        to.linear[-1].bias = _array(attention.output_bias)
+        to.linear[-1].bias = weights[f"{name}/output_bias"]
     # By the width of the keys, not that of the padded heads.
-    to.queries_scale = np.float32(attention.key_dim**-0.5)
-    _set_norm(to.layer_norm, norm)
+    to.queries_scale = np.float32(config.key_dim**-0.5)
 
 
-def _filled(kernel: np.ndarray, attention: MultiHeadAttention) -> np.ndarray:
+def _filled(kernel: np.ndarray, config: ModelConfig) -> np.ndarray:
     """Turn `(D, H * K)` or `(D, H * U)` into `(H * width, D)`.
 
     The width is the larger of K and U: zeros add nothing to a product.
     """
-    width = max(attention.key_dim, attention.value_dim)
-    heads = kernel.reshape(len(kernel), attention.num_heads, -1)
+    width = max(config.key_dim, config.value_dim)
+    heads = kernel.reshape(len(kernel), config.num_heads, -1)
     heads = np.pad(heads, [(0, 0), (0, 0), (0, width - heads.shape[2])])
     return np.ascontiguousarray(heads.reshape(len(kernel), -1).T)
 
 
 def _set_feed_forward(
-    to: "FeedForwardSpec",
-    feed_forward: FeedForward,
-    norm: LayerNormalization,
+    to: "FeedForwardSpec", weights: Mapping[str, np.ndarray], name: str
 ) -> None:
-    for linear, dense in (
-        (to.linear_0, feed_forward.widen),
-        (to.linear_1, feed_forward.narrow),
-    ):
-        linear.weight = np.ascontiguousarray(_array(dense.kernel).T)
-        linear.bias = _array(dense.bias)
-    _set_norm(to.layer_norm, norm)
+    for linear, part in ((to.linear_0, "widen"), (to.linear_1, "narrow")):
+        kernel = weights[f"{name}/{part}/kernel"]
+        linear.weight = np.ascontiguousarray(kernel.T)
+        linear.bias = weights[f"{name}/{part}/bias"]
 
 
-def _set_norm(to: "LayerNormSpec", norm: LayerNormalization) -> None:
-    to.gamma = _array(norm.gamma)
-    to.beta = _array(norm.beta)
+def _set_norm(
+    to: "LayerNormSpec", weights: Mapping[str, np.ndarray], name: str
+) -> None:
+    to.gamma = weights[f"{name}/gamma"]
+    to.beta = weights[f"{name}/beta"]
 
 
 def _positions(layer: PositionalEncoding) -> np.ndarray:
@@ -310,9 +314,5 @@ def _positions(layer: PositionalEncoding) -> np.ndarray:
         return np.array(encode(POSITIONS, layer.d_model, first))
     # Later positions share the last row.
     rows = np.arange(max(POSITIONS, layer.max_positions)) + first
-    return _array(layer.table)[np.minimum(rows, layer.max_positions - 1)]
-
-
-def _array(variable: keras.Variable) -> np.ndarray:
-    """Copy an array, since quantisation works in place."""
-    return np.array(ops.convert_to_numpy(variable), "float32")
+    table = ops.convert_to_numpy(layer.table).astype("float32")
+    return table[np.minimum(rows, layer.max_positions - 1)]

@@ -45,7 +45,6 @@ from keras_transformer.config import (
     SettingError,
     UserError,
 )
-from keras_transformer.decoding.ensemble import Ensemble
 from keras_transformer.exporting.serving_kit import ServingKit
 from keras_transformer.machine import exhaustion, files
 from keras_transformer.translation.model_card import ModelCard
@@ -112,20 +111,22 @@ def export(
         )
     path = files.version_path(output, version)
     kit = kit or ServingKit.plan(output)
-    options = options or translator.options(
+    search = options or translator.options(
         n_best=min(4, translator.search.beam_size)
     )
-    if options.max_source_length is None:
+    if search.max_source_length is None:
         # Clients must not choose how much memory the server needs.
-        options = dataclasses.replace(
-            options, max_source_length=MAX_SOURCE_LENGTH
+        search = dataclasses.replace(
+            search, max_source_length=MAX_SOURCE_LENGTH
         )
     stored_only = quantization == "float16"
     translator = translator.freeze(
         "float32" if stored_only else quantization, portable
     )
-    signatures = _signatures(translator, options)
-    half = half_weights(translator.text_model.ensemble) if stored_only else None
+    signatures = _signatures(translator, search)
+    half = None
+    if stored_only:
+        half = half_weights(*translator.text_model.id_model.models)
     module = tf.Module()
     module.tokenizer = translator.tokenizer
     traced = {}
@@ -153,7 +154,7 @@ def export(
             if card:
                 dataclasses.replace(
                     card,
-                    search=dataclasses.asdict(options),
+                    search=dataclasses.asdict(search),
                     quantization=quantization,
                     operators=translator.operators,
                     instructions=translator.instructions,
@@ -193,10 +194,10 @@ def _tensorflow_silent() -> Iterator[None]:
 
 
 def _signatures(
-    translator: Translator, options: Search
+    translator: Translator, search: Search
 ) -> dict[str, tuple[Callable, tuple[str, ...]]]:
     """Make each signature: a function of strings `(B,)`, and their names."""
-    best_only = dataclasses.replace(options, n_best=1)
+    best_only = dataclasses.replace(search, n_best=1)
     text_model = translator.text_model
 
     def with_prefix(
@@ -213,7 +214,7 @@ def _signatures(
         return with_prefix(text)
 
     def n_best(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        result = text_model.search(text, options)
+        result = text_model.search(text, search)
         return {
             "translations": result.translations,
             "scores": result.scores,
@@ -221,11 +222,11 @@ def _signatures(
         }
 
     def score(source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
-        scores, num_tokens = text_model.score_text(source, target, options)
+        scores, num_tokens = text_model.score_text(source, target, search)
         return {"score": scores, "num_tokens": num_tokens}
 
     def attention(source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
-        return text_model.attention_text(source, target, options)._asdict()
+        return text_model.attention_text(source, target, search)._asdict()
 
     signatures: dict[str, tuple[Callable, tuple[str, ...]]] = {
         "serving_default": (serving_default, ("text",)),
@@ -239,16 +240,17 @@ def _signatures(
 
 
 def half_weights(
-    model: keras.Model | Ensemble,
+    *models: keras.Model,
 ) -> list[tuple[keras.Variable, keras.Variable]]:
-    """Pair a model's weights with copies in float16, which take half the space.
+    """Pair weights of models with copies in float16, of half the size.
 
     Computing in float16 as well would lose digits and, on a CPU, time.
 
     Raises:
         UserError: If there are none, as in a function around a model.
     """
-    if not model.weights:
+    weights = [w for x in models for w in getattr(x, "weights", ())]
+    if not weights:
         raise UserError(
             "Expected a Keras model to store in float16, received a function, "
             "whose weights are unknown; choose float32."
@@ -263,7 +265,7 @@ def half_weights(
                 name=weight.name,
             ),
         )
-        for weight in model.weights
+        for weight in weights
     ]
 
 

@@ -10,8 +10,8 @@ batching as all others: one that is larger than the batching file allows would
 keep the version from loading. Once they exist, both files belong to the
 operator, and a new version adapts to them.
 
-The messages are those of the package tensorflow-serving-api, which the extra
-`serving` installs. Without it an export leaves out the warm-up requests and
+The package tensorflow-serving-api defines the messages; the extra `serving`
+installs it. Without it an export leaves out the warm-up requests and
 `models.config`, and says so.
 """
 
@@ -80,7 +80,7 @@ class ServingKit:
 
         Args:
             output: Folder of all versions; need not exist.
-            name: Name of the model; by default that of the folder.
+            name: Name of the model; by default the folder's name.
             max_batch_size: Texts in a batch, at least 1; by default what the
                 batching file of `output` says, or 32 where there is none.
 

@@ -1,4 +1,4 @@
-"""The weights of models from elsewhere, read by tables of names.
+"""Reads what models from elsewhere are, by tables of names.
 
 The layers of other systems differ from ours in these points:
 
@@ -9,22 +9,22 @@ The layers of other systems differ from ours in these points:
 - Sines come before cosines. Where ours alternate, as in the paper, all columns
   of width D are put in our order.
 
-Axes: D model width, H heads, K key width, U value width, V vocabulary.
+Axes: D model width, V pieces of ours, R rows of theirs.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from keras_transformer.config import ModelConfig, UserError
+from keras_transformer.config import ModelConfig, SettingError, UserError
 from keras_transformer.data.tokenizer import Tokenizer
 
 # The bias of logits that no search may choose. exp(-100) is 0 in float32. Much
 # larger numbers would spoil the loss of a fine-tuning with label smoothing, and
 # do not fit float16.
-NEVER = -100.0
+_NEVER = np.float32(-100.0)
 _SUBLAYERS = {
     "encoder": ("attention", "feed_forward"),
     "decoder": ("self_attention", "cross_attention", "feed_forward"),
@@ -52,6 +52,87 @@ class Imported:
     target_lang: str | None = None
 
 
+class Settings:
+    """The settings in a file of a model from elsewhere, `what`."""
+
+    def __init__(self, values: Mapping[str, Any], what: object) -> None:
+        self.values = values
+        self.what = what
+
+    def numbers(self, names: Mapping[str, str]) -> dict[str, int]:
+        """Return our numbers above 0, by a table of their names and ours."""
+        found: dict[str, int] = {}
+        for theirs, ours in names.items():
+            value = self.values.get(theirs)
+            if type(value) is not int or value < 1:
+                self.refuse(theirs, "a whole number above 0")
+            if found.setdefault(ours, value) != value:
+                self.refuse(theirs, str(found[ours]))
+        return found
+
+    def check(self, allowed: Mapping[str, Sequence[Any]]) -> None:
+        """Refuse values that we cannot follow; the default is the first."""
+        for name, values in allowed.items():
+            self.follow(name, values, values[0])
+
+    def follow(
+        self, name: str, allowed: Collection[Any], default: Any = None
+    ) -> Any:
+        """Return a setting's value, which must be one that we can follow."""
+        value = self.values.get(name, default)
+        if value not in list(allowed):
+            self.refuse(name, " or ".join(map(repr, allowed)))
+        return value
+
+    def refuse(self, name: str, expected: str) -> NoReturn:
+        """Refuse the model, because a setting is not as expected."""
+        raise UserError(
+            f"{self.what} cannot be imported exactly: its setting {name} is "
+            f"{self.values.get(name)!r}, expected {expected}."
+        )
+
+
+def model_config(
+    what: object,
+    *,
+    encoder_layers: int,
+    decoder_layers: int,
+    d_model: int,
+    num_heads: int,
+    **others: Any,
+) -> ModelConfig:
+    """Make the configuration of a model whose linear parts all have biases.
+
+    Raises:
+        UserError: If a value is out of range; it names the file `what`.
+    """
+    if num_heads < 1 or d_model % num_heads:
+        raise UserError(
+            f"{what} cannot be of a Transformer: it has {num_heads} heads, "
+            f"which do not divide its width {d_model}; give the file that came "
+            "with the weights."
+        )
+    if encoder_layers == decoder_layers:
+        others["num_layers"] = encoder_layers
+    else:
+        others["encoder_layers"] = encoder_layers
+        others["decoder_layers"] = decoder_layers
+    try:
+        return ModelConfig(
+            d_model=d_model,
+            num_heads=num_heads,
+            attention_bias=True,
+            logits_bias=True,
+            **others,
+        )
+    except SettingError as error:
+        raise UserError(
+            f"{what} cannot be imported: expected its {error.setting} to be "
+            f"{error.expected}, received {error.received!r:.60}; correct the "
+            "file."
+        ) from None
+
+
 class Names(NamedTuple):
     """How a format names the arrays of a layer.
 
@@ -60,15 +141,15 @@ class Names(NamedTuple):
             `{n}` from 1.
         endings: What stands for the * of a part: of a kernel, of its bias, of
             a norm's gain, of its bias.
-        parts: For our "attention", "cross_attention" and "feed_forward" the
-            projections, either query, key, value and output or both of
-            feed-forward, and then the norm.
+        parts: For our "attention", "cross_attention" and "feed_forward" what
+            the names begin with, and how they end: the projections, either
+            query, key, value and output or both of feed-forward, and the norm.
         transposed: Whether kernels are `(out, in)`.
     """
 
     layer: str
     endings: tuple[str, str, str, str]
-    parts: Mapping[str, Sequence[str]]
+    parts: Mapping[str, tuple[str, Sequence[str]]]
     transposed: bool = False
 
 
@@ -97,61 +178,52 @@ class Arrays:
                 "its settings; give the settings that came with the weights."
             )
 
-    def layers(
-        self, names: Names, depth: Callable[[str], int], positions: str
-    ) -> dict[str, np.ndarray]:
+    def layers(self, names: Names, model: ModelConfig) -> dict[str, np.ndarray]:
         """Take the weights of all layers of both stacks, by our names."""
-        kernel, bias, gain, shift = names.endings
-
-        def take(part: str, ending: str) -> np.ndarray:
-            return self.take(part.replace("*", ending))
-
         found = {}
         for stack, sublayers in _SUBLAYERS.items():
-            for i in range(depth(stack)):
+            for i in range(model.layers_of(stack)):
                 path = names.layer.format(stack=stack, i=i, n=i + 1)
                 for name in sublayers:
-                    parts = names.parts[name.removeprefix("self_")]
-                    *linears, norm = (path + part for part in parts)
-                    kernels = [take(each, kernel) for each in linears]
-                    if names.transposed:
-                        kernels = [each.T for each in kernels]
-                    vectors = [take(each, bias) for each in linears]
-                    vectors += take(norm, gain), take(norm, shift)
-                    ours = _sublayer(
-                        kernels,
-                        [each.reshape(-1) for each in vectors],
-                        positions,
-                    )
+                    begin, ends = names.parts[name.removeprefix("self_")]
+                    parts = [path + begin + end for end in ends]
+                    ours = self._sublayer(names, parts, model.positions)
                     for part, array in ours.items():
                         found[f"{stack}/layer_{i}/{name}{part}"] = array
         return found
 
-
-def _sublayer(
-    kernels: list[np.ndarray], vectors: list[np.ndarray], positions: str
-) -> dict[str, np.ndarray]:
-    """Return our arrays by what follows the name of the sub-layer."""
-    *biases, gain, shift = vectors
-    order = column_order(positions, len(gain))
-    norm = {"_norm/gamma": gain[order], "_norm/beta": shift[order]}
-    if len(kernels) == 2:
-        return norm | {
-            "/widen/kernel": kernels[0][order],
-            "/widen/bias": biases[0],
-            "/narrow/kernel": kernels[1][:, order],
-            "/narrow/bias": biases[1][order],
+    def _sublayer(
+        self, names: Names, parts: Sequence[str], positions: str
+    ) -> dict[str, np.ndarray]:
+        """Take our arrays by what follows the name of the sub-layer."""
+        *linears, norm = parts
+        kernel, bias, *of_norm = names.endings
+        kernels = [self.take(x.replace("*", kernel)) for x in linears]
+        if names.transposed:
+            kernels = [each.T for each in kernels]
+        biases = [self.take(x.replace("*", bias)).reshape(-1) for x in linears]
+        gain, shift = (
+            self.take(norm.replace("*", x)).reshape(-1) for x in of_norm
+        )
+        order = column_order(positions, len(gain))
+        ours = {"_norm/gamma": gain[order], "_norm/beta": shift[order]}
+        if len(kernels) == 2:
+            return ours | {
+                "/widen/kernel": kernels[0][order],
+                "/widen/bias": biases[0],
+                "/narrow/kernel": kernels[1][:, order],
+                "/narrow/bias": biases[1][order],
+            }
+        query, key, value, output = kernels
+        output = output[:, order]
+        return ours | {
+            "/query": query[order],
+            "/key": key[order],
+            "/value": value[order],
+            "/output": output,
+            "/query_bias": biases[0],
+            "/output_bias": biases[3][order] + biases[2] @ output,
         }
-    query, key, value, output = kernels
-    output = output[:, order]
-    return norm | {
-        "/query": query[order],
-        "/key": key[order],
-        "/value": value[order],
-        "/output": output,
-        "/query_bias": biases[0],
-        "/output_bias": biases[3][order] + biases[2] @ output,
-    }
 
 
 def column_order(positions: str, d_model: int) -> np.ndarray | slice:
@@ -163,3 +235,23 @@ def column_order(positions: str, d_model: int) -> np.ndarray | slice:
     if positions != "sinusoidal":
         return slice(None)
     return np.arange(d_model).reshape(2, -1).T.reshape(-1)
+
+
+def logits(
+    table: np.ndarray,
+    bias: np.ndarray,
+    rows: np.ndarray,
+    lacking: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Return the matrix and bias of the logits, `(V, D)` and `(V,)`.
+
+    Args:
+        table: `(R, D)`.
+        bias: `(R,)`.
+        rows: The row of each of our pieces among theirs, `(V,)`.
+        lacking: Whether they have none, `(V,)`: then it is never written.
+    """
+    return {
+        "embedding/table": np.where(lacking[:, None], 0, table[rows]),
+        "embedding/bias": np.where(lacking, _NEVER, bias[rows]),
+    }

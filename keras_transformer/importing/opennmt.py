@@ -4,6 +4,10 @@ The folder has TensorFlow's `checkpoint` and its files, or is the `avg` of such
 a folder. There, or in the folder above, are `model_description.py`, a .yml
 file with `data:`, and the vocabularies and sentencepiece models that it names.
 
+`model_description.py` is Python that OpenNMT-tf imports. Here it is read and
+never run: we need only a name of its catalogue, or the literal arguments of
+`opennmt.models.Transformer`.
+
 It differs from ours in these points:
 
 - Norms come first, positions are tensor2tensor's and count from 1, and the
@@ -17,21 +21,35 @@ It differs from ours in these points:
 Axes: D model width, V pieces of ours.
 """
 
+import ast
+import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import UserError
+from keras_transformer.config import UNK_ID, UserError
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
-from keras_transformer.importing import opennmt_settings
-from keras_transformer.importing.imported import NEVER, Arrays, Imported, Names
-from keras_transformer.importing.opennmt_settings import DESCRIPTION, Side
-from keras_transformer.importing.settings import model_config
+from keras_transformer.importing.imported import (
+    Arrays,
+    Imported,
+    Names,
+    Settings,
+    logits,
+    model_config,
+)
+from keras_transformer.importing.source_files import (
+    parse_yaml,
+    read_bytes,
+    read_sentencepiece,
+    refusing,
+)
 
+CHECKPOINT, _DESCRIPTION = "checkpoint", "model_description.py"
 # The epsilon of Keras 2's layer norms, which OpenNMT-tf does not change.
-NORM_EPSILON = 1e-3
+_EPSILON = 1e-3
 _PADDING, _BEGIN, _END, _UNKNOWN = "<blank>", "<s>", "</s>", "<unk>"
 _INPUTS = "model/examples_inputter"
 _SOURCE = f"{_INPUTS}/features_inputter/embedding"
@@ -39,54 +57,73 @@ _TARGET = f"{_INPUTS}/labels_inputter/embedding"
 _OUTPUT = "model/decoder/output_layer"
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _LAYER = "model/{stack}/layers/{i}/"
-_PROJECTIONS = ("queries", "keys", "values", "output")
+_FIRST_LAYER = _LAYER.format(stack="encoder", i=0)
+# The catalogue's names with our architecture, and their heads.
+_HEADS = {
+    "Transformer": 8,
+    "TransformerBase": 8,
+    "TransformerBaseSharedEmbeddings": 8,
+    "TransformerBig": 16,
+    "TransformerBigSharedEmbeddings": 16,
+    "TransformerTiny": 2,
+    "ScalingNmtEnDe": 16,
+}
+# Arguments of `opennmt.models.Transformer`; the weights show all the others.
+_EXPECTED = {
+    "ffn_activation": ("tf.nn.relu",),
+    "position_encoder_class": (
+        "opennmt.layers.SinusoidalPositionEncoder",
+        "SinusoidalPositionEncoder",
+    ),
+}
+_NO_EFFECT = {"nbest_size", "alpha", "sp_nbest_size", "sp_alpha"}
+
+
+class Side(NamedTuple):
+    """One language of the model."""
+
+    # By OpenNMT-tf's ids; the unknown piece has the id after the last.
+    vocabulary: tuple[str, ...]
+    sentencepiece: bytes  # Serialised model that makes its pieces.
 
 
 def read(folder: pathlib.Path) -> Imported:
     """Read the folder's newest checkpoint."""
     home, above = folder, folder.resolve().parent
-    if not (home / DESCRIPTION).is_file() and (above / DESCRIPTION).is_file():
+    if not (home / _DESCRIPTION).is_file() and (above / _DESCRIPTION).is_file():
         home = above
-    num_heads = opennmt_settings.read_heads(home)
-    data = opennmt_settings.read_data(home)
-    source_end = opennmt_settings.read_source_end(data)
+    num_heads = read_heads(home)
+    data = _data(home)
+    source_end = read_source_end(data)
     source, target = (
-        opennmt_settings.read_side(data, side, home)
-        for side in ("source", "target")
+        read_side(data, side, home) for side in ("source", "target")
     )
     pieces = _pieces(source, target)
     arrays = Arrays(_variables(folder), folder)
-    weights = _embeddings(arrays, source, target, pieces)
+    weights, lacking = _embeddings(arrays, source, target, pieces)
     norm_first = "model/encoder/layer_norm/gamma" in arrays.left
-    depths = {stack: _depth(arrays, stack) for stack in ("encoder", "decoder")}
-    weights |= arrays.layers(
-        _names(norm_first), depths.__getitem__, "tensor2tensor"
-    )
-    if norm_first:
-        for stack in depths:
-            for part in ("gamma", "beta"):
-                array = arrays.take(f"model/{stack}/layer_norm/{part}")
-                weights[f"{stack}/norm/{part}"] = array
-    arrays.check_all_taken()
     model = model_config(
-        home / DESCRIPTION,
-        encoder_layers=depths["encoder"],
-        decoder_layers=depths["decoder"],
+        home / _DESCRIPTION,
+        encoder_layers=_depth(arrays, "encoder"),
+        decoder_layers=_depth(arrays, "decoder"),
         d_model=weights["embedding/table"].shape[1],
         num_heads=num_heads,
         vocab_size=len(pieces),
-        ffn_dim=len(weights["encoder/layer_0/feed_forward/widen/bias"]),
+        ffn_dim=len(arrays.left[f"{_FIRST_LAYER}ffn/layer/inner/bias"]),
         positions="tensor2tensor",
-        norm_epsilon=NORM_EPSILON,
+        norm_epsilon=_EPSILON,
         norm_first=norm_first,
         first_position=1,
         tied_embeddings="source_embedding/table" not in weights,
         source_end=source_end,
     )
-    lacking = {}
-    for name, side in (("source", source), ("target", target)):
-        own = {*pieces[:4], *side.vocabulary}
-        lacking[name] = [i for i, x in enumerate(pieces) if x not in own]
+    weights |= arrays.layers(_names(norm_first), model)
+    if norm_first:
+        for stack in ("encoder", "decoder"):
+            for part in ("gamma", "beta"):
+                array = arrays.take(f"model/{stack}/layer_norm/{part}")
+                weights[f"{stack}/norm/{part}"] = array
+    arrays.check_all_taken()
     vocabulary = pack(
         source.sentencepiece,
         target.sentencepiece,
@@ -97,10 +134,172 @@ def read(folder: pathlib.Path) -> Imported:
     return Imported(model, weights, PairedTokenizer(vocabulary))
 
 
+def read_heads(folder: pathlib.Path) -> int:
+    """Read the number of heads, which no weight's shape shows."""
+    path = folder / _DESCRIPTION
+    with refusing(
+        f"Expected the source of the model at {path}, cannot read it",
+        advice=f"copy the {_DESCRIPTION} that OpenNMT-tf wrote into its model "
+        "directory",
+    ):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        calls = [x for x in ast.walk(tree) if isinstance(x, ast.Call)]
+        names = [ast.unparse(call.func) for call in calls]
+    models = []
+    for call, name in zip(calls, names, strict=True):
+        last = name.rpartition(".")[2]
+        if last == "get_model_from_catalog":
+            given = getattr(call.args[0], "value", None) if call.args else None
+            settings = Settings({"model": given}, path)
+            return _HEADS[settings.follow("model", _HEADS)]
+        if last == "Transformer" or name == "super().__init__":
+            models.append(call)
+    if len(models) != 1:
+        raise UserError(
+            f"{path} cannot be imported: expected a name of OpenNMT-tf's "
+            "catalogue or one opennmt.models.Transformer, found "
+            f"{len(models)}."
+        )
+    (model,) = models
+    # Names only: a position or a dictionary does not show what it sets.
+    if len(model.args) > 2 or any(
+        isinstance(each, ast.Starred) or getattr(each, "arg", "") is None
+        for each in (*model.args, *model.keywords)
+    ):
+        raise UserError(
+            f"Expected in {path} the two inputters and then names for all "
+            "arguments of the Transformer, such as num_heads=8, received "
+            f"{ast.unparse(model)}; write the names there."
+        )
+    settings = Settings(
+        {str(word.arg): ast.unparse(word.value) for word in model.keywords},
+        path,
+    )
+    settings.check(_EXPECTED)
+    heads = settings.values.get("num_heads", "8")
+    if not heads.isdigit():
+        settings.refuse("num_heads", "a number")
+    return int(heads)
+
+
+def _data(folder: pathlib.Path) -> Mapping[str, Any]:
+    """Read the part `data` of the training's configuration."""
+    found = {}
+    for path in sorted(folder.glob("*.yml")) + sorted(folder.glob("*.yaml")):
+        content = parse_yaml(read_bytes(path), path)
+        data = content.get("data") if isinstance(content, dict) else None
+        if isinstance(data, dict) and "source_vocabulary" in data:
+            found[path] = data
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found) or "none"
+        raise UserError(
+            f"Expected in {folder} one .yml file with data: and in it "
+            f"source_vocabulary, found {names}; copy the configuration of the "
+            "training there, and its vocabularies."
+        )
+    return next(iter(found.values()))
+
+
+def read_side(data: Mapping[str, Any], side: str, folder: pathlib.Path) -> Side:
+    """Read the vocabulary and tokenization of `"source"` or `"target"`."""
+    name = f"{side}_vocabulary"
+    path = _find(folder, data.get(name), name)
+    # Split lines as TensorFlow does, not as Python does: U+2028 ends none.
+    text = path.read_bytes().decode("utf-8", "replace")
+    lines = text.removesuffix("\n").split("\n")
+    vocabulary = tuple(line.removesuffix("\r") for line in lines)
+    if vocabulary[:3] != (_PADDING, _BEGIN, _END):
+        raise UserError(
+            f"Expected {_PADDING}, {_BEGIN} and {_END} as the first lines of "
+            f"{path}, received {', '.join(vocabulary[:3])}; give the "
+            "vocabulary that the model was trained with."
+        )
+    if len(set(vocabulary)) < len(vocabulary):
+        raise UserError(
+            f"{path} has a piece twice; give the vocabulary that the model was "
+            "trained with."
+        )
+    return Side(vocabulary, _sentencepiece(data, side, folder))
+
+
+def read_source_end(data: Mapping[str, Any]) -> bool:
+    """Return whether sources end with an end token; by default they do not.
+
+    Refuse sources that begin with a token, and targets without theirs.
+    """
+    for side, wanted in (("source", False), ("target", True)):
+        name = f"{side}_sequence_controls"
+        controls = data.get(name) or {}
+        # If controls are given, a mark that is not among them is off.
+        start = controls.get("start", wanted and not controls)
+        end = controls.get("end", wanted and not controls)
+        if bool(start) != wanted or (wanted and not end):
+            Settings(data, "The model").refuse(
+                name, "start and end: true" if wanted else "start: false"
+            )
+    return bool((data.get("source_sequence_controls") or {}).get("end"))
+
+
+def _sentencepiece(
+    data: Mapping[str, Any], side: str, folder: pathlib.Path
+) -> bytes:
+    """Return the model that `data` names."""
+    name = f"{side}_tokenization"
+    config = data.get(name)
+    if isinstance(config, str):
+        try:
+            config = json.loads(config)
+        except (ValueError, RecursionError):  # A file of its own.
+            path = _find(folder, config, name)
+            config = parse_yaml(read_bytes(path), path)
+    if not isinstance(config, dict):
+        config = {"type": config}
+    kind = config.get("type", "OpenNMTTokenizer")
+    params = dict((config.get("params") if "type" in config else config) or {})
+    model = None
+    if kind == "SentencePieceTokenizer":
+        model = params.pop("model", None)
+    elif kind == "OpenNMTTokenizer" and params.pop("mode", None) == "none":
+        model = params.pop("sp_model_path", None)
+    other = sorted(set(params) - _NO_EFFECT)
+    if model is None or other:
+        raise UserError(
+            f"Expected in the data's {name} a type: SentencePieceTokenizer "
+            "with params: and in it model: FILE, received "
+            f"{config if data.get(name) else 'none'}; only pieces of "
+            "sentencepiece can be made from text here."
+        )
+    return read_sentencepiece(_find(folder, model, name))
+
+
+def _find(folder: pathlib.Path, name: Any, setting: str) -> pathlib.Path:
+    """Find a file of the folder, by its path or its name alone."""
+    # Files elsewhere are refused, because errors quote their content.
+    if isinstance(name, str):
+        path = pathlib.PurePath(name)
+        if not path.is_absolute() and ".." not in path.parts:
+            if (folder / path).is_file():
+                return folder / path
+        if (folder / path.name).is_file():
+            return folder / path.name
+    raise UserError(
+        f"Expected the file that {setting} names in {folder}, found no "
+        f"{name}; copy it there."
+    )
+
+
 def _variables(folder: pathlib.Path) -> dict[str, np.ndarray]:
     """Read the model's variables as float32; a missing bias is zero."""
     found = {}
-    try:
+    advice = "copy the whole folder"
+    if set("[\\") & set(str(folder.resolve())):
+        advice = "TensorFlow takes brackets in a path for a pattern: rename it"
+    with refusing(
+        f"Expected the files that {folder / CHECKPOINT} names, cannot read "
+        "them",
+        tf.errors.OpError,
+        advice=advice,
+    ):
         state = tf.train.latest_checkpoint(str(folder))
         reader = tf.train.load_checkpoint(state)
         for name in reader.get_variable_to_shape_map():
@@ -111,19 +310,6 @@ def _variables(folder: pathlib.Path) -> dict[str, np.ndarray]:
             ):
                 array = np.asarray(reader.get_tensor(name), "float32")
                 found[name.removesuffix(_SUFFIX)] = array
-    except (
-        *(IndexError, RuntimeError, TypeError, ValueError),
-        tf.errors.OpError,
-    ):
-        advice = "copy the whole folder"
-        if set("[\\") & set(str(folder.resolve())):
-            advice = (
-                "TensorFlow takes brackets in a path for a pattern: rename it"
-            )
-        raise UserError(
-            f"Expected the files that {folder / 'checkpoint'} names, cannot "
-            f"read them; {advice}."
-        ) from None
     for name in [name for name in found if name.endswith("/kernel")]:
         zeros = np.zeros(found[name].shape[-1:], "float32")
         found.setdefault(f"{name.removesuffix('kernel')}bias", zeros)
@@ -132,22 +318,16 @@ def _variables(folder: pathlib.Path) -> dict[str, np.ndarray]:
 
 def _names(norm_first: bool) -> Names:
     # Before the sub-layer, or behind it.
-    norm = f"{'input' if norm_first else 'output'}_layer_norm/*"
-
-    def attention(name: str) -> tuple[str, ...]:
-        projections = (f"{name}/layer/linear_{x}/*" for x in _PROJECTIONS)
-        return (*projections, f"{name}/{norm}")
-
+    norm = f"/{'input' if norm_first else 'output'}_layer_norm/*"
+    linears = ("queries", "keys", "values", "output")
+    attention = (*(f"/layer/linear_{x}/*" for x in linears), norm)
     return Names(
         layer=_LAYER,
         endings=("kernel", "bias", "gamma", "beta"),
         parts={
-            "attention": attention("self_attention"),
-            "cross_attention": attention("attention/0"),
-            "feed_forward": (
-                *("ffn/layer/inner/*", "ffn/layer/outer/*"),
-                f"ffn/{norm}",
-            ),
+            "attention": ("self_attention", attention),
+            "cross_attention": ("attention/0", attention),
+            "feed_forward": ("ffn", ("/layer/inner/*", "/layer/outer/*", norm)),
         },
     )
 
@@ -168,8 +348,11 @@ def _pieces(source: Side, target: Side) -> list[str]:
 
 def _rows(
     side: Side, pieces: Sequence[str], height: int, name: str
-) -> np.ndarray:
-    """Find our rows among theirs, `(V,)`; the unknown row for others."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find our rows among theirs, `(V,)`, and which pieces they lack, `(V,)`.
+
+    A piece that they lack has the row of the unknown one.
+    """
     unknown = len(side.vocabulary)
     if height != unknown + 1:
         raise UserError(
@@ -179,14 +362,19 @@ def _rows(
         )
     place = {piece: i for i, piece in enumerate(side.vocabulary)}
     rows = np.array([place.get(piece, unknown) for piece in pieces])
-    rows[1] = unknown
-    return rows
+    rows[UNK_ID] = unknown
+    lacking = rows == unknown
+    lacking[UNK_ID] = False
+    return rows, lacking
 
 
 def _embeddings(
     arrays: Arrays, source: Side, target: Side, pieces: Sequence[str]
-) -> dict[str, np.ndarray]:
-    """Take the matrices `(V, D)`, shared or not, and the bias of the logits."""
+) -> tuple[dict[str, np.ndarray], dict[str, list[int]]]:
+    """Take the matrices `(V, D)`, shared or not, and the bias of the logits.
+
+    Beside them return, by side, the ids of the pieces that it lacks.
+    """
     # A checkpoint saves a variable that several layers share once, under the
     # first of their names. So the missing names show what a model shares.
     of_source = arrays.take(_SOURCE)
@@ -196,19 +384,16 @@ def _embeddings(
         of_output = arrays.take(f"{_OUTPUT}/kernel").T
     zeros = np.zeros(len(of_output), "float32")
     bias = arrays.left.pop(f"{_OUTPUT}/bias", zeros)
-    reads = _rows(source, pieces, len(of_source), "source_vocabulary")
-    writes = _rows(target, pieces, len(of_target), "target_vocabulary")
-    if of_output is of_source and source.vocabulary == target.vocabulary:
-        return {
-            "embedding/table": of_output[writes],
-            "embedding/bias": bias[writes],
-        }
-    # Pieces that the target's vocabulary lacks are never written.
-    missing = writes == len(target.vocabulary)
-    missing[1] = False
-    return {
-        "source_embedding/table": of_source[reads],
-        "target_embedding/table": of_target[writes],
-        "embedding/table": np.where(missing[:, None], 0, of_output[writes]),
-        "embedding/bias": np.where(missing, np.float32(NEVER), bias[writes]),
+    reads, unread = _rows(source, pieces, len(of_source), "source_vocabulary")
+    writes, unwritten = _rows(
+        target, pieces, len(of_target), "target_vocabulary"
+    )
+    weights = logits(of_output, bias, writes, unwritten)
+    if of_output is not of_source or source.vocabulary != target.vocabulary:
+        weights["source_embedding/table"] = of_source[reads]
+        weights["target_embedding/table"] = of_target[writes]
+    lacking = {
+        "source": np.flatnonzero(unread).tolist(),
+        "target": np.flatnonzero(unwritten).tolist(),
     }
+    return weights, lacking

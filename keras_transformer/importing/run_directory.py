@@ -4,23 +4,21 @@ It holds `config.json`, `tokenizer.model` and `final.weights.h5`. That is all
 that the other verbs need of a finished run.
 """
 
-import contextlib
 import dataclasses
 import logging
 import os
 import pathlib
-from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import UserError
-from keras_transformer.importing import hugging_face, marian_npz, opennmt
+from keras_transformer.importing import marian, opennmt
 from keras_transformer.importing.imported import Imported
 from keras_transformer.importing.source_files import (
-    MISFITS,
     check_folder,
     is_language,
+    refusing,
 )
 from keras_transformer.machine import files
 from keras_transformer.model import Transformer
@@ -30,10 +28,10 @@ from keras_transformer.runs.vocabulary import checksum_of
 
 # Files by which a format is known, and its reader.
 _READERS = (
-    ({"checkpoint"}, opennmt.read),
-    ({hugging_face.CONFIG, hugging_face.SAFETENSORS}, hugging_face.read),
-    ({hugging_face.CONFIG, hugging_face.PICKLE}, hugging_face.read),
-    ({marian_npz.DECODER}, marian_npz.read),
+    ({opennmt.CHECKPOINT}, opennmt.read),
+    ({marian.CONFIG, marian.SAFETENSORS}, marian.read_hugging_face),
+    ({marian.CONFIG, marian.PICKLE}, marian.read_hugging_face),
+    ({marian.DECODER}, marian.read),
 )
 
 logger = logging.getLogger("keras_transformer")
@@ -64,14 +62,19 @@ def import_run(
     """
     path = layout.check_empty(run_dir)
     directory = pathlib.Path(directory)
-    imported = read(directory)
-    run = _config(
-        imported,
-        directory.resolve().name,
-        source_lang or imported.source_lang,
-        target_lang or imported.target_lang,
-    )
-    with refusing(directory):
+    with refusing(
+        f"The model in {directory} cannot be imported, since its files do not "
+        "fit together or one is damaged",
+        tf.errors.OpError,
+        advice="download them again",
+    ):
+        imported = read(directory)
+        run = _config(
+            imported,
+            directory.resolve().name,
+            source_lang or imported.source_lang,
+            target_lang or imported.target_lang,
+        )
         model = _build(imported)
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.whole(path) as partial:
@@ -89,8 +92,7 @@ def read(folder: pathlib.Path) -> Imported:
     names = {path.name for path in folder.iterdir() if path.is_file()}
     for known, reader in _READERS:
         if known <= names:
-            with refusing(folder):
-                return reader(folder)
+            return reader(folder)
     if layout.TOKENIZER_FILE in names:
         raise UserError(
             f"Expected a model of another system, but {folder} is a run "
@@ -102,21 +104,6 @@ def read(folder: pathlib.Path) -> Imported:
         "Face), nor decoder.yml beside an .npz (Marian), nor checkpoint "
         "(OpenNMT-tf); give the folder that holds them."
     )
-
-
-@contextlib.contextmanager
-def refusing(folder: pathlib.Path) -> Iterator[None]:
-    """Turn errors of a model's files into a `UserError` of one sentence."""
-    try:
-        yield
-    except (*MISFITS, tf.errors.OpError) as error:
-        # Only the first line, shortened: TensorFlow writes more.
-        what = str(error).partition("\n")[0][:300]
-        raise UserError(
-            f"The model in {folder} cannot be imported, since its files do not "
-            f"fit together or one is damaged ({type(error).__name__}: {what}); "
-            "download them again."
-        ) from error
 
 
 def _build(imported: Imported) -> Transformer:

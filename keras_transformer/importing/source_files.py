@@ -5,29 +5,35 @@ gigabytes is refused before it is read: YAML aliases, deep nesting, archives
 that inflate.
 """
 
+import contextlib
 import os
 import pathlib
+import pickle
 import re
 import zipfile
+from collections.abc import Iterator
 from typing import Any
 
 import sentencepiece
 from google.protobuf.message import DecodeError
 
 from keras_transformer.config import UserError
-from keras_transformer.data.bulk_tokenizer import parse_model
+from keras_transformer.data.sentencepiece_file import parse_model
 from keras_transformer.machine import extras
 from keras_transformer.machine.files import ZIP_DAMAGES
 
 # Errors of reading a file that is damaged or malicious, or does not fit its
 # format.
-MISFITS = (
+_MISFITS = (
     *ZIP_DAMAGES,
     ArithmeticError,
     AttributeError,
+    DecodeError,
     LookupError,
     MemoryError,
+    SyntaxError,
     TypeError,
+    pickle.UnpicklingError,
 )
 _POINTER = b"version https://git-lfs"
 # The deepest nesting of lists and mappings; settings have three levels.
@@ -61,6 +67,29 @@ def check_file(path: pathlib.Path) -> None:
             )
 
 
+@contextlib.contextmanager
+def refusing(
+    sentence: str,
+    *errors: type[Exception],
+    advice: str = "download it again",
+) -> Iterator[None]:
+    """Turn what a file of other content raises into a sentence.
+
+    Args:
+        sentence: What was expected, without its full stop.
+        *errors: What a package raises, besides Python's own errors.
+        advice: What to do.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except (*_MISFITS, *errors) as error:
+        # TensorFlow and PyYAML write several lines.
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise UserError(f"{sentence} ({what}); {advice}.") from error
+
+
 def read_bytes(path: pathlib.Path) -> bytes:
     """Read a file that a model needs; refuse it as `check_file` does."""
     check_file(path)
@@ -78,7 +107,11 @@ def parse_yaml(
     kind = "BaseLoader" if plain else "SafeLoader"
     loader = getattr(yaml, f"C{kind}", getattr(yaml, kind))
     depth = 0
-    try:
+    with refusing(
+        f"Expected plain YAML in {path}, cannot read it",
+        yaml.YAMLError,
+        advice="download it again, or write out what aliases stand for",
+    ):
         for event in yaml.parse(content, loader):
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
@@ -91,53 +124,41 @@ def parse_yaml(
                     f"it has a value of more than {_LONGEST} letters"
                 )
         return yaml.load(content, loader)
-    except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise UserError(
-            f"Expected plain YAML in {path}, cannot read it "
-            f"({' '.join(str(error).split())[:200]}); download it again, or "
-            "write out what aliases stand for."
-        ) from None
 
 
-def check_archive(path: pathlib.Path) -> None:
-    """Refuse a zip file that would inflate to much more than its size.
+def read_archive(path: pathlib.Path) -> dict[str, bytes]:
+    """Read the members of a zip file, unless they are much larger than it.
 
     Weights hardly compress, and most programs do not try.
     """
     with zipfile.ZipFile(path) as file:
         members = file.infolist()
-    inside = sum(member.file_size for member in members)
-    if inside > 2 * os.path.getsize(path):
-        raise ValueError(f"it would become {inside} bytes")
-    # Only these stop inflating at the size asked for.
-    if {member.compress_type for member in members} - {
-        zipfile.ZIP_STORED,
-        zipfile.ZIP_DEFLATED,
-    }:
-        raise ValueError("it is compressed in another way than by deflate")
-
-
-def read_member(file: zipfile.ZipFile, name: str) -> bytes:
-    """Read as many bytes of a member as its header says."""
-    # `ZipFile.read` inflates all of it and checks the size afterwards.
-    with file.open(name) as stream:
-        return stream.read(file.getinfo(name).file_size)
+        inside = sum(member.file_size for member in members)
+        if inside > 2 * os.path.getsize(path):
+            raise ValueError(f"it would become {inside} bytes")
+        # Only these stop inflating at the size asked for.
+        if {member.compress_type for member in members} - {
+            zipfile.ZIP_STORED,
+            zipfile.ZIP_DEFLATED,
+        }:
+            raise ValueError("it is compressed in another way than by deflate")
+        found = {}
+        for member in members:
+            # `ZipFile.read` inflates all of it and checks the size afterwards.
+            with file.open(member) as stream:
+                found[member.filename] = stream.read(member.file_size)
+    return found
 
 
 def read_sentencepiece(path: pathlib.Path) -> bytes:
     """Read a serialised sentencepiece model."""
     model = read_bytes(path)
-    try:
+    with refusing(f"Expected a sentencepiece model in {path}, cannot read it"):
         sentencepiece.SentencePieceProcessor(model_proto=model)
         # An empty model and the first half of one parse, but fail here.
-        if parse_model(model).HasField("trainer_spec"):
-            return model
-    except (RuntimeError, DecodeError):
-        pass
-    raise UserError(
-        f"Expected a sentencepiece model in {path}, received {len(model)} "
-        "bytes of something else; download it again."
-    )
+        if not parse_model(model).HasField("trainer_spec"):
+            raise ValueError("it does not say how it was trained")
+    return model
 
 
 def languages(folder: pathlib.Path) -> tuple[str | None, str | None]:

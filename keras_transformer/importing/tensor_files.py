@@ -20,12 +20,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from keras_transformer.config import UserError
 from keras_transformer.importing.source_files import (
-    MISFITS,
-    check_archive,
     check_file,
-    read_member,
+    read_archive,
+    read_bytes,
+    refusing,
 )
 from keras_transformer.machine import extras
 
@@ -40,31 +39,31 @@ _DTYPES = {
     "BFloat16Storage": "bfloat16",
     "LongStorage": "int64",
 }
+_NO_WEIGHTS = "{} is not a file of weights that can be read"
 # Returns the values of a storage by its dtype, its key and their number.
 _Storage = Callable[[str, str, int], np.ndarray]
 
 
 def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
     """Read a file in the safetensors format."""
-    check_file(path)
     safetensors = extras.needs("safetensors", "import")
-    try:
+    with refusing(_NO_WEIGHTS.format(path), safetensors.SafetensorError):
         return {
             name: _values(of["data"], _DTYPES[of["dtype"]]).reshape(of["shape"])
-            for name, of in safetensors.deserialize(path.read_bytes())
+            for name, of in safetensors.deserialize(read_bytes(path))
         }
-    except (*MISFITS, safetensors.SafetensorError) as error:
-        raise _damaged(path, error) from None
 
 
 def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
     """Read a `state_dict` that any version of `torch.save` wrote."""
     check_file(path)
-    try:
+    with refusing(
+        _NO_WEIGHTS.format(path),
+        advice="download it again, or give the model.safetensors of the same "
+        "model",
+    ):
         if zipfile.is_zipfile(path):
-            check_archive(path)
-            with zipfile.ZipFile(path) as file:
-                state = _read_zip(file)
+            state = _read_zip(read_archive(path))
         else:
             with open(path, "rb") as stream:
                 state = _read_stream(stream)
@@ -73,22 +72,19 @@ def read_pickle(path: pathlib.Path) -> dict[str, np.ndarray]:
             if not (isinstance(name, str) and isinstance(tensor, np.ndarray)):
                 raise TypeError("it holds something else than named tensors")
         return dict(state)
-    except (*MISFITS, pickle.UnpicklingError) as error:
-        raise _damaged(path, error) from None
 
 
-def _read_zip(file: zipfile.ZipFile) -> Mapping[str, np.ndarray]:
+def _read_zip(members: Mapping[str, bytes]) -> Mapping[str, np.ndarray]:
     """Read a file of PyTorch 1.6 or later: a pickle, and storages as files."""
-    (name,) = (n for n in file.namelist() if n.endswith("/data.pkl"))
+    (name,) = (n for n in members if n.endswith("/data.pkl"))
     folder = name.removesuffix("data.pkl")
 
     @functools.cache
     def values(kind: str, key: str) -> np.ndarray:
-        return _values(read_member(file, f"{folder}data/{key}"), kind)
+        return _values(members[f"{folder}data/{key}"], kind)
 
     return _load(
-        io.BytesIO(read_member(file, name)),
-        lambda kind, key, size: values(kind, key),
+        io.BytesIO(members[name]), lambda kind, key, size: values(kind, key)
     )
 
 
@@ -184,10 +180,3 @@ def _values(content: bytes, dtype: str) -> np.ndarray:
         return np.frombuffer(content, dtype)
     halves = np.frombuffer(content, "uint16").astype("uint32")
     return (halves << 16).view("float32")
-
-
-def _damaged(path: pathlib.Path, error: Exception) -> UserError:
-    return UserError(
-        f"{path} is not a file of weights that can be read ({error}); download "
-        "it again, or give the model.safetensors of the same model."
-    )

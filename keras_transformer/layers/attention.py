@@ -175,13 +175,11 @@ class MultiHeadAttention(keras.layers.Layer):
             mask_of_keys(_or_implicit(key_mask, key)),
             mask_of_keys(_or_implicit(value_mask, value)),
         )
-        keys, values = self.keys_values(key, value)
         output, weights = self.attend_sequence(
-            query, keys, values, masks, use_causal_mask, training
+            *(query, key, value, masks),
+            *(use_causal_mask, training, return_attention_scores),
         )
-        if not return_attention_scores:
-            return output
-        return output, self.weights_of_sequence(weights, query, use_causal_mask)
+        return (output, weights) if return_attention_scores else output
 
     def keys_values(
         self,
@@ -248,25 +246,19 @@ class MultiHeadAttention(keras.layers.Layer):
     def attend_sequence(
         self,
         query: Tensor,
-        keys: Tensor,
-        values: Tensor,
+        key: Tensor,
+        value: Tensor,
         masks: Sequence[Tensor | None],
         causal: bool = False,
         training: bool = False,
+        return_attention_scores: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Attend to a whole sequence at once, within any restriction.
 
-        Args:
-            query: Float tensor `(B, T, D)`.
-            keys: Float tensor `(B, H, S, K)`.
-            values: Float tensor `(B, H, S, U)`.
-            masks: Boolean tensors broadcastable to `(B, H, T, S)`, or `None`.
-            causal: Whether position i sees no key beyond position i.
-            training: Whether dropout is on.
-
-        Returns:
-            The output `(B, T, D)`, and the weights for `weights_of_sequence`.
+        The masks are boolean and broadcastable to `(B, H, T, S)`, or `None`.
+        The weights of a restricted layer come whole only if you ask for them.
         """
+        keys, values = self.keys_values(key, value)
         if self.restriction is None:
             lengths = (ops.shape(x)[-2] for x in (query, keys))
             mask = all_of(*masks, causal_mask(*lengths) if causal else None)
@@ -276,15 +268,9 @@ class MultiHeadAttention(keras.layers.Layer):
             *(queries, keys, values, self.restriction, masks, causal),
             dropout=self._dropout(training),
         )
+        if return_attention_scores:
+            weights = whole_weights(weights, ops.shape(query)[1], causal)
         return self._merged(context, query, swap_heads), weights
-
-    def weights_of_sequence(
-        self, weights: Tensor, query: Tensor, causal: bool = False
-    ) -> Tensor:
-        """Return the weights of `attend_sequence` as `(B, H, T, S)`."""
-        if self.restriction is None:
-            return weights
-        return whole_weights(weights, ops.shape(query)[1], causal)
 
     def _dropout(self, training):
         """Return the function that drops weights, or None to drop none."""

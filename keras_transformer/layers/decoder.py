@@ -8,37 +8,42 @@ K key width, U value width, W beams, t slots written so far.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import keras
 
 from keras_transformer.config import LAYER_SETTINGS, STACK_SETTINGS
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
-from keras_transformer.layers.attention import SEQUENCE
-from keras_transformer.layers.dot_product import swap_heads_as_integers
-from keras_transformer.layers.encoder import (
-    attention_layer,
-    feed_forward_layer,
-    norm_after,
-    norm_before,
-    norm_layer,
-    residual_parts,
+from keras_transformer.layers.block import (
+    Block,
+    build_stack,
+    ended,
+    run_stack,
 )
+from keras_transformer.layers.dot_product import swap_heads_as_integers
 from keras_transformer.masks import (
     all_of,
     mask_of_heads,
     mask_of_keys,
     mask_of_memory,
 )
-from keras_transformer.settings import take, with_settings
+from keras_transformer.settings import with_settings
 
 # Keys `(B, H, ., K)` and values `(B, H, ., U)`.
 Cache: TypeAlias = tuple[Tensor, Tensor]
 
 
+class OfSublayers(NamedTuple):
+    """One thing for each sub-layer, in the order that saved files know."""
+
+    self_attention: Any
+    cross_attention: Any
+    feed_forward: Any
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
 @with_settings(LAYER_SETTINGS)
-class DecoderLayer(keras.layers.Layer):
+class DecoderLayer(Block):
     """Self-attention, attention to the memory, feed-forward, each post-normed.
 
     Args:
@@ -60,9 +65,12 @@ class DecoderLayer(keras.layers.Layer):
         use_causal_mask: Whether position i sees no position beyond i. By
             default `self_mask` decides that. With a restriction it costs less
             than a `self_mask` `(B, T, T)`.
+        return_attention_scores: Whether to return all weights too.
 
     Returns:
-        Float tensor `(B, T, D)` in the layer's compute dtype.
+        Float tensor `(B, T, D)` in the layer's compute dtype. With
+        `return_attention_scores` that tensor, the weights of self-attention
+        `(B, H, T, T)` and those of cross-attention `(B, H, T, S)`.
 
     Raises:
         SettingError: If a setting makes no sense; it is a `ValueError`.
@@ -72,27 +80,27 @@ class DecoderLayer(keras.layers.Layer):
     """
 
     def __init__(self, **settings: Any) -> None:
-        own = take(LAYER_SETTINGS, settings)
-        super().__init__(**settings)
-        self.settings = own
-        self.supports_masking = True
-        self.input_spec = SEQUENCE
+        super().__init__(LAYER_SETTINGS, settings)
 
     def build(
         self, inputs_shape: Shape, memory_shape: Shape | None = None
     ) -> None:
         d_model = inputs_shape[-1]
-        self.self_attention = attention_layer(
-            self, "self_attention", d_model, self.settings["restriction"]
+        self.self_attention = self.attention_layer(
+            "self_attention", d_model, self.settings["restriction"]
         )
-        self.cross_attention = attention_layer(self, "cross_attention", d_model)
-        self.feed_forward = feed_forward_layer(self)
+        self.cross_attention = self.attention_layer("cross_attention", d_model)
+        self.feed_forward = self.feed_forward_layer()
         self.self_attention.build(inputs_shape)
         self.cross_attention.build(inputs_shape, memory_shape or inputs_shape)
         self.feed_forward.build(inputs_shape)
-        names = ("self_attention", "cross_attention", "feed_forward")
-        parts = [residual_parts(self, name) for name in names]
-        self.dropouts, self.norms = zip(*parts, strict=True)
+        names = OfSublayers._fields
+        self.dropouts = OfSublayers(
+            *(self.dropout_layer(f"{name}_dropout") for name in names)
+        )
+        self.norms = OfSublayers(
+            *(self.norm_layer(f"{name}_norm") for name in names)
+        )
         for norm in self.norms:
             norm.build(inputs_shape)
 
@@ -105,7 +113,8 @@ class DecoderLayer(keras.layers.Layer):
         training: bool = False,
         inputs_mask: Tensor | None = None,
         use_causal_mask: bool = False,
-    ) -> Tensor:
+        return_attention_scores: bool = False,
+    ) -> Any:
         if memory is None:
             raise ValueError(
                 "`memory` must be the encoder's output (B, S, D); without a "
@@ -117,52 +126,35 @@ class DecoderLayer(keras.layers.Layer):
         of_memory = implicit_mask(memory)
         if of_memory is memory_mask:  # Keras has passed this one too.
             of_memory = None
-        memory_mask = all_of(
-            mask_of_memory(memory_mask), mask_of_keys(of_memory)
-        )
-        return self._run(
-            inputs, memory, self_masks, memory_mask, training, use_causal_mask
-        )[0]
+        seen = all_of(mask_of_memory(memory_mask), mask_of_keys(of_memory))
 
-    def call_with_weights(
-        self,
-        inputs: Tensor,
-        memory: Tensor,
-        self_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Call the layer without Keras's masks; return all weights too.
+        def attend_self(x):
+            return self.self_attention.attend_sequence(
+                *(x, x, x, self_masks, use_causal_mask, training),
+                return_attention_scores,
+            )
 
-        Masks are of rank 4, `(B, H, T, T)` and `(B, H, T, S)`, or `None`.
-        """
-        x, own, cross = self._run(inputs, memory, (self_mask,), memory_mask)
-        return x, self.self_attention.weights_of_sequence(own, inputs), cross
+        def attend_memory(x):
+            return self.cross_attention.attend(
+                *(x, *self.cross_attention.keys_values(memory), seen),
+                training=training,
+            )
 
-    def _run(
-        self,
-        inputs,
-        memory,
-        self_masks,
-        memory_mask,
-        training=False,
-        causal=False,
-    ):
-        """Return output and weights; self-attention's as `attend_sequence`."""
-        x = norm_before(self, self.norms[0], inputs)
-        update, own = self.self_attention.attend_sequence(
-            *(x, *self.self_attention.keys_values(x), self_masks),
-            *(causal, training),
+        found = self._run(inputs, attend_self, attend_memory, training)
+        return found if return_attention_scores else found[0]
+
+    def _run(self, x, attend_self, attend_memory, training=False):
+        """Return the output, and what else the two attentions found."""
+        x, own = self._residual("self_attention", x, attend_self, training)
+        x, cross = self._residual("cross_attention", x, attend_memory, training)
+        x, _ = self._residual("feed_forward", x, self.feed, training)
+        return x, own, cross
+
+    def _residual(self, name, x, sublayer, training):
+        dropout, norm = (
+            getattr(parts, name) for parts in (self.dropouts, self.norms)
         )
-        sums = self._residual(0, inputs, update, training)
-        x = norm_before(self, self.norms[1], sums)
-        update, cross = self.cross_attention.attend(
-            *(x, *self.cross_attention.keys_values(memory), memory_mask),
-            training=training,
-        )
-        sums = self._residual(1, sums, update, training)
-        x = norm_before(self, self.norms[2], sums)
-        sums = self._residual(2, sums, self.feed_forward(x), training)
-        return sums, own, cross
+        return self.residual(x, sublayer, dropout, norm, training)
 
     def step(
         self,
@@ -189,42 +181,25 @@ class DecoderLayer(keras.layers.Layer):
         Returns:
             The output `(B, W, D)` and the cache with this position written.
         """
-        x = norm_before(self, self.norms[0], inputs)
-        new = self.self_attention.keys_values(x, swap=swap_heads_as_integers)
-        cache = tuple(map(write, cache, new))
-        update, _ = self.self_attention.attend(
-            x, *cache, self_mask, swap_heads_as_integers
-        )
-        sums = self._residual(0, inputs, update)
-        x = norm_before(self, self.norms[1], sums)
-        # The beams of a sentence are queries to the same memory.
-        update, _ = self.cross_attention.attend(
-            x, *cross, memory_mask, swap_heads_as_integers
-        )
-        sums = self._residual(1, sums, update)
-        x = norm_before(self, self.norms[2], sums)
-        return self._residual(2, sums, self.feed_forward(x)), cache
+        swap = swap_heads_as_integers
 
-    def _residual(self, i, x, update, training=False):
-        """Compute `LayerNorm(x + Dropout(update))` for the i-th sub-layer.
+        def attend_self(x):
+            new = self.self_attention.keys_values(x, swap=swap)
+            slots = tuple(map(write, cache, new))
+            update, _ = self.self_attention.attend(x, *slots, self_mask, swap)
+            return update, slots
 
-        A pre-norm layer returns the sum without the norm.
-        """
-        update = self.dropouts[i](update, training=training)
-        return norm_after(self, self.norms[i], x + update)
+        def attend_memory(x):
+            # The beams of a sentence are queries to the same memory.
+            return self.cross_attention.attend(x, *cross, memory_mask, swap)
 
-    def compute_output_shape(
-        self, inputs_shape: Shape, memory_shape: Shape | None = None
-    ) -> Shape:
-        return inputs_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **self.settings}
+        x, slots, _ = self._run(inputs, attend_self, attend_memory)
+        return x, slots
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 @with_settings(STACK_SETTINGS)
-class Decoder(keras.layers.Layer):
+class Decoder(Block):
     """A stack of decoder layers.
 
     Pre-norm stacks need a final layer norm, so `norm_first` adds one.
@@ -241,36 +216,25 @@ class Decoder(keras.layers.Layer):
         training: Whether dropout is on.
         inputs_mask: Boolean tensor `(B, T)`.
         use_causal_mask: Whether position i sees no position beyond i.
+        return_attention_scores: Whether to return all weights too.
 
     Returns:
-        Float tensor `(B, T, D)`.
+        Float tensor `(B, T, D)`. With `return_attention_scores` that tensor,
+        and two lists of each layer's weights: of self-attention
+        `(B, H, T, T)` and of cross-attention `(B, H, T, S)`.
 
     Raises:
         SettingError: If a setting makes no sense; it is a `ValueError`.
     """
 
     def __init__(self, **settings: Any) -> None:
-        own = take(STACK_SETTINGS, settings)
-        super().__init__(**settings)
-        self.num_layers = own.pop("num_layers")
-        self.settings = own
-        self.supports_masking = True
-        self.input_spec = SEQUENCE
+        super().__init__(STACK_SETTINGS, settings)
+        self.num_layers = self.settings.pop("num_layers")
 
     def build(
         self, inputs_shape: Shape, memory_shape: Shape | None = None
     ) -> None:
-        self.layers = [
-            DecoderLayer(
-                **self.settings, dtype=self.dtype_policy, name=f"layer_{i}"
-            )
-            for i in range(self.num_layers)
-        ]
-        for layer in self.layers:
-            layer.build(inputs_shape, memory_shape)
-        if self.settings["norm_first"]:
-            self.norm = norm_layer(self, "norm")
-            self.norm.build(inputs_shape)
+        build_stack(self, DecoderLayer, inputs_shape, memory_shape)
 
     def call(
         self,
@@ -281,35 +245,19 @@ class Decoder(keras.layers.Layer):
         training: bool = False,
         inputs_mask: Tensor | None = None,
         use_causal_mask: bool = False,
-    ) -> Tensor:
-        for layer in self.layers:
-            inputs = layer(
-                inputs,
-                memory,
-                self_mask=self_mask,
-                memory_mask=memory_mask,
-                training=training,
-                inputs_mask=inputs_mask,
-                use_causal_mask=use_causal_mask,
-            )
-        return self._ended(inputs)
-
-    def call_with_weights(
-        self,
-        inputs: Tensor,
-        memory: Tensor,
-        self_mask: Tensor | None,
-        memory_mask: Tensor | None,
-    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Return the output and each layer's self- and cross-attention."""
-        own, cross = [], []
-        for layer in self.layers:
-            inputs, own_of_layer, cross_of_layer = layer.call_with_weights(
-                inputs, memory, self_mask, memory_mask
-            )
-            own.append(own_of_layer)
-            cross.append(cross_of_layer)
-        return self._ended(inputs), own, cross
+        return_attention_scores: bool = False,
+    ) -> Any:
+        return run_stack(
+            self,
+            inputs,
+            memory,
+            self_mask=self_mask,
+            memory_mask=memory_mask,
+            training=training,
+            inputs_mask=inputs_mask,
+            use_causal_mask=use_causal_mask,
+            return_attention_scores=return_attention_scores,
+        )
 
     def step(
         self,
@@ -329,20 +277,7 @@ class Decoder(keras.layers.Layer):
                 inputs, cache, cross, self_mask, memory_mask, write
             )
             new_caches.append(cache)
-        return self._ended(inputs), new_caches
-
-    def _ended(self, x):
-        """Apply the final norm of a pre-norm stack."""
-        return self.norm(x) if self.settings["norm_first"] else x
-
-    def compute_output_shape(
-        self, inputs_shape: Shape, memory_shape: Shape | None = None
-    ) -> Shape:
-        return inputs_shape
+        return ended(self, inputs), new_caches
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_layers": self.num_layers,
-            **self.settings,
-        }
+        return {**super().get_config(), "num_layers": self.num_layers}

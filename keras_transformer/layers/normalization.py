@@ -42,12 +42,12 @@ class LayerNormalization(keras.layers.LayerNormalization):
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training:
             return self._normed(inputs)
-        rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # (N, D)
+        dtype = at_least_float32(self.compute_dtype)
         normed = _normalise(
-            ops.cast(rows, at_least_float32(self.compute_dtype)),
+            ops.cast(ops.reshape(inputs, (-1, inputs.shape[-1])), dtype),
             # Pass values: a variable's gradient would go another way.
-            ops.reshape(self.gamma, (-1,)),
-            ops.reshape(self.beta, (-1,)),
+            ops.cast(ops.reshape(self.gamma, (-1,)), dtype),
+            ops.cast(ops.reshape(self.beta, (-1,)), dtype),
             self.epsilon,
         )
         normed = ops.reshape(normed, ops.shape(inputs))
@@ -55,11 +55,14 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
     def _normed(self, inputs):
         """Normalise in fewer passes than Keras, with no gradient by hand."""
-        x = ops.cast(inputs, at_least_float32(self.compute_dtype))
+        dtype = at_least_float32(self.compute_dtype)
+        x = ops.cast(inputs, dtype)
         centred = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
-        scale = ops.rsqrt(variance + self.epsilon) * self.gamma
-        return ops.cast(centred * scale + self.beta, self.compute_dtype)
+        scale = ops.rsqrt(variance + self.epsilon)
+        scale = scale * ops.cast(self.gamma, dtype)
+        normed = centred * scale + ops.cast(self.beta, dtype)
+        return ops.cast(normed, self.compute_dtype)
 
 
 def _normalise(rows, gamma, beta, epsilon):

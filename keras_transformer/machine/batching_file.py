@@ -49,12 +49,6 @@ class Batching:
     num_batch_threads: int = 2
     max_enqueued_batches: int = 16
 
-    @property
-    def capacity(self) -> int:
-        """The most texts that may wait or be translated at a time."""
-        batches = self.max_enqueued_batches + self.num_batch_threads
-        return batches * self.max_batch_size
-
     def as_text(self) -> str:
         """Write TensorFlow Serving's `BatchingParameters` as text."""
         return _TEXT.format(**dataclasses.asdict(self))

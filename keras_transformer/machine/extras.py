@@ -5,8 +5,6 @@ Training, translating, evaluating and exporting need no extra.
 
 import importlib
 import pathlib
-import re
-import shlex
 from importlib import metadata
 from typing import Any
 
@@ -48,14 +46,8 @@ def needs(module: str, extra: str) -> Any:
 def install_command(extra: str) -> str:
     """Name the command that installs what an extra needs, for an error."""
     try:
-        ours = metadata.requires(NAME) or ()
+        metadata.version(NAME)
     except metadata.PackageNotFoundError:
         # The package in this folder is not installed.
         return f"pip install '.[{extra}]' in the clone"
-    # Not NAME[extra], which an index may lack.
-    needed = [
-        shlex.quote(re.sub(r"(;| and) extra == .*", "", line).strip())
-        for line in ours
-        if line.replace("'", '"').endswith(f'extra == "{extra}"')
-    ]
-    return f"pip install {' '.join(needed)}"
+    return f"pip install '{NAME}[{extra}]'"

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import pathlib
+import re
 import shutil
 import socket
 import zipfile
@@ -52,7 +53,9 @@ def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         A free path beside it. An error leaves nothing there.
     """
     path = pathlib.Path(path)
-    _remove_abandoned(path)
+    for left in path.parent.glob(f"{_ours()}*-{glob.escape(path.name)}"):
+        if not _is_being_written(left):
+            _erase(left)
     partial = _beside(path)
     _erase(partial)
     try:
@@ -160,17 +163,12 @@ def remove_leftovers(*folders: str | os.PathLike) -> None:
             _erase(path)
 
 
-def checksum(path: str | os.PathLike, size: int | None = None) -> int | None:
-    """Compute CRC-32 of a file or its first `size` bytes; None if shorter."""
+def checksum(path: str | os.PathLike) -> int:
+    """Compute CRC-32 of a file."""
     found = 0
-    left = os.path.getsize(path) if size is None else size
     with open(path, "rb") as file:
-        while left:
-            piece = file.read(min(left, 1 << 22))
-            if not piece:
-                return None
+        while piece := file.read(1 << 22):
             found = zlib.crc32(piece, found)
-            left -= len(piece)
     return found
 
 
@@ -226,28 +224,15 @@ def _ours() -> str:
     return f"{PARTIAL}{socket.gethostname()}-"
 
 
-def _remove_abandoned(path: pathlib.Path) -> None:
-    """Remove leftovers of `path` from ended processes of this machine."""
-    for left in path.parent.glob(f"{_ours()}*-{glob.escape(path.name)}"):
-        process, _, name = left.name.removeprefix(_ours()).partition("-")
-        is_of_path = name in (path.name, f"old-{path.name}")
-        if is_of_path and process.isdecimal() and not _is_being_written(left):
-            _erase(left)
-
-
 def _is_being_written(partial: pathlib.Path) -> bool:
-    """Return whether a running process of this machine owns the file."""
-    process = partial.name.removeprefix(_ours()).partition("-")[0]
-    if not partial.name.startswith(_ours()) or not process.isdecimal():
-        return False
-    if int(process) == os.getpid():
+    """Return whether another running process of this machine owns the file."""
+    owner = re.match(rf"{re.escape(_ours())}(\d+)-", partial.name)
+    if not owner or int(owner[1]) == os.getpid():
         return False
     try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # It runs, as another user's.
-        pass
+        os.kill(int(owner[1]), 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)  # It is another user's.
     return True
 
 

@@ -4,8 +4,7 @@ import dataclasses
 import logging
 import os
 import pathlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import keras
 import numpy as np
@@ -22,6 +21,7 @@ from keras_transformer.runs.checkpoints import (
 from keras_transformer.runs.layout import CHECKPOINTS, FINAL_FILE
 from keras_transformer.runs.result import LAST, final_result
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.weights import Chosen, Runs, Weights
 
 # Of reading weights that a running training may replace.
 _ATTEMPTS = 3
@@ -29,51 +29,11 @@ _ATTEMPTS = 3
 logger = logging.getLogger("keras_transformer")
 
 
-@dataclasses.dataclass(frozen=True)
-class Chosen:
-    """The weights of a run that are taken.
-
-    Attributes:
-        run_dir: The run directory.
-        checkpoints: Names of the checkpoints behind them, oldest first; none
-            if only the final weights are left.
-        checksum: CRC-32 of the file that they, or the newest of them, are in.
-        said: What the log calls them.
-        is_final: Whether they are in `final.weights.h5`.
-        ema: Factor of the moving average that they are; None if they are none.
-    """
-
-    run_dir: pathlib.Path
-    checkpoints: tuple[str, ...]
-    checksum: int | None
-    said: str
-    is_final: bool = False
-    ema: float | None = None
-
-    def __str__(self) -> str:
-        """Identify them: other weights have another text."""
-        return " ".join([*self.checkpoints, f"{self.checksum:08x}"])
-
-    def load_into(self, model: keras.Model) -> None:
-        """Set a model to these weights."""
-        folder = self.run_dir / CHECKPOINTS
-        paths = [folder / name for name in self.checkpoints]
-        if self.is_final:
-            _load_final(model, self.run_dir / FINAL_FILE)
-        elif self.ema:
-            model.set_weights(read_moving_average(paths[-1]))
-        else:
-            average_weights(model, paths)
-
-    def has_gone(self) -> bool:
-        """Return whether a training has replaced the final weights since."""
-        path = self.run_dir / FINAL_FILE
-        return self.is_final and (
-            not path.exists() or files.checksum(path) != self.checksum
-        )
-
-
-def choose(run_dir: str | os.PathLike, average: int | None = None) -> Chosen:
+def choose(
+    run_dir: str | os.PathLike,
+    average: int | None = None,
+    run: RunConfig | None = None,
+) -> Chosen:
     """Choose a run's weights to translate with.
 
     Args:
@@ -84,12 +44,14 @@ def choose(run_dir: str | os.PathLike, average: int | None = None) -> Chosen:
             as `result.json` says. If the training has not ended, None takes
             the moving average in the newest checkpoint of a run with `--ema`,
             or averages as many checkpoints as the recipe does.
+        run: The configuration, if it is read already.
 
     Raises:
         UserError: If `run_dir` is not a run directory, or has no weights.
     """
     run_dir = pathlib.Path(run_dir)
-    ema = RunConfig.load(run_dir).training.ema
+    run = run or RunConfig.load(run_dir)
+    ema = run.training.ema
     if average is None and (result := final_result(run_dir)):
         return Chosen(
             run_dir,
@@ -103,26 +65,54 @@ def choose(run_dir: str | os.PathLike, average: int | None = None) -> Chosen:
         checksum = files.checksum(run_dir / FINAL_FILE)
         said = "weights that the training ended with"
         return Chosen(run_dir, (), checksum, said, is_final=True, ema=ema)
-    return _choose_average(run_dir, average)
+    return choose_average(run_dir, average, run)
 
 
-def _choose_average(run_dir: pathlib.Path, average: int | None) -> Chosen:
-    found = _averaged(run_dir, average)
+def choose_average(
+    run_dir: pathlib.Path, average: int | None, run: RunConfig
+) -> Chosen:
+    """Choose checkpoints as `choose`, even if validation preferred others."""
+    if not list_checkpoints(run_dir):
+        if is_slim(run_dir):
+            raise UserError(
+                f"{run_dir} has no checkpoints any more, only the weights its "
+                "training ended with; leave out `average` to take them."
+            )
+        raise UserError(
+            f"{run_dir} has no checkpoint yet; train until it has written one."
+        )
+    ema = run.training.ema if average is None else None
+    count = average or (1 if ema else run.training.average)
+    found = newest_undamaged(run_dir, count)
     names = tuple(path.name for path, _ in found)
     newest, state = found[-1]
-    ema = RunConfig.load(run_dir).training.ema if average is None else None
     said = average_of(len(names))
     if ema:
         said = f"moving average of the weights in {newest}"
     return Chosen(run_dir, names, state["files"][WEIGHTS_FILE], said, ema=ema)
 
 
+def choose_all(runs: Runs, weights: Weights) -> Weights:
+    """Choose the weights of several runs, as `choose` does that of one."""
+    chosen = [choose(path, weights.average, run) for path, run in runs]
+    return dataclasses.replace(weights, chosen=tuple(chosen))
+
+
 def load(
-    run_dir: str | os.PathLike, average: int | None = None
+    run_dir: str | os.PathLike,
+    average: int | None = None,
+    run: RunConfig | None = None,
+    choose: Callable[..., Chosen] = choose,
+    purpose: str = "Taking",
 ) -> tuple[Transformer, Chosen]:
     """Build a run's model with the weights to translate with.
 
-    The arguments are those of `choose`.
+    Args:
+        run_dir: As in `choose`, like the next two.
+        average: Newest checkpoints to average.
+        run: The configuration, if it is read already.
+        choose: What chooses the weights.
+        purpose: What happens to the weights, as the log begins its line.
 
     Returns:
         The model, in float32 and without an optimizer, and the weights that it
@@ -132,11 +122,16 @@ def load(
         UserError: If `run_dir` is not a run directory, or has no weights that
             can be read.
     """
+    run_dir = pathlib.Path(run_dir)
+    run = run or RunConfig.load(run_dir)
     for _ in range(_ATTEMPTS):
-        chosen = choose(run_dir, average)
-        if model := _loaded(chosen, average, "Taking"):
+        chosen = choose(run_dir, average, run)
+        if model := _loaded(chosen, average, run, purpose):
             return model, chosen
-    raise _is_changing(run_dir)
+    raise UserError(
+        f"The weights in {run_dir} changed each time they were read; wait "
+        "until the training has written its files, then try again."
+    )
 
 
 def load_model(
@@ -146,30 +141,10 @@ def load_model(
     return load(run_dir, average)[0]
 
 
-def load_average(
-    run_dir: str | os.PathLike,
-    average: int | None = None,
-    purpose: str = "Taking",
-) -> Transformer:
-    """Load the average of checkpoints, even if validation preferred others.
-
-    Args:
-        run_dir: As in `choose`, like the next one.
-        average: The number of checkpoints.
-        purpose: What happens to the weights, as the log begins its line.
-    """
-    for _ in range(_ATTEMPTS):
-        chosen = _choose_average(pathlib.Path(run_dir), average)
-        if model := _loaded(chosen, average, purpose):
-            return model
-    raise _is_changing(run_dir)
-
-
 def _loaded(
-    chosen: Chosen, average: int | None, purpose: str
+    chosen: Chosen, average: int | None, run: RunConfig, purpose: str
 ) -> Transformer | None:
-    """Load what was chosen; None if a training has removed it meanwhile."""
-    run = RunConfig.load(chosen.run_dir)
+    """Load what was chosen; None if a training has replaced it meanwhile."""
     wanted = average or run.training.average
     count = len(chosen.checkpoints)
     if not (chosen.is_final or chosen.ema) and count < wanted:
@@ -183,11 +158,20 @@ def _loaded(
     else:
         logger.info("%s the %s.", purpose, chosen.said)
     model = Transformer(**dataclasses.asdict(run.model))
+    final = chosen.run_dir / FINAL_FILE
+    folder = chosen.run_dir / CHECKPOINTS
+    paths = [folder / name for name in chosen.checkpoints]
     try:
-        chosen.load_into(model)
+        if chosen.is_final:
+            _load_final(model, final)
+            return model if files.checksum(final) == chosen.checksum else None
+        if chosen.ema:
+            model.set_weights(read_moving_average(paths[-1]))
+        else:
+            average_weights(model, paths)
     except FileNotFoundError:
         return None
-    return None if chosen.has_gone() else model
+    return model
 
 
 def _load_final(model: keras.Model, path: pathlib.Path) -> None:
@@ -202,13 +186,6 @@ def _load_final(model: keras.Model, path: pathlib.Path) -> None:
         ) from None
 
 
-def _is_changing(run_dir: str | os.PathLike) -> UserError:
-    return UserError(
-        f"The weights in {run_dir} changed each time they were read; wait "
-        "until the training has written its files, then try again."
-    )
-
-
 def is_slim(run_dir: str | os.PathLike) -> bool:
     """Return whether only the final weights of a run are left."""
     has_final = (pathlib.Path(run_dir) / FINAL_FILE).exists()
@@ -220,42 +197,6 @@ def average_of(count: int) -> str:
     if count == 1:
         return "last checkpoint"
     return f"average of the last {count} checkpoints"
-
-
-def averaged_checkpoints(
-    run_dir: str | os.PathLike, average: int | None = None
-) -> list[pathlib.Path]:
-    """List the folders of the checkpoints to average, oldest first.
-
-    They are the newest ones, as many as `average` or else the recipe says.
-
-    Raises:
-        UserError: As in `choose`.
-    """
-    return [path for path, _ in _averaged(run_dir, average)]
-
-
-def _averaged(
-    run_dir: str | os.PathLike, average: int | None
-) -> list[tuple[pathlib.Path, dict[str, Any]]]:
-    """List the folders to average, each with its `state.json`."""
-    recipe = RunConfig.load(run_dir).training
-    if average is None:
-        average = 1 if recipe.ema else recipe.average
-    if average < 1:
-        raise UserError(
-            f"Expected at least 1 checkpoint to average, received {average}."
-        )
-    if not list_checkpoints(run_dir):
-        if is_slim(run_dir):
-            raise UserError(
-                f"{run_dir} has no checkpoints any more, only the weights its "
-                "training ended with; leave out `average` to take them."
-            )
-        raise UserError(
-            f"{run_dir} has no checkpoint yet; train until it has written one."
-        )
-    return newest_undamaged(run_dir, average)
 
 
 def average_weights(model: keras.Model, paths: Sequence[pathlib.Path]) -> None:

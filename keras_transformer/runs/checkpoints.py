@@ -116,7 +116,7 @@ def save_checkpoint(
     average: Sequence[keras.Variable] = (),
     is_passing: bool = False,
 ) -> pathlib.Path:
-    """Write a checkpoint; remove passing ones, and all but the newest `keep`.
+    """Write a checkpoint; remove temporary ones, and all but `keep` others.
 
     Args:
         run_dir: The run directory.
@@ -381,7 +381,7 @@ def _read_state(path: pathlib.Path) -> tuple[dict[str, Any], str | None]:
 
 
 def _remove_passing(run_dir: str | os.PathLike, newest: pathlib.Path) -> None:
-    """Remove passing checkpoints before the newest: no average has them."""
+    """Remove temporary checkpoints before the newest: no average has them."""
     for old in list_checkpoints(run_dir):
         if old != newest and _is_passing(old):
             files.remove(old)

@@ -79,16 +79,9 @@ def check(run_dir: str | os.PathLike) -> None:
 def _take(run_dir: pathlib.Path) -> int | None:
     """Lock the file; return its descriptor, or None if locks fail."""
     path = run_dir / LOCK_FILE
-    while True:
-        lock = _open(path)
-        if lock is None:
-            return None
+    while (lock := _open(path)) is not None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(lock, path):
-                _sign(lock)
-                return lock
-            os.close(lock)  # The last holder has removed this file.
         except BlockingIOError:
             os.close(lock)
             raise UserError(
@@ -106,6 +99,11 @@ def _take(run_dir: pathlib.Path) -> int | None:
                 error.strerror,
             )
             return None
+        if _is_at(lock, path):
+            _sign(lock)
+            return lock
+        os.close(lock)  # The last holder has removed this file.
+    return None
 
 
 def _open(path: pathlib.Path) -> int | None:

@@ -11,15 +11,21 @@ from keras_transformer.runs.layout import TOKENIZER_FILE
 from keras_transformer.runs.run_config import RunConfig
 
 
-def load_vocabulary(run_dir: str | os.PathLike) -> Tokenizer:
+def load_vocabulary(
+    run_dir: str | os.PathLike, run: RunConfig | None = None
+) -> Tokenizer:
     """Read `tokenizer.model`.
+
+    Args:
+        run_dir: The run directory.
+        run: Its configuration, if it is read already.
 
     Raises:
         UserError: If `run_dir` is not a run directory, or its vocabulary is
             missing or has changed: other pieces would be other words.
     """
     path = pathlib.Path(run_dir) / TOKENIZER_FILE
-    known = RunConfig.load(run_dir).vocabulary
+    known = (run or RunConfig.load(run_dir)).vocabulary
     tokenizer = load_tokenizer(path)
     if known not in (None, checksum_of(tokenizer)):
         raise UserError(

@@ -1,20 +1,22 @@
-"""Batches the texts of many clients.
+"""Batches the texts of many clients, and lets short requests pass long ones.
 
 A text waits until there are `max_batch_size` of them or
-`batch_timeout_micros` have passed, then shares a batch with those of nearest
-length. Its result does not depend on the others, up to the rounding of sums.
+`batch_timeout_micros` have passed, then shares a batch with the texts nearest
+in length. Its result does not depend on them, up to the rounding of sums.
 
-Short and long requests take turns, so that a short one waits for the batches
-that are in work and for other short ones, however much else is in the queue.
-
-The event loop decides and threads compute, so nothing here needs a lock.
+Short and long requests alternate at the model, so a short one waits only for
+the batches in work and for other short ones, however long the queue is. The
+same goes for all other work that grows with a request: see `Turns`.
 """
 
 import asyncio
-import concurrent.futures
+import itertools
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import PriorityQueue
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from prometheus_client import Histogram
@@ -23,6 +25,8 @@ from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.versions import Outputs, Row, ServedModel
 
+T = TypeVar("T")
+
 # The most bytes in a batch, with each text counted as the longest: a few
 # sentences of the greatest length that models take, so nobody waits long.
 _BATCH_BYTES = 8_192
@@ -30,6 +34,8 @@ _BATCH_BYTES = 8_192
 _SHORT = 1 / 4
 # The part of all places that long requests may take.
 _LONG = 3 / 4
+# The shortest time of a turn.
+_TURN_SECONDS = 0.005
 
 
 class _Key(NamedTuple):
@@ -37,7 +43,7 @@ class _Key(NamedTuple):
 
     model: ServedModel
     signature: str
-    alone: object | None  # The request, if only its own texts may.
+    alone: object | None  # The request, if its texts share with no others.
     is_long: bool
 
 
@@ -45,25 +51,22 @@ class _Waiting(NamedTuple):
     """A text in the queue."""
 
     row: Row
+    length: int  # In bytes.
     since: float  # On the clock of the event loop.
     answer: asyncio.Future[Outputs]  # Each output (1, ...).
-
-    @property
-    def length(self) -> int:
-        return sum(map(len, self.row))
 
 
 class Batcher:
     """The queue before the model.
 
-    It belongs to the event loop that makes it.
+    One event loop decides and threads compute, so nothing here needs a lock.
 
     Args:
         batching: The sizes of a batch and of the queue.
 
     Attributes:
         taken: Texts that hold a place.
-        taken_by_long: Those of long requests among them.
+        taken_by_long: How many of them are of long requests.
         answered: Batches that the model has answered so far.
         sizes: Counts the batches that have begun, by size.
     """
@@ -77,11 +80,13 @@ class Batcher:
             registry=None,
             buckets=(1, 2, 4, 8, 16, 32, 64, 128),
         )
-        self._pool = concurrent.futures.ThreadPoolExecutor(
-            batching.num_batch_threads, "batch"
+        threads = batching.num_batch_threads
+        self._pool = ThreadPoolExecutor(threads, "batch")
+        self._capacity = batching.max_batch_size * (
+            batching.max_enqueued_batches + threads
         )
         self._delay = batching.batch_timeout_micros / 1e6
-        self._free = batching.num_batch_threads
+        self._free = threads
         # Texts in one queue may share a batch; oldest first.
         self._queues: dict[_Key, list[_Waiting]] = {}
         self._was_long = False  # The batch that began last.
@@ -107,20 +112,26 @@ class Batcher:
         # therefore holds the texts of one request only.
         alone = object() if signature in model.padded else None
         size = self.batching.max_batch_size
+        lengths = [sum(map(len, row)) for row in rows]
         is_long = len(rows) > max(1, size * _SHORT) or (
-            sum(len(each) for row in rows for each in row) > _BATCH_BYTES
+            sum(lengths) > _BATCH_BYTES
         )
         key = _Key(model, signature, alone, is_long)
         threads = self.batching.num_batch_threads
         if self.taken_by_long:
             size = max(1, size // threads)
-        order = sorted(range(len(rows)), key=lambda i: sum(map(len, rows[i])))
+        order = sorted(range(len(rows)), key=lengths.__getitem__)
         pieces = (order[i : i + size] for i in range(0, len(order), size))
         answers: list[Any] = [None] * len(rows)
+        loop = asyncio.get_running_loop()
 
         async def work_off() -> None:
             for piece in pieces:
-                futures = self._enqueue(key, [rows[i] for i in piece])
+                futures = [
+                    self._enqueue(key, rows[i], lengths[i]) for i in piece
+                ]
+                self._begin()
+                loop.call_later(self._delay, self._begin)
                 # Cancelling this cancels them all.
                 found = await asyncio.gather(*futures)
                 for i, answer in zip(piece, found, strict=True):
@@ -130,7 +141,9 @@ class Batcher:
         of_long = places if is_long else 0
         if not self._has_room(places, of_long):
             raise RefusalError(
-                503, "The queue is full; try again in a moment.", retry=True
+                "The queue is full; try again in a moment.",
+                status=503,
+                retry=True,
             )
         self.taken += places
         self.taken_by_long += of_long
@@ -145,21 +158,18 @@ class Batcher:
         return _joined(answers)
 
     def _has_room(self, places: int, of_long: int) -> bool:
-        capacity = self.batching.capacity
         if of_long and self.taken_by_long:  # Alone, it always has room.
-            if self.taken_by_long + of_long > capacity * _LONG:
+            if self.taken_by_long + of_long > self._capacity * _LONG:
                 return False
-        return self.taken + places <= capacity
+        return self.taken + places <= self._capacity
 
     def _enqueue(
-        self, key: _Key, rows: Sequence[Row]
-    ) -> list[asyncio.Future[Outputs]]:
+        self, key: _Key, row: Row, length: int
+    ) -> asyncio.Future[Outputs]:
         loop = asyncio.get_running_loop()
-        new = [_Waiting(row, loop.time(), loop.create_future()) for row in rows]
-        self._queues.setdefault(key, []).extend(new)
-        self._begin()
-        loop.call_later(self._delay, self._begin)
-        return [waiting.answer for waiting in new]
+        waiting = _Waiting(row, length, loop.time(), loop.create_future())
+        self._queues.setdefault(key, []).append(waiting)
+        return waiting.answer
 
     def _begin(self) -> None:
         """Begin every batch that is ready while threads are free."""
@@ -192,12 +202,9 @@ class Batcher:
                 asyncio.ensure_future(self._compute(key, batch))
 
     def _take(self, key: _Key) -> list[_Waiting]:
-        """Pick the oldest text of a queue and those of nearest length.
-
-        Each free thread gets a share: two halves in parallel finish before the
-        whole would.
-        """
+        """Pick the oldest text of a queue and the texts nearest in length."""
         queue = self._queues[key]
+        # For each free thread: two halves finish sooner in parallel.
         share = math.ceil(len(queue) / self._free)
         size = min(share, self.batching.max_batch_size)
         # The oldest has distance 0, and the sort keeps the order of equals.
@@ -252,10 +259,7 @@ class Batcher:
 
 
 def _joined(rows: Sequence[Outputs]) -> Outputs:
-    """Join the outputs `(1, ...)` of texts that were in separate batches.
-
-    They are padded to the longest with 0 or "", as a signature itself pads.
-    """
+    """Join outputs `(1, ...)`, padded with 0 or "" as a signature pads them."""
     joined = {}
     for name in rows[0]:
         values = [row[name] for row in rows]
@@ -266,3 +270,54 @@ def _joined(rows: Sequence[Outputs]) -> Outputs:
             place: tuple = (i, *map(slice, value.shape[1:]))
             joined[name][place] = value[0]
     return joined
+
+
+class Turns:
+    """A thread for work that others must not wait for.
+
+    A turn goes to the work that has had the least time so far, so what is soon
+    done need not wait for what takes long. Work that nobody waits for any more
+    gets no further turn.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "turns")
+        self._numbers = itertools.count()
+        # Time had so far, order of arrival, the work, what it has made, and who
+        # waits for that.
+        self._waiting: PriorityQueue[
+            tuple[float, int, Iterator[Any], list[Any], Future[list[Any]]]
+        ] = PriorityQueue()
+
+    async def collect(self, work: Iterator[T]) -> list[T]:
+        """Make all items of an iterator; a turn may end after each."""
+        result: Future[list[T]] = Future()
+        self._enqueue(0.0, work, [], result)
+        return await asyncio.wrap_future(result)
+
+    def _enqueue(
+        self,
+        had: float,
+        work: Iterator[T],
+        made: list[T],
+        result: Future[list[T]],
+    ) -> None:
+        self._waiting.put((had, next(self._numbers), work, made, result))
+        self._thread.submit(self._give)
+
+    def _give(self) -> None:
+        """Give a turn."""
+        had, _, work, made, result = self._waiting.get()
+        if result.cancelled():
+            return
+        begun, seconds = time.perf_counter(), 0.0
+        try:
+            while seconds < _TURN_SECONDS:
+                made.append(next(work))
+                seconds = time.perf_counter() - begun
+        except StopIteration:
+            result.set_result(made)
+        except Exception as error:
+            result.set_exception(error)
+        else:
+            self._enqueue(had + seconds, work, made, result)

@@ -14,6 +14,7 @@ returned unchanged if both languages are the same. HTML has no alternatives.
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
@@ -22,20 +23,19 @@ from starlette.routing import Route
 
 from keras_transformer.config import UserError
 from keras_transformer.data.languages import language_of
-from keras_transformer.serving import documents
-from keras_transformer.serving.forms import as_form
 from keras_transformer.serving.limits import RefusalError
+from keras_transformer.serving.markup import translate_html
 from keras_transformer.serving.service import (
     Job,
     Service,
+    as_form,
     json_response,
-    json_written,
     scalar_text,
 )
 from keras_transformer.serving.versions import (
     DEFAULT_SIGNATURE,
-    card_of,
     check_signature,
+    languages_of,
 )
 
 HEALTH_SECONDS = 10.0
@@ -44,105 +44,99 @@ _FORM = "application/x-www-form-urlencoded"
 _FORM_DATA = "multipart/form-data"
 _REFUSED = {
     "/detect": (
-        501,
         "This model translates in one direction and cannot tell languages "
         "apart; GET /languages names the two.",
+        501,
     ),
     # As LibreTranslate does where these are turned off.
-    "/suggest": (403, "Suggestions are disabled on this server."),
-    "/translate_file": (403, "Files translation are disabled on this server."),
+    "/suggest": ("Suggestions are disabled on this server.", 403),
+    "/translate_file": ("Files translation are disabled on this server.", 403),
 }
 
 
-class LibreTranslateApi:
-    """The routes of LibreTranslate's interface."""
+def routes(service: Service) -> list[Route]:
+    """Make the routes of LibreTranslate's interface."""
+    translate = partial(service.answer, work=_translate)
+    return [
+        Route("/translate", translate, methods=["POST"]),
+        Route("/languages", partial(_list_languages, service)),
+        Route("/health", partial(_check_health, service)),
+        Route("/frontend/settings", partial(_tell_settings, service)),
+        *(Route(path, _refuse, methods=["POST"]) for path in _REFUSED),
+    ]
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.routes = [
-            Route("/translate", self.translate, methods=["POST"]),
-            Route("/languages", self.languages),
-            Route("/health", self.health),
-            Route("/frontend/settings", self.settings),
-            *(Route(path, self.refuse, methods=["POST"]) for path in _REFUSED),
-        ]
 
-    async def translate(self, request: Request) -> Response:
-        """Translate one text or several."""
-        return await self.service.answer(request, _translate)
-
-    async def health(self, request: Request) -> Response:
-        """Wait until a word or another text is translated.
-
-        A model that hangs translates neither.
-        """
-        loop, batcher = asyncio.get_running_loop(), self.service.batcher
-        end, before = loop.time() + HEALTH_SECONDS, batcher.answered
-        with self.service.versions.use() as model:
-            check_signature(model, DEFAULT_SIGNATURE)
-            row = (_WORD,) * len(model.inputs(DEFAULT_SIGNATURE))
-            # If the queue is full, others' texts show that the model works.
-            task = asyncio.ensure_future(
-                batcher.run(model, DEFAULT_SIGNATURE, [row])
-            )
-            try:
-                while loop.time() < end:
-                    await asyncio.sleep(0.02)
-                    if batcher.answered > before:
-                        return json_response({"status": "ok"})
-            finally:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-        raise RefusalError(
-            503, f"The model has answered nothing for {HEALTH_SECONDS:g} s."
+async def _check_health(service: Service, request: Request) -> Response:
+    """Wait until a word or another text is translated."""
+    loop, batcher = asyncio.get_running_loop(), service.batcher
+    end, before = loop.time() + HEALTH_SECONDS, batcher.answered
+    with service.versions.use() as model:
+        check_signature(model, DEFAULT_SIGNATURE)
+        row = (_WORD,) * len(model.inputs(DEFAULT_SIGNATURE))
+        # If the queue is full, others' texts show that the model works.
+        task = asyncio.ensure_future(
+            batcher.run(model, DEFAULT_SIGNATURE, [row])
         )
+        try:
+            while loop.time() < end:
+                await asyncio.sleep(0.02)
+                if batcher.answered > before:
+                    return json_response({"status": "ok"})
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    raise RefusalError(
+        f"The model has answered nothing for {HEALTH_SECONDS:g} s.", status=503
+    )
 
-    async def languages(self, request: Request) -> Response:
-        """List both languages and the targets of each."""
-        source, target = self._sides().values()
-        return json_response(
-            [{**source, "targets": [target["code"]]}, {**target, "targets": []}]
-        )
 
-    async def settings(self, request: Request) -> Response:
-        """Tell a page what this server offers."""
-        return json_response(
-            {
-                # JSON may spell each character in six bytes.
-                "charLimit": self.service.limits.max_body_bytes // 6,
-                "frontendTimeout": 500,
-                "apiKeys": False,
-                "keyRequired": False,
-                "suggestions": False,
-                "filesTranslation": False,
-                "supportedFilesFormat": [],
-                "language": self._sides(),
-            }
-        )
+async def _list_languages(service: Service, request: Request) -> Response:
+    """List both languages and the targets of each."""
+    source, target = _named(service)
+    return json_response(
+        [{**source, "targets": [target["code"]]}, {**target, "targets": []}]
+    )
 
-    def _sides(self) -> dict[str, dict[str, Any]]:
-        card = card_of(self.service.versions.current)
-        sides = {"source": card.source_lang, "target": card.target_lang}
-        return {
-            side: {"code": code, "name": language_of(code).name}
-            for side, code in sides.items()
+
+async def _tell_settings(service: Service, request: Request) -> Response:
+    """Tell a page what this server offers."""
+    source, target = _named(service)
+    return json_response(
+        {
+            # JSON may spell each character in six bytes.
+            "charLimit": service.limits.max_body_bytes // 6,
+            "frontendTimeout": 500,
+            "apiKeys": False,
+            "keyRequired": False,
+            "suggestions": False,
+            "filesTranslation": False,
+            "supportedFilesFormat": [],
+            "language": {"source": source, "target": target},
         }
+    )
 
-    async def refuse(self, request: Request) -> Response:
-        """Refuse what this server does not offer."""
-        raise RefusalError(*_REFUSED[request.scope["path"]])
+
+def _named(service: Service) -> list[dict[str, str]]:
+    return [
+        {"code": code, "name": language_of(code).name}
+        for code in languages_of(service.versions.current)
+    ]
+
+
+async def _refuse(request: Request) -> Response:
+    """Refuse what this server does not offer."""
+    raise RefusalError(*_REFUSED[request.scope["path"]])
 
 
 async def _translate(job: Job) -> Response:
+    """Translate one text or several."""
     asked = await job.turn(lambda: _read(job))
     if asked.source == asked.target:
         found = [[text] for text in asked.texts]
     elif asked.is_html:
-        found = await documents.translate_html(job, asked.texts)
+        found = await translate_html(job, asked.texts)
     else:
-        found = await documents.translate(
-            job, asked.texts, 1 + asked.alternatives
-        )
+        found = await job.translate(asked.texts, 1 + asked.alternatives)
     answer: dict[str, Any] = {"translatedText": [best for best, *_ in found]}
     if asked.alternatives:
         answer["alternatives"] = [others for _, *others in found]
@@ -151,7 +145,7 @@ async def _translate(job: Job) -> Response:
         answer["detectedLanguage"] = [detected] * len(found)
     if not asked.is_list:
         answer = {key: values[0] for key, values in answer.items()}
-    return await job.finish(json_written(answer))
+    return await job.respond(answer)
 
 
 class _Asked(NamedTuple):
@@ -168,38 +162,32 @@ class _Asked(NamedTuple):
 
 def _read(job: Job) -> _Asked:
     """Read a request, refusing invalid parameters in LibreTranslate's words."""
-    card, fields = card_of(job.model), _fields(job)
+    sides, fields = languages_of(job.model), _fields(job)
     for name in "q", "source", "target":
         if not fields.get(name):
-            raise RefusalError(
-                400, f"Invalid request: missing {name} parameter"
-            )
+            raise RefusalError(f"Invalid request: missing {name} parameter")
     is_list = isinstance(fields["q"], list)
     texts = fields["q"] if is_list else [fields["q"]]
-    job.service.limits.check_texts(len(texts))
+    job.check_texts(len(texts))
     if not all(isinstance(text, str) for text in texts):
         raise RefusalError(
-            400, "Invalid request: q must be a text or a list of texts"
+            "Invalid request: q must be a text or a list of texts"
         )
-    sides = card.source_lang, card.target_lang
     is_auto = str(fields["source"]).lower() == "auto"
-    source = card.source_lang if is_auto else _known(fields["source"], sides)
+    source = sides[0] if is_auto else _known(fields["source"], sides)
     target = _known(fields["target"], sides)
     if (target, source) == sides:
         names = [language_of(code).name for code in sides]
         raise RefusalError(
-            400,
             f"{names[0]} ({target}) is not available as a target language "
-            f"from {names[1]} ({source})",
+            f"from {names[1]} ({source})"
         )
     kind = fields.get("format") or "text"
     if kind not in ("text", "html"):
-        raise RefusalError(400, f"{kind} format is not supported")
+        raise RefusalError(f"{kind} format is not supported")
     count = str(fields.get("alternatives") or 0)
     if not count.isdecimal():
-        raise RefusalError(
-            400, "Invalid request: alternatives must be a number"
-        )
+        raise RefusalError("Invalid request: alternatives must be a number")
     return _Asked(
         [scalar_text(text) for text in texts],
         is_list=is_list,
@@ -219,9 +207,9 @@ def _fields(job: Job) -> dict[str, Any]:
         return job.as_json()
     if kind not in ("", _FORM, _FORM_DATA):
         raise RefusalError(
-            415,
             f"Expected application/json, {_FORM} or {_FORM_DATA}, received "
             f"{kind}.",
+            status=415,
         )
     fields: dict[str, Any] = as_form(job.request.scope["query_string"])
     fields |= as_form(job.body, content_type)
@@ -232,14 +220,15 @@ def _fields(job: Job) -> dict[str, Any]:
 
 def _known(code: Any, codes: Sequence[str]) -> str:
     if (found := spelt_by_model(str(code), codes)) is None:
-        raise RefusalError(400, f"{code} is not supported")
+        raise RefusalError(f"{code} is not supported")
     return found
 
 
 def spelt_by_model(code: str, codes: Sequence[str]) -> str | None:
     """Find which of the model's codes another spelling means, if any.
 
-    One in another country is the same language, if it is no code of its own.
+    A code of another country means the same language, unless the model knows
+    that code itself.
     """
     for each in codes:
         if code.lower() == each.lower():

@@ -5,7 +5,7 @@ import math
 
 from keras_transformer.config import UserError
 
-GONE = 499
+GONE = 499  # For the metrics: the client has left.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,31 +36,21 @@ class Limits:
                     f"Expected a limit {name} above 0, received {value}."
                 )
 
-    def check_texts(self, count: int, what: str = "") -> None:
-        """Refuse more texts, or more of `what`, than a request may have."""
-        if count > self.max_texts:
-            found = f"{count} {what}" if what else count
-            raise RefusalError(
-                400,
-                f"Invalid request: request ({found}) exceeds text limit "
-                f"({self.max_texts})",
-            )
-
 
 class RefusalError(Exception):
     """A request is refused, with the reason in one sentence.
 
     Args:
-        status: HTTP status code.
         message: The sentence.
+        status: HTTP status code.
         retry: Whether the same request may succeed in a moment.
         close: Whether the rest of its body is not read.
     """
 
     def __init__(
         self,
-        status: int,
         message: str,
+        status: int = 400,
         retry: bool = False,
         close: bool = False,
     ) -> None:
@@ -71,10 +61,3 @@ class RefusalError(Exception):
             self.headers["Retry-After"] = "1"  # Seconds.
         if close:
             self.headers["Connection"] = "close"
-
-
-class GoneError(RefusalError):
-    """The client has left; the status is for the metrics alone."""
-
-    def __init__(self) -> None:
-        super().__init__(GONE, "The client has left.")

@@ -1,9 +1,9 @@
-"""Takes the text out of HTML, and puts its translation back between the tags.
+"""Translates the text of HTML and leaves its tags.
 
 HTML is read as tokens and never repaired: tags, comments, scripts and all else
 that is not text are copied as they were sent. A segment is the text between two
 blocks, with the inline elements that open and close in it. In the translation
-each element encloses the words that come from its own words, by word links.
+each element encloses the words that the word links give to its words.
 
 Code and elements marked `translate="no"` come back whole. Like an image, each
 has one place in its sentence; the model does not see what is inside.
@@ -18,7 +18,15 @@ from typing import NamedTuple
 
 from keras_transformer.data.languages import language_of
 from keras_transformer.data.words import words_of
+from keras_transformer.serving.limits import RefusalError
+from keras_transformer.serving.links import Links, linked_words
+from keras_transformer.serving.service import Job, Sentence
+from keras_transformer.serving.versions import languages_of
 from keras_transformer.translation.sentences import Span, pieces
+
+# The most characters of HTML in a request: reading and placing so many can take
+# a second, if every other one is a tag.
+MAX_HTML = 1 << 17
 
 # No sentence crosses the border of one of these.
 _BLOCKS = {
@@ -38,7 +46,7 @@ _VOID = {
 # To a browser, all up to their own end tag is text.
 _RAW = {*"iframe noembed noframes script style textarea title xmp".split()}
 _LEFT_ALONE = _RAW - {"title"} | {*"code kbd math object pre samp svg".split()}
-_DEPTH = 64  # Of elements inside each other; those around are borders.
+_DEPTH = 64  # Of nested elements; elements further out are borders.
 
 _WHITE = " \t\r\n\f"
 _SPACE = re.compile(f"[{_WHITE}]+")
@@ -58,12 +66,44 @@ _TOKEN = re.compile(
 _REFERENCE = re.compile(r"&(?:#\d{1,99}|#x[\da-f]{1,99}|[a-z\d]{2,32});?", re.I)
 
 
+async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
+    """Translate whole pages of HTML or parts, as `Job.translate` does texts."""
+    size = sum(map(len, texts))
+    if size > MAX_HTML:
+        raise RefusalError(
+            f"Invalid request: request ({size}) exceeds text limit "
+            f"({MAX_HTML}) of HTML"
+        )
+
+    whole = await job.collect(map(Markup, texts))
+    segments = [segment for each in whole for segment in each.segments]
+    found = await job.search([segment.text for segment in segments])
+    with_elements = [
+        sentence
+        for segment, sentences in zip(segments, found, strict=True)
+        for sentence in sentences
+        if segment.has_elements
+    ]
+    links = iter(await linked_words(job, with_elements))
+    languages = languages_of(job.model)
+
+    def put(segment: Segment, sentences: Sequence[Sentence]) -> None:
+        parts = []
+        for each in sentences:
+            of_each = next(links) if segment.has_elements else None
+            parts.append(Part(each.span, each.best, of_each))
+        segment.put(parts, languages)
+
+    await job.collect(map(put, segments, found))
+    return [[each.html()] for each in whole]
+
+
 class Part(NamedTuple):
-    """A sentence of a segment's text; `links` are those of `word_links`."""
+    """A sentence of a segment's text, with the result of `word_links`."""
 
     span: Span
     translation: str
-    links: Sequence[tuple[int, int]] | None
+    links: Links | None
 
 
 class _Token(NamedTuple):
@@ -141,7 +181,7 @@ class Segment:
             self.html = placing.content(self._whole, *placing.everything)
 
 
-class Page:
+class Markup:
     """HTML to translate, a whole page or a part of one.
 
     Attributes:
@@ -172,7 +212,7 @@ class Page:
         self.segments = [each for each in found if each.text.strip()]
 
     def html(self) -> str:
-        """Write the page as HTML."""
+        """Write the whole."""
         return "".join(
             each if isinstance(each, str) else each.html for each in self._parts
         )

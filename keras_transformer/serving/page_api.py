@@ -1,4 +1,4 @@
-"""The page at `/`, and the interface behind it.
+"""The page at `/`, and its own interface.
 
     GET  /                the page
     POST /                the page with a translation, where no script runs
@@ -18,6 +18,7 @@ import html
 import importlib.resources
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -25,19 +26,18 @@ from starlette.routing import Route
 
 from keras_transformer.config import UserError
 from keras_transformer.data.languages import language_of
-from keras_transformer.serving import documents
-from keras_transformer.serving.forms import as_form
+from keras_transformer.data.words import words_of
 from keras_transformer.serving.limits import RefusalError
+from keras_transformer.serving.links import linked_words
 from keras_transformer.serving.service import (
     Job,
     Service,
+    as_form,
     json_response,
-    json_written,
     scalar_text,
 )
 from keras_transformer.serving.versions import card_of, languages_of
-from keras_transformer.translation.model_card import ModelCard
-from keras_transformer.viewing import page as viewer_page
+from keras_transformer.viewing import viewer
 
 _TYPES = {".css": "text/css", ".js": "text/javascript"}
 PAGE_POLICY = (
@@ -52,7 +52,7 @@ _MOST_EXPLANATIONS = 4
 def viewer_policy() -> str:
     """Write a viewer's policy: its own script, by hash, and nothing else."""
     # The text between the tags.
-    script = f"\n{viewer_page.script()}".encode()
+    script = f"\n{viewer.script()}".encode()
     digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; "
@@ -72,23 +72,23 @@ class PageApi:
         self._explaining = 0
         folder = importlib.resources.files(__package__) / "page"
         self._document = (folder / "index.html").read_text(encoding="utf-8")
-        self._files = {
+        self._files = {"/": self._page()} | {
             f"/{file.name}": Response(file.read_bytes(), media_type=kind)
             for file in folder.iterdir()
             if (kind := _TYPES.get(pathlib.PurePath(file.name).suffix))
         }
+        translate = partial(service.answer, work=_translate)
         self.routes = [
-            Route("/", self.page, methods=["GET"]),
+            *(Route(path, self.file, methods=["GET"]) for path in self._files),
             Route("/", self.form, methods=["POST"]),
             Route("/api/card", self.card),
-            Route("/api/translate", self.translate, methods=["POST"]),
+            Route("/api/translate", translate, methods=["POST"]),
             Route("/explain", self.explain),
-            *(Route(path, self.file) for path in self._files),
         ]
 
-    async def page(self, request: Request) -> Response:
-        """Serve the empty page."""
-        return self._page()
+    async def file(self, request: Request) -> Response:
+        """Serve the empty page, its style sheet or a script."""
+        return self._files[request.scope["path"]]
 
     async def form(self, request: Request) -> Response:
         """Show the page with the translation of a form, or why it failed."""
@@ -98,7 +98,7 @@ class PageApi:
             nonlocal text
             fields = await job.turn(lambda: as_form(job.body))
             text = "\n".join(fields.get("text", "").splitlines())
-            ((found,),) = await documents.translate(job, [text])
+            ((found,),) = await job.translate([text])
             return await job.turn(lambda: self._page(text, found))
 
         try:
@@ -109,28 +109,31 @@ class PageApi:
             page.headers.update(error.headers)
             return page
 
-    async def file(self, request: Request) -> Response:
-        """Serve a script or the style sheet."""
-        return self._files[request.scope["path"]]
-
     async def card(self, request: Request) -> Response:
         """Serve the model's card."""
         model = self.service.versions.current
         card = card_of(model)
         limits = self.service.limits
+        source = language_of(card.source_lang)
+        target = language_of(card.target_lang)
         return json_response(
             {
                 "name": self.service.name,
                 "version": model.version,
                 "package_version": card.package_version,
-                **_sides(card),
+                "source_lang": source.code,
+                "source_name": source.name,
+                "source_dir": source.direction,
+                "target_lang": target.code,
+                "target_name": target.name,
+                "target_dir": target.direction,
                 "preset": card.preset,
                 "corpus": card.corpus,
                 "parameters": card.parameters,
-                "scores": list(card.scores),
+                "scores": card.scores,
                 "subject": card.subject,
-                "examples": list(card.examples),
-                "search": dict(card.search),
+                "examples": card.examples,
+                "search": card.search,
                 "limits": {
                     "max_texts": limits.max_texts,
                     "max_body_bytes": limits.max_body_bytes,
@@ -142,26 +145,21 @@ class PageApi:
             }
         )
 
-    async def translate(self, request: Request) -> Response:
-        """Translate a document, sentence by sentence."""
-        return await self.service.answer(request, _translate)
-
     async def explain(self, request: Request) -> Response:
         """Serve the viewer for a sentence."""
         explain = self.service.explain
         if explain is None:
             raise RefusalError(
-                404,
                 "Only the export is here, and explaining needs the model; "
                 "start the server with --run-dir, and with no --ensemble.",
+                status=404,
             )
         text = scalar_text(request.query_params.get("text", ""))
         if not text.strip():
-            raise RefusalError(400, "Expected a text, received none.")
+            raise RefusalError("Expected a text, received none.")
         if self._explaining == _MOST_EXPLANATIONS:
-            raise RefusalError(
-                503, "Other explanations are waiting; try again.", retry=True
-            )
+            busy = "Other explanations are waiting; try again."
+            raise RefusalError(busy, status=503, retry=True)
         weights = card_of(self.service.versions.current).weights
         # If the client leaves before it begins, it never begins.
         work = asyncio.get_running_loop().run_in_executor(
@@ -171,7 +169,7 @@ class PageApi:
         try:
             document = await self.service.unless_gone(request, work)
         except UserError as error:
-            raise RefusalError(409, str(error)) from None
+            raise RefusalError(str(error), status=409) from None
         finally:
             self._explaining -= 1
         return _html(document, viewer_policy())
@@ -181,64 +179,51 @@ class PageApi:
     ) -> Response:
         document = self._document
         # The client's text comes last: it may hold the other marks.
-        for mark, value in (
-            ("message", message),
-            ("translation", translation),
-            ("text", text),
-        ):
+        marks = {"message": message, "translation": translation, "text": text}
+        for mark, value in marks.items():
             document = document.replace(f"<!-- {mark} -->", html.escape(value))
         return _html(document, PAGE_POLICY)
 
 
 async def _translate(job: Job) -> Response:
+    """Translate a text, sentence by sentence."""
     fields = await job.turn(job.as_json)
     n_best = fields.get("n_best")
     if not isinstance(fields.get("text"), str):
-        raise RefusalError(400, "Expected a text, received none.")
+        raise RefusalError("Expected a text, received none.")
     is_count = isinstance(n_best, int) and not isinstance(n_best, bool)
     if n_best is not None and (not is_count or n_best < 1):
-        raise RefusalError(400, "Expected n_best to be null or at least 1.")
+        raise RefusalError("Expected n_best to be null or at least 1.")
     text = await job.turn(lambda: scalar_text(fields["text"]))
-    (sentences,) = await documents.search(job, [text], n_best or 1)
-    languages = languages_of(job.model)
-    words: list = [None] * len(sentences)
+    (sentences,) = await job.search([text], n_best or 1)
+    source_lang, target_lang = languages_of(job.model)
+    links: list = [None] * len(sentences)
     if fields.get("alignment"):
-        words = await documents.linked_words(job, sentences)
-    answer = {
-        "sentences": [
-            {
-                "source": each.source,
-                "start": each.span.start,
-                "end": each.span.end,
-                "hypotheses": [
-                    {"text": text, "score": score}
-                    for text, score in each.hypotheses
-                ],
-                "words": of_sentence,
-                "source_words": documents.texts_of_words(
-                    each.source, languages[0]
-                ),
-                "target_words": documents.texts_of_words(
-                    each.best, languages[1]
-                ),
-            }
-            for each, of_sentence in zip(sentences, words, strict=True)
-        ],
-        "translation": documents.whole_of(job, text, sentences),
-    }
-    return await job.finish(json_written(answer))
+        links = await linked_words(job, sentences)
+    return await job.respond(
+        {
+            "sentences": [
+                {
+                    "source": each.source,
+                    "start": each.span.start,
+                    "end": each.span.end,
+                    "hypotheses": [
+                        {"text": text, "score": score}
+                        for text, score in each.hypotheses
+                    ],
+                    "words": of_sentence,
+                    "source_words": _words(each.source, source_lang),
+                    "target_words": _words(each.best, target_lang),
+                }
+                for each, of_sentence in zip(sentences, links, strict=True)
+            ],
+            "translation": job.joined(text, sentences),
+        }
+    )
 
 
-def _sides(card: ModelCard) -> dict[str, str]:
-    """Describe both languages to the page: code, name and direction."""
-    sides = {"source": card.source_lang, "target": card.target_lang}
-    found = {}
-    for side, code in sides.items():
-        language = language_of(code)
-        found[f"{side}_lang"] = language.code
-        found[f"{side}_name"] = language.name
-        found[f"{side}_dir"] = language.direction
-    return found
+def _words(text: str, language: str) -> list[str]:
+    return [text[slice(*place)] for place in words_of(text, language)]
 
 
 def _html(document: str, policy: str) -> Response:

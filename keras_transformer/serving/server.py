@@ -1,29 +1,78 @@
-"""Runs the server process: the address, the signals, the model."""
+"""The server process, from its address to the routes of the interfaces."""
 
 import asyncio
 import logging
 import pathlib
+import re
+import select
 import socket
 import sys
-from collections.abc import Callable, Sequence
+import time
+import traceback
+from collections.abc import Sequence
+from typing import Any
 
+import h11
 import uvicorn
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keras_transformer.config import UserError
-from keras_transformer.machine import devices
-from keras_transformer.machine.batching_file import Batching
-from keras_transformer.serving import app
-from keras_transformer.serving.batcher import Batcher
-from keras_transformer.serving.connections import Connection
-from keras_transformer.serving.limits import Limits
-from keras_transformer.serving.service import Service
-from keras_transformer.serving.versions import Versions
+from keras_transformer.serving import libretranslate_api, tensorflow_api
+from keras_transformer.serving.limits import GONE, RefusalError
+from keras_transformer.serving.page_api import PageApi
+from keras_transformer.serving.service import Service, json_response
 
 # Connections that may wait to be accepted, Uvicorn's default.
 _BACKLOG = 2_048
-# Time to answer the accepted requests once the process has to end. With what
-# the model is at by then, and the end itself, that makes 20 seconds.
+# Time to answer the accepted requests once the process has to end. With the
+# batch that the model is at, and the end itself, that makes 20 seconds.
 SHUTDOWN_SECONDS = 16
+# Time to send a head.
+HEAD_SECONDS = 10.0
+# Time to read what waits to be sent.
+READ_SECONDS = 30.0
+# Time for a client's machine to refuse what is sent to a client that has left.
+_REFUSAL_SECONDS = 0.2
+# Bytes to read before others have their turn.
+_READ_BYTES = 1 << 11
+# Each chunk of a body costs as much as reading a thousand bytes of it.
+MOST_CHUNKS = 2_048
+_TOO_LATE = (
+    b"HTTP/1.1 408 Request Timeout\r\nContent-Type: text/plain; charset=utf-8"
+    b"\r\nConnection: close\r\n\r\nThe request did not arrive in time."
+)
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    # With "no-referrer" our own page's form would come without an origin.
+    (b"referrer-policy", b"same-origin"),
+)
+# The first part of a path says which interface it belongs to.
+_INTERFACES = {
+    "v1": "tensorflow",
+    **dict.fromkeys(
+        ["translate", "languages", "health", "frontend"]
+        + ["detect", "suggest", "translate_file"],
+        "libretranslate",
+    ),
+    "monitoring": "monitoring",
+    **dict.fromkeys(["", "api", "explain"], "page"),
+}
 
 logger = logging.getLogger("keras_transformer")
 
@@ -59,50 +108,35 @@ def _taken(host: str, port: int, error: OSError) -> UserError:
 
 def serve(
     listening: socket.socket,
-    folder: pathlib.Path,
-    *,
-    name: str,
-    batching: Batching,
-    limits: Limits,
-    explain: Callable[[str, str], str] | None = None,
+    service: Service,
     origins: Sequence[str] = (),
     hosts: Sequence[str] = ("*",),
 ) -> None:
     """Serve until SIGINT or SIGTERM, then finish the accepted requests.
 
     Args:
-        listening: The socket of `bind`. Clients can connect once the model
-            answers.
-        folder: Folder of all versions.
-        name: The model's name for clients.
-        batching: As in `Batcher`.
-        limits: As in `Service`.
-        explain: As in `Service`.
-        origins: Other sites whose pages may ask.
-        hosts: Names of this server, as `names_of` finds them.
+        listening: The socket of `bind`. Clients can connect from now on.
+        service: Answers the requests.
+        origins: As in `make`.
+        hosts: As in `make`.
 
     Raises:
-        UserError: If there is nothing to serve.
+        UserError: If another process has taken the address meanwhile.
         KeyboardInterrupt: After SIGINT.
         SystemExit: After SIGTERM, if its handler raises that.
     """
-    # Parallel batches share the cores: two threads that meet after every
-    # operator cost more than they gain.
-    threads = max(1, devices.cores() // batching.num_batch_threads)
-    versions = Versions(folder, threads)
     host, port = listening.getsockname()[:2]
     try:
         listening.listen(_BACKLOG)
     except OSError as error:  # Another process was quicker.
         raise _taken(host, port, error) from None
-    service = Service(name, versions, Batcher(batching), limits, explain)
 
     # A thread that reads a long text gives way to the others sooner.
     sys.setswitchinterval(5e-4)
 
     async def run() -> None:
         asyncio.get_running_loop().set_exception_handler(log_lost)
-        following = asyncio.ensure_future(versions.follow())
+        following = asyncio.ensure_future(service.versions.follow())
         name = f"[{host}]" if ":" in host else host
         logger.info("Serving at http://%s:%d", name, port)
         try:
@@ -113,33 +147,29 @@ def serve(
     asyncio.run(run())
 
 
-def log_lost(loop: asyncio.AbstractEventLoop, context: dict) -> None:
-    """Log an error that nobody waited for, as asyncio would in all detail."""
-    if "exception" in context:
-        app.log_mistake("A task ended", context["exception"])
-
-
-def names_of(host: str, others: Sequence[str] = ()) -> list[str]:
-    """List the names by which clients may call the server.
-
-    Where it listens at all addresses, any name will do unless `others` gives
-    some. A web page can point its own name at this machine, and a browser that
-    follows it sends that name.
-    """
-    if host in ("", "0.0.0.0", "::") and not others:
-        return ["*"]
-    return ["localhost", "127.0.0.1", "[::1]", host, f"[{host}]", *others]
-
-
 def make(
     service: Service,
     origins: Sequence[str] = (),
     hosts: Sequence[str] = ("*",),
 ) -> uvicorn.Server:
-    """Put Uvicorn around the application of `app.build`."""
+    """Make the server, which belongs to one event loop.
+
+    Args:
+        service: Answers the requests.
+        origins: Other sites whose pages may ask; "*" for any.
+        hosts: Names of this server, as `names_of` finds them; "*" for any.
+    """
+    app: ASGIApp = _Door(service, origins, hosts)
+    if origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Content-Type"],
+        )
     return uvicorn.Server(
         uvicorn.Config(
-            app.build(service, origins, hosts),
+            app,
             http=Connection,
             loop="asyncio",
             ws="none",
@@ -154,3 +184,280 @@ def make(
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
     )
+
+
+def names_of(host: str, others: Sequence[str] = ()) -> list[str]:
+    """List the names by which clients may call the server.
+
+    A server at all addresses takes any name unless `others` gives some. A web
+    page can point its own name at this machine; browsers then send that name.
+    """
+    if host in ("", "0.0.0.0", "::") and not others:
+        return ["*"]
+    return ["localhost", "127.0.0.1", "[::1]", host, f"[{host}]", *others]
+
+
+def log_lost(loop: asyncio.AbstractEventLoop, context: dict) -> None:
+    """Log an error that nobody waited for, as asyncio would in all detail."""
+    if "exception" in context:
+        _log_mistake("A task ended", context["exception"])
+
+
+def _log_mistake(what: str, error: BaseException) -> None:
+    """Log the kind and place of an error; its message may hold a text."""
+    where = ""
+    for place in traceback.extract_tb(error.__traceback__)[-1:]:
+        file = pathlib.Path(place.filename).name
+        where = f" in {file}, line {place.lineno}"
+    logger.error("%s because of %s%s", what, type(error).__name__, where)
+
+
+class _FewChunks(h11.Connection):
+    """Refuses a body in too many chunks."""
+
+    _chunks = 0
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._chunks = 0
+        elif isinstance(event, h11.Data):
+            self._chunks += event.chunk_start
+            if self._chunks > MOST_CHUNKS:
+                raise h11.RemoteProtocolError("too many chunks")
+        return event
+
+
+class Connection(H11Protocol):
+    """HTTP/1.1 that no client can hold open by doing nothing.
+
+    Uvicorn waits forever for the rest of a head, and for a client that does not
+    read. It drops the request of a client that has closed its sending side, and
+    spends seconds on a body in chunks of one byte. No setting changes that, so
+    this relies on Uvicorn's own protocol, which any version may change.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.conn = _FewChunks(h11.SERVER)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._reader: asyncio.TimerHandle | None = None
+        self._is_last = False
+
+    def connection_made(self, transport: Any) -> None:
+        transport.max_size = _READ_BYTES  # Asyncio reads 256 KiB otherwise.
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._deadline, self._reader):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reader = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._reader is not None:
+            self._reader.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        # After an answer nothing else can be sent.
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        self.transport.close()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        is_begun = bool(self.conn.trailing_data[0])
+        if self.conn.their_state is h11.IDLE and is_begun:
+            self.send_400_response("Invalid HTTP request received.")
+        # A half-closed socket looks the same whether the client still reads or
+        # has gone. Send "100 Continue", which every client knows: the machine
+        # of a client that has gone refuses it.
+        is_waiting = (
+            self.conn.their_state is h11.DONE
+            and self.conn.our_state is h11.SEND_RESPONSE
+            and self.conn.their_http_version == b"1.1"
+        )
+        if is_waiting:
+            self._is_last = True
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.loop.call_later(_REFUSAL_SECONDS, self._leave_if_refused)
+        return is_waiting
+
+    def _leave_if_refused(self) -> None:
+        file = self.transport.get_extra_info("socket")
+        if self.transport.is_closing() or file.fileno() < 0:
+            return
+        poll = select.poll()
+        poll.register(file.fileno(), select.POLLHUP | select.POLLERR)
+        if poll.poll(0):
+            self.transport.abort()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_last:
+            self.transport.close()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Start the clock while we wait for the client alone, or stop it."""
+        # For a head, or the rest of a body that was answered unread.
+        state = self.conn.their_state
+        is_answered = self.cycle is not None and self.cycle.response_complete
+        is_due = state is h11.IDLE or (state is h11.SEND_BODY and is_answered)
+        if is_due and self._deadline is None:
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_late)
+        elif not is_due and self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_late(self) -> None:
+        if self.conn.their_state is h11.IDLE:
+            self.transport.write(_TOO_LATE)
+        self.transport.close()
+
+
+class _Door:
+    """Counts requests, adds headers, logs our mistakes, refuses other sites.
+
+    A page of another site could not read an answer, but it could make a browser
+    send requests that keep the model busy; it may only link to our page. It may
+    also point its own name at this machine, and browsers then send that name.
+    """
+
+    def __init__(
+        self, service: Service, origins: Sequence[str], hosts: Sequence[str]
+    ) -> None:
+        self._origins = origins
+        self._hosts = [host.lower() for host in hosts]
+        self._counts = _Counts(service)
+        self._app = Starlette(
+            routes=[
+                *tensorflow_api.routes(service),
+                *libretranslate_api.routes(service),
+                *PageApi(service).routes,
+                Route("/monitoring/prometheus/metrics", self._counts.show),
+            ],
+            exception_handlers={
+                HTTPException: _refused,
+                RefusalError: _refused,
+                Exception: _mistaken,  # And then on to the door.
+            },
+        )
+        # No address has two spellings, and no answer uses a client's "Host".
+        self._app.router.redirect_slashes = False
+
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        if scope["type"] != "http":
+            return
+        begun, status = time.perf_counter(), 0
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        app: ASGIApp = self._app
+        if refusal := self._refusal(scope):
+            app = await _refused(Request(scope), refusal)
+        try:
+            await app(scope, receive, send_on)
+        except Exception as error:
+            _log_mistake("No answer", error)
+        finally:
+            seconds = time.perf_counter() - begun
+            self._counts.add(scope["path"], status or GONE, seconds)
+
+    def _refusal(self, scope: Scope) -> RefusalError | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "").lower()
+        if not {"*", re.sub(r":\d*$", "", host)}.intersection(self._hosts):
+            return RefusalError(
+                "This server has another name; start it with --allow-host to "
+                "give it one more."
+            )
+        mode, path = headers.get("sec-fetch-mode"), scope["path"]
+        is_link = mode == "navigate" and path == "/"
+        is_friend = {"*", headers.get("origin")}.intersection(self._origins)
+        if is_link or is_friend or not _is_foreign(headers, host):
+            return None
+        return RefusalError(
+            "This server answers its own page; start it with --cors for pages "
+            "of other sites.",
+            status=403,
+        )
+
+
+def _is_foreign(headers: Headers, host: str) -> bool:
+    """Return whether a page of another site makes a browser ask."""
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None or origin is None:
+        return site == "cross-site"
+    # Over plain HTTP, browsers tell the site to loopback addresses alone. A
+    # page without an origin sends "null".
+    return origin.lower().partition("://")[2] != host
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException | RefusalError)
+    content = {"error": error.detail}
+    return json_response(content, error.status_code, error.headers)
+
+
+async def _mistaken(request: Request, error: Exception) -> Response:
+    return json_response({"error": "Internal error"}, 500)
+
+
+class _Counts:
+    """Counts for Prometheus, without texts or addresses."""
+
+    def __init__(self, service: Service) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "keras_transformer_requests",
+            "Requests that were answered, by interface and HTTP status.",
+            ["interface", "status"],
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "keras_transformer_request_duration_seconds",
+            "Seconds from the head of a request to the end of its answer.",
+            ["interface"],
+            registry=self._registry,
+            buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100),
+        )
+        self._registry.register(service.batcher.sizes)
+        Gauge(
+            "keras_transformer_texts_held",
+            "Texts that wait or are being translated.",
+            registry=self._registry,
+        ).set_function(lambda: service.batcher.taken)
+        Gauge(
+            "keras_transformer_model_version",
+            "Version of the model that answers.",
+            registry=self._registry,
+        ).set_function(lambda: service.versions.current.version)
+
+    def add(self, path: str, status: int, seconds: float) -> None:
+        """Count an answer; the status is 499 if the client left first."""
+        first = path.lower().strip("/").partition("/")[0]
+        interface = _INTERFACES.get(first, "other")
+        self._requests.labels(interface, status).inc()
+        self._seconds.labels(interface).observe(seconds)
+
+    async def show(self, request: Request) -> Response:
+        """Write all counts in Prometheus's text format."""
+        text = generate_latest(self._registry)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)

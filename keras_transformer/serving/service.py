@@ -1,38 +1,92 @@
-"""The way of a request with a body, whichever interface it came by.
+"""The way of a request's texts, whichever interface it came by.
 
-It is let in, read, worked on while its client waits, and forgotten. What takes
-longer the more a client sends is done in turns, never on the event loop:
-reading JSON and forms, finding sentences, placing tags, writing answers.
+A request is let in, read, split into sentences, translated while its client
+waits, and forgotten. What takes longer the more a client sends is done in
+turns, never on the event loop: reading JSON and forms, finding sentences,
+placing tags, writing answers.
+
+A model translates sentences and cuts those beyond its limit. So a text is split
+into lines and sentences, and a sentence that would still be cut is halved until
+it fits. Blank lines, indentation and the space between sentences stay.
 """
 
 import asyncio
 import dataclasses
-import heapq
-import itertools
+import email.message
 import json
-import time
+import math
+import re
 import zlib
-from collections.abc import Awaitable, Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from keras_transformer.serving.batcher import Batcher
-from keras_transformer.serving.limits import GoneError, Limits, RefusalError
-from keras_transformer.serving.versions import ServedModel, Versions
+from keras_transformer.serving.batcher import Batcher, Turns
+from keras_transformer.serving.limits import GONE, Limits, RefusalError
+from keras_transformer.serving.versions import (
+    DEFAULT_SIGNATURE,
+    Row,
+    ServedModel,
+    Versions,
+    check_signature,
+    languages_of,
+)
+from keras_transformer.translation.sentences import (
+    Span,
+    iterate_spans,
+    tag_of,
+    together,
+)
 
 T = TypeVar("T")
-Work = Generator[None, None, T]  # It yields where it may be interrupted.
 
-# The shortest time of a turn.
-_TURN_SECONDS = 0.005
 # Bytes of a body that is read within milliseconds, whatever it holds.
 _SHORT = 2_048
 # A text is at most an object with two names, each with an object in base64.
 _VALUES_PER_TEXT = 5
 _VALUES_BESIDE = 64
+# A form of ours has five.
+_MOST_FIELDS = 64
+# Bytes of a part's headers: Python's reader of e-mail is slow.
+_MOST_HEADERS = 1_024
+_DISPOSITION = re.compile(r"(?i)\r\ncontent-disposition:([^\r\n]*)")
+_SPACES = re.compile(r"\s+")
+
+
+class Sentence(NamedTuple):
+    """A part of a text that the model translated by itself.
+
+    Attributes:
+        span: Its place.
+        source: The part.
+        hypotheses: Texts and scores, best first, no two texts alike.
+    """
+
+    span: Span
+    source: str
+    hypotheses: list[tuple[str, float]]
+
+    @property
+    def best(self) -> str:
+        """The text of the best hypothesis."""
+        return self.hypotheses[0][0]
+
+
+class _Piece(NamedTuple):
+    """A part of the text of that number, on its way to the model."""
+
+    number: int
+    span: Span
+    row: Row
+
+    @classmethod
+    def of(cls, number: int, span: Span, text: str, tag: str) -> "_Piece":
+        return cls(
+            number, span, ((tag + text[span.start : span.end]).encode(),)
+        )
 
 
 @dataclasses.dataclass
@@ -100,11 +154,11 @@ class Service:
             task.cancel()
             gone.cancel()
         if gone in done:
-            raise GoneError
+            raise RefusalError("The client has left.", status=GONE)
         raise RefusalError(
-            504,
             f"No answer within {self.limits.seconds:g} seconds; send less at a "
             "time.",
+            status=504,
         )
 
 
@@ -144,12 +198,12 @@ class Job:
             )
         except asyncio.TimeoutError:
             raise RefusalError(
-                408,
                 "The body of the request did not arrive in time.",
+                status=408,
                 close=True,
             ) from None
         except ClientDisconnect:
-            raise GoneError from None
+            raise RefusalError("The client has left.", status=GONE) from None
         encoding = self.request.headers.get("content-encoding", "").lower()
         if encoding not in ("", "identity"):
             self.is_long = True
@@ -172,8 +226,8 @@ class Job:
         self.is_long = self.is_long or size > _SHORT
         if size > _SHORT and service.held > service.limits.max_bytes_held:
             raise RefusalError(
-                503,
                 "Too many long texts are being read; try again.",
+                status=503,
                 retry=True,
                 close=True,
             )
@@ -182,16 +236,16 @@ class Job:
         most = self.service.limits.max_body_bytes
         if size > most:
             raise RefusalError(
-                413,
                 f"Expected a body of at most {most} bytes, received more; send "
                 "less at a time.",
+                status=413,
             )
 
     def _unpacked(self, encoding: str) -> bytes:
         if encoding not in ("gzip", "x-gzip"):
             raise RefusalError(
-                415,
                 f"Expected a body as it is or in gzip, received {encoding}.",
+                status=415,
             )
         packed = zlib.decompressobj(16 + zlib.MAX_WBITS)
         most = self.service.limits.max_body_bytes
@@ -201,29 +255,34 @@ class Job:
             found = b""
         self._check_size(len(found))
         if not packed.eof:
-            raise RefusalError(
-                400, "Expected a body in gzip, cannot unpack it."
-            )
+            raise RefusalError("Expected a body in gzip, cannot unpack it.")
         return found
 
-    async def finish(self, work: Work[T]) -> T:
-        """Do work as `Turns.finish` does, or at once if it is short."""
+    def check_texts(self, count: int, what: str = "") -> None:
+        """Refuse more texts, or more of `what`, than a request may have."""
+        most = self.service.limits.max_texts
+        if count > most:
+            raise RefusalError(
+                f"Invalid request: request ({f'{count} {what}'.strip()}) "
+                f"exceeds text limit ({most})"
+            )
+
+    async def collect(self, work: Iterator[T]) -> list[T]:
+        """Make all items as `Turns.collect` does, or at once if it is short."""
         if self.is_long:
-            return await self.service.turns.finish(work)
-        try:
-            while True:
-                next(work)
-        except StopIteration as end:
-            return end.value
+            return await self.service.turns.collect(work)
+        return list(work)
 
     async def turn(self, work: Callable[[], T]) -> T:
         """Do work that needs one turn."""
+        (result,) = await self.collect(work() for _ in range(1))
+        return result
 
-        def at_once() -> Work[T]:
-            yield
-            return work()
-
-        return await self.finish(at_once())
+    async def respond(self, content: Any) -> Response:
+        """Answer in JSON, written in pieces: `dumps` stops all threads."""
+        encoder = json.JSONEncoder(ensure_ascii=False)
+        pieces = await self.collect(encoder.iterencode(content))
+        return await self.turn(lambda: _json("".join(pieces)))
 
     def as_json(self) -> dict[str, Any]:
         """Read the body as a JSON object.
@@ -240,36 +299,146 @@ class Job:
             bare = text.replace("\\\\", "").replace('\\"', "").split('"')[::2]
             if sum(map("".join(bare).count, ",[{")) > most:
                 raise RefusalError(
-                    400,
-                    f"Expected JSON of at most {most} values, received more.",
+                    f"Expected JSON of at most {most} values, received more."
                 )
             fields = json.loads(text)
         except (ValueError, RecursionError) as error:
             where = f" at offset {error.pos}" if hasattr(error, "pos") else ""
             raise RefusalError(
-                400, f"Expected JSON, cannot read it{where}."
+                f"Expected JSON, cannot read it{where}."
             ) from None
         if not isinstance(fields, dict):
-            raise RefusalError(400, "Expected a JSON object.")
+            raise RefusalError("Expected a JSON object.")
         return fields
+
+    async def search(
+        self, texts: Sequence[str], count: int = 1
+    ) -> list[list[Sentence]]:
+        """Translate sentence by sentence, halving what the model cuts.
+
+        Returns:
+            For each text its sentences in order, each with at most `count`
+            hypotheses.
+
+        Raises:
+            RefusalError: If there are too many, or no room now.
+        """
+        model = self.model
+        found: list[list[Sentence]] = [[] for _ in texts]
+        signature, names = DEFAULT_SIGNATURE, ("translation", "score")
+        if count > 1 and "n_best" in model.signatures:
+            signature, names = "n_best", ("translations", "scores")
+
+        def sort_out(
+            piece: _Piece,
+            answers: list[bytes],
+            scores: list[float],
+            is_cut: bool,
+        ) -> list[_Piece]:
+            """Keep a sentence, or return its halves to translate."""
+            number, span, _ = piece
+            text = texts[number]
+            if is_cut and (two := halves(text, span)):
+                tag = tag_of(text)
+                return [_Piece.of(number, half, text, tag) for half in two]
+            hypotheses = _hypotheses(answers, scores)
+            sentence = Sentence(span, text[slice(*span)], hypotheses)
+            found[number].append(sentence)
+            return []
+
+        waiting = await self.collect(self._split(texts))
+        while waiting:
+            check_signature(model, signature)
+            rows = [each.row for each in waiting]
+            outputs = await self.service.batcher.run(model, signature, rows)
+            columns = [
+                outputs[name].reshape(len(rows), -1)[:, :count].tolist()
+                for name in names
+            ]
+            cut = await self.collect(
+                map(sort_out, waiting, *columns, outputs["truncated"])
+            )
+            waiting = [piece for two in cut for piece in two]
+        return [sorted(sentences) for sentences in found]
+
+    def _split(self, texts: Sequence[str]) -> Iterator[_Piece]:
+        language = languages_of(self.model)[0]
+        count = 0
+        for number, text in enumerate(texts):
+            tag = tag_of(text)
+            for span in iterate_spans(text, language):
+                count += 1
+                self.check_texts(count, "sentences or more")
+                yield _Piece.of(number, span, text, tag)
+
+    async def translate(
+        self, texts: Sequence[str], count: int = 1
+    ) -> list[list[str]]:
+        """Translate texts of any length, with errors as in `search`.
+
+        Returns:
+            For each text its translations, best first. The n-th joins the n-th
+            hypothesis of each sentence, or its last.
+        """
+
+        def join(text: str, parts: list[Sentence]) -> list[str]:
+            most = max((len(part.hypotheses) for part in parts), default=1)
+            ranks = range(1, most + 1)
+            whole = [self.joined(text, parts, rank) for rank in ranks]
+            return list(dict.fromkeys(whole))
+
+        found = await self.search(texts, count)
+        return await self.collect(map(join, texts, found))
+
+    def joined(
+        self, text: str, parts: Sequence[Sentence], rank: int = 1
+    ) -> str:
+        """Join a hypothesis of each sentence, the best ones by default."""
+        return together(
+            text,
+            [part.span for part in parts],
+            [part.hypotheses[:rank][-1][0] for part in parts],
+            languages_of(self.model)[1],
+        )
+
+
+def halves(text: str, span: Span) -> tuple[Span, Span] | None:
+    """Cut a span in two at the space nearest to its middle, if it has one."""
+    if span.end - span.start < 2:
+        return None
+    middle = (span.start + span.end) // 2
+    spaces = [
+        found
+        for found in _SPACES.finditer(text, *span)
+        if span.start < found.start() and found.end() < span.end
+    ]
+    if not spaces:
+        return Span(span.start, middle), Span(middle, span.end)
+    space = min(spaces, key=lambda found: abs(found.start() - middle))
+    return Span(span.start, space.start()), Span(space.end(), span.end)
+
+
+def _hypotheses(
+    texts: Sequence[bytes], scores: Sequence[float]
+) -> list[tuple[str, float]]:
+    # Texts of other bytes may be equal once they are decoded.
+    found: dict[str, float] = {}
+    for rank, (text, score) in enumerate(zip(texts, scores, strict=True)):
+        if rank == 0 or math.isfinite(score):  # Others may be missing.
+            found.setdefault(text.decode("utf-8", "replace"), score)
+    return [*found.items()]
 
 
 def json_response(
     content: Any, status: int = 200, headers: Any = None
 ) -> Response:
     """Answer in JSON; write infinite numbers as Python reads them."""
-    text = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
-    return Response(text, status, headers, "application/json")
+    return _json(json.dumps(content, ensure_ascii=False), status, headers)
 
 
-def json_written(content: Any) -> Work[Response]:
-    """Answer as `json_response` does, in pieces: `dumps` stops all threads."""
-    pieces = []
-    for piece in json.JSONEncoder(ensure_ascii=False).iterencode(content):
-        pieces.append(piece)
-        yield
-    text = "".join(pieces).encode("utf-8", "replace")
-    return Response(text, media_type="application/json")
+def _json(text: str, status: int = 200, headers: Any = None) -> Response:
+    encoded = text.encode("utf-8", "replace")
+    return Response(encoded, status, headers, "application/json")
 
 
 def scalar_text(text: str) -> str:
@@ -278,59 +447,64 @@ def scalar_text(text: str) -> str:
     return encoded.decode("utf-16", "replace")
 
 
-class Turns:
-    """A thread for work that others must not wait for.
+def as_form(text: bytes, content_type: str = "") -> dict[str, str]:
+    """Read a form, URL-encoded or in parts; files are left out.
 
-    A turn goes to the work that has had the least time so far, so what is soon
-    done need not wait for what takes long. Work that nobody waits for any more
-    gets no further turn.
+    Raises:
+        RefusalError: If it is not such a form, not UTF-8, or a name comes
+            twice.
     """
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "turns")
-        self._is_free = True
-        self._numbers = itertools.count()
-        # Time had so far, order of arrival, and who waits.
-        self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
-
-    async def finish(self, work: Work[Any]) -> Any:
-        """Do all of some work, and return what it returns."""
-        loop = asyncio.get_running_loop()
-        had = 0.0
-        while True:
-            turn: asyncio.Future[None] = loop.create_future()
-            heapq.heappush(self._waiting, (had, next(self._numbers), turn))
-            self._give()
-            try:
-                await turn
-                is_over, result, seconds = await loop.run_in_executor(
-                    self._thread, _turn, work
-                )
-            finally:
-                # It may have been given, and nobody waits for it any more.
-                if turn.done() and not turn.cancelled():
-                    self._is_free = True
-                    self._give()
-            if is_over:
-                return result
-            had += seconds
-
-    def _give(self) -> None:
-        """Give the next turn if the thread is free."""
-        while self._is_free and self._waiting:
-            *_, turn = heapq.heappop(self._waiting)
-            if not turn.done():
-                turn.set_result(None)
-                self._is_free = False
-
-
-def _turn(work: Work[Any]) -> tuple[bool, Any, float]:
-    """Work for a moment: whether it is over, its result, and the seconds."""
-    begun, seconds = time.perf_counter(), 0.0
     try:
-        while seconds < _TURN_SECONDS:
-            next(work)
-            seconds = time.perf_counter() - begun
-    except StopIteration as end:
-        return True, end.value, seconds
-    return False, None, seconds
+        if content_type.lower().startswith("multipart/"):
+            pairs = _in_parts(text, content_type)
+        else:
+            pairs = parse_qsl(
+                text.decode(),
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=_MOST_FIELDS,
+            )
+    except UnicodeDecodeError:
+        raise RefusalError(
+            "Expected a form in UTF-8, received other bytes; convert the text."
+        ) from None
+    except ValueError:
+        raise RefusalError(
+            f"Expected a form of at most {_MOST_FIELDS} fields, cannot read it "
+            "as one."
+        ) from None
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise RefusalError(
+            "Expected each field of a form once, received one twice; send "
+            "several texts as a list in JSON."
+        )
+    return fields
+
+
+def _in_parts(body: bytes, content_type: str) -> list[tuple[str, str]]:
+    """Read a form as browsers' `FormData` sends it; ValueError if it is not."""
+    if len(content_type) > _MOST_HEADERS:
+        raise ValueError
+    boundary = _header("Content-Type", content_type).get_boundary("")
+    line = b"\r\n--" + boundary.encode("latin-1", "replace")
+    _, *parts = (b"\r\n" + body).split(line, _MOST_FIELDS + 1)
+    if not boundary or not parts or not parts.pop().startswith(b"--"):
+        raise ValueError
+    pairs = []
+    for part in parts:
+        headers, _, value = part.partition(b"\r\n\r\n")
+        if len(headers) > _MOST_HEADERS:
+            raise ValueError
+        said = _DISPOSITION.search(headers.decode())
+        found = _header("Content-Disposition", said[1] if said else "")
+        if found.get_filename() is None:
+            name = found.get_param("name", "", "Content-Disposition")
+            pairs.append((str(name), value.decode()))
+    return pairs
+
+
+def _header(name: str, value: str) -> email.message.Message:
+    message = email.message.Message()
+    message[name] = value
+    return message

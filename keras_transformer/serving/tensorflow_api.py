@@ -8,14 +8,16 @@ Beyond it, `:predict?nonfinite=null` writes null where TensorFlow Serving
 writes -Infinity, which strict parsers of JSON refuse.
 
 A request has rows (`instances` → `predictions`) or columns (`inputs` →
-`outputs`). The name of a single input may be left out; that of a single output
-is. `{"b64": …}` holds bytes, also in an answer if the output's name ends in
-`_bytes`. Numbers that are not finite are written as NaN, Infinity or -Infinity.
+`outputs`). A request may leave out the name of a single input, and an answer
+leaves out the name of a single output. `{"b64": …}` holds bytes, also in an
+answer if the output's name ends in `_bytes`. Numbers that are not finite are
+written as NaN, Infinity or -Infinity.
 """
 
 import base64
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -26,141 +28,125 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from keras_transformer.serving.limits import RefusalError
-from keras_transformer.serving.service import (
-    Job,
-    Service,
-    Work,
-    json_response,
-    json_written,
-)
-from keras_transformer.serving.versions import (
-    DEFAULT_SIGNATURE,
-    Row,
-    ServedModel,
-)
+from keras_transformer.serving.service import Job, Service, json_response
+from keras_transformer.serving.versions import DEFAULT_SIGNATURE, Row
 
 _PLACE = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
 _PREDICT = re.compile(f"{_PLACE}:(classify|regress|predict)", re.I | re.A)
 _STATUS = re.compile(f"{_PLACE}(/metadata)?", re.I | re.A)
 
 
-class TensorFlowApi:
-    """The routes of TensorFlow Serving's interface."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        # TensorFlow Serving answers every path below this one.
-        self.routes = [
-            Route(f"/{v1}/{{rest:path}}", answer, methods=[method])
-            for v1 in ("v1", "V1")
-            for method, answer in (("GET", self.get), ("POST", self.post))
-        ]
-
-    async def get(self, request: Request) -> Response:
-        """Answer with status or metadata."""
-        version, of = self._find(_STATUS, request)
-        versions = self.service.versions
-        if of:
-            _check_version(version, [versions.current.version])
-            return json_response(self._metadata(versions.current))
-        states = versions.states
-        _check_version(version, states)
-        return json_response(
-            {
-                "model_version_status": [
-                    {
-                        "version": str(number),
-                        "state": state,
-                        "status": {
-                            "error_code": "UNKNOWN" if error else "OK",
-                            "error_message": error,
-                        },
-                    }
-                    for number, (state, error) in sorted(states.items())[::-1]
-                    if version in (None, number)
-                ]
-            }
+def routes(service: Service) -> list[Route]:
+    """Make the routes, since TensorFlow Serving answers every path of /v1."""
+    return [
+        Route(
+            f"/{v1}/{{rest:path}}", partial(answer, service), methods=[method]
         )
+        for v1 in ("v1", "V1")
+        for method, answer in (("GET", _get), ("POST", _post))
+    ]
 
-    async def post(self, request: Request) -> Response:
-        """Answer a prediction."""
-        version, verb = self._find(_PREDICT, request)
-        if verb.lower() != "predict":
-            raise RefusalError(400, "This model answers only :predict.")
 
-        async def predict(job: Job) -> Response:
-            _check_version(version, [job.model.version])
-            return await _predict(job)
-
-        return await self.service.answer(request, predict)
-
-    def _find(
-        self, pattern: re.Pattern[str], request: Request
-    ) -> tuple[int | None, str]:
-        """Find the version and what is asked of it, in the path as it was sent.
-
-        There %2F is not a slash.
-        """
-        raw = request.scope.get("raw_path") or request.url.path.encode()
-        path = raw.decode("ascii", "replace")
-        found = pattern.fullmatch(path)
-        if found is None:
-            raise RefusalError(
-                400, f"There is no {request.method} {path} here."
-            )
-        name, version, label, of = found.groups("")
-        if label:
-            raise RefusalError(
-                400,
-                f"There is no label {unquote(label)}; name a version's number.",
-            )
-        if unquote(name) != self.service.name:
-            raise RefusalError(404, f"There is no model {unquote(name)} here.")
-        if not version:
-            return None, of
-        if len(version) > 19 or int(version) >= 2**63:
-            raise RefusalError(400, f"{version} is no number of a version.")
-        return int(version), of
-
-    def _metadata(self, model: ServedModel) -> dict[str, Any]:
-        signatures = {
-            # Protobuf's own rules write 64-bit numbers as strings.
-            key: json_format.MessageToDict(
-                signature,
-                preserving_proto_field_name=True,
-                always_print_fields_with_no_presence=True,
-            )
-            for key, signature in model.signatures.items()
+async def _get(service: Service, request: Request) -> Response:
+    """Answer with status or metadata."""
+    version, of = _find(_STATUS, service, request)
+    states = service.versions.states
+    if of:
+        _check_version(version, [service.versions.current.version])
+        return json_response(_metadata(service))
+    _check_version(version, states)
+    return json_response(
+        {
+            "model_version_status": [
+                {
+                    "version": str(number),
+                    "state": state,
+                    "status": {
+                        "error_code": "UNKNOWN" if error else "OK",
+                        "error_message": error,
+                    },
+                }
+                for number, (state, error) in sorted(states.items())[::-1]
+                if version in (None, number)
+            ]
         }
-        return {
-            "model_spec": {
-                "name": self.service.name,
-                "signature_name": "",
-                "version": str(model.version),
-            },
-            "metadata": {"signature_def": {"signature_def": signatures}},
-        }
+    )
+
+
+def _metadata(service: Service) -> dict[str, Any]:
+    model = service.versions.current
+    signatures = {
+        # Protobuf's own rules write 64-bit numbers as strings.
+        key: json_format.MessageToDict(
+            signature,
+            preserving_proto_field_name=True,
+            always_print_fields_with_no_presence=True,
+        )
+        for key, signature in model.signatures.items()
+    }
+    return {
+        "model_spec": {
+            "name": service.name,
+            "signature_name": "",
+            "version": str(model.version),
+        },
+        "metadata": {"signature_def": {"signature_def": signatures}},
+    }
+
+
+async def _post(service: Service, request: Request) -> Response:
+    """Answer a prediction."""
+    version, verb = _find(_PREDICT, service, request)
+    if verb.lower() != "predict":
+        raise RefusalError("This model answers only :predict.")
+    return await service.answer(request, partial(_predict, version=version))
+
+
+def _find(
+    pattern: re.Pattern[str], service: Service, request: Request
+) -> tuple[int | None, str]:
+    """Find the version and what is asked of it."""
+    # In the path as it was sent, %2F is not a slash.
+    raw = request.scope.get("raw_path") or request.url.path.encode()
+    path = raw.decode("ascii", "replace")
+    found = pattern.fullmatch(path)
+    if found is None:
+        raise RefusalError(f"There is no {request.method} {path} here.")
+    name, version, label, of = found.groups("")
+    if label:
+        raise RefusalError(
+            f"There is no label {unquote(label)}; name a version's number."
+        )
+    if unquote(name) != service.name:
+        raise RefusalError(
+            f"There is no model {unquote(name)} here.", status=404
+        )
+    if not version:
+        return None, of
+    if len(version) > 19 or int(version) >= 2**63:
+        raise RefusalError(f"{version} is no number of a version.")
+    return int(version), of
 
 
 def _check_version(version: int | None, known: Collection[int]) -> None:
     if version not in (None, *known):
-        raise RefusalError(404, f"There is no version {version} here.")
+        raise RefusalError(f"There is no version {version} here.", status=404)
 
 
-async def _predict(job: Job) -> Response:
+async def _predict(job: Job, version: int | None) -> Response:
     model, batcher = job.model, job.service.batcher
+    _check_version(version, [model.version])
     fields = await job.turn(job.as_json)
     signature = fields.get("signature_name", "")
     if signature == "":
         signature = DEFAULT_SIGNATURE
     if not isinstance(signature, str) or signature not in model.signatures:
         raise RefusalError(
-            400,
             "Expected signature_name to be one of "
-            f"{', '.join(sorted(model.signatures))}; received {signature}.",
+            f"{', '.join(sorted(model.signatures))}; received {signature}."
         )
     rows = await job.turn(lambda: to_rows(fields, model.inputs(signature)))
-    job.service.limits.check_texts(len(rows))
+    job.check_texts(len(rows))
     if signature in model.padded:
         # Even the answer to a short text may be large, and all are padded to
         # the longest.
@@ -168,14 +154,18 @@ async def _predict(job: Job) -> Response:
         most = batcher.batching.max_batch_size
         if len(rows) > most:
             raise RefusalError(
-                400,
                 f"Expected at most {most} rows for {signature}, received "
-                f"{len(rows)}.",
+                f"{len(rows)}."
             )
     outputs = await batcher.run(model, signature, rows)
     strict = job.request.query_params.get("nonfinite") == "null"
-    answer = to_json(outputs, "instances" in fields, strict)
-    return await job.finish(json_written(await job.finish(answer)))
+    columns = {
+        name: await job.collect(
+            to_json(name, row, strict) for row in outputs[name]
+        )
+        for name in sorted(outputs)
+    }
+    return await job.respond(put_together(columns, "instances" in fields))
 
 
 def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
@@ -185,7 +175,7 @@ def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
         RefusalError: If they do not have a documented form.
     """
     if ("instances" in request) == ("inputs" in request):
-        raise RefusalError(400, "Expected either instances or inputs.")
+        raise RefusalError("Expected either instances or inputs.")
     if "instances" in request:
         return _from_instances(request["instances"], names)
     return _from_inputs(request["inputs"], names)
@@ -193,35 +183,32 @@ def to_rows(request: Mapping[str, Any], names: Sequence[str]) -> list[Row]:
 
 def _from_instances(instances: Any, names: Sequence[str]) -> list[Row]:
     if not isinstance(instances, list) or not instances:
-        raise RefusalError(400, "Expected instances to be a list of rows.")
+        raise RefusalError("Expected instances to be a list of rows.")
     are_objects = _is_object(instances[0]) or len(names) > 1
     rows = []
     for number, item in enumerate(instances):
         row = item if are_objects else {names[0]: item}
         if not _is_object(row) or sorted(row) != list(names):
             raise RefusalError(
-                400,
                 f"Expected an object with {', '.join(names)} as row {number} "
-                "of instances.",
+                "of instances."
             )
         rows.append(tuple(_text(row[name]) for name in names))
     return rows
 
 
 def _from_inputs(inputs: Any, names: Sequence[str]) -> list[Row]:
-    if not _is_object(inputs) and len(names) == 1:
-        inputs = {names[0]: inputs}
+    if not _is_object(inputs):
+        inputs = {names[0]: inputs} if len(names) == 1 else {}
     columns = []
     for name in names:
-        column = inputs.get(name) if _is_object(inputs) else None
+        column = inputs.get(name)
         if not isinstance(column, list):
-            raise RefusalError(
-                400, f"Expected a list of texts as the input {name}."
-            )
+            raise RefusalError(f"Expected a list of texts as the input {name}.")
         columns.append([_text(value) for value in column])
     if len(set(map(len, columns))) > 1:
         raise RefusalError(
-            400, f"Expected as many texts in each of {', '.join(names)}."
+            f"Expected as many texts in each of {', '.join(names)}."
         )
     return list(zip(*columns, strict=True))
 
@@ -245,30 +232,19 @@ def _text(value: Any) -> bytes:
             return base64.b64decode(encoded + padding, validate=True)
     except UnicodeEncodeError:
         raise RefusalError(
-            400, "Expected whole characters, received half a surrogate pair."
+            "Expected whole characters, received half a surrogate pair."
         ) from None
     except ValueError:
         raise RefusalError(
-            400, "Expected base64 as b64, cannot decode it."
+            "Expected base64 as b64, cannot decode it."
         ) from None
     raise RefusalError(
-        400, f"Expected a text (a string), received {type(value).__name__}."
+        f"Expected a text (a string), received {type(value).__name__}."
     )
 
 
-def to_json(
-    outputs: Mapping[str, np.ndarray], as_rows: bool, strict: bool
-) -> Work[dict[str, Any]]:
-    """Make the JSON of outputs `(B, ...)`, row by row.
-
-    If `strict`, NaN and infinities become null, which every parser reads.
-    """
-    columns: dict[str, list] = {}
-    for name in sorted(outputs):
-        columns[name] = []
-        for row in outputs[name]:
-            columns[name].append(_value(name, row, strict))
-            yield
+def put_together(columns: dict[str, list], as_rows: bool) -> dict[str, Any]:
+    """Make the answer of the columns of all outputs, in columns or in rows."""
     answer: Any = columns
     if len(columns) == 1:
         (answer,) = columns.values()
@@ -278,15 +254,18 @@ def to_json(
     return {"predictions" if as_rows else "outputs": answer}
 
 
-def _value(name: str, row: Any, strict: bool) -> Any:
-    """Turn a row of an output into a value or nested lists."""
+def to_json(name: str, row: Any, strict: bool) -> Any:
+    """Turn a row of an output into a value or nested lists.
+
+    If `strict`, NaN and infinities become null, which every parser reads.
+    """
     if isinstance(row, bytes):
         if name.endswith("_bytes"):
             return {"b64": base64.b64encode(row).decode()}
         return row.decode("utf-8", "replace")
     # A part at a time: NumPy stops all other threads.
     if row.dtype == object or row.ndim > 1:
-        return [_value(name, each, strict) for each in row]
+        return [to_json(name, each, strict) for each in row]
     if row.dtype.kind != "f":
         return row.tolist()
     # The shortest decimals leave out the digits that float64 adds.

@@ -1,11 +1,12 @@
 """Serves the newest version in a folder, and changes to a newer one.
 
-As in TensorFlow Serving by default, the highest number is served. A newer one
-is loaded beside it and takes over; the older one finishes its requests before
-its memory is freed.
+Like TensorFlow Serving by default, it serves the highest number. A newer
+version is loaded beside the older one and takes over; the older one finishes
+its requests before its memory is freed.
 """
 
 import asyncio
+import collections
 import contextlib
 import logging
 import os
@@ -27,12 +28,12 @@ from keras_transformer.translation.model_card import ModelCard
 DEFAULT_SIGNATURE = "serving_default"
 LOADING, AVAILABLE, UNLOADING, END = "LOADING", "AVAILABLE", "UNLOADING", "END"
 POLL_SECONDS = 2.0
-# After this time an unchanged version that could not be loaded is tried again:
-# memory may have been short.
+# When to try an unchanged version that could not be loaded again: memory may
+# have been short.
 RETRY_SECONDS = 60.0
 # The language does not matter.
 _WARM_UP_TEXT = b"Where is the nearest station?"
-_OF_PAGE = ("n_best", "attention")
+_OF_PAGE = {"n_best", "attention"}
 
 Row = tuple[bytes, ...]  # The inputs of a text, in the order of their names.
 Outputs = dict[str, np.ndarray]  # Each (B, ...), by name.
@@ -43,18 +44,20 @@ logger = logging.getLogger("keras_transformer")
 class ServedModel:
     """A version of a model that many threads may call.
 
-    None of our Python takes part in an answer: the loader is TensorFlow
-    Serving's.
+    TensorFlow Serving's loader loads it; no Python of ours takes part in an
+    answer.
 
     Args:
         path: Folder of the SavedModel, named by its version.
         threads: Threads for one operator, 0 for one thread a core. All models
-            of a process use those of the first.
+            of a process use the number of the first.
 
     Attributes:
         version: Its number.
         card: The export's model card; None if it has none.
         signatures: `SignatureDef` by name, without SavedModel's initialiser.
+        padded: Names of the signatures with outputs such as `(B, T, S)`, which
+            are padded to the longest row of a batch.
 
     Raises:
         UserError: If it cannot run here, or takes anything but texts.
@@ -72,12 +75,13 @@ class ServedModel:
             loaded = tf.compat.v1.saved_model.loader.load(
                 self._session, [tf.saved_model.SERVING], str(path)
             )
-        self.signatures = {
-            name: signature
-            for name, signature in loaded.signature_def.items()
-            if not name.startswith("__")
-        }
-        for name, signature in self.signatures.items():
+        self.signatures = {}
+        self._calls = {}
+        self.padded = set()
+        for name, signature in loaded.signature_def.items():
+            if name.startswith("__"):
+                continue
+            self.signatures[name] = signature
             for info in signature.inputs.values():
                 if info.dtype != tf.string.as_datatype_enum:
                     raise UserError(
@@ -85,23 +89,15 @@ class ServedModel:
                         f"numbers in its signature {name}; serve it with "
                         "TensorFlow Serving."
                     )
-        self._calls = {
-            name: self._session.make_callable(
-                {output: info.name for output, info in of.outputs.items()},
-                [of.inputs[each].name for each in self.inputs(name)],
+            outputs = signature.outputs.items()
+            self._calls[name] = self._session.make_callable(
+                {output: info.name for output, info in outputs},
+                [signature.inputs[each].name for each in self.inputs(name)],
             )
-            for name, of in self.signatures.items()
-        }
-        # Outputs such as (B, T, S) are padded to the longest row of a batch.
-        self.padded = {
-            name
-            for name, signature in self.signatures.items()
-            if any(
-                -1 in [dim.size for dim in info.tensor_shape.dim[1:]]
-                or info.tensor_shape.unknown_rank
-                for info in signature.outputs.values()
-            )
-        }
+            for _, info in outputs:
+                shape = info.tensor_shape
+                if shape.unknown_rank or -1 in [x.size for x in shape.dim[1:]]:
+                    self.padded.add(name)
 
     def inputs(self, signature: str) -> list[str]:
         """Return the names of the inputs, sorted, the order `run` expects."""
@@ -140,10 +136,10 @@ def card_of(model: ServedModel) -> ModelCard:
     """Return the card of a model; `RefusalError` if the export has none."""
     if model.card is None:
         raise RefusalError(
-            501,
             "This export does not say its languages; export it from its run "
             "with this version of keras-transformer. TensorFlow Serving's "
             "interface under /v1 answers all the same.",
+            status=501,
         )
     return model.card
 
@@ -158,9 +154,9 @@ def check_signature(model: ServedModel, signature: str) -> None:
     """Raise `RefusalError` if an export lacks a signature."""
     if signature not in model.signatures:
         raise RefusalError(
-            501,
             f"This export has no signature {signature}, which this takes; "
             "export the model with this version of keras-transformer.",
+            status=501,
         )
 
 
@@ -182,6 +178,15 @@ def _content(path: pathlib.Path) -> tuple[tuple[str, int, int], ...]:
 def _warm_up(model: ServedModel, signature: str) -> None:
     row = (_WARM_UP_TEXT,) * len(model.inputs(signature))
     model.run(signature, [row])
+
+
+async def _warm_up_page(model: ServedModel) -> None:
+    """Call the page's signatures, while others are served: it takes seconds."""
+    for name in _OF_PAGE & set(model.signatures):
+        try:
+            await asyncio.to_thread(_warm_up, model, name)
+        except Exception:  # Clients who ask for it will be told.
+            logger.exception("Could not warm up %s", name)
 
 
 class Versions:
@@ -210,9 +215,9 @@ class Versions:
                 "keras-transformer export."
             )
         self.states: dict[int, tuple[str, str]] = {}
-        self._users: dict[ServedModel, int] = {}
-        # The content of those that failed, and when that was.
-        self._failed: dict[int, tuple[Any, float]] = {}
+        self._users: collections.Counter[ServedModel] = collections.Counter()
+        # The content that failed last, and when that was.
+        self._failed: tuple[Any, float] = (None, 0.0)
         self._content = _content(found[max(found)])
         self.current = self._load(found[max(found)])
 
@@ -220,7 +225,7 @@ class Versions:
     def use(self) -> Iterator[ServedModel]:
         """Lend the current version; it stays until it is given back."""
         model = self.current
-        self._users[model] = self._users.get(model, 0) + 1
+        self._users[model] += 1
         try:
             yield model
         finally:
@@ -228,12 +233,12 @@ class Versions:
             self._close_unused()
 
     async def follow(self) -> None:
-        """Look for a newer version every few seconds, for ever."""
+        """Look for a newer version every few seconds, forever."""
         warm = None
         while True:
             if warm is not self.current:
-                warm = self.current
-                await self._warm_up_page()
+                with self.use() as warm:
+                    await _warm_up_page(warm)
             await asyncio.sleep(POLL_SECONDS)
             try:
                 await self.change_over()
@@ -266,14 +271,14 @@ class Versions:
                 )
             self._content = content
             return
-        failed, when = self._failed.get(version, (None, 0.0))
+        failed, when = self._failed
         if failed == content and time.monotonic() - when < RETRY_SECONDS:
             return
         self.states[version] = LOADING, ""
         try:
             model = await asyncio.to_thread(self._load, path)
         except UserError as error:
-            self._failed[version] = content, time.monotonic()
+            self._failed = content, time.monotonic()
             # Clients see this; only the log names the folder.
             reason = str(error).replace(f"{self.folder}{os.sep}", "")
             self.states[version] = END, reason
@@ -306,18 +311,6 @@ class Versions:
             ) from None
         self.states[model.version] = AVAILABLE, ""
         return model
-
-    async def _warm_up_page(self) -> None:
-        """Call the signatures that the page asks for, while others are served.
-
-        Their first call takes seconds.
-        """
-        with self.use() as model:
-            for name in set(_OF_PAGE) & set(model.signatures):
-                try:
-                    await asyncio.to_thread(_warm_up, model, name)
-                except Exception:  # Those who ask will be told.
-                    logger.exception("Could not warm up %s", name)
 
     def _close_unused(self) -> None:
         """Free the versions that nobody uses any more."""

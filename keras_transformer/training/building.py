@@ -12,11 +12,14 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import UserError
+from keras_transformer.data.tokenizer import NUM_SPECIAL, Tokenizer
+from keras_transformer.layers import TiedEmbedding
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, history
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training import workers
 from keras_transformer.training.moving_average import MovingAverage
@@ -27,9 +30,9 @@ from keras_transformer.training.request import Session
 logger = logging.getLogger("keras_transformer")
 
 
-def build_model(run: RunConfig, session: Session) -> Transformer:
+def build_model(session: Session) -> Transformer:
     """Build the model, compiled with section 5's optimizer and loss."""
-    recipe = run.training
+    run, recipe = session.run, session.run.training
     keras.utils.set_random_seed(recipe.seed)
     model = Transformer(**dataclasses.asdict(run.model), dtype=recipe.precision)
     model.compile(
@@ -70,10 +73,7 @@ def local_copy(run: RunConfig) -> Transformer:
 
 
 def restore_model(
-    run: RunConfig,
-    run_dir: pathlib.Path,
-    session: Session,
-    strategy: tf.distribute.Strategy,
+    session: Session, strategy: tf.distribute.Strategy
 ) -> tuple[Transformer, MovingAverage | None, Progress]:
     """Build the model and its moving average, if any, and restore them.
 
@@ -81,8 +81,9 @@ def restore_model(
         UserError: If no checkpoint can be read, the initial weights have
             changed, or other workers start elsewhere.
     """
+    run, run_dir = session.run, session.run_dir
     with strategy.scope():
-        model = build_model(run, session)
+        model = build_model(session)
         average = None
         if run.training.ema:
             average = MovingAverage(model, run.training.ema)
@@ -94,13 +95,14 @@ def restore_model(
             figures = history.figures_of(run_dir, start.step) or None
             start = dataclasses.replace(start, figures=figures)
         if run.initial and not start.step:
-            _begin_with(model, run.initial)
-    workers.check_alike(strategy, start.step, arguments_of(run, session))
+            _begin_with(model, run.initial, load_vocabulary(run_dir))
+    workers.check_alike(strategy, start.step, arguments_of(session))
     return model, average, start
 
 
-def arguments_of(run: RunConfig, session: Session) -> dict[str, Any]:
+def arguments_of(session: Session) -> dict[str, Any]:
     """Collect what must be the same for every worker; paths may differ."""
+    run = session.run
     return {
         **dataclasses.asdict(run.model),
         **dataclasses.asdict(run.training),
@@ -125,16 +127,45 @@ def initial_record(init_from: str | pathlib.Path) -> dict[str, Any]:
     }
 
 
-def _begin_with(model: keras.Model, initial: Mapping[str, Any]) -> None:
-    """Take over the weights that `initial_record` noted."""
+def _begin_with(
+    model: Transformer, initial: Mapping[str, Any], vocabulary: Tokenizer
+) -> None:
+    """Take over weights; unknown pieces start at the mean of the known."""
     source = averaging.load_model(initial["run_dir"])
     if _checksum(source) != initial["weights"]:
         raise UserError(
             f"The weights of {initial['run_dir']} are not those that this run "
             "began with; restore them, or choose another `run_dir`."
         )
-    model.set_weights(source.get_weights())
-    logger.info("Starting from the weights of %s.", initial["run_dir"])
+    rows = _rows_of(load_vocabulary(initial["run_dir"]), vocabulary)
+    of_pieces = {
+        id(weight)
+        for layer in model.layers
+        if isinstance(layer, TiedEmbedding)
+        for weight in layer.weights
+    }
+    for weight, old in zip(model.weights, source.get_weights(), strict=True):
+        if id(weight) in of_pieces:
+            mean = old[NUM_SPECIAL:].mean(axis=0, dtype="float64")
+            old = np.concatenate([old, mean[None]])[rows]  # -1 is the mean.
+        weight.assign(old)
+    known = ""
+    if np.any(rows < 0):
+        known = (
+            f"; {np.sum(rows >= 0):,} of {len(rows):,} pieces keep their rows, "
+            "the others start at the mean"
+        )
+    logger.info("Starting from the weights of %s%s.", initial["run_dir"], known)
+
+
+def _rows_of(old: Tokenizer, new: Tokenizer) -> np.ndarray:
+    """Find the row of each new piece among the old ones; -1 if it has none."""
+    names = old.pieces(range(NUM_SPECIAL, old.vocab_size))
+    place = {name: row for row, name in enumerate(names, NUM_SPECIAL)}
+    names = new.pieces(range(NUM_SPECIAL, new.vocab_size))
+    # Roles stay, whatever they are called.
+    roles = [*range(NUM_SPECIAL)]
+    return np.array(roles + [place.get(name, -1) for name in names])
 
 
 def _checksum(model: keras.Model) -> str:

@@ -1,8 +1,8 @@
 """Callbacks around the steps of `fit`: time, signals, checkpoints, NaN."""
 
 import contextlib
+import dataclasses
 import logging
-import os
 import pathlib
 import signal
 import threading
@@ -61,10 +61,8 @@ class StepCallbacks(keras.callbacks.CallbackList):
             epochs=1,
             steps=steps,
         )
-        self.own = list(own)
+        self.own, self.vote, self.wanted = own, vote, wanted
         self.theirs = [each for each in theirs if _looks_at_steps(each)]
-        self.vote = vote
-        self.wanted = wanted
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         if self.vote is None:
@@ -96,19 +94,19 @@ def _looks_at_steps(callback: keras.callbacks.Callback) -> bool:
     )
 
 
+@dataclasses.dataclass(eq=False)
 class Stopwatch(keras.callbacks.Callback):
     """Counts updates and seconds, over all sessions of a run.
 
     It reads the clock once an update, so that a checkpoint records the same
     time that ends a training.
-
-    Args:
-        start: The progress that training resumes from.
     """
 
-    def __init__(self, start: Progress) -> None:
+    start: Progress  # Where training resumes.
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.progress = self.start = start
+        self.progress = self.start
 
     def now(self) -> Progress:
         """Return the progress at the end of the last update."""
@@ -124,6 +122,7 @@ class Stopwatch(keras.callbacks.Callback):
         )
 
 
+@dataclasses.dataclass(eq=False)
 class StopTraining(keras.callbacks.Callback):
     """Ends `fit` after the running step: on a signal, or when time is up.
 
@@ -131,30 +130,17 @@ class StopTraining(keras.callbacks.Callback):
     the first Ctrl-C or SIGTERM lets the step end, so that a checkpoint can be
     written. A second Ctrl-C raises `KeyboardInterrupt` at once, as usual; a
     second SIGTERM ends the process.
-
-    Args:
-        now: Returns the progress.
-        minutes: Minutes of training in all; None for no limit.
-        several: Whether there are other workers, which may also end it.
-
-    Attributes:
-        signal: The signal received, or None. SIGTERM also stands for the end
-            of another worker's training.
-        wanted: Set to end as if time were up.
     """
 
-    def __init__(
-        self,
-        now: Callable[[], Progress],
-        minutes: float | None,
-        several: bool = False,
-    ) -> None:
+    now: Callable[[], Progress]
+    minutes: float | None  # Of training in all; None for no limit.
+    several: bool = False  # Other workers may also end it.
+    wanted: bool = False  # Set to end as if time were up.
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.now = now
-        self.minutes = minutes
-        self.several = several
+        # What was received; SIGTERM also stands for the end of another worker.
         self.signal: signal.Signals | None = None
-        self.wanted = False
         self.handlers: dict[signal.Signals, Any] = {}
 
     @contextlib.contextmanager
@@ -187,38 +173,28 @@ class StopTraining(keras.callbacks.Callback):
             self.signal = signal.SIGTERM
 
 
+@dataclasses.dataclass(eq=False)
 class SaveCheckpoints(keras.callbacks.Callback):
     """Saves at intervals of minutes or updates, and when training ends.
 
     Checkpoints by updates come at multiples of their interval, in whatever
-    session. A session that ends in between writes a passing checkpoint, which
+    session. A session that ends in between writes a temporary checkpoint, which
     the next one replaces. So the average at the end has the same checkpoints as
     without interruptions.
-
-    Args:
-        save: Writes a checkpoint of a `Progress`, passing or not, and returns
-            its path.
-        progress: Returns the `Progress` to save.
-        minutes: Minutes between checkpoints.
-        steps: Updates between checkpoints; overrules the minutes.
     """
 
-    def __init__(
-        self,
-        save: Callable[[Progress, bool], pathlib.Path],
-        progress: Callable[[], Progress],
-        minutes: float,
-        steps: int | None,
-    ) -> None:
+    # Writes a checkpoint, temporary or not, and returns its path.
+    write: Callable[[Progress, bool], pathlib.Path]
+    now: Callable[[], Progress]
+    minutes: float  # Between checkpoints.
+    steps: int | None  # Between checkpoints; overrules the minutes.
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.write = save
-        self.progress = progress
-        self.minutes = minutes
-        self.steps = steps
-        self.saved = progress()
+        self.saved = self.now()
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        now = self.progress()
+        now = self.now()
         if self.steps:
             due = now.step % self.steps == 0
         else:
@@ -227,7 +203,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
             self.save(now, is_passing=False)
 
     def on_train_end(self, logs: Logs = None) -> None:
-        now = self.progress()
+        now = self.now()
         if now.step > self.saved.step:
             self.save(now, is_passing=True)
 
@@ -236,6 +212,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
         self.saved = now
 
 
+@dataclasses.dataclass(eq=False)
 class StopOnNonFinite(keras.callbacks.Callback):
     """Ends a run at the first loss, gradient or weight that is not finite.
 
@@ -246,35 +223,19 @@ class StopOnNonFinite(keras.callbacks.Callback):
     Under float16 a gradient that overflows is normal: Keras's
     `LossScaleOptimizer` skips the update and halves its scale. A loss that is
     not finite is never normal.
-
-    Args:
-        run_dir: The run directory. The sentences of the batch are written to
-            `logs/bad-batch-step-N.txt` in it.
-        now: Returns the progress.
-        plan: The `BatchPlan` that the run trains on.
-        tokenizer: The run's tokenizer.
-        every: Updates between looks.
     """
 
-    def __init__(
-        self,
-        run_dir: str | os.PathLike,
-        now: Callable[[], Progress],
-        plan: BatchPlan,
-        tokenizer: Tokenizer,
-        every: int = 10,
-    ) -> None:
+    run_dir: pathlib.Path  # Gets the sentences of a bad batch, in its logs.
+    now: Callable[[], Progress]
+    plan: BatchPlan
+    tokenizer: Tokenizer
+    every: int = 10  # Updates between looks.
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.run_dir = pathlib.Path(run_dir)
-        self.now = now
-        self.plan = plan
-        self.tokenizer = tokenizer
-        self.every = every
-        self.steps: list[int] = []
         self.window = StepWindow(("batch_loss", "gradient_norm"))
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any]) -> None:
-        self.steps.append(self.now().step)
         self.window.append(logs)
         if len(self.window) >= self.every:
             self.check_figures()
@@ -300,10 +261,10 @@ class StopOnNonFinite(keras.callbacks.Callback):
         may_overflow = isinstance(
             optimizer, keras.optimizers.LossScaleOptimizer
         )
-        steps, self.steps = self.steps, []
         figures = self.window.read()
         self.window.clear()
-        for step, (loss, norm) in zip(steps, figures, strict=True):
+        first = self.now().step - len(figures) + 1
+        for step, (loss, norm) in enumerate(figures, first):
             if not np.isfinite(loss):
                 self.fail(step, f"the loss is {float(loss)}")
             if not (may_overflow or np.isfinite(norm)):
@@ -351,13 +312,10 @@ class StopOnNonFinite(keras.callbacks.Callback):
 
 
 class StepWindow:
-    """Some of the logs of each step, as tensors until they are read.
+    """Some float scalars of the logs of each step, tensors until they are read.
 
     Appending a step does not wait for it, and one transfer reads all new steps,
     however many.
-
-    Args:
-        names: Names of the logs, all of them float scalars.
     """
 
     def __init__(self, names: Sequence[str]) -> None:

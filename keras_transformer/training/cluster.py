@@ -113,14 +113,14 @@ class Cluster:
         except socket.gaierror:
             raise UserError(
                 f"TF_CONFIG says that this worker is at {address}, but "
-                f"{host} is not known here; mend the name or the task's index."
+                f"{host} is not known here; fix the name or the task's index."
             ) from None
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else error
             raise UserError(
                 f"TF_CONFIG says that this worker listens at {address}, but "
-                f"that port cannot be had ({reason}); end "
-                "the process that has it, or choose another port."
+                f"it cannot ({reason}); end the process that uses the port, or "
+                "choose another one."
             ) from None
 
 

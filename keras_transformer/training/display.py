@@ -1,6 +1,7 @@
 """Shows the progress of a training, on a terminal or in a log."""
 
 import contextlib
+import dataclasses
 import logging
 import math
 import threading
@@ -25,31 +26,18 @@ SECONDS = 60.0  # Between two lines of the log, at most.
 FIGURES = ("tokens", "batch_loss", "batch_perplexity", "gradient_norm")
 
 
+@dataclasses.dataclass(eq=False)
 class TrainingDisplay(keras.callbacks.Callback):
-    """A bar on a terminal; in a log, one line a minute, at first more.
+    """A bar on a terminal; in a log, one line a minute, at first more."""
 
-    Args:
-        now: Returns the progress.
-        history: Gets a row for every line.
-        steps: Updates of the whole training.
-        minutes: Minutes of the whole training; None for no limit.
-        schedule: The learning rate.
-    """
+    now: Callable[[], Progress]
+    history: History  # Gets a row for every line.
+    steps: int  # Of the whole training.
+    minutes: float | None  # Of the whole training; None for no limit.
+    schedule: TransformerSchedule
 
-    def __init__(
-        self,
-        now: Callable[[], Progress],
-        history: History,
-        steps: int,
-        minutes: float | None,
-        schedule: TransformerSchedule,
-    ) -> None:
+    def __post_init__(self) -> None:
         super().__init__()
-        self.now = now
-        self.history = history
-        self.steps = steps
-        self.minutes = minutes
-        self.schedule = schedule
         self.seconds = 5.0  # Until the next line.
         self.first: Progress | None = None
         self.has_warned = False
@@ -212,25 +200,21 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}"
 
 
+@dataclasses.dataclass(eq=False)
 class Compilations(keras.callbacks.Callback):
     """Logs every batch shape at its first step.
 
     XLA compiles a step for each of `plan.shapes()`, anew in every session.
     TensorFlow 2.21 can keep them in a folder, but fails if it cannot write
     there or a file is damaged.
-
-    Args:
-        plan: The batches of the training.
-        step: The update that training resumes from.
-
-    Attributes:
-        seen: Seconds of the first step, by shape (B, S, T).
     """
 
-    def __init__(self, plan: BatchPlan, step: int) -> None:
+    plan: BatchPlan
+    step: int  # The update that training resumes from.
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.plan = plan
-        self.step = step
+        # Seconds of the first step, by shape (B, S, T).
         self.seen: dict[tuple[int, int, int], float] = {}
 
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:

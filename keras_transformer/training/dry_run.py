@@ -6,28 +6,27 @@ Axes: B rows of a batch, S source length, T target length.
 """
 
 import dataclasses
-import functools
 import itertools
 import logging
 import pathlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import config
-from keras_transformer.config import UserError
+from keras_transformer.config import EOS_ID, UserError
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.inspection import Inspection, Row
-from keras_transformer.data.records import TokenisedCorpus
+from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.machine import devices
+from keras_transformer.machine import devices, exhaustion
+from keras_transformer.model import Transformer
 from keras_transformer.runs.layout import has_begun
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import estimates, workers
@@ -44,7 +43,7 @@ from keras_transformer.training.preparation import (
     check_beginning,
     prepare_tokenizer,
 )
-from keras_transformer.training.request import Asked, Session
+from keras_transformer.training.request import Session
 
 logger = logging.getLogger("keras_transformer")
 HEAD_PAIRS = 20_000
@@ -57,6 +56,8 @@ MEASURED_STEPS = 3
 MOST_FLOPS_WITHOUT_GPU = 4e11
 # Section 5.2 and table 2: days on eight P100, at 9.5 TFLOPS each.
 PAPER_FLOPS = {"base": 3.3e18, "big": 2.3e19, "big-en-fr": 2.3e19}
+
+Shape = tuple[int, int, int]  # (B, S, T)
 
 
 class Table(str):
@@ -72,85 +73,79 @@ class Costs(NamedTuple):
     source_tokens: float  # Of a step, without padding.
     target_tokens: float
     flops: float  # Of a step, with padding.
-    largest: tuple[int, int, int]  # (B, S, T) of a replica's largest batch.
+    largest: Shape  # A replica's largest batch.
     memory: estimates.Memory  # What that needs.
     graphs: int  # Shapes of a replica's micro-batches; XLA would compile each.
 
 
-class Measured(NamedTuple):
-    """Steps of one shape (B, S, T) over all replicas, and their median time.
-
-    `whole` says whether B is that of the training's batches.
-    """
-
-    shape: tuple[int, int, int]
-    whole: bool
-    seconds: float
-
-
-def dry_run(asked: Asked) -> Table:
+def dry_run(session: Session) -> Table:
     """Tell what a run would cost, writing nothing to its directory.
 
     Raises:
         UserError: If the training could not begin, or needs several machines.
+        JobError: If memory or disk is full.
     """
-    run, session = asked.run, asked.session
+    with exhaustion.explained(session.less_memory):
+        return _dry_run(session)
+
+
+def _dry_run(session: Session) -> Table:
     if session.strategy == "multiworker" or count_workers() > 1:
         raise UserError(
             "Expected one machine for a dry run, received `strategy` "
             "multiworker or several workers in TF_CONFIG; leave them out."
         )
-    check_beginning(asked)
+    check_beginning(session)
+    devices.let_memory_grow()
     devices.log_devices()
     strategy = workers.make_strategy(session.strategy)
+    replicas = strategy.num_replicas_in_sync
     xla = compiles(session.xla)
-    corpus = asked.open_text()
+    run, corpus = session.run, session.open_text()
     looking = Inspection(corpus)
     with heartbeat("Looking through the text"):
         for _ in looking.watch(corpus.pairs(run.train_split)):
             pass
-    corpus = head(corpus)
-    replicas = strategy.num_replicas_in_sync
+    has_run = has_begun(session.run_dir)
+    if not has_run:
+        run = choose_lengths(run, xla)
     with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        has_run = has_begun(asked.run_dir)
-        if not has_run:
-            run = choose_lengths(run, xla)
-        asked = asked._replace(run=run)
-        run, vocabulary = prepare_tokenizer(asked, folder, corpus)
+        folder, corpus = pathlib.Path(name), head(corpus)
+        run, vocabulary = prepare_tokenizer(
+            dataclasses.replace(session, run=run), folder, corpus
+        )
         plan, is_whole = make_plan(run, corpus, vocabulary, folder)
         if not (has_run or is_whole):  # The rest will fill the vocabulary.
             model = dataclasses.replace(
                 run.model, vocab_size=run.requested_vocab_size
             )
             run = dataclasses.replace(run, model=model)
-        costs = count(run, plan, replicas, session.accumulate)
+        session = dataclasses.replace(session, run=run)
+        costs = count(session, plan, replicas)
         with strategy.scope():
-            model = build_model(run, session)
-        measured = measure(model, run, plan, costs.flops, replicas)
+            built = build_model(session)
+        measured = measure(built, plan, costs.flops, replicas)
         of_text = looking.findings().rows(
             TokenisedCorpus.load(folder / HEAD),
             vocabulary,
             run.training.max_length,
         )
     warn_of_warm_up(run.training, run.training.steps)
-    return Table(
-        report(run, plan, costs, measured, session, replicas, xla, of_text)
-    )
+    return report(session, plan, costs, *measured, replicas, xla, of_text)
 
 
 def head(corpus: Corpus) -> Corpus:
     """Cut each split of the corpus soon after `HEAD_PAIRS`."""
+    whole = corpus.read_whole or corpus.read
 
-    def cut(read: Callable[[str], Iterator[Pair]], split: str) -> Iterator:
+    def cut(pairs: Iterator[Pair]) -> Iterator[Pair]:
         # One more pair shows whether there are others.
-        return itertools.islice(read(split), HEAD_PAIRS + 1)
+        return itertools.islice(pairs, HEAD_PAIRS + 1)
 
-    read = functools.partial(cut, corpus.read)
     return dataclasses.replace(
         corpus,
-        read=read,
-        read_whole=functools.partial(cut, corpus.read_whole or corpus.read),
+        read=lambda split: cut(corpus.read(split)),
+        read_whole=lambda split: cut(whole(split)),
     )
 
 
@@ -176,95 +171,78 @@ def make_plan(
         run.training.max_length,
     )
     whole = len(records) + records.dropped + records.empty <= HEAD_PAIRS
-    if not whole:
-        source, target = (
-            side._replace(
-                lengths=np.tile(side.lengths, REPEATS),
-                starts=np.tile(side.starts, REPEATS),
-            )
-            for side in (records.source, records.target)
+
+    def repeated(side: Side) -> Side:
+        lengths, starts = (
+            np.tile(x, REPEATS) for x in (side.lengths, side.starts)
         )
-        records = TokenisedCorpus(source, target)
+        return side._replace(lengths=lengths, starts=starts)
+
+    if not whole:
+        records = TokenisedCorpus(
+            repeated(records.source), repeated(records.target)
+        )
     logger.info("Planning the batches.")
     return plan_batches(records, run.training, tokenizer), whole
 
 
-def count(
-    run: RunConfig,
-    plan: BatchPlan,
-    replicas: int = 1,
-    accumulate: int = 1,
-) -> Costs:
+def count(session: Session, plan: BatchPlan, replicas: int = 1) -> Costs:
     """Count what the steps of an epoch cost, from their shapes."""
+    model, recipe = session.run.model, session.run.training
 
-    def of_replica(shape: tuple[int, int, int]) -> tuple[int, int, int]:
-        rows, source_length, target_length = shape
-        return -(-rows // replicas), source_length, target_length
+    def shared(shapes: Iterable[Shape], parts: int) -> set[Shape]:
+        return {(-(-rows // parts), s, t) for rows, s, t in shapes}
 
-    def memory(shape: tuple[int, int, int]) -> estimates.Memory:
-        return estimates.memory(
-            run.model,
-            *of_replica(shape),
-            run.training.precision,
-            accumulate,
-            run.training.ema is not None,
+    memory = {
+        shape: estimates.memory(
+            *(model, *shape, recipe.precision, session.accumulate),
+            ema=recipe.ema is not None,
         )
-
-    flops = [
-        estimates.step_flops(
-            run.model, len(batch.rows), batch.source_length, batch.target_length
-        )
-        for batch in plan.epoch(0)
-    ]
-    largest = max(plan.shapes(), key=lambda shape: memory(shape).total)
-    micro_batches = {
-        (-(-rows // accumulate), source_length, target_length)
-        for rows, source_length, target_length in map(of_replica, plan.shapes())
+        for shape in shared(plan.shapes(), replicas)
     }
+    largest = max(memory, key=lambda shape: memory[shape].total)
+    flops = [
+        estimates.step_flops(model, *plan.shape(step))
+        for step in range(len(plan))
+    ]
     source_tokens, target_tokens = plan.corpus.num_tokens
     return Costs(
         source_tokens / len(plan),
         target_tokens / len(plan),
         statistics.fmean(flops),
-        of_replica(largest),
-        memory(largest),
-        len(micro_batches),
+        largest,
+        memory[largest],
+        len(shared(memory, session.accumulate)),
     )
 
 
 def measure(
-    model: keras.Model,
-    run: RunConfig,
-    plan: BatchPlan,
-    mean_flops: float,
-    replicas: int = 1,
-) -> Measured:
+    model: Transformer, plan: BatchPlan, mean_flops: float, replicas: int = 1
+) -> tuple[Shape, float]:
     """Time training steps of the plan's shape nearest to the mean step.
 
-    Its rows are a multiple of the replicas.
+    Returns:
+        The shape over all replicas, with fewer rows if those would take long,
+        and the median of the seconds.
     """
 
-    def flops(shape: tuple[int, int, int]) -> int:
-        return estimates.step_flops(run.model, *shape)
+    def flops(shape: Shape) -> int:
+        return estimates.step_flops(model.model_config, *shape)
 
     shape = min(plan.shapes(), key=lambda s: abs(flops(s) - mean_flops))
-    full, source_length, target_length = rows, *_ = shape
+    rows, source_length, target_length = shape
     if not tf.config.list_logical_devices("GPU"):
         share = min(1.0, MOST_FLOPS_WITHOUT_GPU / flops(shape))
         rows = max(replicas, int(rows * share) // replicas * replicas)
+    random = np.random.default_rng(1)
     source, target_in, target = (
-        np.random.default_rng(run.training.seed).integers(
-            config.EOS_ID + 1, run.model.vocab_size, (rows, length), np.int32
+        random.integers(
+            EOS_ID + 1, model.model_config.vocab_size, (rows, length), np.int32
         )
         for length in (source_length, target_length, target_length)
     )
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = (
-        tf.data.experimental.AutoShardPolicy.OFF
-    )
-    options.autotune.enabled = False
     dataset = tf.data.Dataset.from_tensors(((source, target_in), target))
-    dataset = dataset.repeat().with_options(options)
+    dataset = dataset.repeat(1 + MEASURED_STEPS)
     dataset.has_begin_tokens = True  # Any will do.
     ends: list[float] = []
 
@@ -275,37 +253,35 @@ def measure(
     logger.info(
         "Measuring steps of %d rows with %d source and %d target tokens; the "
         "first one builds the graph.",
-        rows,
-        source_length,
-        target_length,
+        *(rows, source_length, target_length),
     )
     model.fit(
         dataset,
-        steps_per_epoch=1 + MEASURED_STEPS,
         shuffle=False,
         verbose=0,
         callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=note)],
     )
     seconds = statistics.median(map(float, np.diff(ends)))
-    shape = (rows, source_length, target_length)
-    return Measured(shape, rows == full, seconds)
+    return (rows, source_length, target_length), seconds
 
 
 def report(
-    run: RunConfig,
+    session: Session,
     plan: BatchPlan,
     costs: Costs,
-    measured: Measured,
-    session: Session,
+    measured: Shape,
+    seconds: float,
     replicas: int = 1,
     xla: bool = False,
     of_text: Iterable[Row] = (),
-) -> str:
-    """Write the table that the user reads; `of_text` are its last rows."""
-    model, recipe = run.model, run.training
+) -> Table:
+    """Write the table that the user reads; `of_text` are its last rows.
+
+    A step of the shape that was `measured` took so many seconds.
+    """
+    run, model, recipe = session.run, session.run.model, session.run.training
     # This also scales costs that do not depend on the rows, such as Adam's.
-    share = costs.flops / estimates.step_flops(model, *measured.shape)
-    seconds = measured.seconds * share
+    seconds *= costs.flops / estimates.step_flops(model, *measured)
     steps = recipe.steps
     if session.minutes:
         steps = int(min(steps, max(1, 60 * session.minutes / seconds)))
@@ -339,8 +315,8 @@ def report(
         f"Memory of a replica at most, at {shape(*costs.largest)}, estimated",
         *((name, f"{size / 1e6:,.0f}", "MB") for name, size in memory),
         "",
-        f"Time, from {MEASURED_STEPS} steps of {shape(*measured.shape)}"
-        + ("" if measured.whole else ", scaled by FLOPs: at most"),
+        f"Time, from {MEASURED_STEPS} steps of {shape(*measured)}"
+        + ("" if measured in plan.shapes() else ", scaled by FLOPs: at most"),
         ("seconds a step", f"{seconds:.3g}", ""),
         ("target tokens/s", f"{costs.target_tokens / seconds:,.0f}", ""),
         ("FLOPs/s", f"{costs.flops / seconds:.2e}", ""),
@@ -355,10 +331,12 @@ def report(
         "",
         *of_text,
     ]
-    return "\n".join(
-        row
-        if isinstance(row, str)
-        else "  {:<20}{:>14}  {}".format(*row).rstrip()
-        for row in rows
-        if row is not None
+    return Table(
+        "\n".join(
+            row
+            if isinstance(row, str)
+            else "  {:<20}{:>14}  {}".format(*row).rstrip()
+            for row in rows
+            if row is not None
+        )
     )

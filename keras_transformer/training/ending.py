@@ -1,7 +1,6 @@
 """Ends a training: keeps the better weights, and draws the curve."""
 
 import logging
-import pathlib
 import shlex
 
 import numpy as np
@@ -22,15 +21,14 @@ from keras_transformer.runs.result import (
     Result,
     final_result,
 )
-from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training.request import Session
 from keras_transformer.training.validation import Validator
 
 logger = logging.getLogger("keras_transformer")
 
 
 def finish(
-    run: RunConfig,
-    run_dir: pathlib.Path,
+    session: Session,
     validator: Validator,
     last: list[np.ndarray],
     standing: Standing,
@@ -42,17 +40,17 @@ def finish(
     the weights of the best validation are a third choice.
 
     Args:
-        run: The configuration.
-        run_dir: The run directory, with at least one checkpoint.
+        session: The training, with at least one checkpoint.
         validator: Measures the weights of its model, which are replaced.
         last: The weights that the training ended with.
         standing: Knows the best validation, if `patience` looked for it.
     """
+    run, run_dir = session.run, session.run_dir
     lock.check(run_dir)
     result = final_result(run_dir)
-    paths = averaging.averaged_checkpoints(run_dir)
-    if result is None or result.averaged not in (0, len(paths)):
-        _compare(run, run_dir, validator, last, standing)
+    now = averaging.choose_average(run_dir, None, run)
+    if result is None or result.averaged not in (0, len(now.checkpoints)):
+        _compare(session, validator, last, standing)
         try:
             logger.info("Wrote %s.", history.draw(run_dir))
         except UserError as error:  # A picture is no reason to fail.
@@ -66,25 +64,23 @@ def finish(
 
 
 def _compare(
-    run: RunConfig,
-    run_dir: pathlib.Path,
+    session: Session,
     validator: Validator,
     last: list[np.ndarray],
     standing: Standing,
 ) -> None:
-    """Validate what was not yet, then write the best and the reason.
-
-    If that fails, write the average, as in the paper.
-    """
-    recipe = run.training
-    averaged = averaging.load_average(run_dir, purpose="Validating")
-    names = [path.name for path in averaging.averaged_checkpoints(run_dir)]
+    """Write the best after validation, or the average if that fails."""
+    run, run_dir, recipe = session.run, session.run_dir, session.run.training
+    averaged, chosen = averaging.load(
+        *(run_dir, None, run, averaging.choose_average, "Validating")
+    )
+    names = chosen.checkpoints
     averages = averaging.average_of(len(names))
     if recipe.ema:
         averages = "moving average of the weights"
     newest, noted = read_newest(run_dir)
     weights = {LAST: last, AVERAGE: averaged.get_weights()}
-    made_of = {LAST: [newest.name], AVERAGE: names}
+    made_of = {LAST: (newest.name,), AVERAGE: names}
     figures = {}
     if noted.figures:  # Of the weights that validations had.
         figures[AVERAGE if recipe.ema else LAST] = noted.figures
@@ -94,7 +90,7 @@ def _compare(
     if best and best[1].step != noted.step:  # Else they are one of the two.
         path, progress = best
         averaged.load_weights(path / WEIGHTS_FILE)
-        weights[BEST], made_of[BEST] = averaged.get_weights(), [path.name]
+        weights[BEST], made_of[BEST] = averaged.get_weights(), (path.name,)
         if progress.figures:
             figures[BEST] = progress.figures
     called = {LAST: "last weights", AVERAGE: averages, BEST: "best weights"}
@@ -118,7 +114,7 @@ def _compare(
         step=noted.step,
         better=better,
         averages=averages,
-        checkpoints=tuple(made_of[better]),
+        checkpoints=made_of[better],
         validation=figures,
         weights=files.checksum(path),
         by=by,

@@ -16,13 +16,14 @@ from collections.abc import Iterator, Sequence
 
 import keras
 import tensorflow as tf
-from tensorflow.python.framework.ops import gradient_registry
 
+from keras_transformer import keras_internals
 from keras_transformer.config import UserError
 from keras_transformer.data import batching
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.machine import devices, exhaustion
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, history, layout, lock
 from keras_transformer.runs.checkpoints import Progress
@@ -46,7 +47,7 @@ from keras_transformer.training.planning import (
     warn_of_warm_up,
 )
 from keras_transformer.training.preparation import check_beginning, prepare
-from keras_transformer.training.request import Asked, Session, resumed
+from keras_transformer.training.request import Session, resumed
 from keras_transformer.training.validation import Validation, Validator
 
 # One training at a time, since it sets the process's seeds.
@@ -63,14 +64,22 @@ class Training:
     are at `start`, where this session begins.
     """
 
-    run: RunConfig
-    run_dir: pathlib.Path
     session: Session
     tokenizer: Tokenizer
     plan: BatchPlan
     model: Transformer
     average: MovingAverage | None
     start: Progress
+
+    @property
+    def run(self) -> RunConfig:
+        """The configuration of the run."""
+        return self.session.run
+
+    @property
+    def run_dir(self) -> pathlib.Path:
+        """The run directory."""
+        return self.session.run_dir
 
     @functools.cached_property
     def patience(self) -> Patience:
@@ -107,44 +116,60 @@ class Training:
         return (is_due or self.is_at_limit) and self.start.figures is None
 
 
-def train(asked: Asked) -> signal.Signals | None:
+def train(session: Session) -> None:
     """Train or resume, on this machine or as one of several.
-
-    Returns:
-        The signal that ended it, or None if it has come to its end.
 
     Raises:
         UserError: If the request does not fit the run directory.
         JobError: If the training cannot go on.
+        KeyboardInterrupt: After Ctrl-C and a checkpoint, or a second Ctrl-C.
+        SystemExit: After SIGTERM and a checkpoint.
     """
-    is_object = isinstance(asked.given.get("tokenizer"), Tokenizer)
-    if is_object and count_workers() > 1:
+    if session.preset is None and not layout.has_begun(session.run_dir):
+        logger.info(
+            "Taking the preset %s, which fits the text; name another one as "
+            "`preset`.",
+            session.run.preset,
+        )
+    devices.let_memory_grow()
+    devices.log_devices()
+    with exhaustion.explained(session.less_memory, session.run_dir):
+        stopped = _train_on_workers(session)
+    if stopped == signal.SIGINT:
+        raise KeyboardInterrupt
+    if stopped:
+        raise SystemExit(0)
+
+
+def _train_on_workers(session: Session) -> signal.Signals | None:
+    """Train as the chief or beside it; return the signal that ended it."""
+    if isinstance(session.tokenizer, Tokenizer) and count_workers() > 1:
         raise UserError(
             "Expected the path of a vocabulary where there are several "
             "workers, which must meet before TensorFlow computes anything; "
             "save the tokenizer and pass its file."
         )
-    strategy = workers.make_strategy(asked.session.strategy)
+    strategy = workers.make_strategy(session.strategy)
     with (
         _only_training(),
-        workers.one_fate(strategy),
-        _gradients_forgotten(),
+        workers.lost_worker_told(strategy),
+        keras_internals.gradients_forgotten(),
     ):
         if workers.is_chief(strategy):
-            check_beginning(asked)
-            with lock.only_writer(asked.run_dir):
-                stopped = _train(asked, strategy)
+            check_beginning(session)
+            with lock.only_writer(session.run_dir):
+                stopped = _train(session, strategy)
         else:
-            stopped = _train_beside_chief(asked, strategy)
+            stopped = _train_beside_chief(session, strategy)
         workers.end_together(strategy)
     return stopped
 
 
 def _train(
-    asked: Asked, strategy: tf.distribute.Strategy
+    session: Session, strategy: tf.distribute.Strategy
 ) -> signal.Signals | None:
     """Train on this machine, or as the chief of several."""
-    run_dir, session = asked.run_dir, asked.session
+    run_dir = session.run_dir
     if averaging.is_slim(run_dir):
         logger.info(
             "%s is finished. Its checkpoints are gone, so it cannot go on; "
@@ -153,14 +178,15 @@ def _train(
         )
         return None
     if not layout.has_begun(run_dir):
-        run = choose_lengths(asked.run, compiles(session.xla))
-        asked = asked._replace(run=run)
-    run, tokenizer, plan, validation, watched = prepare(asked)
+        run = choose_lengths(session.run, compiles(session.xla))
+        session = dataclasses.replace(session, run=run)
+    run, tokenizer, plan, validation, watched = prepare(session)
+    session = dataclasses.replace(session, run=run)
     workers.meet(strategy)  # The others now read the files.
-    restored = restore_model(run, run_dir, session, strategy)
+    restored = restore_model(session, strategy)
     for side in {tokenizer, tokenizer.target}:
         side.load_operator()  # The seed is set now.
-    training = Training(run, run_dir, session, tokenizer, plan, *restored)
+    training = Training(session, tokenizer, plan, *restored)
     finished = training.is_finished()
     _describe(training, finished)
     model = training.model
@@ -178,7 +204,7 @@ def _train(
             warn_of_warm_up(run.training, ended)
     last = model.get_weights()
     standing = training.patience.standing
-    ending.finish(run, run_dir, validator, last, standing)
+    ending.finish(session, validator, last, standing)
     logger.info(
         "Peak memory: %.1f GB.",
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
@@ -220,22 +246,21 @@ def _way_on(training: Training) -> str:
 
 
 def _train_beside_chief(
-    asked: Asked, strategy: tf.distribute.Strategy
+    session: Session, strategy: tf.distribute.Strategy
 ) -> signal.Signals | None:
     """Train as a worker that is not the chief, and write nothing."""
     workers.meet(strategy)  # The chief has prepared the run directory.
-    workers.wait_for_file(asked.run_dir / layout.CONFIG_FILE)
-    asked = resumed(RunConfig.load(asked.run_dir), asked)
-    run, run_dir = asked.run, asked.run_dir
+    run_dir = session.run_dir
+    workers.wait_for_file(run_dir / layout.CONFIG_FILE)
+    session = resumed(RunConfig.load(run_dir), session)
+    run = session.run
     records = TokenisedCorpus.load(run_dir / layout.RECORDS / run.train_split)
     tokenizer = load_vocabulary(run_dir)
     training = Training(
-        run,
-        run_dir,
-        asked.session,
+        session,
         tokenizer,
         plan_batches(records, run.training, tokenizer),
-        *restore_model(run, run_dir, asked.session, strategy),
+        *restore_model(session, strategy),
     )
     if training.is_finished():
         return None
@@ -323,10 +348,7 @@ def _take_steps(
     theirs: Sequence[keras.callbacks.Callback] = (),
     wanted: bool = False,
 ) -> None:
-    """Call `fit` for the remaining steps, as one epoch.
-
-    With `wanted`, the first step tells the other workers to end.
-    """
+    """Call `fit` for the remaining steps, or one to end others if `wanted`."""
     model, plan, step = training.model, training.plan, training.start.step
     left = training.run.training.steps - step
     batches = batching.stream(plan, divmod(step, len(plan)))
@@ -355,20 +377,3 @@ def _only_training() -> Iterator[None]:
         yield
     finally:
         _training.release()
-
-
-@contextlib.contextmanager
-def _gradients_forgotten() -> Iterator[None]:
-    """Make TensorFlow forget the gradients that it registers in the block.
-
-    It keeps every `custom_gradient` of a graph, and so the graph, until the
-    process ends: 13 MB for a toy training.
-    """
-    noted = gradient_registry._registry
-    before = set(noted)
-    try:
-        yield
-    finally:
-        for name in set(noted) - before:
-            if name.startswith("CustomGradient-"):
-                del noted[name]

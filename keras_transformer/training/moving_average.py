@@ -9,7 +9,7 @@ import tensorflow as tf
 
 
 class MovingAverage(keras.callbacks.Callback):
-    """Keeps a mean of the weights after every update, favouring the newest.
+    """Exponential moving average of the weights.
 
     After t updates, weights w_i have a share proportional to ema^(t - i): the
     random start has none. Updates that `LossScaleOptimizer` skips do not count.

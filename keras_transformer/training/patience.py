@@ -14,20 +14,14 @@ class Patience:
     Only weights that are kept can be the best: the count begins with the first
     validation after `patience` was given.
 
-    Args:
-        recipe: Gives `patience`, `patience_on` and `validation_steps`.
-        standing: How the validations stand where this session begins.
-
     Attributes:
-        on: `"loss"` or `"bleu"`, whichever is compared.
-        standing: How they stand now.
+        standing: How the validations stand now.
     """
 
     def __init__(
         self, recipe: TrainingConfig, standing: Standing | None
     ) -> None:
-        self.most = recipe.patience
-        self.on = recipe.patience_on
+        self.most, self.on = recipe.patience, recipe.patience_on
         self.every = recipe.validation_steps
         self.standing = Standing(on=self.on)
         if standing and standing.on == self.on:

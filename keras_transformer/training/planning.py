@@ -1,4 +1,4 @@
-"""Plans the batches of a run, when it begins and for good."""
+"""Chooses the batching of a run, fixed at its first start."""
 
 import dataclasses
 import logging

@@ -27,7 +27,7 @@ from keras_transformer.runs.vocabulary import checksum_of, load_vocabulary
 from keras_transformer.training.building import initial_record
 from keras_transformer.training.display import heartbeat, log_count
 from keras_transformer.training.planning import plan_batches
-from keras_transformer.training.request import Asked
+from keras_transformer.training.request import Session
 from keras_transformer.training.validation import validation_batches
 from keras_transformer.translation.evaluation import longest_source
 
@@ -53,7 +53,7 @@ class Prepared(NamedTuple):
     watched: list[Pair]  # To see the BLEU of.
 
 
-def prepare(asked: Asked) -> Prepared:
+def prepare(session: Session) -> Prepared:
     """Write the files that a training needs, or take those of a begun run.
 
     A process that was killed, or a refusal, leaves what it has finished; the
@@ -62,17 +62,15 @@ def prepare(asked: Asked) -> Prepared:
     Raises:
         UserError: If the request does not fit the run directory.
     """
-    run_dir = asked.run_dir
+    run_dir = session.run_dir
     files.remove_leftovers(
         run_dir,
         run_dir / layout.CHECKPOINTS,
         run_dir / layout.LOGS,
         run_dir / layout.RECORDS,
     )
-    for left in (run_dir / layout.RECORDS).glob("*.unfinished"):
-        files.remove(left)  # Of an earlier version.
-    run, tokenizer = prepare_tokenizer(asked, run_dir)
-    train, validation = prepare_records(run, asked, tokenizer)
+    run, tokenizer = prepare_tokenizer(session, run_dir)
+    train, validation = prepare_records(run, session, tokenizer)
     recipe = run.training
     with heartbeat("Planning the batches"):
         plan = plan_batches(train, recipe, tokenizer)
@@ -85,21 +83,21 @@ def prepare(asked: Asked) -> Prepared:
         run.validation_split,
         run.search.max_extra_length,
     )
-    watched = _watched(run, asked)
+    watched = _watched(run, session)
     run.save(run_dir)
     return Prepared(run, tokenizer, plan, batches, watched)
 
 
-def check_beginning(asked: Asked) -> None:
+def check_beginning(session: Session) -> None:
     """Refuse at once a training that would fail after an hour.
 
     Raises:
         UserError: If the corpus lacks a split, or `run_dir` cannot be a run.
     """
-    run, run_dir = asked.run, asked.run_dir
+    run, run_dir = session.run, session.run_dir
     if layout.has_begun(run_dir):
         return
-    corpus = asked.open_text()
+    corpus = session.open_text()
     for split, flag in zip(
         run.splits, ("train_split", "validation_split"), strict=True
     ):
@@ -119,12 +117,12 @@ def check_beginning(asked: Asked) -> None:
 
 
 def prepare_tokenizer(
-    asked: Asked, run_dir: pathlib.Path, corpus: Corpus | None = None
+    session: Session, run_dir: pathlib.Path, corpus: Corpus | None = None
 ) -> tuple[RunConfig, Tokenizer]:
     """Learn the vocabulary, take over the one given, or load the run's own.
 
     Args:
-        asked: The training.
+        session: The training.
         run_dir: Where to write it.
         corpus: What to learn it from; the text of the training if not given.
 
@@ -134,16 +132,17 @@ def prepare_tokenizer(
     Raises:
         UserError: If the run was trained with another one.
     """
-    run, given, made_for = _given_vocabulary(asked)
-    if layout.has_begun(asked.run_dir):
-        tokenizer = load_vocabulary(asked.run_dir)
+    run, given, made_for = _given_vocabulary(session)
+    if layout.has_begun(session.run_dir):
+        tokenizer = load_vocabulary(session.run_dir)
         if given and given.model != tokenizer.model:
             raise UserError(
-                f"{asked.run_dir} was trained with another vocabulary than the "
-                "`tokenizer` given; leave that out, or give another `run_dir`."
+                f"{session.run_dir} was trained with another vocabulary than "
+                "the `tokenizer` given; leave that out, or give another "
+                "`run_dir`."
             )
         return run, tokenizer
-    corpus = corpus or asked.open_text()
+    corpus = corpus or session.open_text()
     run = dataclasses.replace(run, text=corpus.state_of(*run.splits))
     if given:
         check_tags(run.corpus, given)
@@ -177,24 +176,23 @@ def prepare_tokenizer(
 
 
 def _given_vocabulary(
-    asked: Asked,
+    session: Session,
 ) -> tuple[RunConfig, Tokenizer | None, TokenisedCorpus | None]:
-    """Load a vocabulary made elsewhere, and records of its text if it has any.
-
-    The run notes its size, and what it begins with.
-    """
-    run, given = asked.run, asked.given.get("tokenizer")
+    """Load a vocabulary made elsewhere, and records of its text if any."""
+    run, given = session.run, session.tokenizer
     made_for = None
     if given is not None and not isinstance(given, Tokenizer):
         given = load_tokenizer(given)
-    elif run.initial and not layout.has_begun(asked.run_dir):
+    if run.initial and not layout.has_begun(session.run_dir):
         source = pathlib.Path(run.initial["run_dir"])
-        given = load_vocabulary(source)
         run = dataclasses.replace(run, initial=initial_record(source))
-        split = RunConfig.load(source).train_split
-        with contextlib.suppress(UserError, OSError):  # It may have none.
-            made_for = TokenisedCorpus.load(source / layout.RECORDS / split)
-    if given and not layout.has_begun(asked.run_dir):
+        if given is None:
+            given = load_vocabulary(source).with_symbols(run.symbols or ())
+            split = RunConfig.load(source).train_split
+            with contextlib.suppress(UserError, OSError):  # It may have none.
+                path = source / layout.RECORDS / split
+                made_for = TokenisedCorpus.load(path)
+    if given and not layout.has_begun(session.run_dir):
         run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)
     return run, given, made_for
 
@@ -233,13 +231,13 @@ def check_tags(corpus: str, tokenizer: Tokenizer) -> None:
         if tag not in pieces:
             raise UserError(
                 f"Expected a vocabulary with the piece {tag}, a tag in "
-                "`corpus`, received one without; leave the tag out, or learn a "
-                "new vocabulary."
+                "`corpus`, received one without; leave the tag out, add it by "
+                "`symbols` beside `init_from`, or learn a new vocabulary."
             )
 
 
 def prepare_records(
-    run: RunConfig, asked: Asked, tokenizer: Tokenizer
+    run: RunConfig, session: Session, tokenizer: Tokenizer
 ) -> tuple[TokenisedCorpus, TokenisedCorpus]:
     """Open the records to train on and to validate on, or make them.
 
@@ -248,14 +246,14 @@ def prepare_records(
     """
 
     def records(split: str) -> TokenisedCorpus:
-        path = asked.run_dir / layout.RECORDS / split
+        path = session.run_dir / layout.RECORDS / split
         if path.exists():
             try:
                 return TokenisedCorpus.load(path)
             except UserError as error:
                 logger.warning("Making token records again: %s", error)
         is_train = split == run.train_split
-        corpus = asked.open_text()
+        corpus = session.open_text()
         looking, pairs = inspection.Inspection(corpus), corpus.pairs(split)
         made = TokenisedCorpus.build(
             looking.watch(pairs) if is_train else pairs,
@@ -293,10 +291,10 @@ def _with_plan(
     return dataclasses.replace(run, plan=found)
 
 
-def _watched(run: RunConfig, asked: Asked) -> list[Pair]:
+def _watched(run: RunConfig, session: Session) -> list[Pair]:
     """Choose the pairs to watch BLEU on, once; a begun run has them."""
-    folder = asked.run_dir / layout.RECORDS
-    if layout.has_begun(asked.run_dir):
+    folder = session.run_dir / layout.RECORDS
+    if layout.has_begun(session.run_dir):
         with contextlib.suppress(OSError, ValueError, TypeError):
             text = (folder / layout.WATCHED_FILE).read_text("utf-8")
             return [(source, target) for source, target in json.loads(text)]
@@ -305,7 +303,7 @@ def _watched(run: RunConfig, asked: Asked) -> list[Pair]:
             text = (folder / "remembered.json").read_text("utf-8")
             _, pairs = json.loads(text)["watched"]
             return [(source, target) for source, target in pairs]
-    pairs = list(asked.open_text().pairs(run.validation_split))
+    pairs = list(session.open_text().pairs(run.validation_split))
     random.Random(run.training.seed).shuffle(pairs)
     del pairs[VALIDATION_SAMPLE:]
     files.write_text(folder / layout.WATCHED_FILE, json.dumps(pairs))

@@ -1,4 +1,4 @@
-"""The request for a training: a configuration, its corpus, a session.
+"""A session of a training: from what was asked for to what is trained.
 
 This module does not need TensorFlow, so a mistake shows before it loads.
 """
@@ -10,8 +10,8 @@ import logging
 import os
 import pathlib
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from keras_transformer.config import (
     EXCLUDED,
@@ -30,24 +30,89 @@ from keras_transformer.data.held_out import hold_out
 from keras_transformer.data.mixture import tags_of
 from keras_transformer.data.symbols import Form, read_symbols
 from keras_transformer.machine import files
+from keras_transformer.presets import PRESETS
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.settings import kind_of, nearest, setting, settle
+
+logger = logging.getLogger("keras_transformer")
+RECIPE_SUFFIX = ".args"
+# From this number of pairs on, `base` is the preset unless you name one.
+ENOUGH_FOR_BASE = 100_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """The settings of one session; the run's next one may choose differently.
+    """A training as it was asked for, and what that makes of it.
 
-    Every update has the same batch and learning rate. Another `strategy` or
-    `accumulate` changes the draws of dropout and the rounding of sums. When a
-    run begins, `xla` chooses the recipe's `length_growth`, unless that is
-    given; the run keeps it.
+    What a run begins with stays; its next session may choose `minutes` and the
+    fields below otherwise. Every update has the same batch and learning rate.
+    Another `strategy` or `accumulate` changes the draws of dropout and the
+    rounding of sums. When a run begins, `xla` chooses the recipe's
+    `length_growth`, unless that is given; the run keeps it.
 
     Attributes:
-        callbacks: Keras callbacks, called after the package's own. A training
-            is one epoch of as many batches as it has updates.
+        settings: Those given of the model, its training and its search.
+        run: The configuration. Of a run that has begun it is its own, with
+            what may change of what was given.
+        corpus: Once `understand` returns, the corpus, opened, without anything
+            held out. A run that has begun needs none, so it is None unless
+            given from another place.
     """
 
+    run_dir: pathlib.Path = setting(
+        None, "the run directory; runs/PRESET if not given"
+    )
+    corpus: Source | None = setting(
+        None,
+        "text to learn from: demo (in your language), a folder of SPLIT.LANG "
+        "files, or tfds:NAME[/CONFIG]; with several, train on all of them; "
+        "WEIGHT 0.5 uses every second pair, 2 uses each pair twice; <TAG> "
+        "becomes the first word of every source",
+        metavar="NAME[:WEIGHT][:<TAG>]",
+        several="corpora",
+        or_object=True,
+    )
+    preset: str | None = setting(
+        None,
+        f"one of {', '.join(PRESETS)}; by the number of pairs if not given",
+    )
+    recipe: str | None = setting(
+        None,
+        "name of a recipe of this package, such as small-corpus; your other "
+        "arguments override it",
+        flag=False,
+    )
+    source_lang: str | None = setting(
+        None, "language of the source side; en if not given"
+    )
+    target_lang: str | None = setting(
+        None, "language of the target side; de if not given"
+    )
+    train_split: str | None = setting(
+        None, "split to train on; train if not given"
+    )
+    validation_split: str | None = setting(
+        None, "split to validate on; val if not given"
+    )
+    tokenizer: pathlib.Path | Any = setting(
+        None,
+        "a sentencepiece model made elsewhere, instead of a new one",
+        metavar="FILE",
+        or_object=True,
+    )
+    symbols: pathlib.Path | Sequence[str] | None = setting(
+        None,
+        "strings, one a line, that stay one piece in the vocabulary, a new "
+        "one or that of `init_from`",
+        metavar="FILE",
+        or_object=True,
+    )
+    init_from: pathlib.Path | None = setting(
+        None,
+        "start with the weights of another run, and with its vocabulary "
+        "unless `tokenizer` gives another one",
+        metavar="RUN",
+    )
     minutes: float | None = setting(
         None,
         "minutes of training in all, over all sessions; no limit if not given",
@@ -62,7 +127,6 @@ class Session:
     accumulate: int = setting(
         1,
         "micro-batches into which a replica splits its share of a batch",
-        within="[1, inf)",
     )
     xla: str = setting(
         "auto",
@@ -70,58 +134,28 @@ class Session:
         "on GPUs only)",
         choices=("auto", "on", "off"),
     )
-    callbacks: Sequence[Any] = ()
+    callbacks: Sequence[Any] = setting(
+        (),
+        "Keras callbacks, called after the package's own; a training is one "
+        "epoch of as many batches as it has updates",
+        flag=False,
+        several="a list of Keras callbacks",
+    )
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    run: RunConfig = None  # type: ignore
 
     def __post_init__(self) -> None:
         settle(self)
-        if not isinstance(self.callbacks, Iterable) or not all(
-            hasattr(callback, "set_model") for callback in self.callbacks
-        ):
+        if not all(hasattr(each, "set_model") for each in self.callbacks):
             raise SettingError(
                 "callbacks", "a list of Keras callbacks", self.callbacks
             )
 
-    @property
-    def less_memory(self) -> str:
-        """Advise on saving memory, as the end of a sentence."""
-        return (
-            f"the same again with `accumulate` {2 * self.accumulate} goes on "
-            "in half of it, with the same batches; a smaller `batch_tokens` "
-            "needs another `run_dir`"
-        )
-
-
-SESSION_SETTINGS = [
-    field
-    for field in dataclasses.fields(Session)
-    if "setting" in field.metadata
-]
-
-
-logger = logging.getLogger("keras_transformer")
-RECIPE_SUFFIX = ".args"
-# From this number of pairs on, `base` is the preset unless you name one.
-ENOUGH_FOR_BASE = 100_000
-
-
-class Asked(NamedTuple):
-    """A training that was asked for, understood and checked.
-
-    Attributes:
-        given: All arguments that were given, those of a recipe included.
-        session: How this session trains.
-        run: The configuration. Of a run that has begun it is its own, with
-            what may change of what was given.
-        run_dir: The run directory.
-        corpus: The corpus, opened, without anything held out. A run that has
-            begun needs none, so it is None unless given from another place.
-    """
-
-    given: dict[str, Any]
-    session: Session
-    run: RunConfig
-    run_dir: pathlib.Path
-    corpus: Corpus | None
+    def of_run(self) -> dict[str, Any]:
+        """Collect what was given of what binds the run."""
+        given = {name: getattr(self, name) for name in _OF_RUN}
+        given = {name: x for name, x in given.items() if x is not None}
+        return {**given, **self.settings}
 
     def open_text(self) -> Corpus:
         """Open the text of the run, even if it has begun.
@@ -131,77 +165,101 @@ class Asked(NamedTuple):
         """
         return open_text(self.run, self.corpus or self.run.corpus)
 
+    @property
+    def less_memory(self) -> str:
+        """Advise on saving memory, as the end of a sentence."""
+        return (
+            f"the same again with `accumulate` {2 * self.accumulate} halves "
+            "the memory of activations and leaves the batches as they are; a "
+            "smaller `batch_tokens` needs another `run_dir`"
+        )
 
-def understand(**arguments: Any) -> Asked:
+
+SESSION_SETTINGS = {
+    field.name: field
+    for field in dataclasses.fields(Session)
+    if "setting" in field.metadata
+}
+TRAINING_SETTINGS: list[dataclasses.Field] = [
+    *SESSION_SETTINGS.values(),
+    *SETTINGS.values(),
+]
+# What a later session may repeat but not change.
+_OF_RUN = (
+    *("preset", "source_lang", "target_lang", "train_split"),
+    *("validation_split", "symbols", "init_from"),
+)
+
+
+def understand(**arguments: Any) -> Session:
     """Turn the arguments of `kt.train` into what is trained, and check them.
 
     Raises:
         UserError: If they make no sense, or do not fit the run.
     """
-    of_recipe = arguments.pop("recipe", None)
     given = {name: x for name, x in arguments.items() if x is not None}
-    names = [field.name for field in dataclasses.fields(Session)]
-    session = Session(**{x: given.pop(x) for x in names if x in given})
-    if of_recipe is not None:
+    if "recipe" in given:
         excluded = [EXCLUDED.get(name) for name in given]
-        for name, value in recipe(of_recipe).items():
+        for name, value in recipe(given["recipe"]).items():
             if name not in excluded:
                 given.setdefault(name, value)
-    _refuse_two_vocabularies(given)
+    own = {name: given.pop(name) for name in SESSION_SETTINGS if name in given}
+    session = Session(**own, settings=given)
+    _refuse_two_vocabularies({**own, **given})
     sides = ("source_lang", "target_lang", "train_split")
-    opening = {name: given[name] for name in sides if name in given}
-    corpus: Any = one_name(given["corpus"]) if "corpus" in given else None
+    opening = {name: own[name] for name in sides if name in own}
+    preset, run_dir = session.preset, session.run_dir
+    corpus: Any = session.corpus
+    if corpus is not None:
+        corpus = one_name(corpus)
     if isinstance(corpus, str | os.PathLike):
         corpus = absolute_name(corpus)
     elif corpus is not None:
         corpus = open_corpus(corpus, **opening)  # An iterator is read once.
-    preset = given.get("preset")
-    run_dir = given.get("run_dir")
     if run_dir is None:
-        if preset is None and "init_from" in given:
-            preset = RunConfig.load(given["init_from"]).preset
+        if preset is None and session.init_from:
+            preset = RunConfig.load(session.init_from).preset
         elif preset is None:
             preset, corpus = _fitting(corpus, opening)
         run_dir = pathlib.Path("runs", preset)
-    run_dir = pathlib.Path(run_dir)
     if begun := begun_config(run_dir):
         if isinstance(corpus, str):
             languages = begun.source_lang, begun.target_lang
             is_known = corpus == begun.corpus
             corpus = None if is_known else open_corpus(corpus, *languages)
-        return resumed(begun, Asked(given, session, begun, run_dir, corpus))
+        asked = dataclasses.replace(session, run_dir=run_dir, corpus=corpus)
+        return resumed(begun, asked)
     if corpus is None:
         raise UserError(
             f"Expected a `corpus` to train on, or a run that has begun in "
             f"`run_dir`, found none in {run_dir}; give demo, a folder, "
             "tfds:NAME or pairs of texts."
         )
-    if preset is None and "init_from" not in given:
+    if preset is None and session.init_from is None:
         preset, corpus = _fitting(corpus, opening)
     corpus = open_corpus(corpus, **opening)
-    others = ("run_dir", "tokenizer", "symbols", "preset", "corpus")
-    settings = {name: x for name, x in given.items() if name not in others}
-    if not {"tokenizer", "init_from"} & given.keys():
+    settings = session.of_run()
+    if session.tokenizer is None and session.init_from is None:
         settings.setdefault("normalization", "nfc")
+    settings["symbols"] = _symbols_of(
+        session, corpus.name, settings.get("normalization")
+    )
     run = RunConfig.from_preset(
         preset,
         corpus=absolute_name(corpus.name),
-        symbols=_symbols_of(given, corpus.name, settings),
-        **settings,
+        **{n: x for n, x in settings.items() if n != "preset"},
     )
-    return Asked(given, session, run, run_dir, corpus)
+    return dataclasses.replace(session, run_dir=run_dir, corpus=corpus, run=run)
 
 
-def resumed(begun: RunConfig, asked: Asked) -> Asked:
+def resumed(begun: RunConfig, session: Session) -> Session:
     """Return what is asked of a run that has begun, and so needs no text.
 
     Raises:
         UserError: If a setting that was given is another one than the run's.
     """
-    given, run_dir, corpus = asked.given, asked.run_dir, asked.corpus
-    others = ("run_dir", "tokenizer", "corpus")
-    named = {name: x for name, x in given.items() if name not in others}
-    name = begun.corpus
+    run_dir, named, name = session.run_dir, session.of_run(), begun.corpus
+    corpus: Any = session.corpus
     if _is_other_text(begun, corpus):
         logger.warning(
             "The text in %s has changed since %s began, which goes on with "
@@ -212,14 +270,13 @@ def resumed(begun: RunConfig, asked: Asked) -> Asked:
         corpus = None
     if corpus:
         name = absolute_name(corpus.name)
-    if "symbols" in named:
-        rule = {"normalization": begun.training.normalization}
-        named["symbols"] = _symbols_of(given, name, rule)
-    if "init_from" in named:
-        named["init_from"] = str(pathlib.Path(given["init_from"]).resolve())
-    run = begun.resumed(named, run_dir)
-    run = dataclasses.replace(run, corpus=name)
-    return asked._replace(run=run, corpus=corpus)
+    if session.symbols is not None:
+        rule = begun.training.normalization
+        named["symbols"] = _symbols_of(session, name, rule)
+    if session.init_from is not None:
+        named["init_from"] = str(session.init_from.resolve())
+    run = dataclasses.replace(begun.resumed(named, run_dir), corpus=name)
+    return dataclasses.replace(session, run=run, corpus=corpus)
 
 
 def _is_other_text(begun: RunConfig, corpus: Corpus | None) -> bool:
@@ -240,23 +297,27 @@ def _is_other_text(begun: RunConfig, corpus: Corpus | None) -> bool:
 
 
 def _refuse_two_vocabularies(given: Mapping[str, Any]) -> None:
-    of_new = [x for x in ("symbols", "normalization") if x in given][:1]
-    made = [x for x in ("tokenizer", "init_from") if x in given]
-    if len(brought := of_new + made) > 1:
-        raise UserError(
-            f"Expected `{brought[0]}` or `{brought[1]}`, which brings its own "
-            "vocabulary, received both; leave one out."
-        )
+    for of_new, made in (
+        ("normalization", "tokenizer"),
+        ("normalization", "init_from"),
+        ("symbols", "tokenizer"),  # To a run's vocabulary they are added.
+    ):
+        if of_new in given and made in given:
+            raise UserError(
+                f"Expected `{of_new}` or `{made}`, which brings its own "
+                "vocabulary, received both; leave one out."
+            )
 
 
 def _symbols_of(
-    given: Mapping[str, Any], corpus: str, settings: Mapping[str, Any]
+    session: Session, corpus: str, normalization: str | None
 ) -> tuple | None:
     """Read the symbols asked for, with the tags of a mixture among them."""
-    if {"tokenizer", "init_from"} & given.keys():
+    asked = session.symbols
+    if asked is None and (session.tokenizer or session.init_from):
         return None
-    form: Form = "NFKC" if settings["normalization"] == "nfkc" else "NFC"
-    pieces = read_symbols(given["symbols"], form) if "symbols" in given else ()
+    form: Form = "NFKC" if normalization == "nfkc" else "NFC"
+    pieces = read_symbols(asked, form) if asked is not None else ()
     if tags := set(tags_of(corpus)) - set(pieces):
         pieces = read_symbols([*pieces, *sorted(tags)], form)
     return pieces or None

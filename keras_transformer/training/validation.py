@@ -1,8 +1,7 @@
 """Measures a model on the validation set, during training and at its end.
 
 Every pair of the split is read. A pair that is too long is cut, as the
-translator cuts its sources: a line that held a whole book would need attention
-of book by book tokens.
+translator cuts its sources: attention would be quadratic in a book's length.
 
 Axes: B rows of a batch, S source length, T target length.
 """
@@ -168,48 +167,24 @@ def _begin(text: str) -> str:
     return text if len(text) <= _LOGGED else f"{text[:_LOGGED]}…"
 
 
+@dataclasses.dataclass(eq=False)
 class Validation(keras.callbacks.Callback):
-    """Validates at intervals of updates, and when training ends.
+    """Validates at intervals of updates, and when training ends."""
 
-    Args:
-        now: Returns the progress.
-        history: Gets a row for every validation.
-        validator: Measures the model.
-        steps: Updates between validations.
-        stop: A `StopTraining`; after a signal no validation begins, and a
-            running one stops.
-        patience: Ends a training that no longer improves.
-        weights: Opens a context in which the model has the weights to
-            validate; its own by default.
-        target_bleu: BLEU of the sample at which training ends; None for never.
+    now: Callable[[], Progress]
+    history: History  # Gets a row for every validation.
+    validator: Validator
+    steps: int  # Between validations.
+    # After a signal no validation begins, and a running one stops.
+    stop: StopTraining
+    patience: Patience
+    # Lends the model the weights to validate.
+    weights: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+    target_bleu: float | None = None  # Ends the training; None for never.
+    last: Progress = Progress()  # At the last validation.
 
-    Attributes:
-        last: The last validation.
-    """
-
-    def __init__(
-        self,
-        now: Callable[[], Progress],
-        history: History,
-        validator: Validator,
-        steps: int,
-        stop: StopTraining,
-        patience: Patience,
-        weights: Callable[
-            [], AbstractContextManager[None]
-        ] = contextlib.nullcontext,
-        target_bleu: float | None = None,
-    ) -> None:
+    def __post_init__(self) -> None:
         super().__init__()
-        self.now = now
-        self.history = history
-        self.validator = validator
-        self.steps = steps
-        self.stop = stop
-        self.weights = weights
-        self.target_bleu = target_bleu
-        self.patience = patience
-        self.last = Progress()
 
     def measured(self, now: Progress) -> Progress:
         """Add to a progress what the validations say of it."""

@@ -270,8 +270,8 @@ def check_alike(
 
 
 @contextlib.contextmanager
-def one_fate(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Turn the loss of another worker into one sentence.
+def lost_worker_told(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Report a lost worker as a `JobError`.
 
     Raises:
         JobError: If TensorFlow finds that another worker has gone: at once if

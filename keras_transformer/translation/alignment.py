@@ -9,7 +9,7 @@ Axes: B batch, S source pieces, T target pieces, H heads, L layers.
 import bisect
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -125,6 +125,33 @@ def _shares(words: Sequence[Sequence[int]]) -> np.ndarray:
     for row, of_piece in zip(shares, words, strict=True):
         row[list(of_piece)] = 1 / len(of_piece)
     return shares
+
+
+def align_pairs(
+    attentions: Sequence[Attention],
+    tokenizer: Any,
+    pairs: tuple[Sequence[bytes], Sequence[bytes]],
+    languages: tuple[str, str],
+) -> list[list[tuple[int, int]]]:
+    """Align the words of each pair of texts by their attention."""
+    words = []
+    for side, texts, language in zip(
+        (tokenizer, tokenizer.target), pairs, languages, strict=True
+    ):
+        _, starts, ends = side.tokenize_with_offsets(texts)
+        places = zip(texts, starts.to_list(), ends.to_list(), strict=True)
+        words.append(
+            [
+                # Without the end token.
+                words_of_pieces(text, begins[:-1], stops[:-1], language)
+                for text, begins, stops in places
+            ]
+        )
+    return [
+        # The source may be cut.
+        align_words(each.mean(), source[: len(each.source_pieces) - 1], target)
+        for each, source, target in zip(attentions, *words, strict=True)
+    ]
 
 
 def words_of_pieces(

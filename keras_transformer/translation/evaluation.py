@@ -14,13 +14,14 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sacrebleu
 import sacremoses
 
 from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
+    Search,
     SettingError,
     UserError,
 )
@@ -35,7 +36,9 @@ from keras_transformer.translation.significance import (
     compare,
     given_texts,
 )
-from keras_transformer.translation.translator import Translator
+
+if TYPE_CHECKING:  # What is scored alone needs no TensorFlow.
+    from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger("keras_transformer")
 
@@ -145,63 +148,42 @@ def longest_source(max_length: int) -> int:
 
 
 def evaluate(
-    translator: Translator,
-    pairs: Iterable[tuple[str, str]],
-    target_lang: str,
+    translator: "Translator",
+    sources: Sequence[str],
+    search: Search,
     *,
-    max_source_length: int = MAX_SOURCE_LENGTH,
-    references: Sequence[Sequence[str]] | None = None,
-    lowercase: bool = False,
-    tokenize: str | None = None,
-    against: Sequence[str] | None = None,
+    parallel: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-    **options: Any,
+    **scoring: Any,
 ) -> Evaluation:
     """Translate every source, leaving none out, and score the result.
 
     Args:
         translator: The translator.
-        pairs: Source and reference texts, not tokenised.
-        target_lang: Language code; `de` also gets the paper's BLEU.
-        max_source_length: Tokens, including the end token, after which a
-            source is cut; the log names those sources. References stay whole.
-        references: A list for each reference of the sources, as sacreBLEU
-            takes them; by default the one in the pairs.
-        lowercase: Whether to score lower-cased text too.
-        tokenize: As in `bleu_tokenizer`.
-        against: Another system's translations of the sources, to compare with.
+        sources: Texts, not tokenised. The log names those that the search
+            cuts; references stay whole.
+        search: How to search.
+        parallel: As in `Translator.n_best`.
         progress: Called with the number of sentences done and in all.
-        **options: Options of the search, as in `Translator.translate`.
-
-    Returns:
-        The scores and the translations.
+        **scoring: All arguments of `score` but the translations.
 
     Raises:
-        ValueError: If there are no pairs.
+        ValueError: If there are no sources.
     """
-    pairs = list(pairs)
-    if not pairs:
-        raise ValueError("`pairs` must not be empty. Received: no pair")
-    sources, first = zip(*pairs, strict=True)
+    if not sources:
+        raise ValueError("`sources` must not be empty. Received: none")
+    from keras_transformer.translation.text_batches import warn_of_cuts
+
     start = time.perf_counter()
-    translations = translator.translate(
-        sources,
-        max_source_length=max_source_length,
-        split_sentences=False,
-        progress=progress,
-        **options,
+    found, are_cut = translator.n_best(
+        sources, search, parallel=parallel, progress=progress
     )
     seconds = time.perf_counter() - start
+    warn_of_cuts(are_cut, search.max_source_length)
+    translations = [hypotheses[0].text for hypotheses in found]
     tokens = translator.tokenizer.target.tokenize(translations)
     return dataclasses.replace(
-        score(
-            translations,
-            references or [first],
-            target_lang,
-            lowercase,
-            tokenize,
-            against,
-        ),
+        score(translations, **scoring),
         seconds=seconds,
         target_tokens=int(tokens.row_lengths().numpy().sum()),
     )

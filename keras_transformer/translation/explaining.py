@@ -9,27 +9,29 @@ next tokens, D model width.
 """
 
 import functools
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+import logging
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import Search, SpecialIds
+from keras_transformer.config import Search
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.id_model import alone
 from keras_transformer.decoding.search_history import SearchHistory
 from keras_transformer.model import Transformer
-from keras_transformer.translation.text_batches import as_bytes, cut, dense
+from keras_transformer.translation.text_batches import as_bytes
 from keras_transformer.translation.text_model import (
     IDS,
     PREFIX,
     TextModel,
-    traced,
 )
 from keras_transformer.viewing.explanation import Explanation
 from keras_transformer.viewing.hypotheses import Alternative, Fate, Node
+
+logger = logging.getLogger("keras_transformer")
 
 # Next tokens returned for every row, K.
 _LIKELIEST = 8
@@ -49,107 +51,169 @@ class _Tree(NamedTuple):
     read: list[Ids]  # The ids written before each row, () at the start.
 
 
-class Explainer:
-    """Translates a text, and explains the translation.
+def explain(
+    text_model: TextModel,
+    model: Transformer,
+    text: str,
+    search: Search,
+    prefix: str | None = None,
+) -> Explanation:
+    """Explain a translation, as `Translator.explain` says.
 
     Args:
         text_model: The model with its tokenizer.
+        model: The only model in it.
+        text: The text.
+        search: How to search.
+        prefix: How the translation begins.
+
+    Raises:
+        ValueError: If `text` or `prefix` is not a `str`, or `search` says to
+            sample.
+        UserError: If the model does not say what it attends to.
     """
-
-    def __init__(self, text_model: TextModel) -> None:
-        self._text_model = text_model
-        # A graph for each set of options and number of inputs.
-        self._graphs: dict[tuple[Search, int], Callable] = {}
-
-    def explain(
-        self, text: str, options: Search, prefix: str | None = None
-    ) -> Explanation:
-        """Translate a text, and return the search and the attention behind it.
-
-        Raises:
-            ValueError: If `text` or `prefix` is not a `str`, or `options` say
-                to sample.
-            UserError: If several models search together.
-        """
-        for name, given in (("text", text), ("prefix", prefix or "")):
-            if not isinstance(given, str):
-                raise ValueError(
-                    f"`{name}` must be one text; explain several one by one. "
-                    f"Received: {name}={given!r}"
-                )
-        if options.sampling:
+    for name, given in (("text", text), ("prefix", prefix or "")):
+        if not isinstance(given, str):
             raise ValueError(
-                "`sampling` has no beam to explain; leave it out. Received: "
-                f"sampling={options.sampling}"
+                f"`{name}` must be one text; explain several one by one. "
+                f"Received: {name}={given!r}"
             )
-        _ = self._text_model.ensemble.only  # Raises if there are several.
-        self._text_model.check_attention()
-        tokenizer = self._text_model.tokenizer
-        ids, truncated = cut(
-            tokenizer.tokenize(as_bytes("text", [text])),
-            options.max_source_length,
-            tokenizer.ids.blank,
+    if search.sampling:
+        raise ValueError(
+            "`sampling` has no beam to explain; leave it out. Received: "
+            f"sampling={search.sampling}"
         )
-        inputs = [dense(ids, tokenizer.ids.pad)]
-        if prefix:
-            encoded = as_bytes("prefix", [prefix])
-            inputs.append(
-                dense(self._text_model.prefix_ids(encoded, options.max_length))
-            )
-        result, history = self._graph(options, len(inputs))(*inputs)
-        found = _returned(result, tokenizer.ids.pad)
-        tree = _tree(history, tokenizer, options, found)
-        again = self._rereader.read(inputs[0], tree.read)
-        texts = tokenizer.detokenize(result.ids)[0].numpy()
-        return Explanation(
-            source=text,
-            source_pieces=tokenizer.pieces(inputs[0][0].numpy()),
-            translations=[
-                translation.decode("utf-8", "replace")
-                for translation in texts[: len(found)]
-            ],
-            leaves=[tree.leaves.get(ids, -1) for ids in found],
-            nodes=tree.nodes,
-            encoder=again.encoder,
-            decoder=again.decoder,
-            cross=again.cross,
-            alternatives=[
-                [
-                    Alternative(piece, float(log_prob))
-                    for piece, log_prob in zip(
-                        tokenizer.pieces(ids), log_probs, strict=True
-                    )
-                ]
-                for ids, log_probs in zip(
-                    again.next_ids, again.next_log_probs, strict=True
-                )
-            ],
-            beam_size=options.beam_size,
-            length_penalty=options.length_penalty,
-            truncated=bool(truncated[0]),
+    text_model.check_attention()
+    tokenizer = text_model.tokenizer
+    ids, truncated = text_model.source_ids(
+        as_bytes("text", [text]), search.max_source_length
+    )
+    inputs = [ids.to_tensor(tokenizer.ids.pad)]
+    if prefix:
+        encoded = as_bytes("prefix", [prefix])
+        ids = text_model.prefix_ids(encoded, search.max_length)
+        inputs.append(ids.to_tensor())
+    result, history = _search(text_model, search, *inputs)
+    found = _returned(result, tokenizer.ids.pad)
+    tree = _tree(history, tokenizer, search, found)
+    if truncated[0]:
+        logger.warning(
+            "Cut the text after %d tokens.", search.max_source_length
+        )
+    texts = tokenizer.detokenize(result.ids)[0].numpy()
+    return Explanation(
+        source=text,
+        source_pieces=tokenizer.pieces(inputs[0][0].numpy()),
+        translations=[
+            translation.decode("utf-8", "replace")
+            for translation in texts[: len(found)]
+        ],
+        leaves=[tree.leaves.get(ids, -1) for ids in found],
+        nodes=tree.nodes,
+        **_reread(model, text_model, inputs[0], tree.read),
+        beam_size=search.beam_size,
+        length_penalty=search.length_penalty,
+        truncated=bool(truncated[0]),
+    )
+
+
+def _search(
+    text_model: TextModel, search: Search, *inputs: tf.Tensor
+) -> tuple[BeamResult, SearchHistory]:
+    """Find what a translation finds, bit for bit, and the history."""
+
+    def find(*ids: tf.Tensor) -> tuple[BeamResult, SearchHistory]:
+        return text_model.id_model.beam_search_ids(
+            *(search, *map(alone, ids)),
+            places=text_model.places if ids[1:] else None,
+            with_history=True,
         )
 
-    @functools.cached_property
-    def _rereader(self) -> "_Rereader":
-        with self._text_model.weights_in_use():
-            return _Rereader(
-                self._text_model.ensemble.only, self._text_model.ids
+    specs = (IDS, PREFIX)[: len(inputs)]
+    return text_model.graph((explain, search, len(inputs)), find, *specs)(
+        *inputs
+    )
+
+
+def _reread(
+    model: Transformer,
+    text_model: TextModel,
+    source: tf.Tensor,
+    written: list[Ids],
+) -> dict[str, Any]:
+    """Reread the source `(1, S)` and what was written before each row.
+
+    Returns:
+        The attention and the alternatives of an `Explanation`.
+    """
+    tokenizer = text_model.tokenizer
+    memory_spec = tf.TensorSpec(
+        [1, None, model.model_config.d_model], model.compute_dtype
+    )
+    mask_spec = tf.TensorSpec([1, 1, 1, None], tf.bool)
+    with text_model.id_model.weights_in_use():
+        encode = text_model.graph(_reread, model.encode_with_weights, IDS)
+        decode = text_model.graph(
+            _decode,
+            functools.partial(_decode, model),
+            IDS,
+            memory_spec,
+            mask_spec,
+        )
+    memory, source_mask, of_layers = encode(source)
+    encoder = _stacked(of_layers)
+    longest = 1 + max(len(ids) for ids in written)
+    layers = model.model_config.layers_of("decoder")
+    sizes = (layers, encoder.shape[2], len(written))
+    decoder = np.zeros([*sizes, longest], np.float32)
+    cross = np.zeros([*sizes, source.shape[1]], np.float32)
+    alternatives: list[Any] = [()] * len(written)
+    for batch, (rows, b, t) in _passes(
+        written, _READ_AT_ONCE // longest, tokenizer.ids.bos
+    ):
+        target_in = tf.ragged.constant(batch, tf.int32).to_tensor(
+            tokenizer.ids.pad
+        )
+        log_probs, ids, of_self, of_cross = decode(
+            target_in, memory, source_mask
+        )
+        for row, best, numbers in zip(
+            rows, ids.numpy()[b, t], log_probs.numpy()[b, t], strict=True
+        ):
+            alternatives[row] = list(
+                map(Alternative, tokenizer.pieces(best), numbers.tolist())
             )
+        # The axes of two lists come first: (rows, L, H, .).
+        of_rows = _stacked(of_self)[:, b, :, t]
+        length = target_in.shape[1]
+        decoder[:, :, rows, :length] = of_rows.transpose(1, 2, 0, 3)
+        of_rows = _stacked(of_cross)[:, b, :, t]
+        cross[:, :, rows] = of_rows.transpose(1, 2, 0, 3)
+    return dict(
+        encoder=encoder[:, 0],
+        decoder=decoder,
+        cross=cross,
+        alternatives=alternatives,
+    )
 
-    def _graph(self, options: Search, inputs: int) -> Callable:
-        """Trace a graph, as for a translation: the same result bit for bit."""
-        if (options, inputs) not in self._graphs:
 
-            def search(
-                source: tf.Tensor, *prefix: tf.Tensor
-            ) -> tuple[BeamResult, SearchHistory]:
-                return self._text_model.search_ids_with_history(
-                    alone(source), options, *map(alone, prefix)
-                )
-
-            specs = (IDS, PREFIX)[:inputs]
-            self._graphs[options, inputs] = traced(search, *specs)
-        return self._graphs[options, inputs]
+def _decode(
+    model: Transformer,
+    target_in: tf.Tensor,
+    memory: tf.Tensor,
+    source_mask: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor], list[tf.Tensor]]:
+    """Find the likeliest next tokens `(B, T, K)`, and the attention."""
+    batch = tf.shape(target_in)[0]
+    logits, decoder, cross = model.decode_with_weights(
+        target_in,
+        tf.repeat(memory, batch, axis=0),
+        tf.repeat(source_mask, batch, axis=0),
+    )
+    log_probs, ids = tf.math.top_k(
+        tf.nn.log_softmax(logits), min(_LIKELIEST, model.vocab_size)
+    )
+    return log_probs, ids, decoder, cross
 
 
 def _returned(result: BeamResult, pad_id: int) -> dict[Ids, _Returned]:
@@ -169,7 +233,7 @@ def _returned(result: BeamResult, pad_id: int) -> dict[Ids, _Returned]:
 def _tree(
     history: SearchHistory,
     tokenizer: Tokenizer,
-    options: Search,
+    search: Search,
     found: dict[Ids, _Returned],
 ) -> _Tree:
     """Make a tree of the pieces that one sentence's search weighed."""
@@ -179,9 +243,9 @@ def _tree(
     steps = int(np.isfinite(log_probs).any(axis=1).sum())
     tree = _Tree([], {}, [()])
     # The node, the ids and the row of each live beam.
-    live: list[tuple[int, Ids, int]] = [(-1, (), 0)] * options.beam_size
+    live: list[tuple[int, Ids, int]] = [(-1, (), 0)] * search.beam_size
     for t in range(steps):
-        normaliser = ((6 + t) / 6) ** options.length_penalty
+        normaliser = ((6 + t) / 6) ** search.length_penalty
         numbers = {}
         for k in np.flatnonzero(np.isfinite(log_probs[t])):
             parent, before, row = live[parents[t, k]]
@@ -219,86 +283,6 @@ def _tree(
             if number >= 0 and t + 1 < steps:
                 tree.read.append(ids)
     return tree
-
-
-class _Reread(NamedTuple):
-    """The attention and the next tokens of each row."""
-
-    encoder: np.ndarray  # float32 (L, H, S, S)
-    decoder: np.ndarray  # float32 (L, H, R, T), 0 beyond the tokens written
-    cross: np.ndarray  # float32 (L, H, R, S)
-    next_ids: np.ndarray  # int32 (R, K), the likeliest first
-    next_log_probs: np.ndarray  # float32 (R, K)
-
-
-class _Rereader:
-    """Rereads a source and beginnings of its translations."""
-
-    def __init__(self, model: Transformer, ids: SpecialIds) -> None:
-        self._model = model
-        self._ids = ids
-        self._encode = traced(model.encode_with_weights, IDS)
-        width = model.model_config.d_model
-        self._decode = traced(
-            self._decode_all,
-            IDS,
-            tf.TensorSpec([1, None, width], model.compute_dtype),
-            tf.TensorSpec([1, 1, 1, None], tf.bool),
-        )
-
-    def read(self, source: tf.Tensor, written: list[Ids]) -> _Reread:
-        """Reread the tokens written before each of the R rows.
-
-        Args:
-            source: int32 `(1, S)`.
-            written: The ids of each row, () for the start.
-        """
-        memory, source_mask, of_layers = self._encode(source)
-        encoder = _stacked(of_layers)
-        longest = 1 + max(len(ids) for ids in written)
-        layers = self._model.model_config.layers_of("decoder")
-        sizes = (layers, encoder.shape[2], len(written))
-        likeliest = (len(written), min(_LIKELIEST, self._model.vocab_size))
-        found = _Reread(
-            encoder=encoder[:, 0],
-            decoder=np.zeros([*sizes, longest], np.float32),
-            cross=np.zeros([*sizes, source.shape[1]], np.float32),
-            next_ids=np.zeros(likeliest, np.int32),
-            next_log_probs=np.zeros(likeliest, np.float32),
-        )
-        for batch, (rows, b, t) in _passes(
-            written, _READ_AT_ONCE // longest, self._ids.bos
-        ):
-            target_in = tf.ragged.constant(batch, tf.int32).to_tensor(
-                self._ids.pad
-            )
-            log_probs, ids, decoder, cross = self._decode(
-                target_in, memory, source_mask
-            )
-            found.next_log_probs[rows] = log_probs.numpy()[b, t]
-            found.next_ids[rows] = ids.numpy()[b, t]
-            # The axes of two lists come first: (rows, L, H, .).
-            of_rows = _stacked(decoder)[:, b, :, t]
-            length = target_in.shape[1]
-            found.decoder[:, :, rows, :length] = of_rows.transpose(1, 2, 0, 3)
-            of_rows = _stacked(cross)[:, b, :, t]
-            found.cross[:, :, rows] = of_rows.transpose(1, 2, 0, 3)
-        return found
-
-    def _decode_all(
-        self, target_in: tf.Tensor, memory: tf.Tensor, source_mask: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor], list[tf.Tensor]]:
-        """Find the likeliest next tokens `(B, T, K)`, and the attention."""
-        batch = tf.shape(target_in)[0]
-        logits, decoder, cross = self._model.decode_with_weights(
-            target_in,
-            tf.repeat(memory, batch, axis=0),
-            tf.repeat(source_mask, batch, axis=0),
-        )
-        log_probs, ids = tf.math.top_k(
-            tf.nn.log_softmax(logits), min(_LIKELIEST, self._model.vocab_size)
-        )
-        return log_probs, ids, decoder, cross
 
 
 def _passes(

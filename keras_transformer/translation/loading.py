@@ -1,59 +1,65 @@
 """Loads the models of one or several runs, and freezes their weights."""
 
-import os
+import dataclasses
+import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.config import SEARCH_PRECISIONS, UserError
+from keras_transformer.config import UserError
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.decoding.ensemble import Ensemble
 from keras_transformer.decoding.frozen_weights import FrozenWeights, can_pack
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging
-from keras_transformer.runs.averaging import Chosen
 from keras_transformer.runs.layout import TOKENIZER_FILE
+from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import load_vocabulary
+from keras_transformer.runs.weights import Chosen, Runs, Weights
+from keras_transformer.translation import lexicon
 
 
-def load(
-    run_dirs: Sequence[str | os.PathLike],
-    average: int | None,
-    mean: str,
-) -> tuple[Ensemble, Tokenizer, tuple[Chosen, ...]]:
-    """Load the models of one or several runs, to search together.
-
-    `average` is that of `averaging.choose`, `mean` that of `Ensemble`.
-
-    Returns:
-        The models, their tokenizer, and the weights of each.
+def load(runs: Runs, weights: Weights) -> dict[str, Any]:
+    """Load one or several runs; return the arguments of their `Translator`.
 
     Raises:
-        UserError: If one is not a run directory with a checkpoint, its
-            vocabulary is not that of its model, or not that of the first run.
+        UserError: If one has no checkpoint, its vocabulary is not that of its
+            model, or not that of the first run, or as from `lexicon.read`.
     """
-    first, *others = run_dirs
-    model, tokenizer, chosen = _load(first, average)
-    models, weights = [model], [chosen]
-    for run_dir in others:
-        model, its_own, chosen = _load(run_dir, average)
-        if its_own.model != tokenizer.model:
+    models, tokenizers, chosen = zip(
+        *(_load(path, run, weights.average) for path, run in runs), strict=True
+    )
+    for (path, _), tokenizer in zip(runs, tokenizers, strict=True):
+        if tokenizer.model != tokenizers[0].model:
+            first = runs[0][0]
             raise UserError(
-                f"Expected runs of one vocabulary, but that of {run_dir} is "
+                f"Expected runs of one vocabulary, but that of {path} is "
                 f"not that of {first}; train it with --tokenizer "
-                f"{os.path.join(first, TOKENIZER_FILE)}."
+                f"{first / TOKENIZER_FILE}."
             )
-        models.append(model)
-        weights.append(chosen)
-    return Ensemble(models, mean), tokenizer, tuple(weights)
+    words = None
+    if weights.shortlist:
+        words = lexicon.read(weights.shortlist, tokenizers[0])
+    model, frozen = freeze(models, weights.precision)
+    run = runs[0][1]
+    return dict(
+        model=model,
+        tokenizer=tokenizers[0],
+        search=run.search,
+        source_lang=run.source_lang,
+        target_lang=run.target_lang,
+        frozen=frozen,
+        shortlist=words,
+        weights=dataclasses.replace(weights, chosen=chosen),
+    )
 
 
 def _load(
-    run_dir: str | os.PathLike, average: int | None
+    run_dir: pathlib.Path, run: RunConfig, average: int | None
 ) -> tuple[Transformer, Tokenizer, Chosen]:
-    model, chosen = averaging.load(run_dir, average)
-    tokenizer = load_vocabulary(run_dir)
+    model, chosen = averaging.load(run_dir, average, run)
+    tokenizer = load_vocabulary(run_dir, run)
     if model.vocab_size != tokenizer.vocab_size:
         raise UserError(
             f"Expected {model.vocab_size} pieces in {run_dir}/"
@@ -63,29 +69,16 @@ def _load(
     return model, tokenizer, chosen
 
 
-def check_precision(precision: str) -> None:
-    """Raise `UserError` unless a search can compute in this precision."""
-    if precision not in SEARCH_PRECISIONS:
-        raise UserError(
-            f"Expected a precision of {', '.join(SEARCH_PRECISIONS[:-1])} or "
-            f"{SEARCH_PRECISIONS[-1]}, received {precision!r}."
-        )
-
-
 def freeze(
-    models: Ensemble, precision: str, portable: bool
-) -> tuple[Ensemble, FrozenWeights | None]:
-    """Prepare models and weights that no longer change, as `Translator` says.
+    models: Sequence[Any], precision: str, portable: bool = False
+) -> tuple[Sequence[Any], FrozenWeights | None]:
+    """Freeze models, as `Translator.freeze` says.
 
     Returns:
-        The models that compute in `precision`, and their packed weights where
-        this TensorFlow has the operators.
-
-    Raises:
-        UserError: As in `Translator.freeze`.
+        The models that compute in `precision`, one of `SEARCH_PRECISIONS`, and
+        their packed weights where this TensorFlow has the operators.
     """
-    check_precision(precision)
-    for model in models.models:
+    for model in models:
         if isinstance(model, Transformer):
             continue
         if precision != "float32":
@@ -105,11 +98,10 @@ def freeze(
         )
     devices.warn_of_slow(precision)
     if precision == "bfloat16":
-        copies = [_in_bfloat16(model) for model in models.models]
-        models = Ensemble(copies, models.mean)
+        models = [_in_bfloat16(model) for model in models]
     if not packs:
         return models, None
-    return models, FrozenWeights(models, int8=precision == "int8")
+    return models, FrozenWeights(*models, int8=precision == "int8")
 
 
 def _in_bfloat16(model: Transformer) -> Transformer:

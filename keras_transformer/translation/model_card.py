@@ -10,20 +10,17 @@ import json
 import logging
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from keras_transformer import __version__
-from keras_transformer.config import UserError
+from keras_transformer.config import Search, UserError
 from keras_transformer.data import demo
 from keras_transformer.data.corpus import DEMO, TFDS_PREFIX
 from keras_transformer.data.mixture import SEPARATOR, parts_of
 from keras_transformer.machine import files
 from keras_transformer.runs import layout
-from keras_transformer.runs.run_config import RunConfig
-
-if TYPE_CHECKING:  # It loads Keras, which a server of an export does not need.
-    from keras_transformer.runs.averaging import Chosen
+from keras_transformer.runs.weights import Runs, Weights
 
 CARD_FILE = "model_card.json"
 logger = logging.getLogger("keras_transformer")
@@ -128,37 +125,51 @@ def _text(value: object) -> str:
 
 
 def make_card(
-    weights: "Sequence[Chosen]", parameters: int, how: Mapping[str, Any]
+    runs: Runs,
+    weights: Weights,
+    parameters: int,
+    search: Search | None,
+    quantization: str,
+    shortlist: bool,
 ) -> ModelCard:
-    """Make the card for an export.
+    """Make the card for an export, without what the export adds.
+
+    It has the scores of those evaluations that used the same weights and
+    settings.
 
     Args:
-        weights: Those of the run, and of other runs whose models search
-            together with it.
+        runs: The run, and those whose models search together with it.
+        weights: Those chosen of them.
         parameters: Number of weights of all models.
-        how: What the reports of evaluations have to say of their search,
-            precision, shortlist and ensemble for their scores to be here.
+        search: How the export searches; by default as the run.
+        quantization: Type that the weights are stored in.
+        shortlist: Whether the export has a shortlist.
     """
-    run_dir, names = weights[0].run_dir, [*weights[0].checkpoints]
-    run = RunConfig.load(run_dir)
+    run_dir, run = runs[0]
     subject: str = ""
     examples: tuple[str, ...] = ()
     if run.corpus == DEMO:
         subject, examples = demo.subject_and_examples(
             run.source_lang, run.target_lang
         )
-    identity = " + ".join(map(str, weights))
-    if "ensemble" in how:
-        identity += f", mean of {how['ensemble_mean']}"
+    in_16_bits = quantization == "float16"  # Stored so, nothing else.
+    how = {
+        **_HOW,
+        **(search or run.search).kept_by_run(),
+        **weights.report(),
+        "precision": "float32" if in_16_bits else quantization,
+        "shortlist": shortlist,
+    }
+    del how["ema"]  # The names of the checkpoints say enough.
     return ModelCard(
         run.source_lang,
         run.target_lang,
         run.preset,
         _public_name(run.corpus),
         parameters,
-        weights=identity,
-        scores=_scores(run_dir, {**_HOW, **how, "checkpoints": names}),
-        shortlist=how["shortlist"],
+        weights=weights.identity,
+        scores=_scores(run_dir, how),
+        shortlist=shortlist,
         subject=subject,
         examples=examples,
     )

@@ -9,7 +9,7 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras_transformer.config import UserError
 from keras_transformer.data.languages import language_of
@@ -42,24 +42,20 @@ class Span(NamedTuple):
 
 
 def spans_of(text: str, language: str) -> list[Span]:
-    """Find the sentences of a text in order, with only space between them.
-
-    No sentence crosses a line's end, or holds the tag before the first. One of
-    more than 2,048 characters is cut between words, at a comma, or where no
-    mark belongs to a letter.
-
-    Args:
-        text: The text.
-        language: Its language code, in any spelling.
-
-    Raises:
-        UserError: If sentencex is missing.
-    """
+    """Find the sentences of a text at once, as `iterate_spans` does."""
     return list(iterate_spans(text, language))
 
 
 def iterate_spans(text: str, language: str) -> Iterator[Span]:
-    """Find the sentences as `spans_of`, a few thousand characters at a time."""
+    """Find the sentences of a text, a few thousand characters at a time.
+
+    They come in order, with only space between them. None crosses a line's
+    end, or holds the tag before the first. One of more than 2,048 characters
+    is cut between words, at a comma, or where no mark belongs to a letter.
+
+    Raises:
+        UserError: If sentencex is missing.
+    """
     end = _start(text)
     while piece := _NEXT.search(text, end):
         begin, end = piece.span()
@@ -113,17 +109,16 @@ def pieces(
 
 def translate(
     n_best: Callable[..., tuple[Sequence, Iterable[bool]]],
-    texts: Sequence[str],
+    texts: Iterable[str],
     source_lang: str,
     target_lang: str,
     progress: Callable[[int, int], None] | None = None,
-    **others: Any,
 ) -> tuple[list[str], list[bool]]:
     """Translate each sentence of every text on its own.
 
     A tag that chooses the target language goes before each. `n_best` is that
-    method of a `Translator`, which gets `others` beside the sentences;
-    `progress` is called with the number of texts done and in all.
+    method of a `Translator`; `progress` is called with the number of texts
+    done and in all.
 
     Returns:
         The translation of each text, and whether a sentence of it was cut
@@ -146,7 +141,6 @@ def translate(
             for span in spans
         ],
         progress=tell,
-        **others,
     )
     whole, are_cut = [], []
     best = zip(found, truncated, strict=True)
@@ -187,7 +181,7 @@ def check_alone(**others: bool) -> None:
             )
 
 
-def warn_of_several(texts: Sequence[str]) -> bool:
+def warn_of_several(texts: Iterable[str]) -> bool:
     """Log a text that looks like several sentences; return whether one does."""
     several = next((text for text in texts if _TWO.search(text)), None)
     if several is not None:

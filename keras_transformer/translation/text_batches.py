@@ -1,4 +1,4 @@
-"""Cuts and batches texts as ids, and searches several batches at a time.
+"""Any number of texts in batches by length, several of them at a time.
 
 Threads within one matrix product must synchronise, which narrow matrices do not
 repay; independent searches need not.
@@ -6,16 +6,37 @@ repay; independent searches need not.
 Axes: B batch, L tokens of the longest text.
 """
 
+import contextlib
+import dataclasses
 import itertools
-from collections.abc import Callable, Generator, Iterable, Sequence
+import logging
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Sequence,
+)
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import PAD_ID
+from keras_transformer.config import Search
 from keras_transformer.data.corpus import checked_texts
+from keras_transformer.decoding.beam_search import BeamResult
+from keras_transformer.machine import devices
+from keras_transformer.model import Transformer
+from keras_transformer.translation.alignment import Attention
+from keras_transformer.translation.text_model import (
+    IDS,
+    PREFIX,
+    SEEDS,
+    TextModel,
+)
+
+logger = logging.getLogger("keras_transformer")
 
 _MOST_NUMBERS = 20  # In a message.
 # With this many batches for each thread, their sums do not matter.
@@ -30,38 +51,18 @@ def as_bytes(name: str, texts: Sequence[str]) -> list[bytes]:
     return [x.encode("utf-8", "replace") for x in checked_texts(name, texts)]
 
 
-def check_pairs(**texts: Sequence[str]) -> None:
-    """Refuse two sequences of texts with different lengths.
-
-    Raises:
-        SettingError: If one is not a list of texts.
-        ValueError: If the lengths differ.
-    """
-    for name, given in texts.items():
-        checked_texts(name, given)
-    (one, ones), (other, others) = texts.items()
+def pairs_as_bytes(
+    **texts: Sequence[str],
+) -> tuple[list[bytes], list[bytes]]:
+    """Encode two lists of texts, which must be of one length."""
+    one, other = texts
+    ones, others = (as_bytes(name, given) for name, given in texts.items())
     if len(ones) != len(others):
         raise ValueError(
             f"`{one}` and `{other}` must be of one length. Received: "
             f"{len(ones)} {one}, {len(others)} {other}"
         )
-
-
-def cut(
-    ids: tf.RaggedTensor, longest: int | None, end: tuple[int, ...]
-) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Shorten rows to `longest` ids, the last of `end` still last, if any.
-
-    Returns:
-        The rows, and which of them were longer, bool `(B,)`.
-    """
-    if longest is None:
-        return ids, tf.zeros([ids.nrows()], tf.bool)
-    truncated = ids.row_lengths() > longest
-    if not end:
-        return ids[:, :longest], truncated
-    ends = tf.fill([ids.nrows(tf.int32), 1], end[-1])
-    return tf.concat([ids[:, :-1][:, : longest - 1], ends], axis=1), truncated
+    return ones, others
 
 
 def numbered(are_cut: Iterable[bool], first: int = 1) -> str:
@@ -75,11 +76,184 @@ def numbered(are_cut: Iterable[bool], first: int = 1) -> str:
     return named + (f" and {more} more" if more > 0 else "")
 
 
-def dense(ids: tf.Tensor | tf.RaggedTensor, pad_id: int = PAD_ID) -> tf.Tensor:
-    """Pad ragged rows."""
-    if isinstance(ids, tf.RaggedTensor):
-        return ids.to_tensor(pad_id)
-    return ids
+def warn_of_cuts(are_cut: np.ndarray, longest: int | None) -> None:
+    """Log which texts were cut, if any."""
+    if are_cut.any():
+        logger.warning(
+            "Cut %d of %d texts after %d tokens: number %s.",
+            *(are_cut.sum(), len(are_cut), longest, numbered(are_cut)),
+        )
+
+
+class Hypothesis(NamedTuple):
+    """A translation and its length-normalised log-probability in nats."""
+
+    text: str
+    score: float
+
+
+def search_all(
+    text_model: TextModel,
+    texts: list[bytes],
+    search: Search,
+    prefixes: list[bytes] | None,
+    batch_tokens: int,
+    parallel: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[list[list[Hypothesis]], np.ndarray]:
+    """Translate texts, as `Translator.n_best` says."""
+    sources, truncated = text_model.source_ids(texts, search.max_source_length)
+    lengths = sources.row_lengths().numpy()
+    limits = search.max_length or lengths + search.max_extra_length
+    inputs = {"source": sources}
+    if prefixes is not None:
+        longest = int(np.max(limits, initial=0))
+        inputs["prefix"] = text_model.prefix_ids(prefixes, longest)
+    if search.sampling:
+        inputs["seeds"] = text_model.seeds(tf.constant(texts), search)
+    special = text_model.tokenizer.ids
+    found = [[Hypothesis("", 0.0)] for _ in texts]
+    # Blank ones are answered.
+    waiting = np.flatnonzero(lengths > len(special.blank))
+    done = len(texts) - len(waiting)
+    parallel = _searches(text_model, parallel, len(waiting))
+    costs = np.maximum(lengths, limits)
+    planned = batches(waiting, lengths, costs, batch_tokens, parallel)
+    if not planned:
+        return found, truncated.numpy()
+    # Traced in this thread, since others lack Keras's settings.
+    graph = _search_graph(text_model, search, tuple(inputs))
+    with contextlib.closing(
+        _apply(graph, inputs.values(), planned, special.pad, parallel)
+    ) as searched:
+        for rows, result in searched:
+            of_rows = (x.numpy() for x in text_model.texts_of(result, search))
+            for row, translations, scores in zip(rows, *of_rows, strict=True):
+                found[row] = _hypotheses(translations, scores)
+            done += len(rows)
+            if progress:
+                progress(done, len(texts))
+    return found, truncated.numpy()
+
+
+def _hypotheses(texts: np.ndarray, scores: np.ndarray) -> list[Hypothesis]:
+    """Collect one sentence's hypotheses, without empty places."""
+    return [
+        Hypothesis(text.decode("utf-8", "replace"), float(score))
+        for text, score in zip(texts, scores, strict=True)
+        if score > -np.inf
+    ] or [Hypothesis("", -np.inf)]
+
+
+def _searches(text_model: TextModel, asked: int | None, texts: int) -> int:
+    """Choose how many searches run at the same time."""
+    on_gpu = bool(tf.config.list_physical_devices("GPU"))
+    if asked is None and (on_gpu or not texts):
+        return 1
+    return devices.searches(
+        asked,
+        devices.cores(),
+        max(
+            model.model_config.d_model
+            if isinstance(model, Transformer)
+            else devices.TOTAL_WIDTH  # One alone.
+            for model in text_model.id_model.models
+        ),
+        devices.threads(),
+        texts,
+    )
+
+
+def _search_graph(
+    text_model: TextModel, search: Search, inputs: tuple[str, ...]
+) -> Callable[..., BeamResult]:
+    """Trace a search once, for batches of any shape."""
+    if search.sampling:
+        # The seed is an input: a new one needs no new graph.
+        sampling = dataclasses.replace(search.sampling, seed=None)
+        search = dataclasses.replace(search, sampling=sampling)
+
+    def find(source: tf.Tensor, *others: tf.Tensor) -> BeamResult:
+        named = dict(zip(inputs[1:], others, strict=True))
+        return text_model.search_ids(source, search, **named)
+
+    specs = {"source": IDS, "prefix": PREFIX, "seeds": SEEDS}
+    return text_model.graph(
+        (search, inputs), find, *(specs[name] for name in inputs)
+    )
+
+
+def score_all(
+    text_model: TextModel,
+    sources: list[bytes],
+    targets: list[bytes],
+    length_penalty: float,
+    batch_tokens: int,
+) -> list[float]:
+    """Score pairs of texts, as `Translator.score` says."""
+    penalty = tf.TensorSpec([], tf.float32)
+    score = text_model.graph(
+        "score", text_model.id_model.score_ids, IDS, IDS, penalty
+    )
+    alpha = tf.constant(length_penalty, tf.float32)
+
+    def of_batch(*ids: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return score(*ids, alpha)
+
+    found = _read(text_model, of_batch, sources, targets, None, batch_tokens)
+    return [float(score) for score, _ in found]
+
+
+def attention_all(
+    text_model: TextModel,
+    sources: list[bytes],
+    targets: list[bytes],
+    max_source_length: int | None,
+    batch_tokens: int,
+) -> list[Attention]:
+    """Find what targets look at, as `Translator.attention` says."""
+    look = text_model.graph("attention", text_model.attention_ids, IDS, IDS)
+    tokenizer = text_model.tokenizer
+
+    def of_batch(*ids: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return *ids, look(*ids)
+
+    found = []
+    for *pair, weights in _read(
+        text_model, of_batch, sources, targets, max_source_length, batch_tokens
+    ):
+        source, target = (ids[ids != tokenizer.ids.pad] for ids in pair)
+        found.append(
+            Attention(
+                tokenizer.pieces(source),
+                tokenizer.pieces(target),
+                weights[:, :, : len(target), : len(source)],
+            )
+        )
+    return found
+
+
+def _read(
+    text_model: TextModel,
+    graph: Callable,
+    sources: list[bytes],
+    targets: list[bytes],
+    max_source_length: int | None,
+    batch_tokens: int,
+) -> list[Any]:
+    """Call a graph with batches of pairs; return what it says of each pair."""
+    tokenizer = text_model.tokenizer
+    source_ids, _ = text_model.source_ids(sources, max_source_length)
+    ids = source_ids, tokenizer.target.tokenize(targets)
+    longest = np.maximum(*(side.row_lengths().numpy() for side in ids))
+    everyone = np.arange(len(sources))
+    planned = batches(everyone, longest, longest, batch_tokens)
+    found: list[Any] = [None] * len(sources)
+    for rows, result in _apply(graph, ids, planned, tokenizer.ids.pad):
+        of_rows = (x.numpy() for x in result)
+        for row, *of_row in zip(rows, *of_rows, strict=True):
+            found[row] = of_row
+    return found
 
 
 def batches(
@@ -133,6 +307,27 @@ def _fill(
         found.append(rows[:count])
         rows = rows[count:]
     return found
+
+
+def _apply(
+    graph: Callable[..., Result],
+    inputs: Collection[tf.Tensor | tf.RaggedTensor],
+    planned: Iterable[np.ndarray],
+    pad_id: int,
+    parallel: int = 1,
+) -> Generator[tuple[np.ndarray, Result], None, None]:
+    """Call a graph with each batch of rows of `inputs`, as `results` does."""
+
+    def of_rows(rows: np.ndarray) -> Result:
+        batch = [tf.gather(each, rows) for each in inputs]
+        return graph(
+            *(
+                x.to_tensor(pad_id) if isinstance(x, tf.RaggedTensor) else x
+                for x in batch
+            )
+        )
+
+    return results(of_rows, planned, parallel)
 
 
 def results(

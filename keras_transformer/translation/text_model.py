@@ -18,18 +18,21 @@ from keras_transformer.config import PAD_ID, Search, UserError
 from keras_transformer.data.adapter import TokenizerAdapter
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
-from keras_transformer.decoding.ensemble import Ensemble
-from keras_transformer.decoding.frozen_weights import FrozenWeights
 from keras_transformer.decoding.id_model import IdModel
-from keras_transformer.decoding.prefix_steps import Model, has_attention
-from keras_transformer.decoding.shortlist import Shortlist
+from keras_transformer.decoding.prefix_steps import (
+    has_attention,
+    warn_of_padding,
+)
 from keras_transformer.model import Transformer
-from keras_transformer.translation.alignment import mean_attention
+from keras_transformer.translation.alignment import (
+    attention_weights,
+    mean_attention,
+)
 from keras_transformer.translation.beginnings import Beginnings, closed
-from keras_transformer.translation.text_batches import cut
 
 IDS = tf.TensorSpec([None, None], tf.int32)
 PREFIX = tf.TensorSpec([None, None, 3], tf.int32)
+SEEDS = tf.TensorSpec([None, 2], tf.int32)
 _MAX_SEED = 2**31 - 1
 
 
@@ -49,88 +52,80 @@ class AttentionResult(NamedTuple):
     attention: tf.Tensor  # (B, T, S) float32, mean of all layers and heads
 
 
-def traced(function: Callable, *inputs: tf.TensorSpec) -> Callable:
-    """Trace the graph of a function of tensors now.
-
-    TensorFlow warns when several `tf.function`s in a row trace at their first
-    call.
-    """
-    return tf.function(
-        function, input_signature=inputs, autograph=False
-    ).get_concrete_function()
-
-
-def longest_target(options: Search) -> int | None:
+def longest_target(search: Search) -> int | None:
     """Return the most tokens that a translation may have for any source.
 
     Return None where neither sources nor translations are limited.
     """
-    if options.max_length is None and options.max_source_length is not None:
-        return options.max_source_length + options.max_extra_length
-    return options.max_length
+    if search.max_length is None and search.max_source_length is not None:
+        return search.max_source_length + search.max_extra_length
+    return search.max_length
 
 
-class TextModel(IdModel):
+class TextModel:
     """A trained model, or several, with its tokenizer, inside a graph.
 
     Args:
-        model: The model, or an ensemble, of the tokenizer's vocabulary.
-        tokenizer: The tokenizer, or another that `TokenizerAdapter` takes.
-        frozen: As in `IdModel`.
-        shortlist: As in `IdModel`.
+        id_model: The model, of the tokenizer's vocabulary and special ids.
+        tokenizer: The tokenizer.
+
+    Attributes:
+        id_model: The argument; so is `tokenizer`.
 
     Raises:
         ValueError: If the two differ in vocabulary size.
-        UserError: If a `Transformer` would not see padding, or as from
-            `TokenizerAdapter`.
+        UserError: If a `Transformer` would not see padding.
     """
 
-    tokenizer: Tokenizer | TokenizerAdapter
-
     def __init__(
-        self,
-        model: Model | Ensemble,
-        tokenizer: Any,
-        frozen: FrozenWeights | None = None,
-        shortlist: Shortlist | None = None,
+        self, id_model: IdModel, tokenizer: Tokenizer | TokenizerAdapter
     ) -> None:
-        if not isinstance(tokenizer, Tokenizer | TokenizerAdapter):
-            tokenizer = TokenizerAdapter(tokenizer)
-        super().__init__(model, frozen, shortlist, tokenizer.ids)
-        sizes = self.ensemble.vocab_size, tokenizer.vocab_size
-        if not tokenizer.fits(sizes[0]):
+        self.id_model = id_model
+        self.tokenizer: Any = tokenizer
+        # Ids only: a graph that holds the tokenizer becomes useless once
+        # `tf.random.set_seed` has unloaded its vocabulary.
+        self._graphs: dict[Any, Callable] = {}
+        size, ids = id_model.vocab_size, tokenizer.ids
+        if not tokenizer.fits(size):
             raise ValueError(
                 "`model` and `tokenizer` must share one vocabulary. Received: "
-                f"{sizes[0]} and {sizes[1]} pieces"
+                f"{size} and {tokenizer.vocab_size} pieces"
             )
-        of_ours = any(isinstance(x, Transformer) for x in self.ensemble.models)
-        if of_ours and self.ids.pad != PAD_ID:
+        for role in ("bos", "eos"):
+            if (token := getattr(ids, role)) >= size:
+                raise UserError(
+                    f"Expected `{role}_id` to be below {size}, the number "
+                    f"of pieces that the model scores, received {token}."
+                )
+        of_ours = any(isinstance(x, Transformer) for x in id_model.models)
+        if of_ours and ids.pad != PAD_ID:
             raise UserError(
                 f"Expected a tokenizer that pads with {PAD_ID}, as a "
-                f"Transformer does, received `pad_id` {self.ids.pad}; make "
+                f"Transformer does, received `pad_id` {ids.pad}; make "
                 f"{PAD_ID} the padding of the vocabulary."
             )
-        self.tokenizer = tokenizer
+        for each in id_model.models:
+            warn_of_padding(each, ids)
 
     @property
     def has_attention(self) -> bool:
         """Whether the models say what they attend to."""
-        return all(map(has_attention, self.ensemble.models))
+        return all(map(has_attention, self.id_model.models))
 
     def check_attention(self) -> None:
         """Raise `UserError` unless the models say what they attend to."""
         if not self.has_attention:
-            names = {type(model).__name__ for model in self.ensemble.models}
+            names = {type(model).__name__ for model in self.id_model.models}
             raise UserError(
-                "Expected a Transformer with its own decoder, whose attention "
-                f"is known, received {', '.join(sorted(names))}; only "
-                "`translate`, `score` and exports take any model."
+                "Expected a `kt.Transformer` with its own decoder, whose "
+                f"attention is known, received {', '.join(sorted(names))}; "
+                "only `translate`, `score` and exports take any model."
             )
 
     def search(
         self,
         text: tf.Tensor,
-        options: Search,
+        search: Search,
         prefix: tf.Tensor | None = None,
     ) -> TextResult:
         """Translate texts, string `(B,)`.
@@ -138,24 +133,36 @@ class TextModel(IdModel):
         A prefix, string `(B,)`, is how each translation begins; it is cut where
         the translation must end.
         """
-        source, truncated = cut(
-            self.tokenizer.tokenize(text),
-            options.max_source_length,
-            self.ids.blank,
-        )
+        source, truncated = self.source_ids(text, search.max_source_length)
+        pad = self.tokenizer.ids.pad
         if prefix is not None:
-            ids = self.prefix_ids(prefix, longest_target(options))
-            prefix = ids.to_tensor(self.ids.pad)
+            ids = self.prefix_ids(prefix, longest_target(search))
+            prefix = ids.to_tensor(pad)
         result = self.search_ids(
-            source.to_tensor(self.ids.pad),
-            options,
-            prefix,
-            self.seeds(text, options),
+            source.to_tensor(pad), search, prefix, self.seeds(text, search)
         )
-        return TextResult(*self.texts_of(result, options), truncated)
+        return TextResult(*self.texts_of(result, search), truncated)
+
+    def source_ids(
+        self, text: tf.Tensor | Sequence[bytes], longest: int | None
+    ) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """Tokenize sources; return which of them were cut after `longest`."""
+        tokenizer = self.tokenizer
+        return _cut(tokenizer.tokenize(text), longest, tokenizer.ids.blank)
+
+    def search_ids(
+        self,
+        source: tf.Tensor,
+        search: Search,
+        prefix: tf.Tensor | None = None,
+        seeds: tf.Tensor | None = None,
+    ) -> BeamResult:
+        """Search as `IdModel` does, with prefixes from `prefix_ids`."""
+        places = None if prefix is None else self.places
+        return self.id_model.search_ids(source, search, prefix, seeds, places)
 
     def texts_of(
-        self, result: BeamResult, options: Search
+        self, result: BeamResult, search: Search
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Detokenize hypotheses; of a search, each text is there once.
 
@@ -166,10 +173,10 @@ class TextModel(IdModel):
             Texts, string `(B, N)`, and scores, float32 `(B, N)`.
         """
         texts = self.tokenizer.detokenize(result.ids)
-        if options.sampling or options.n_best == 1:
+        if search.sampling or search.n_best == 1:
             return texts, result.scores
         same = texts[:, :, None] == texts[:, None, :]
-        earlier = tf.range(options.n_best)[:, None] > tf.range(options.n_best)
+        earlier = tf.range(search.n_best)[:, None] > tf.range(search.n_best)
         repeats = tf.reduce_any(same & earlier, axis=2)
         texts = tf.where(repeats, "", texts)
         scores = tf.where(repeats, -math.inf, result.scores)
@@ -203,9 +210,10 @@ class TextModel(IdModel):
 
     @property
     def places(self) -> np.ndarray | None:
+        """The `places` of `beam_search`, if prefixes may end inside words."""
         return self._beginnings.places if self._beginnings else None
 
-    def seeds(self, text: tf.Tensor, options: Search) -> tf.Tensor | None:
+    def seeds(self, text: tf.Tensor, search: Search) -> tf.Tensor | None:
         """Make a seed for each text: the user's with a hash of the text.
 
         So a text always has the same draws, wherever it stands and whatever
@@ -214,17 +222,17 @@ class TextModel(IdModel):
         Returns:
             int32 `(B, 2)`, or None where nothing is drawn.
         """
-        if not options.sampling:
+        if not search.sampling:
             return None
         batch = tf.size(text)
-        if options.sampling.seed is None:
+        if search.sampling.seed is None:
             return tf.random.uniform([batch, 2], 0, _MAX_SEED, tf.int32)
         hashes = tf.strings.to_hash_bucket_fast(text, _MAX_SEED)
-        seeds = tf.fill([batch], options.sampling.seed)
+        seeds = tf.fill([batch], search.sampling.seed)
         return tf.stack([seeds, tf.cast(hashes, tf.int32)], axis=1)
 
     def score_text(
-        self, source: tf.Tensor, target: tf.Tensor, options: Search
+        self, source: tf.Tensor, target: tf.Tensor, search: Search
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Score translations as the search would.
 
@@ -233,56 +241,88 @@ class TextModel(IdModel):
             target: string `(B,)`, cut where the search would stop writing for
                 the longest source; the score is then that of the text up to
                 there, with an end token.
-            options: The length penalty and the limits.
+            search: The length penalty and the limits.
 
         Returns:
             As from `score_ids`.
         """
-        return self.score_ids(
-            *self._ids(source, target, options), options.length_penalty
+        return self.id_model.score_ids(
+            *self._ids(source, target, search), search.length_penalty
         )
 
-    def attention_text(
-        self, source: tf.Tensor, target: tf.Tensor, options: Search
-    ) -> AttentionResult:
-        """Find what given translations look at.
+    def attention_ids(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """Compute what targets `(B, T)` look at in sources `(B, S)`.
 
-        Args:
-            source: string `(B,)`, cut as in `score_text`.
-            target: string `(B,)`, likewise.
-            options: The limits.
+        Returns:
+            float32 `(B, L, H, T, S)` with the layers of all models.
         """
-        source, target = self._ids(source, target, options)
-        with self.weights_in_use():
-            attention = tf.add_n(
-                [
-                    mean_attention(model, source, target, self.ids)
-                    for model in self.ensemble.models
-                ]
-            ) / len(self.ensemble.models)
+        self.check_attention()
+        models, ids = self.id_model.models, self.tokenizer.ids
+        heads = {model.model_config.num_heads for model in models}
+        if len(heads) > 1:
+            raise UserError(
+                "Expected models with equal numbers of heads, received "
+                f"{sorted(heads)}; ask one of them for its attention."
+            )
+        with self.id_model.weights_in_use():
+            return tf.concat(
+                [attention_weights(x, source, target, ids) for x in models],
+                axis=1,
+            )
+
+    def attention_text(
+        self, source: tf.Tensor, target: tf.Tensor, search: Search
+    ) -> AttentionResult:
+        """Find what translations look at, with the texts of `score_text`."""
+        source, target = self._ids(source, target, search)
+        models, ids = self.id_model.models, self.tokenizer.ids
+        with self.id_model.weights_in_use():
+            total = tf.add_n(
+                [mean_attention(x, source, target, ids) for x in models]
+            )
         return AttentionResult(
-            self._pieces(source), self._pieces(target), attention
+            self._pieces(source), self._pieces(target), total / len(models)
         )
 
     def _ids(
-        self, source: tf.Tensor, target: tf.Tensor, options: Search
+        self, source: tf.Tensor, target: tf.Tensor, search: Search
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokenize pairs to ids `(B, S)` and `(B, T)`, cut at the limits."""
-        of_source, _ = cut(
-            self.tokenizer.tokenize(source),
-            options.max_source_length,
-            self.ids.blank,
-        )
-        of_target, _ = cut(
+        ids = self.tokenizer.ids
+        of_source, _ = self.source_ids(source, search.max_source_length)
+        of_target, _ = _cut(
             self.tokenizer.target.tokenize(target),
-            longest_target(options),
-            (self.ids.eos,),
+            longest_target(search),
+            (ids.eos,),
         )
-        pad = self.ids.pad
-        return of_source.to_tensor(pad), of_target.to_tensor(pad)
+        return of_source.to_tensor(ids.pad), of_target.to_tensor(ids.pad)
 
     def _pieces(self, ids: tf.Tensor) -> tf.Tensor:
         """Look up the piece of each id, "" for padding."""
-        names = self.tokenizer.pieces(range(self.ensemble.vocab_size))
+        names = self.tokenizer.pieces(range(self.id_model.vocab_size))
         names[PAD_ID] = ""
         return tf.gather(tf.constant(names), ids)
+
+    def graph(
+        self, key: Any, function: Callable, *inputs: tf.TensorSpec
+    ) -> Callable:
+        """Trace a function of ids once, and keep it under the key."""
+        if key not in self._graphs:
+            made = tf.function(function, inputs, autograph=False)
+            # Now: TensorFlow warns when several in a row trace at their first
+            # call.
+            self._graphs[key] = made.get_concrete_function()
+        return self._graphs[key]
+
+
+def _cut(
+    ids: tf.RaggedTensor, longest: int | None, end: tuple[int, ...]
+) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Shorten rows, the last of `end` still last; return which were longer."""
+    if longest is None:
+        return ids, tf.zeros([ids.nrows()], tf.bool)
+    truncated = ids.row_lengths() > longest
+    if not end:
+        return ids[:, :longest], truncated
+    ends = tf.fill([ids.nrows(tf.int32), 1], end[-1])
+    return tf.concat([ids[:, :-1][:, : longest - 1], ends], axis=1), truncated

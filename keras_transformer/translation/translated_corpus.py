@@ -11,17 +11,14 @@ import logging
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, TypeVar
+from typing import Any
 
 from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
 from keras_transformer.data.corpus import Pair
 from keras_transformer.machine import files
 from keras_transformer.translation.display import SentenceDisplay
-
-Item = TypeVar("Item")
-# Translates items, "" where it cannot, and shows how many are done.
-Translate = Callable[[Sequence[Item], SentenceDisplay], Iterable[str]]
+from keras_transformer.translation.translator import Hypothesis, Translator
 
 # Texts that are translated before they are written.
 CHUNK = 1_000
@@ -40,8 +37,7 @@ class TranslatedCorpus:
         search: How the model searches, which is of the origin too.
 
     Raises:
-        UserError: If one of the folders exists and is of another origin. An
-            unfinished one without a translation is replaced instead.
+        UserError: If one of the folders exists and is of another origin.
     """
 
     def __init__(
@@ -49,22 +45,23 @@ class TranslatedCorpus:
     ) -> None:
         self._folder = folder
         self._growing = folder.with_name(f"{folder.name}.unfinished")
-        self._longest = search.max_source_length
+        self._search = search
         self._origin = {**origin, **dataclasses.asdict(search)}
-        if folder.exists():
-            self._check(folder)
-        if self._growing.exists() and not self._is_begun_alone():
-            self._check(self._growing)
+        for found in (folder, self._growing):
+            if found.exists():
+                self._check(found)
         # A process was killed before it removed this.
         (folder / _TRANSLATIONS).unlink(missing_ok=True)
 
     def _check(self, found: pathlib.Path) -> None:
-        of_found = _origin_of(found)
-        if of_found is None:
+        try:
+            text = (found / _ORIGIN).read_text(encoding="utf-8")
+            of_found = dict(json.loads(text))
+        except (OSError, ValueError, TypeError):
             raise UserError(
                 f"{found} exists, and holds no translations made here; "
                 "choose another place."
-            )
+            ) from None
         names = [
             name
             for name in {**of_found, **self._origin}
@@ -80,44 +77,83 @@ class TranslatedCorpus:
     def is_complete(self) -> bool:
         return self._folder.exists()
 
-    def _is_begun_alone(self) -> bool:
-        """Return whether it was begun here and has no translation yet."""
-        translations = self._growing / _TRANSLATIONS
-        return _origin_of(self._growing) is not None and not (
-            translations.exists() and translations.stat().st_size
-        )
-
     def translate(
         self,
-        items: Iterable[Item],
+        texts: Iterable[str],
         total: int,
-        load: Callable[[], Translate[Item]],
+        load: Callable[[], Translator],
+        pick: Callable[[int, Sequence[Hypothesis]], str],
+        parallel: int | None = None,
     ) -> None:
-        """Translate the items that have no translation yet.
+        """Translate the texts that have no translation yet.
 
         Args:
-            items: What to translate, always the same in the same order.
-            total: Number of items.
-            load: Makes the function that translates, if there is work for it.
+            texts: What to translate, always the same in the same order.
+            total: Number of texts.
+            load: Loads the model, if there is work for it.
+            pick: Makes a translation of a text's number and hypotheses.
+            parallel: As in `Translator.translate`.
 
         Raises:
             UserError: If all translations are empty.
         """
-        if not self._growing.exists() or self._is_begun_alone():
-            with files.whole(self._growing) as made:
-                made.mkdir(parents=True)
-                text = json.dumps(self._origin, indent=2)
-                (made / _ORIGIN).write_text(text)
-        with open(self._growing / _TRANSLATIONS, "a+b") as file:
-            done = _cut_to_chunks(file, total)
-            if done < total:
-                rest = itertools.islice(items, done, None)
-                _append_translations(file, rest, done, total, load())
+        done = self._cut_to_chunks(total)
+        if done < total:
+            translator = load()
+            logger.info("Translating %d of %d texts.", total - done, total)
+            rest = itertools.islice(texts, done, None)
+            with SentenceDisplay(total, done=done) as display:
+                while chunk := list(itertools.islice(rest, CHUNK)):
+                    found, are_cut = translator.n_best(
+                        *(chunk, self._search),
+                        parallel=parallel,
+                        progress=display,
+                    )
+                    said = map(pick, itertools.count(done), found)
+                    self._append(
+                        "" if is_cut else text
+                        for text, is_cut in zip(said, are_cut, strict=True)
+                    )
+                    display.end_chunk(len(chunk))
+                    done += len(chunk)
         if not any(self._translations()):
             raise UserError(
                 "Expected translations, received empty ones alone; train the "
                 f"model for longer, and remove {self._growing}."
             )
+
+    def _cut_to_chunks(self, total: int) -> int:
+        """Cut what is there after its last whole chunk; count its lines.
+
+        So the chunks of a run that was killed are those of one that was not,
+        and so are the roundings in a batch.
+        """
+        if not self._growing.exists():
+            return 0
+        with open(self._growing / _TRANSLATIONS, "a+b") as file:
+            file.seek(0)
+            # The end of every line that has one.
+            sizes = (len(line) for line in file if line[-1:] == b"\n")
+            ends = list(itertools.accumulate(sizes))
+            count = len(ends)
+            if count < total:
+                count -= count % CHUNK
+            file.truncate(ends[count - 1] if count else 0)
+        return count
+
+    def _append(self, texts: Iterable[str]) -> None:
+        written = b"".join(map(_line, texts))
+        if self._growing.exists():
+            with open(self._growing / _TRANSLATIONS, "ab") as file:
+                file.write(written)
+                file.flush()
+                os.fsync(file.fileno())
+            return
+        with files.whole(self._growing) as made:
+            made.mkdir(parents=True)
+            origin = json.dumps(self._origin, indent=2)
+            (made / _ORIGIN).write_text(origin)
+            (made / _TRANSLATIONS).write_bytes(written)
 
     def pairs(self, texts: Iterable[str]) -> Iterator[Pair]:
         """Pair the texts with their translations; leave out those without."""
@@ -132,11 +168,11 @@ class TranslatedCorpus:
             logger.warning(
                 "Left out %d of %d texts: blank, translated into nothing, or "
                 "cut by the search, which reads %s tokens.",
-                *(left_out, total, self._longest or "all"),
+                *(left_out, total, self._search.max_source_length or "all"),
             )
 
     def _translations(self) -> Iterator[str]:
-        """Read the translations, in the order of the items."""
+        """Read the translations, in the order of the texts."""
         path = self._growing / _TRANSLATIONS
         with open(path, "rb") as file:
             yield from lines.read_lines(file, str(path))
@@ -145,11 +181,11 @@ class TranslatedCorpus:
         self, split: str, languages: tuple[str, str], pairs: Iterable[Pair]
     ) -> None:
         """Write a split, each side of the pairs to its language's file."""
-        stems = [self._growing / f"{split}.{name}" for name in languages]
-        with files.open_whole(stems[0]) as one, files.open_whole(stems[1]) as t:
+        one, other = (self._growing / f"{split}.{name}" for name in languages)
+        with open(one, "wb") as sources, open(other, "wb") as targets:
             for pair in pairs:
-                for file, text in zip((one, t), pair, strict=True):
-                    _append(file, [text])
+                sources.write(_line(pair[0]))
+                targets.write(_line(pair[1]))
 
     def complete(self) -> None:
         """Give the folder its name."""
@@ -157,44 +193,5 @@ class TranslatedCorpus:
         (self._folder / _TRANSLATIONS).unlink()
 
 
-def _origin_of(folder: pathlib.Path) -> dict[str, Any] | None:
-    try:
-        return dict(json.loads((folder / _ORIGIN).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _cut_to_chunks(file: BinaryIO, total: int) -> int:
-    """Cut a file after its last whole chunk; return its number of lines.
-
-    So the chunks of a run that was killed are those of one that was not, and
-    so are the roundings in a batch.
-    """
-    file.seek(0)
-    # The end of every line that has one.
-    ends = list(itertools.accumulate(len(x) for x in file if x[-1:] == b"\n"))
-    count = len(ends)
-    if count < total:
-        count -= count % CHUNK
-    file.truncate(ends[count - 1] if count else 0)
-    return count
-
-
-def _append_translations(
-    file: BinaryIO,
-    items: Iterator[Item],
-    done: int,
-    total: int,
-    translate: Translate[Item],
-) -> None:
-    logger.info("Translating %d of %d texts.", total - done, total)
-    with SentenceDisplay(total, done=done) as display:
-        while chunk := list(itertools.islice(items, CHUNK)):
-            _append(file, translate(chunk, display))
-            file.flush()
-            os.fsync(file.fileno())
-            display.end_chunk(len(chunk))
-
-
-def _append(file: BinaryIO, texts: Iterable[str]) -> None:
-    file.writelines(f"{lines.on_one_line(text)}\n".encode() for text in texts)
+def _line(text: str) -> bytes:
+    return f"{lines.on_one_line(text)}\n".encode()

@@ -1,14 +1,13 @@
 """Text to text in Python: any number of texts, batched by length."""
 
-import contextlib
 import dataclasses
-import logging
+import functools
+import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import numpy as np
-import tensorflow as tf
 
 from keras_transformer.config import (
     ENSEMBLE_MEANS,
@@ -17,47 +16,28 @@ from keras_transformer.config import (
     SettingError,
     UserError,
 )
-from keras_transformer.decoding.beam_search import BeamResult
-from keras_transformer.decoding.ensemble import Ensemble
+from keras_transformer.data.adapter import TokenizerAdapter
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.frozen_weights import FrozenWeights
+from keras_transformer.decoding.id_model import IdModel
 from keras_transformer.decoding.prefix_steps import Model
 from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.machine import devices
-from keras_transformer.model import Transformer
-from keras_transformer.runs.averaging import Chosen
-from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.weights import Runs, Weights
 from keras_transformer.settings import meant, whole_number
-from keras_transformer.translation import lexicon, loading, sentences
-from keras_transformer.translation.alignment import Attention
-from keras_transformer.translation.explaining import Explainer
-from keras_transformer.translation.scoring import GivenPairs
+from keras_transformer.translation import explaining, loading, sentences
+from keras_transformer.translation.alignment import Attention, align_pairs
 from keras_transformer.translation.text_batches import (
+    Hypothesis,
     as_bytes,
-    batches,
-    check_pairs,
-    cut,
-    dense,
-    numbered,
-    results,
+    attention_all,
+    pairs_as_bytes,
+    score_all,
+    search_all,
+    warn_of_cuts,
 )
-from keras_transformer.translation.text_model import (
-    IDS,
-    PREFIX,
-    TextModel,
-    traced,
-)
+from keras_transformer.translation.text_model import TextModel
 from keras_transformer.viewing.explanation import Explanation
-
-logger = logging.getLogger("keras_transformer")
-
-_SEEDS = tf.TensorSpec([None, 2], tf.int32)
-
-
-class Hypothesis(NamedTuple):
-    """A translation and its length-normalised log-probability in nats."""
-
-    text: str
-    score: float
 
 
 class Translator:
@@ -67,10 +47,11 @@ class Translator:
     whatever the prefix.
 
     Args:
-        model: The model, or an ensemble, of the tokenizer's vocabulary. Any
-            model serves that maps int32 ids `((source, target_in))` to logits
-            `(B, T, V)`. One that is no `Transformer`, or changes its decoder
-            and not `decode_step`, is searched by whole prefixes.
+        model: The model, or a list of several that search together, of the
+            tokenizer's vocabulary. Any model serves that maps int32 ids
+            `((source, target_in))` to logits `(B, T, V)`. One that is no
+            `Transformer`, or changes its decoder and not `decode_step`, is
+            searched by whole prefixes.
         tokenizer: The tokenizer, or another in a `TokenizerAdapter`.
         search: The default settings of a search.
         source_lang: Language code of the texts, used to split sentences.
@@ -79,7 +60,8 @@ class Translator:
             them; by default translations follow any training of the model.
         shortlist: The only target pieces to score for a source; by default
             all. Sampling ignores it.
-        weights: What each model was loaded with, if it comes from a run.
+        weights: What was loaded, if the model comes from a run. Its
+            `ensemble_mean` says what several models average.
 
     Attributes:
         text_model: The same translation inside a graph, as exports hold it.
@@ -93,48 +75,48 @@ class Translator:
 
     def __init__(
         self,
-        model: Model | Ensemble,
+        model: Model | Sequence[Model],
         tokenizer: Any,
         search: Search | None = None,
         source_lang: str = "en",
         target_lang: str = "de",
         frozen: FrozenWeights | None = None,
         shortlist: Shortlist | None = None,
-        weights: Sequence[Chosen] = (),
+        weights: Weights | None = None,
     ) -> None:
-        self.text_model = TextModel(model, tokenizer, frozen, shortlist)
-        self.tokenizer = self.text_model.tokenizer
+        if not isinstance(tokenizer, Tokenizer | TokenizerAdapter):
+            tokenizer = TokenizerAdapter(tokenizer)
+        self.tokenizer: Any = tokenizer
         self.search = search or Search()
         self.source_lang = source_lang
         self.target_lang = target_lang
-        self.weights = tuple(weights)
+        self.weights = weights or Weights()
+        mean = self.weights.ensemble_mean
+        self._id_model = IdModel(model, frozen, shortlist, tokenizer.ids, mean)
+        self.text_model = TextModel(self._id_model, tokenizer)
         self._is_warned = False  # About texts of several sentences.
-        self._pairs = GivenPairs(self.text_model)
-        self._explainer = Explainer(self.text_model)
-        # One graph for each set of options, for batches of any shape. Ids
-        # only: a graph that holds the tokenizer becomes useless once
-        # `tf.random.set_seed` has unloaded its vocabulary.
-        self._search_graphs: dict[tuple, Any] = {}
 
     @property
     def model(self) -> Any:
-        """The model.
-
-        Raises:
-            UserError: If there are several.
-        """
-        return self.text_model.ensemble.only
+        """The model; `UserError` if there are several."""
+        model, *others = self._id_model.models
+        if others:
+            raise UserError(
+                f"Expected one model, received {1 + len(others)} that search "
+                "together; give one of them."
+            )
+        return model
 
     @property
     def operators(self) -> tuple[str, ...]:
         """Names of the operators in use that not every TensorFlow has."""
-        frozen = self.text_model.frozen
+        frozen = self._id_model.frozen
         return frozen.operators if frozen else ()
 
     @property
     def instructions(self) -> tuple[str, ...]:
         """Names of the instructions in use that not every processor has."""
-        frozen = self.text_model.frozen
+        frozen = self._id_model.frozen
         return frozen.instructions if frozen else ()
 
     @classmethod
@@ -152,7 +134,7 @@ class Translator:
         Args:
             run_dir: The run directory.
             average: How many of the newest checkpoints to average; None for
-                what the run asks for, as in `averaging.choose`.
+                the weights that validated best at the end of the training.
             precision: What to compute in, as in `freeze`.
             shortlist: A file made by `keras-transformer shortlist`, with the
                 only target pieces to score for each source; by default all.
@@ -162,23 +144,23 @@ class Translator:
                 `"probabilities"` or `"log-probabilities"`.
 
         Raises:
-            UserError: As from `loading.load`, `freeze` and `lexicon.read`.
+            UserError: If a run has no weights or is of another vocabulary, or
+                as from `freeze`.
         """
-        loading.check_precision(precision)
-        devices.let_memory_grow()  # A training may run on the same GPU.
-        models, tokenizer, weights = loading.load(
-            [run_dir, *ensemble], average, ensemble_mean
+        weights = Weights(
+            average=average,
+            precision=precision,
+            shortlist=shortlist,  # type: ignore
+            ensemble=ensemble,  # type: ignore
+            ensemble_mean=ensemble_mean,
         )
-        run = RunConfig.load(run_dir)
-        words = None
-        if shortlist is not None:
-            words = lexicon.read(shortlist, tokenizer)
-        return cls(
-            *(models, tokenizer, run.search),
-            *(run.source_lang, run.target_lang),
-            shortlist=words,
-            weights=weights,
-        ).freeze(precision)
+        return cls.of(weights.runs(run_dir), weights)
+
+    @classmethod
+    def of(cls, runs: Runs, weights: Weights) -> "Translator":
+        """Load runs whose configurations have been read, as `from_run`."""
+        devices.let_memory_grow()  # A training may run on the same GPU.
+        return cls(**loading.load(runs, weights))
 
     def freeze(
         self, precision: str = "float32", portable: bool = False
@@ -204,15 +186,15 @@ class Translator:
             UserError: If `precision` is none of these, or int8 is not
                 available.
         """
+        weights = dataclasses.replace(self.weights, precision=precision)
         models, frozen = loading.freeze(
-            self.text_model.ensemble, precision, portable
+            self._id_model.models, precision, portable
         )
         return Translator(
             *(models, self.tokenizer, self.search),
             *(self.source_lang, self.target_lang),
-            frozen=frozen,
-            shortlist=self.text_model.shortlist,
-            weights=self.weights,
+            *(frozen, self._id_model.shortlist),
+            weights,
         )
 
     def options(self, **given: Any) -> Search:
@@ -269,16 +251,24 @@ class Translator:
         Args:
             texts: Source texts.
             n_best: Hypotheses per text; by default one, as plain `str`.
-            prefixes: As in the method `n_best`.
+            prefixes: The beginning of each translation, "" for none. It may
+                end inside a word; a space at its end says that the word is
+                whole. A prefix counts in the score and towards the length
+                limit, and is cut if it is longer than that.
             split_sentences: Whether to translate each sentence of a text on
                 its own, for a model that has learnt from single sentences;
                 between them stands what the target language puts there, and
                 line ends stay. A tag such as `>>fra<<` at the beginning of a
-                text goes before each. By default texts stay
-                whole, and the log says once if a text looks like several
-                sentences.
-            batch_tokens: Budget of a batch, as in the method `n_best`.
-            parallel: Batches searched at the same time, as in `n_best`.
+                text goes before each. By default texts stay whole, and the log
+                says once if a text looks like several sentences.
+            batch_tokens: Budget of a batch: its texts times the tokens of its
+                longest possible translation.
+            parallel: Batches searched at the same time, each with memory of
+                its own; by default what `devices.searches` chooses, or 1 on a
+                GPU. It is fastest with `TF_NUM_INTRAOP_THREADS=1` in the
+                environment before TensorFlow's first operator, as on the
+                command line. An error ends the call once the other batches
+                are done.
             progress: Called with the number of texts done and that of all.
             **options: Other fields of `Search`, such as `beam_size=4`; those
                 left out are taken from the attribute `search`.
@@ -289,44 +279,29 @@ class Translator:
             where fewer exist.
 
         Raises:
-            ValueError: If an option is out of range, or as in `n_best`.
+            ValueError: If an option is out of range, `texts` is one `str`, or
+                there are not as many prefixes as texts.
             UserError: If `split_sentences` is combined with `n_best` or
                 `prefixes`, or sentencex is missing.
         """
         search = self.options(n_best=1 if n_best is None else n_best, **options)
-        texts = [text.decode() for text in as_bytes("texts", texts)]
-        how: dict[str, Any] = dict(
-            batch_tokens=batch_tokens, parallel=parallel, progress=progress
-        )
         if split_sentences:
             sentences.check_alone(
                 n_best=n_best is not None, prefixes=prefixes is not None
             )
-            whole, cuts = sentences.translate(
-                self.n_best,
-                texts,
-                self.source_lang,
-                self.target_lang,
-                options=search,
-                **how,
-            )
-            truncated = np.array(cuts)
-        else:
-            if split_sentences is None and not self._is_warned:
-                self._is_warned = sentences.warn_of_several(texts)
-            found, truncated = self.n_best(
-                texts, search, prefixes=prefixes, **how
-            )
-            whole = [hypotheses[0].text for hypotheses in found]
-        if np.any(truncated):
-            logger.warning(
-                "Cut %d of %d texts after %d tokens: number %s.",
-                np.sum(truncated),
-                len(texts),
-                search.max_source_length,
-                numbered(truncated),
-            )
-        return whole if n_best is None else found
+        found, truncated = self.n_best(
+            texts,
+            search,
+            prefixes=prefixes,
+            split_sentences=split_sentences,
+            batch_tokens=batch_tokens,
+            parallel=parallel,
+            progress=progress,
+        )
+        warn_of_cuts(truncated, search.max_source_length)
+        if n_best is not None:
+            return found
+        return [hypotheses[0].text for hypotheses in found]
 
     def n_best(
         self,
@@ -334,98 +309,53 @@ class Translator:
         options: Search,
         *,
         prefixes: Sequence[str] | None = None,
+        split_sentences: bool | None = False,
         batch_tokens: int = 8_192,
         parallel: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[list[list[Hypothesis]], np.ndarray]:
-        """Translate as `translate` does, and tell which texts were cut.
+        """Search as `options` say, and tell which texts were cut.
 
-        Args:
-            texts: Source texts.
-            options: How to search.
-            prefixes: The beginning of each translation, "" for none. It may
-                end inside a word; a space at its end says that the word is
-                whole.
-                A prefix counts in the score and towards the length limit, and
-                is cut if it is longer than that.
-            batch_tokens: Budget of a batch: its texts times the tokens of its
-                longest possible translation.
-            parallel: Batches searched at the same time, each with memory of
-                its own; by default what `devices.searches` chooses, or 1 on a
-                GPU. It is fastest with `TF_NUM_INTRAOP_THREADS=1` in the
-                environment before TensorFlow's first operator, as on the
-                command line. An error ends the call once the other batches
-                are done.
-            progress: Called with the number of texts done and that of all.
+        The other arguments are those of `translate`.
 
         Returns:
-            The hypotheses of each text, best first, and whether each text was
-            cut after `max_source_length` tokens, bool `(len(texts),)`.
+            The hypotheses of each text, best first, with the score NaN for a
+            text that was split, and whether each text was cut after
+            `max_source_length` tokens, bool `(len(texts),)`.
 
         Raises:
             SettingError: If `options` is no `Search`, or `batch_tokens` or
                 `parallel` is not a number from 1 on.
-            ValueError: If `texts` is one `str`, or there are not as many
-                prefixes as texts.
         """
-        encoded = as_bytes("texts", texts)
+        beginnings: list[bytes] | None = None
+        if prefixes is None:
+            encoded = as_bytes("texts", texts)
+        else:
+            encoded, beginnings = pairs_as_bytes(texts=texts, prefixes=prefixes)
         batch_tokens = whole_number("batch_tokens", batch_tokens)
         if not isinstance(options, Search):
             raise SettingError(
                 "options", "a Search, as `Translator.options` makes", options
             )
-        sources, truncated = cut(
-            self.tokenizer.tokenize(encoded),
-            options.max_source_length,
-            self.tokenizer.ids.blank,
+        decoded = (text.decode() for text in encoded)
+        if split_sentences:
+            whole, are_cut = sentences.translate(
+                functools.partial(
+                    self.n_best,
+                    options=options,
+                    batch_tokens=batch_tokens,
+                    parallel=parallel,
+                ),
+                *(decoded, self.source_lang, self.target_lang, progress),
+            )
+            found = [[Hypothesis(text, math.nan)] for text in whole]
+            return found, np.array(are_cut, bool)
+        if split_sentences is None and not self._is_warned:
+            self._is_warned = sentences.warn_of_several(decoded)
+        return search_all(
+            *(self.text_model, encoded, options, beginnings),
+            *(batch_tokens, parallel, progress),
         )
-        lengths = sources.row_lengths().numpy()
-        limits = options.max_length or lengths + options.max_extra_length
-        inputs = {"source": sources}
-        if prefixes is not None:
-            check_pairs(texts=texts, prefixes=prefixes)
-            inputs["prefix"] = self.text_model.prefix_ids(
-                as_bytes("prefixes", prefixes),
-                int(np.max(limits, initial=0)),
-            )
-        if options.sampling:
-            inputs["seeds"] = self.text_model.seeds(
-                tf.constant(encoded), options
-            )
-        found = [[Hypothesis("", 0.0)] for _ in texts]
-        special = self.tokenizer.ids
-        # Blank ones are answered.
-        waiting = np.flatnonzero(lengths > len(special.blank))
-        done = len(texts) - len(waiting)
-        parallel = self._searches(parallel, len(waiting))
-        costs = np.maximum(lengths, limits)
-        planned = batches(waiting, lengths, costs, batch_tokens, parallel)
-        if not planned:
-            return found, truncated.numpy()
-        # Traced in this thread, since others lack Keras's settings.
-        search = self._search_graph(options, tuple(inputs))
-
-        def search_rows(rows: np.ndarray) -> BeamResult:
-            return search(
-                *(
-                    dense(tf.gather(tensor, rows), special.pad)
-                    for tensor in inputs.values()
-                )
-            )
-
-        with contextlib.closing(
-            results(search_rows, planned, parallel)
-        ) as searched:
-            for rows, result in searched:
-                texts_of_rows = self.text_model.texts_of(result, options)
-                for row, texts_of_row, scores in zip(
-                    rows, *(x.numpy() for x in texts_of_rows), strict=True
-                ):
-                    found[row] = _hypotheses(texts_of_row, scores)
-                done += len(rows)
-                if progress:
-                    progress(done, len(texts))
-        return found, truncated.numpy()
 
     def explain(
         self,
@@ -459,12 +389,9 @@ class Translator:
         if n_best is None:
             n_best = min(4, options.get("beam_size", self.search.beam_size))
         search = self.options(n_best=n_best, **options)
-        explanation = self._explainer.explain(text, search, prefix)
-        if explanation.truncated:
-            logger.warning(
-                "Cut the text after %d tokens.", search.max_source_length
-            )
-        return explanation
+        return explaining.explain(
+            *(self.text_model, self.model, text, search, prefix)
+        )
 
     def score(
         self,
@@ -494,7 +421,8 @@ class Translator:
         """
         if length_penalty is None:
             length_penalty = self.search.length_penalty
-        return self._pairs.score(sources, targets, length_penalty, batch_tokens)
+        pairs = pairs_as_bytes(sources=sources, targets=targets)
+        return score_all(self.text_model, *pairs, length_penalty, batch_tokens)
 
     def attention(
         self,
@@ -518,8 +446,9 @@ class Translator:
         Raises:
             ValueError: If there are not as many targets as sources.
         """
-        return self._pairs.attention(
-            sources, targets, max_source_length, batch_tokens
+        pairs = pairs_as_bytes(sources=sources, targets=targets)
+        return attention_all(
+            self.text_model, *pairs, max_source_length, batch_tokens
         )
 
     def align(
@@ -549,53 +478,12 @@ class Translator:
         Raises:
             ValueError: If there are not as many targets as sources.
         """
-        return self._pairs.align(
-            sources,
-            targets,
-            max_source_length,
-            batch_tokens,
-            (self.source_lang, self.target_lang),
+        pairs = pairs_as_bytes(sources=sources, targets=targets)
+        found = attention_all(
+            self.text_model, *pairs, max_source_length, batch_tokens
         )
-
-    def _searches(self, asked: int | None, texts: int) -> int:
-        """Choose how many searches run at the same time."""
-        on_gpu = bool(tf.config.list_physical_devices("GPU"))
-        if asked is None and (on_gpu or not texts):
-            return 1
-        models = self.text_model.ensemble.models
-        return devices.searches(
-            asked,
-            devices.cores(),
-            max(
-                model.model_config.d_model
-                if isinstance(model, Transformer)
-                else devices.TOTAL_WIDTH  # One alone.
-                for model in models
-            ),
-            devices.threads(),
-            texts,
-        )
-
-    def _search_graph(self, options: Search, inputs: tuple) -> Any:
-        """Trace one graph for each set of options, for any batch shape."""
-        if options.sampling:
-            # The seed is an input: a new one needs no new graph.
-            sampling = dataclasses.replace(options.sampling, seed=None)
-            options = dataclasses.replace(options, sampling=sampling)
-        if (options, inputs) not in self._search_graphs:
-
-            def search(source: tf.Tensor, *others: tf.Tensor) -> BeamResult:
-                named = dict(zip(inputs[1:], others, strict=True))
-                return self.text_model.search_ids(source, options, **named)
-
-            self._search_graphs[options, inputs] = traced(
-                search,
-                *(
-                    {"seeds": _SEEDS, "prefix": PREFIX}.get(x, IDS)
-                    for x in inputs
-                ),
-            )
-        return self._search_graphs[options, inputs]
+        languages = self.source_lang, self.target_lang
+        return align_pairs(found, self.tokenizer, pairs, languages)
 
 
 def search_with(search: Search, **given: Any) -> Search:
@@ -609,12 +497,3 @@ def search_with(search: Search, **given: Any) -> Search:
             f"{meant(name, (*known, *also))}"
         )
     return dataclasses.replace(search, **given)
-
-
-def _hypotheses(texts: np.ndarray, scores: np.ndarray) -> list[Hypothesis]:
-    """Collect one sentence's hypotheses, without empty places."""
-    return [
-        Hypothesis(text.decode("utf-8", "replace"), float(score))
-        for text, score in zip(texts, scores, strict=True)
-        if score > -np.inf
-    ] or [Hypothesis("", -np.inf)]

@@ -17,7 +17,7 @@ import numpy as np
 
 from keras_transformer.config import UserError
 from keras_transformer.machine import files
-from keras_transformer.viewing import page, payload, pictures
+from keras_transformer.viewing import pictures, viewer
 from keras_transformer.viewing.hypotheses import (
     Alternative,
     Fate,
@@ -127,7 +127,7 @@ class Explanation:
             UserError: If `path` is a folder, or nothing can be written there,
                 for example because its folder does not exist.
         """
-        text = page.document(self.source, [self.to_html()])
+        text = viewer.document(self.source, [self.to_html()])
         try:
             files.write_text(path, text)
         except OSError as error:
@@ -191,9 +191,9 @@ class Explanation:
             best.source_pieces,
             {None: best.cross.mean(axis=(0, 1))},
         )
-        weights = payload.weights(self.encoder, self.cross, self.decoder)
-        table = page.table(self.translations, self.leaves, self.nodes)
-        return page.fragment(self._facts(), weights, table, picture)
+        weights = viewer.pack(self.encoder, self.cross, self.decoder)
+        table = viewer.table(self.translations, self.leaves, self.nodes)
+        return viewer.fragment(self._facts(), weights, table, picture)
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -206,8 +206,8 @@ class Explanation:
             "sourcePieces": self.source_pieces,
             "translations": self.translations,
             "leaves": self.leaves,
-            "nodes": payload.nodes(self.nodes),
-            "alternatives": payload.alternatives(self.alternatives),
+            "nodes": self.nodes,
+            "alternatives": self.alternatives,
             "layers": {
                 "encoder": len(self.encoder),
                 "decoder": layers,
@@ -219,13 +219,13 @@ class Explanation:
             "beamSize": self.beam_size,
             "lengthPenalty": self.length_penalty,
             "truncated": self.truncated,
-            "emptyEnd": page.empty_end(self.nodes),
+            "emptyEnd": viewer.empty_end(self.nodes),
         }
 
     def _panel(
         self, kind: str, hypothesis: int
     ) -> tuple[list[str], list[str], np.ndarray]:
-        """Return the pieces that attend, those attended to, and the weights."""
+        """Return the attending pieces, the attended ones, and the weights."""
         found = self.attention(hypothesis)
         source, target = found.source_pieces, found.target_pieces
         panels = {

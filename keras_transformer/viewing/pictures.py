@@ -17,13 +17,13 @@ from keras_transformer.viewing.hypotheses import Fate, Node
 
 INK, DIM, WHITE = "#1b1f24", "#6a737d", "#ffffff"
 # Okabe and Ito's colours, which colour-blind people can tell apart. They mark
-# heads, as in the page's `elements.js`.
+# heads, as in the viewer's `elements.js`.
 COLOURS = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7"),
     *("#56b4e9", "#d55e00", "#f0e442", "#000000"),
 )
-# No line is drawn for less, as in the page's `lines.js`; a row has 100 stronger
-# ones at most.
+# No line is drawn for less, as in the viewer's `lines.js`; at most 100 weights
+# of a row are larger.
 FAINTEST = 0.01
 # In pixels: the size of text; the edges; the height of a piece and the width
 # between two columns of them; the place of the tree's start, the width of a
@@ -32,8 +32,8 @@ FONT, EDGE = 13, 12
 ROW, GAP = 20, 240
 START, STEP, LEVEL = 44, 84, 40
 LONGEST = 11  # Characters of a label in the tree.
-# The colour of each fate, that of the inside of its mark, and its shape, for
-# people who do not see the colours.
+# For each fate the colour of its mark, the colour inside, and the shape, for
+# people who do not see colours.
 MARKS = {
     Fate.FOLLOWED: ("#0072b2", "#0072b2", "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z"),
     Fate.PRUNED: ("#8a9199", WHITE, "M-4-4l8 8m0-8l-8 8"),
@@ -63,7 +63,7 @@ def lines(
         queries: Q pieces, on the left.
         keys: K pieces, on the right.
         heads: Weights `(Q, K)` by the number of the head from 0, or None for
-            the mean of all, those behind first.
+            the mean of all, from the back to the front.
         row: The only one of the Q pieces to draw lines from; by default all.
 
     Returns:

@@ -1,7 +1,5 @@
 """A small run whose random model answers with senseless words."""
 
-import functools
-
 import pytest
 from sample_runs import make_run
 from small_models import SIZES
@@ -11,6 +9,7 @@ from keras_transformer import config
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.model import Transformer
 from keras_transformer.runs import checkpoints
+from keras_transformer.runs.weights import Weights
 from keras_transformer.translation.translator import Translator
 
 
@@ -39,17 +38,25 @@ def run_dir(corpus, tmp_path_factory):
 
 
 # Loading and tracing take seconds: once for each checkpoint count is enough.
-load_once = functools.cache(Translator.from_run)
+load, loaded = Translator.of, {}
+
+
+def load_once(runs, weights):
+    key = (*(path for path, _ in runs), weights)
+    if key not in loaded:
+        loaded[key] = load(runs, weights)
+    return loaded[key]
 
 
 @pytest.fixture(autouse=True)
 def few_loads(monkeypatch):
-    monkeypatch.setattr(Translator, "from_run", load_once)
+    monkeypatch.setattr(Translator, "of", load_once)
 
 
 @pytest.fixture(scope="package")
 def translator(run_dir):
-    return load_once(run_dir, 5)
+    weights = Weights(average=5)
+    return load_once(weights.runs(run_dir), weights)
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from verb_calls import (
 )
 
 from keras_transformer.config import UserError
-from keras_transformer.decoding.ensemble import Ensemble
 from keras_transformer.model import Transformer
 from keras_transformer.run import Run
 from keras_transformer.runs import checkpoints
@@ -43,7 +42,7 @@ def other(run_dir, tmp_path_factory):
 def expected(run_dir, other):
     """What the two search with, put together by hand."""
     first, second = (Run(path).translator() for path in (run_dir, other))
-    models = Ensemble([first.model, second.model])
+    models = [first.model, second.model]
     return Translator(models, first.tokenizer, first.search)
 
 

@@ -56,7 +56,7 @@ def test_bytes_that_are_not_utf_8_are_an_error(
     expected = "error: Expected UTF-8 text in {}, " + message + ".\n"
     assert capsys.readouterr().err == expected.format("standard input")
 
-    monkeypatch.setattr(Translator, "from_run", None)  # Never called.
+    monkeypatch.setattr(Translator, "of", None)  # Never called.
     source = tmp_path / "source.en"
     source.write_bytes(content)
     output = ("--output", tmp_path / "target.de")

@@ -8,6 +8,7 @@ from verb_calls import (
     SOURCES,
     give,
     on_one_line,
+    replace_search,
     replace_translator,
     rows_of,
     run,
@@ -251,7 +252,7 @@ def test_sentences_of_a_line_are_translated_one_by_one(
         given.extend(texts)
         return [[Hypothesis(f"<{text}>", -0.5)] for text in texts]
 
-    replace_translator(monkeypatch, translate)
+    replace_search(monkeypatch, translate)
 
     assert run("translate", run_dir, source, "--split-sentences") == 0
     assert "looks like several sentences" not in caplog.text
@@ -265,7 +266,7 @@ def test_a_line_of_several_sentences_is_named_once(
 ):
     source = tmp_path / "source.en"
     write_lines(source, ["one dog", *["A dog ran. It barked."] * 3])
-    replace_translator(monkeypatch)
+    replace_search(monkeypatch)
     monkeypatch.setattr(text_streams, "CHUNK_LINES", 2)
 
     assert run("translate", run_dir, "--input", source) == 0

@@ -268,6 +268,7 @@ ROWS = [{"id": 7, "de": target, "en": source} for source, target in PAIRS]
         pandas.DataFrame(PAIRS, columns=["English", "German"]),
         pandas.DataFrame(ROWS),
         tf.data.Dataset.from_tensor_slices((SOURCES, TARGETS)),
+        tf.data.Dataset.from_tensor_slices({"en": SOURCES, "de": TARGETS}),
         tf.data.Dataset.from_tensor_slices(np.array(PAIRS)),
         ROWS,
         # As a dataset of Hugging Face has them.
@@ -287,6 +288,10 @@ def test_pairs_come_as_people_have_them(table):
         ([{"en": "one", "fr": "un"}], "place 0 of train; give pairs such as"),
         ([("one", "eins"), "two"], "received 'two' in place 1 of train"),
         ([("one", None)], "in place 0 of train"),
+        (
+            tf.data.Dataset.from_tensor_slices((SOURCES, TARGETS)).batch(2),
+            "in place 0 of train; leave out `batch`",
+        ),
     ],
 )
 def test_what_is_no_list_of_pairs_is_refused(pairs, message):

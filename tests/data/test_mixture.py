@@ -155,7 +155,8 @@ def test_a_held_out_split_comes_from_the_first_corpus(tmp_path):
 
 def test_a_run_keeps_the_name_and_its_tags_are_symbols(tmp_path):
     settings = dict(preset="tiny", run_dir=tmp_path / "run")
-    _, _, run, _, corpus = understand(corpus=["a", "b:0.5:<bt>"], **settings)
+    session = understand(corpus=["a", "b:0.5:<bt>"], **settings)
+    run, corpus = session.run, session.corpus
     assert run.corpus == f"{tmp_path}/a + {tmp_path}/b:0.5:<bt>"
     assert run.symbols == ("<bt>",)
     assert absolute_name(corpus.name) == run.corpus

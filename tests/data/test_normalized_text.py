@@ -14,7 +14,7 @@ from babel import dates, localedata, numbers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.data import bulk_tokenizer
+from keras_transformer.data import bulk_tokenizer, sentencepiece_file
 from keras_transformer.data.tokenizer import Tokenizer
 
 SPACES = re.compile(
@@ -161,5 +161,5 @@ def test_a_vocabulary_may_fold_as_nfkc_does(tmp_path):
     )
     expected = ["fine 1⁄2 Å é m2", "no-break space"]
     assert out_of(tokenizer, texts[:2]) == expected
-    model = bulk_tokenizer.parse_model(tokenizer.model)
+    model = sentencepiece_file.parse_model(tokenizer.model)
     assert model.normalizer_spec.name == "nmt_nfkc"

@@ -130,9 +130,8 @@ def test_symbols_that_cannot_be_are_named(tmp_path, content, message):
     assert message in str(error.value) and str(path) in str(error.value)
 
 
-@pytest.mark.parametrize("other", ["tokenizer", "init_from"])
-def test_symbols_do_not_go_with_a_vocabulary_made_elsewhere(other):
+def test_symbols_do_not_go_with_a_vocabulary_made_elsewhere():
     with pytest.raises(UserError, match="brings its own vocabulary"):
-        understand(corpus="demo", symbols=["(S"], **{other: "somewhere"})
+        understand(corpus="demo", symbols=["(S"], tokenizer="somewhere")
     run = understand(corpus="demo", symbols=["(S"], run_dir="nowhere").run
     assert run.symbols == ("(S",)

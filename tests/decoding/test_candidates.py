@@ -37,7 +37,9 @@ def inputs(rules, size, seed, written=5):
 def every_candidate(rules, position, log_probs, logits):
     """All `(B, W, V)` scores, -inf for what the rules forbid."""
     scores = np.array([[log_softmax(row) for row in rows] for rows in logits])
-    scores[:, :, [PAD, BOS, *rules.banned_ids]] = -np.inf
+    # A token that begins and ends a target may come.
+    begins = [] if rules.eos_id == BOS else [BOS]
+    scores[:, :, [PAD, *begins, *rules.banned_ids]] = -np.inf
     if position + 1 < rules.search.min_length:
         scores[:, :, rules.eos_id] = -np.inf
     return scores + log_probs[:, :, None].astype("float64")

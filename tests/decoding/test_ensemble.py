@@ -11,7 +11,6 @@ from small_models import make_model as random_model
 from small_models import randomise
 
 from keras_transformer.config import EOS_ID, Sampling, Search
-from keras_transformer.decoding.ensemble import Ensemble
 from keras_transformer.decoding.frozen_weights import FrozenWeights
 from keras_transformer.decoding.id_model import IdModel
 
@@ -70,7 +69,7 @@ def sentences(source):
 def test_a_wide_beam_finds_what_exhaustive_search_finds(mean):
     models = unlike_models()
     options = Search(beam_size=100, n_best=7, max_length=3, length_penalty=0.7)
-    found = search(IdModel(Ensemble(models, mean)), SOURCE, options)
+    found = search(IdModel(models, mean=mean), SOURCE, options)
     whole = MeanOfWholeModels(models, mean)
     for row, sentence in enumerate(sentences(SOURCE)):
         expected = every_hypothesis(whole, sentence, 3, 0.7)[:7]
@@ -83,7 +82,7 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(mean):
 @pytest.mark.stands_for("searches with several models")
 @pytest.mark.parametrize("mean", ONE_MEAN)
 def test_a_score_is_the_search_s_own(mean):
-    model = IdModel(Ensemble(unlike_models(), mean))
+    model = IdModel(unlike_models(), mean=mean)
     options = Search(beam_size=3, max_length=5, length_penalty=0.7)
     found = search(model, SOURCE, options)
     target = found.ids[:, 0].numpy()
@@ -119,8 +118,8 @@ def test_a_model_with_itself_finds_what_it_finds_alone(
     model = make_model(num_layers=1)
     options = dataclasses.replace(options, max_extra_length=5)
     found, expected = (
-        search(IdModel(each), SOURCE, options, prefix, seeds)
-        for each in (Ensemble([model] * 3, mean), model)
+        search(IdModel(each, mean=mean), SOURCE, options, prefix, seeds)
+        for each in ([model] * 3, model)
     )
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
@@ -129,10 +128,10 @@ def test_a_model_with_itself_finds_what_it_finds_alone(
 @pytest.mark.slow
 @pytest.mark.parametrize("int8", [False, True])
 def test_an_ensemble_has_packed_weights_too(int8):
-    models = Ensemble(unlike_models()[:2])
+    models = unlike_models()[:2]
     options = Search(beam_size=3, max_extra_length=5)
     plain = search(IdModel(models), SOURCE, options)
-    frozen = FrozenWeights(models, int8=int8)
+    frozen = FrozenWeights(*models, int8=int8)
     for source in (SOURCE, SOURCE[:1]):
         found = search(IdModel(models, frozen), source, options)
         scores = plain.scores[: len(source)]
@@ -144,13 +143,12 @@ def test_an_ensemble_has_packed_weights_too(int8):
 
 
 @pytest.mark.parametrize(
-    "models, mean, message",
+    "models, message",
     [
-        ([], "probabilities", "at least one model"),
-        ([make_model(), random_model()], "probabilities", "one vocab_size"),
-        ([make_model()], "votes", "one of probabilities, log-probabilities"),
+        ([], "at least one model"),
+        ([make_model(), random_model()], "one vocab_size"),
     ],
 )
-def test_what_is_no_ensemble_is_refused(models, mean, message):
+def test_what_is_no_ensemble_is_refused(models, message):
     with pytest.raises(ValueError, match=message):
-        Ensemble(models, mean)
+        IdModel(models)

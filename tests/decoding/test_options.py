@@ -167,7 +167,7 @@ def test_a_score_is_that_of_the_whole_translation_under_every_option(
     )
 
     for n in range(options.n_best):
-        scores, lengths = text_model.score_ids(
+        scores, lengths = text_model.id_model.score_ids(
             source, found.ids[:, n], options.length_penalty
         )
         np.testing.assert_allclose(found.scores[:, n], scores, rtol=1e-4)
@@ -252,7 +252,7 @@ def test_the_same_seed_draws_the_same_whatever_the_batches(small_translator):
         scores = [score for _, score in hypotheses]
         assert scores == sorted(scores, reverse=True)
     assert len({text for text, _ in first[0]}) > 1
-    graphs = len(small_translator._search_graphs)
+    graphs = len(small_translator.text_model._graphs)
     other = small_translator.translate(
         SOURCES,
         n_best=3,
@@ -260,7 +260,7 @@ def test_the_same_seed_draws_the_same_whatever_the_batches(small_translator):
         sampling=dataclasses.replace(SAMPLING, seed=4),
     )
     assert other != first
-    assert len(small_translator._search_graphs) == graphs
+    assert len(small_translator.text_model._graphs) == graphs
 
 
 def test_without_a_seed_every_call_draws_afresh(small_translator):

@@ -158,7 +158,7 @@ def test_the_history_of_a_search_names_pieces_of_the_whole_vocabulary():
     options = Search(beam_size=3, max_extra_length=11)
     result, history = IdModel(
         model, None, Shortlist(candidates)
-    ).search_ids_with_history(tf.constant(SOURCE[:1]), options)
+    ).beam_search_ids(options, tf.constant(SOURCE[:1]), with_history=True)
     allowed = {0, 1, 2, 3, *candidates[0], *candidates[SOURCE[:1]].ravel()}
     is_one = history.log_probs.numpy() > -np.inf
     tokens = history.tokens.numpy()[is_one]

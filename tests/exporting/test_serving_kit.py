@@ -61,6 +61,7 @@ def test_the_models_file_serves_the_folder_under_its_name(exported):
     assert not model.HasField("model_version_policy")
 
 
+@pytest.mark.stands_for("requests of the warm-up")
 def test_the_warm_up_plays_in_the_loader_of_the_server(exported, served):
     seen = {}
     for model, signature, inputs in read_warmup(exported):

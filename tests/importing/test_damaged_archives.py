@@ -9,7 +9,8 @@ import pytest
 
 from keras_transformer.config import UserError
 from keras_transformer.data.paired_tokenizer import load_tokenizer, pack
-from keras_transformer.importing import marian_npz, run_directory, tensor_files
+from keras_transformer.importing import marian, tensor_files
+from keras_transformer.importing.source_files import refusing
 
 HERE = pathlib.Path(__file__).parent
 
@@ -61,14 +62,14 @@ def test_a_damaged_vocabulary_of_two_sides_is_refused(originals, tmp_path):
     "name, read",
     [
         ("hf/pytorch_model.bin", tensor_files.read_pickle),
-        ("npz/opus.npz", marian_npz._arrays),
+        ("npz/opus.npz", marian._arrays),
     ],
 )
 def test_damaged_weights_are_refused(originals, tmp_path, name, read):
     content = (originals / name).read_bytes()
 
     def read_all(path):
-        with run_directory.refusing(path.parent):
+        with refusing("Expected whole files"):
             read(path)
 
     path = tmp_path / pathlib.Path(name).name

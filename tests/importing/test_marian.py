@@ -24,7 +24,7 @@ from keras_transformer.config import (
 from keras_transformer.data.batching import batches
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.exporting import ctranslate2 as exporting
-from keras_transformer.importing import marian_model, run_directory
+from keras_transformer.importing import marian, run_directory
 from keras_transformer.importing.run_directory import import_run
 from keras_transformer.importing.tensor_files import (
     read_pickle,
@@ -46,7 +46,7 @@ LONGEST = 40  # Tokens, as in make_marian.py.
 )
 def test_rows_of_the_tied_matrix_are_in_our_order(positions, a, b, c):
     table = np.array([[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]])
-    found = marian_model.embedding(
+    found = marian.embedding(
         table,
         np.array([13, 14, 15]),
         {"<pad>": 2, "<unk>": 1, "</s>": 0},
@@ -284,6 +284,13 @@ def test_bpe_dropout_needs_a_vocabulary_of_byte_pairs(translator):
     with pytest.raises(UserError, match="for `bpe_dropout`, received one of"):
         pairs = [("a cat", "eine Katze")] * 3
         batches(pairs, translator.tokenizer, 64, bpe_dropout=0.1)
+
+
+def test_two_vocabularies_take_no_symbols(of_npz):
+    vocabulary = of_npz.tokenizer
+    assert vocabulary.with_symbols([]) is vocabulary
+    with pytest.raises(UserError, match="leave out `symbols`"):
+        vocabulary.with_symbols(["<b>"])
 
 
 @pytest.mark.slow

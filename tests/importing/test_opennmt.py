@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, UserError
 from keras_transformer.exporting import ctranslate2 as ctranslate2_export
-from keras_transformer.importing import opennmt_settings, run_directory
+from keras_transformer.importing import opennmt, run_directory
 from keras_transformer.importing.run_directory import import_run
 from keras_transformer.run import Run
 
@@ -231,7 +231,7 @@ ARGUMENTS += "  def __init__(self):\n    super().__init__({})\nmodel = Mine"
 )
 def test_the_heads_are_those_of_the_description(tmp_path, source, heads):
     (tmp_path / "model_description.py").write_text(source)
-    assert opennmt_settings.read_heads(tmp_path) == heads
+    assert opennmt.read_heads(tmp_path) == heads
 
 
 @pytest.mark.parametrize(
@@ -258,11 +258,11 @@ def test_the_heads_are_those_of_the_description(tmp_path, source, heads):
 def test_another_model_is_refused_by_its_setting(tmp_path, source, message):
     (tmp_path / "model_description.py").write_text(source)
     with pytest.raises(UserError, match=message):
-        opennmt_settings.read_heads(tmp_path)
+        opennmt.read_heads(tmp_path)
 
 
 def test_the_end_of_a_source_is_what_the_data_says():
-    read = opennmt_settings.read_source_end
+    read = opennmt.read_source_end
     assert not read({})
     assert not read({"source_sequence_controls": {"end": False}})
     assert read({"source_sequence_controls": {"end": True}})
@@ -289,9 +289,9 @@ def test_a_tokenization_without_sentencepiece_is_refused(tokenization):
         "source_tokenization": tokenization,
     }
     with pytest.raises(UserError, match="in the data's source_tokenization"):
-        opennmt_settings.read_side(data, "source", MODELS / "shared")
+        opennmt.read_side(data, "source", MODELS / "shared")
     # OpenNMT's own tokenizer may hold one.
     own = {"mode": "none", "sp_model_path": "sp.model"}
     data["source_tokenization"] = own
-    side = opennmt_settings.read_side(data, "source", MODELS / "shared")
+    side = opennmt.read_side(data, "source", MODELS / "shared")
     assert side.sentencepiece == (MODELS / "shared/sp.model").read_bytes()

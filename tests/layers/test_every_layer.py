@@ -66,7 +66,7 @@ def test_a_layer_comes_back_from_its_config(kind):
 
 
 @pytest.mark.parametrize(
-    "policy", ["mixed_float16", "mixed_bfloat16", "float64"]
+    "policy", ["mixed_float16", "mixed_bfloat16", "float16", "float64"]
 )
 @pytest.mark.parametrize(
     "kind", [MultiHeadAttention, FeedForward, EncoderLayer, DecoderLayer]
@@ -77,10 +77,11 @@ def test_a_layer_computes_in_the_dtype_of_its_policy(kind, policy):
         settings = LAYERS[kind]
     layer = kind(**settings, dtype=policy)
     x = np.ones((2, 4, 10), "float32")
-    output = layer(x) if kind in (FeedForward, EncoderLayer) else layer(x, x)
+    inputs = [x] if kind in (FeedForward, EncoderLayer) else [x, x]
+    output = layer(*inputs, training=True)
     compute = policy.removeprefix("mixed_")
     assert keras.backend.standardize_dtype(output.dtype) == compute
-    kept = "float64" if policy == "float64" else "float32"
+    kept = "float32" if policy.startswith("mixed_") else policy
     assert {weight.dtype for weight in layer.trainable_weights} == {kept}
 
 

@@ -144,6 +144,41 @@ def test_a_symbolic_attention_knows_both_of_its_outputs():
     assert len(model.trainable_weights) == 4
 
 
+@pytest.mark.parametrize(
+    "kind, scores",
+    [(EncoderLayer, 1), (DecoderLayer, 2), (Encoder, 2), (Decoder, 4)],
+)
+def test_every_layer_that_attends_returns_all_scores_if_asked(kind, scores):
+    stacked = dict(num_layers=2) if kind in (Encoder, Decoder) else {}
+    layer = kind(**stacked, **SIZES, dtype="mixed_float16")
+    arrays = [QUERY]
+    if kind in (Decoder, DecoderLayer):
+        arrays.append(MEMORY)
+    inputs = [keras.Input(array.shape[1:]) for array in arrays]
+
+    outputs = layer(*inputs, return_attention_scores=True)
+
+    flat = keras.tree.flatten(outputs)
+    # All of self-attention come before those of cross-attention.
+    keys = [6] * scores
+    if len(inputs) == 2:
+        keys[scores // 2 :] = [4] * (scores // 2)
+    assert [x.shape for x in flat] == [
+        (None, 6, 10),
+        *((None, 3, 6, length) for length in keys),
+    ]
+    assert {x.dtype for x in flat} == {"float16"}
+    found = keras.Model(inputs, outputs)(arrays)
+    expected = layer(*arrays, return_attention_scores=True)
+    for one, other in zip(
+        *map(keras.tree.flatten, (found, expected)), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    for of_layer in keras.tree.flatten(found)[1:]:
+        np.testing.assert_allclose(np.sum(of_layer, -1), 1, rtol=2**-8)
+    np.testing.assert_array_equal(layer(*arrays), expected[0])
+
+
 def test_weights_of_symbolic_tensors_are_refused_by_the_method():
     layer = MultiHeadAttention(3, 5, 7)
     with pytest.raises(ValueError, match="has to call the layer itself"):

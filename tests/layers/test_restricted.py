@@ -193,30 +193,37 @@ def test_encoder_and_decoder_are_the_whole_ones_behind_a_band(settings):
 
     near, whole = alike(Encoder, memory.shape, **settings)
     seen = padding & band(9, 3, False)
-    expected, weights = whole.call_with_weights(memory, seen)
+    scored = dict(return_attention_scores=True)
+    expected, weights = whole(memory, attention_mask=seen, **scored)
     found = near(memory, attention_mask=padding)
     # Rows that are padding see what the band leaves, and nobody sees them.
     np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
-    found, near_weights = near.call_with_weights(memory, padding)
+    found, near_weights = near(memory, attention_mask=padding, **scored)
     np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
     for one, other in zip(near_weights, weights, strict=True):
         np.testing.assert_allclose(one, other, 1e-4, 1e-6)
 
     near, whole = alike(Decoder, target.shape, memory.shape, **settings)
     seen = band(8, 3, True)
-    expected, own, cross = whole.call_with_weights(
-        target, memory, seen[None, None], padding
+    expected, own, cross = whole(
+        target, memory, seen[None, None], padding, **scored
     )
     causal = masks.causal_mask(8)
     for found in (
         near(target, memory, None, padding, use_causal_mask=True),
         near(target, memory, causal, padding),
-        near.call_with_weights(target, memory, causal, padding)[0],
     ):
         np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
-    _, *found = near.call_with_weights(target, memory, causal, padding)
-    for one, other in zip(sum(found, []), own + cross, strict=True):
-        np.testing.assert_allclose(one, other, 1e-4, 1e-6)
+    for asked in (
+        dict(self_mask=causal),
+        dict(use_causal_mask=True),
+    ):
+        found, *weights = near(
+            target, memory, memory_mask=padding, **asked, **scored
+        )
+        np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
+        for one, other in zip(sum(weights, []), own + cross, strict=True):
+            np.testing.assert_allclose(one, other, 1e-4, 1e-6)
 
 
 def test_another_sequence_is_refused():

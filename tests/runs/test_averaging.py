@@ -9,6 +9,7 @@ from sample_runs import make_tiny_model, tiny_run
 
 from keras_transformer.config import UserError
 from keras_transformer.runs import averaging, checkpoints
+from keras_transformer.runs.weights import Weights
 
 
 @pytest.fixture
@@ -46,9 +47,9 @@ def test_a_run_without_checkpoints_is_an_error(run_dir):
         averaging.load_model(run_dir)
 
 
-def test_averaging_nothing_is_an_error(run_dir):
-    with pytest.raises(UserError, match="at least 1 .* received 0"):
-        averaging.load_model(run_dir, average=0)
+def test_averaging_nothing_is_an_error():
+    with pytest.raises(UserError, match="at least 1, received 0"):
+        Weights(average=0)
 
 
 def test_a_run_with_a_moving_average_is_loaded_with_that(caplog):
@@ -66,15 +67,15 @@ def test_a_run_with_a_moving_average_is_loaded_with_that(caplog):
 def test_an_average_that_is_asked_for_is_one_of_checkpoints():
     model = averaging.load_model(tiny_run(0.9), average=2)
     assert_is_average(model, 2, 3)
-    paths = averaging.averaged_checkpoints(tiny_run(0.9), average=2)
-    assert [path.name[-1] for path in paths] == ["2", "3"]
+    _, chosen = averaging.load(tiny_run(0.9), average=2)
+    assert [name[-1] for name in chosen.checkpoints] == ["2", "3"]
 
 
 def test_a_run_is_loaded_with_as_many_checkpoints_as_its_recipe_says(run_dir):
     # The recipe says five; there are three.
-    paths = averaging.averaged_checkpoints(run_dir)
-    assert [path.name[-1] for path in paths] == ["1", "2", "3"]
-    assert_is_average(averaging.load_model(run_dir), 1, 2, 3)
+    model, chosen = averaging.load(run_dir)
+    assert [name[-1] for name in chosen.checkpoints] == ["1", "2", "3"]
+    assert_is_average(model, 1, 2, 3)
 
 
 def test_a_moving_average_that_is_not_there_is_an_error(run_dir):

@@ -10,11 +10,10 @@ import pytest
 from waiting import until_in_loop
 
 from keras_transformer.machine.batching_file import Batching
-from keras_transformer.serving import documents as module
+from keras_transformer.serving import service as module
 from keras_transformer.serving.batcher import Batcher
-from keras_transformer.serving.documents import halves
 from keras_transformer.serving.limits import Limits, RefusalError
-from keras_transformer.serving.service import Job, Service
+from keras_transformer.serving.service import Job, Service, halves
 from keras_transformer.translation.sentences import Span
 
 pytestmark = pytest.mark.anyio
@@ -71,7 +70,7 @@ def a_job(model=None, **limits):
 
 
 async def translate(*texts, model=None, **limits):
-    found = await module.translate(a_job(model, **limits), texts)
+    found = await a_job(model, **limits).translate(texts)
     return [best for (best,) in found]
 
 
@@ -85,7 +84,7 @@ async def test_nothing_goes_through_the_model_twice():
     assert sorted(model.texts) == [*searched, b"wooden box"]
     # Nor do alternatives take a second search.
     model.texts.clear()
-    (parts,) = await module.search(a_job(model), [text], count=3)
+    (parts,) = await a_job(model).search([text], count=3)
     assert [part.hypotheses for part in parts] == [
         [(text, 0.0)] for text in ("YES.", "WOODEN", "BOX")
     ]
@@ -119,11 +118,11 @@ async def test_what_nobody_waits_for_is_split_no_further(monkeypatch):
 
     monkeypatch.setattr(module, "iterate_spans", endless)
     job = a_job(max_texts=10**9)
-    task = asyncio.ensure_future(module.translate(job, ["x"]))
+    task = asyncio.ensure_future(job.translate(["x"]))
     await until_in_loop(lambda: found)
     task.cancel()
     # What comes after its last turn.
-    await job.service.turns.finish(iter(()))
+    await job.service.turns.collect(iter(()))
     before = len(found)
     await asyncio.sleep(0.02)
     assert len(found) == before

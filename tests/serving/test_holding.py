@@ -3,7 +3,6 @@
 import contextlib
 import json
 import logging
-import shutil
 import socket
 import threading
 import time
@@ -11,16 +10,17 @@ import time
 import httpx
 import numpy as np
 import pytest
-from running_server import running
+from running_server import OneVersion, running
 from still_model import StillModel
 from waiting import until
 
 from keras_transformer.config import UserError
 from keras_transformer.machine.batching_file import Batching
-from keras_transformer.serving import connections
 from keras_transformer.serving import server as server_module
+from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.limits import Limits
 from keras_transformer.serving.server import bind, names_of
+from keras_transformer.serving.service import Service
 
 PREDICT = "/v1/models/small:predict"
 SECRET = "Geheimnis"
@@ -39,8 +39,8 @@ def model():
 @pytest.fixture
 def held(model, monkeypatch):
     """A server of that model, with little room and patience."""
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(connections, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(server_module, "READ_SECONDS", 0.3)
     with running(model, BATCHING, LIMITS) as server:
         yield server
 
@@ -282,14 +282,14 @@ def test_who_has_closed_the_sending_side_is_answered(held, model):
 
 
 def test_a_client_that_does_not_read_is_left(held, model, monkeypatch):
-    lose, lost = connections.Connection.connection_lost, threading.Event()
+    lose, lost = server_module.Connection.connection_lost, threading.Event()
 
     def connection_lost(self, error):
         lose(self, error)
         lost.set()
 
     monkeypatch.setattr(
-        connections.Connection, "connection_lost", connection_lost
+        server_module.Connection, "connection_lost", connection_lost
     )
     model.size = 1 << 25
     with asking(held) as line:
@@ -340,18 +340,15 @@ def test_an_address_is_taken_before_anybody_is_served():
             bind(*address)
 
 
-def test_of_two_that_start_together_one_is_refused(exported, tmp_path):
+def test_of_two_that_start_together_one_is_refused(model):
     # Both have the address before either listens.
-    shutil.copytree(exported, tmp_path / "1")
+    service = Service("a", OneVersion(model), Batcher(Batching()), Limits())
     with bind("127.0.0.1", 0) as first, socket.socket() as second:
         second.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         second.bind(first.getsockname())
         second.listen()
         with pytest.raises(UserError, match="cannot listen at 127.0.0.1"):
-            server_module.serve(
-                *(first, tmp_path),
-                **dict(name="a", batching=Batching(), limits=Limits()),
-            )
+            server_module.serve(first, service)
 
 
 def odd_requests(draw):

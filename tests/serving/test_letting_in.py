@@ -14,10 +14,10 @@ from waiting import until_in_loop
 from word_by_word_model import WordByWord
 
 from keras_transformer.machine.batching_file import Batching
-from keras_transformer.serving.batcher import Batcher
-from keras_transformer.serving.connections import MOST_CHUNKS
+from keras_transformer.serving.batcher import Batcher, Turns
 from keras_transformer.serving.limits import RefusalError
-from keras_transformer.serving.service import Job, Turns
+from keras_transformer.serving.server import MOST_CHUNKS
+from keras_transformer.serving.service import Job
 
 MEGABYTE = 1 << 20
 PREDICT = "/v1/models/small:predict"
@@ -128,21 +128,20 @@ async def test_what_is_soon_done_does_not_wait_for_what_takes_long():
         for _ in range(turns):
             time.sleep(0.006)  # Longer than a turn has to be.
             had.append(name)
-            yield
+            yield name
         order.append(name)
-        return name
 
     turns = Turns()
     long = [
-        asyncio.ensure_future(turns.finish(work(f"long {i}", 12)))
+        asyncio.ensure_future(turns.collect(work(f"long {i}", 12)))
         for i in range(3)
     ]
-    left = asyncio.ensure_future(turns.finish(work("left", 12)))
+    left = asyncio.ensure_future(turns.collect(work("left", 12)))
     await until_in_loop(lambda: had.count("left") >= 3)
     left.cancel()
     await until_in_loop(lambda: len(had) >= 27)
     # The long ones have had eight each, and need four more.
-    assert await turns.finish(work("short", 6)) == "short"
+    assert await turns.collect(work("short", 6)) == ["short"] * 6
     await asyncio.gather(*long)
     assert had.count("left") <= 4
     assert order[0] == "short"

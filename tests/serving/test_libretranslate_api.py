@@ -12,7 +12,7 @@ from still_model import StillModel
 from word_by_word_model import WordByWord
 
 from keras_transformer.serving import libretranslate_api
-from keras_transformer.serving.documents import MAX_HTML
+from keras_transformer.serving.markup import MAX_HTML
 
 TEXT = "Hund bellt."
 

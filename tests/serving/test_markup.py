@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformer.serving.markup import Page, Part
+from keras_transformer.serving.markup import Markup, Part
 from keras_transformer.translation.sentences import Span
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -20,7 +20,7 @@ def shouted(html, order=None, links=True):
 
     `order` maps a word's number and their count to its place; None keeps it.
     """
-    page = Page(html)
+    page = Markup(html)
     for segment in page.segments:
         span = Span(
             len(segment.text) - len(segment.text.lstrip()),
@@ -40,7 +40,7 @@ def shouted(html, order=None, links=True):
 
 def returned(html, change=lambda text: text):
     """Translate each segment as one sentence by a function of its text."""
-    page = Page(html)
+    page = Markup(html)
     for segment in page.segments:
         text = segment.text.strip()
         start = segment.text.index(text)
@@ -135,7 +135,7 @@ def test_blocks_are_translated_each_for_itself(html, expected):
 
 def test_a_word_that_comes_from_elsewhere_does_not_stretch_an_element():
     # "a" is said to come from the first word, far from the other.
-    page = Page("<b>big</b> old red house")
+    page = Markup("<b>big</b> old red house")
     (segment,) = page.segments
     links = [(0, 0), (1, 1), (2, 2), (3, 3), (0, 4)]
     segment.put(
@@ -145,7 +145,7 @@ def test_a_word_that_comes_from_elsewhere_does_not_stretch_an_element():
 
 
 def test_elements_of_two_sentences_have_their_words_in_both():
-    page = Page("Come <i>here. Sit</i> down.")
+    page = Markup("Come <i>here. Sit</i> down.")
     (segment,) = page.segments
     segment.put(
         [
@@ -158,7 +158,7 @@ def test_elements_of_two_sentences_have_their_words_in_both():
 
 
 def test_an_image_at_the_head_of_a_sentence_stays_there():
-    page = Page("Come here. <img src=a> Sit down <img src=b> now.")
+    page = Markup("Come here. <img src=a> Sit down <img src=b> now.")
     (segment,) = page.segments
     start = segment.text.index("Sit")
     end = len(segment.text)
@@ -195,7 +195,7 @@ def test_an_image_at_the_head_of_a_sentence_stays_there():
 def test_a_tag_can_enclose_one_word_of_a_text_without_spaces(
     html, languages, translation, links, expected
 ):
-    page = Page(html)
+    page = Markup(html)
     (segment,) = page.segments
     part = Part(Span(0, len(segment.text)), translation, links)
     segment.put([part], languages)
@@ -244,10 +244,10 @@ class Elements(HTMLParser):
 def test_no_element_and_no_word_is_lost_whatever_comes_from_where(seed):
     draw = np.random.default_rng(seed)
     html = random_html(draw)
-    order = draw.permutation(len(Page(html).segments[0].text.split()))
+    order = draw.permutation(len(Markup(html).segments[0].text.split()))
     found = shouted(html, lambda i, _: order[i])
     assert Elements(found).found == Elements(html).found
-    text = Page(html).segments[0].text.upper().split()
+    text = Markup(html).segments[0].text.upper().split()
     plain = re.sub("<[^>]*>", "", found).split()
     assert sorted(plain) == sorted(text)
 

@@ -2,7 +2,6 @@
 
 import base64
 import contextlib
-import dataclasses
 import hashlib
 import html
 import pathlib
@@ -21,10 +20,10 @@ from keras_transformer.commands.serve import explainer
 from keras_transformer.config import UserError
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.run import Run
-from keras_transformer.serving.documents import word_links
+from keras_transformer.runs.weights import Chosen, Weights
+from keras_transformer.serving.links import word_links
 from keras_transformer.serving.page_api import viewer_policy
-from keras_transformer.translation.translator import Translator
-from keras_transformer.viewing import page as viewer_page
+from keras_transformer.viewing import viewer
 
 POLICY = "content-security-policy"
 
@@ -112,8 +111,8 @@ def test_words_of_a_long_document_are_those_of_its_sentences(exported, served):
         names = ("source_pieces", "target_pieces", "attention")
         expected = word_links(
             (each["source"], each["hypotheses"][0]["text"]),
-            *(outputs[name][0] for name in names),
             ("de", "en"),
+            *(outputs[name][0] for name in names),
         )
         # None if the pieces make other words than the text.
         assert each["words"] == (expected and list(map(list, expected)))
@@ -134,10 +133,10 @@ def test_pieces_are_put_together_to_words():
     for matrix, word in ((attention, 0), (swapped, 1)):
         found = word_links(
             ("Hunde bellen", "dogs bark"),
+            ("de", "en"),
             pieces("▁Hun", "de", "▁", "bellen", "</s>", ""),
             pieces("▁do", "gs", "▁bark", "</s>", "", "", ""),
             matrix,
-            ("de", "en"),
         )
         # 0.2 + 0.5 at word 0 and 0.3 + 0.3 at word 1; then 0.5 against 0.4.
         assert found == [(word, 0), (word, 1)]
@@ -146,15 +145,11 @@ def test_pieces_are_put_together_to_words():
 def test_words_of_a_source_that_was_cut_are_not_told():
     source, target = pieces("▁a", "</s>"), pieces("▁b", "</s>")
     matrix = np.ones([2, 2])
-    assert word_links(("a", "b"), source, target, matrix, ("de", "en")) == [
-        (0, 0)
+    found = [
+        word_links(pair, ("de", "en"), source, target, matrix)
+        for pair in [("a", "b"), ("a c", "b"), ("a", "b c")]
     ]
-    assert (
-        word_links(("a c", "b"), source, target, matrix, ("de", "en")) is None
-    )
-    assert (
-        word_links(("a", "b c"), source, target, matrix, ("de", "en")) is None
-    )
+    assert found == [[(0, 0)], None, None]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +195,7 @@ def test_a_form_gets_its_translation_and_no_markup(client, served):
 
 
 def test_the_viewer_may_run_its_own_script_alone():
-    fragment = viewer_page.fragment(
+    fragment = viewer.fragment(
         {"source": "Hund", "truncated": False}, "", "", "<svg/>"
     )
     (script,) = re.findall("<script>(.*?)</script>", fragment, re.S)
@@ -256,8 +251,8 @@ def test_explanations_that_nobody_waits_for_take_no_other_thread():
 
 def test_a_version_is_explained_by_its_own_weights_or_not_at_all(monkeypatch):
     class Explained:
-        def __init__(self, *args):
-            self.read.append(args)
+        def __init__(self, run):
+            self.read.append(run)
 
         def explain(self, text, max_source_length):
             return self
@@ -266,18 +261,21 @@ def test_a_version_is_explained_by_its_own_weights_or_not_at_all(monkeypatch):
             return f"<p>read {len(self.read)} times"
 
     Explained.read = []
-    now = dataclasses.replace(CARD, weights="step 3")
-    monkeypatch.setattr(Translator, "from_run", Explained)
     monkeypatch.setattr(Run, "__init__", lambda self, path: None)
-    monkeypatch.setattr(Run, "card", lambda self: now)
+    monkeypatch.setattr(Run, "translator", lambda self: Explained(self))
+    monkeypatch.setattr(Run, "chosen", lambda self: now)
     explain = explainer(pathlib.Path("runs/mine"))
-    assert "<p>read 1 times" in explain("Hund", "step 3")
-    assert "<p>read 1 times" in explain("Hund", "step 3")
-    now = dataclasses.replace(CARD, weights="step 4")
-    assert "<p>read 1 times" in explain("Hund", "step 3")
-    assert "<p>read 2 times" in explain("Hund", "step 4")
+    now, later = (
+        Weights(chosen=(Chosen(pathlib.Path("runs/mine"), (step,), 7, ""),))
+        for step in ("step-3", "step-4")
+    )
+    assert "<p>read 1 times" in explain("Hund", "step-3 00000007")
+    assert "<p>read 1 times" in explain("Hund", "step-3 00000007")
+    now = later
+    assert "<p>read 1 times" in explain("Hund", "step-3 00000007")
+    assert "<p>read 2 times" in explain("Hund", "step-4 00000007")
     with pytest.raises(UserError, match="start the server again"):
-        explain("Hund", "step 3")
+        explain("Hund", "step-3 00000007")
 
 
 @pytest.mark.stands_for("the server's page in a browser")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from sample_runs import WORDS
 
-from keras_transformer.serving import tensorflow_api
+from keras_transformer.serving.tensorflow_api import put_together, to_json
 
 TEXTS = ["ein kleiner Hund bellt", "", "über die Wiese 😀"]
 PREDICT = "/v1/models/small:predict"
@@ -235,11 +235,8 @@ def test_an_unknown_place_is_a_sentence_with_its_code(
 
 
 def test_one_output_stands_without_its_name_and_bytes_in_base64():
-    outputs = {"raw_bytes": np.array([b"\xff", b"a"], object)}
+    found = [to_json("raw_bytes", value, False) for value in (b"\xff", b"a")]
     encoded = [{"b64": "/w=="}, {"b64": "YQ=="}]
     for as_rows, name in (True, "predictions"), (False, "outputs"):
-        work = tensorflow_api.to_json(outputs, as_rows, False)
-        with pytest.raises(StopIteration) as end:
-            while True:
-                next(work)
-        assert end.value.value == {name: encoded}
+        answer = put_together({"raw_bytes": found}, as_rows)
+        assert answer == {name: encoded}

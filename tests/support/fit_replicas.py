@@ -12,6 +12,7 @@ import sys
 import keras
 import numpy as np
 import tensorflow as tf
+from local_workers import split_processor
 from small_models import randomise
 
 import keras_transformer as kt
@@ -284,9 +285,7 @@ def make_strategy(name):
         return tf.distribute.get_strategy()
     if name == "one device":
         return tf.distribute.OneDeviceStrategy("CPU:0")
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    two = [tf.config.LogicalDeviceConfiguration()] * 2
-    tf.config.set_logical_device_configuration(cpu, two)
+    split_processor()
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
 

@@ -3,6 +3,7 @@
 Python's "forkserver" imports the package once, and forks for every program.
 """
 
+import gc
 import multiprocessing
 import os
 import pathlib
@@ -59,4 +60,5 @@ def _run(script, arguments, log, environment):
     path = ROOT / script
     sys.path[:0] = [str(path.parent), str(ROOT)]
     sys.argv = [script, *arguments]
+    gc.set_threshold(50_000, 10, 10)  # As verbs have it.
     runpy.run_path(str(path), run_name="__main__")

@@ -1,7 +1,17 @@
-"""Worker processes on this machine: their addresses, and `TF_CONFIG`."""
+"""Devices and worker processes on this machine: addresses, and `TF_CONFIG`."""
 
 import json
 import socket
+
+import tensorflow as tf
+
+
+def split_processor(count=2):
+    """Make so many devices of the processor, before TensorFlow starts."""
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0],
+        [tf.config.LogicalDeviceConfiguration()] * count,
+    )
 
 
 def tf_config(addresses, index, job="worker"):

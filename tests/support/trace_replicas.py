@@ -9,13 +9,12 @@ import json
 
 import tensorflow as tf
 from gpu_kernels import missing_kernels
+from local_workers import split_processor
 from traced_training import PRECISIONS, train_step_graph
 
 
 def main():
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    two = [tf.config.LogicalDeviceConfiguration()] * 2
-    tf.config.set_logical_device_configuration(cpu, two)
+    split_processor()
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     found = {}
     for precision in PRECISIONS:

@@ -12,14 +12,12 @@ import os
 import pathlib
 import sys
 
-import tensorflow as tf
+from local_workers import split_processor
 from sample_runs import digit_arguments, train_on_digits
 
 
 def main(corpus, folder, strategy, *rates):
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    two = [tf.config.LogicalDeviceConfiguration()] * 2
-    tf.config.set_logical_device_configuration(cpu, two)
+    split_processor()
     after = []
     for i, rate in enumerate(rates):
         run_dir = pathlib.Path(folder, str(i))

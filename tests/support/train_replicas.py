@@ -13,6 +13,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
+from local_workers import split_processor
 
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
@@ -135,9 +136,7 @@ def dropped(strategy, model):
 
 def main(name, output, *asked):
     if name == "mirrored":
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        two = [tf.config.LogicalDeviceConfiguration()] * 2
-        tf.config.set_logical_device_configuration(cpu, two)
+        split_processor()
         strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     else:
         strategy = workers.make_strategy(name)

@@ -9,6 +9,7 @@ import sys
 import keras
 import numpy as np
 import tensorflow as tf
+from local_workers import split_processor
 
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
@@ -90,8 +91,5 @@ def record(strategy, accumulate):
 
 
 if __name__ == "__main__":
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0],
-        [tf.config.LogicalDeviceConfiguration()] * 2,
-    )
+    split_processor()
     np.savez(sys.argv[1], **record(tf.distribute.MirroredStrategy(), 1))

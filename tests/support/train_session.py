@@ -72,12 +72,9 @@ def end_early(run_dir, number, after="", event=0, delay=0.0):
 
 
 def main(replicas, end, run_dir, *argv):
-    import tensorflow as tf
+    from local_workers import split_processor
 
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0],
-        [tf.config.LogicalDeviceConfiguration()] * int(replicas),
-    )
+    split_processor(int(replicas))
     presets.PRESETS = {**presets.PRESETS, "toy": TOY}
     if how := json.loads(end):
         end_early(run_dir, **how)

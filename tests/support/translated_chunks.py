@@ -1,6 +1,7 @@
 """What the tests of text that runs translate for others share."""
 
 import contextlib
+import types
 
 import pytest
 
@@ -15,19 +16,19 @@ def read(folder, name):
 
 def count_in_chunks(monkeypatch):
     """A fixture: 17 texts a chunk; gets how many were translated in each."""
-    counts, finder = [], synthetic._finder
+    counts, load = [], synthetic._load
 
-    def counting(*arguments, **how):
-        find = finder(*arguments, **how)
+    def counting(*arguments):
+        find = load(*arguments).n_best
 
-        def count(texts, progress):
+        def n_best(texts, *arguments, **how):
             counts.append(len(texts))
-            return find(texts, progress)
+            return find(texts, *arguments, **how)
 
-        return count
+        return types.SimpleNamespace(n_best=n_best)
 
     monkeypatch.setattr(translated_corpus, "CHUNK", 17)
-    monkeypatch.setattr(synthetic, "_finder", counting)
+    monkeypatch.setattr(synthetic, "_load", counting)
     return counts
 
 

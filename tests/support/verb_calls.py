@@ -68,15 +68,29 @@ def replace_translator(monkeypatch, translate=say_a):
 
     class Replacement:
         @classmethod
-        def from_run(cls, *arguments):
+        def of(cls, *arguments):
             return cls()
 
-        def n_best(self, texts, options, progress, parallel, prefixes=None):
+        def n_best(
+            self, texts, options, progress, parallel, prefixes, split_sentences
+        ):
             given.update(options=options, prefixes=prefixes, parallel=parallel)
             return translate(texts), [False] * len(texts)
 
-    monkeypatch.setattr("keras_transformer.run.Translator", Replacement)
+    home = "keras_transformer.translation.translator.Translator"
+    monkeypatch.setattr(home, Replacement)
     return given
+
+
+def replace_search(monkeypatch, translate=say_a):
+    """Let a function find translations for a `Translator` that is real."""
+
+    def search_all(text_model, texts, *how):
+        found = translate([text.decode() for text in texts])
+        return found, np.zeros(len(texts), bool)
+
+    home = "keras_transformer.translation.translator.search_all"
+    monkeypatch.setattr(home, search_all)
 
 
 def on_one_line(text):

@@ -20,7 +20,7 @@ from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import dry_run, estimates
-from keras_transformer.training.dry_run import Measured, report
+from keras_transformer.training.dry_run import report
 from keras_transformer.training.planning import plan_batches
 from keras_transformer.training.request import Session, understand
 
@@ -161,7 +161,7 @@ def test_costs_are_means_and_the_largest_shape_by_hand():
     # (16, 4, 5), of which either of two replicas takes 8 rows.
     plan = plan_of([4] * 32, [5] * 32, 80)
     run = run_of("tiny")
-    costs = dry_run.count(run, plan, replicas=2)
+    costs = dry_run.count(Session(run=run), plan, replicas=2)
     assert costs.source_tokens == 64
     assert costs.target_tokens == 80
     assert costs.flops == estimates.step_flops(run.model, 16, 4, 5)
@@ -181,7 +181,7 @@ def test_with_bpe_dropout_tokens_are_those_of_an_epoch_not_room_for_more(
         run.training, batch_tokens=509, bpe_dropout=0.3
     )
     plan = plan_batches(records, recipe, tokenizer)
-    costs = dry_run.count(run, plan)
+    costs = dry_run.count(Session(run=run), plan)
     found = np.zeros(2)
     for number, batch in enumerate(plan.epoch(0)):
         sides = plan.corpus.gather(*batch, number)
@@ -199,23 +199,25 @@ def test_compilations_are_the_shapes_that_a_micro_batch_has():
     # 8 rows and 4, of which two micro-batches have 4 and 2.
     plan = plan_of([4] * 40, [5] * 40, 80)
     assert plan.shapes() == [(8, 4, 5), (16, 4, 5)]
-    run = run_of("tiny")
-    assert dry_run.count(run, plan, replicas=2, accumulate=2).graphs == 2
+    session = Session(run=run_of("tiny"), accumulate=2)
+    assert dry_run.count(session, plan, replicas=2).graphs == 2
     # In eight there is a row of each.
-    costs = dry_run.count(run, plan, replicas=2, accumulate=8)
+    session = dataclasses.replace(session, accumulate=8)
+    costs = dry_run.count(session, plan, replicas=2)
     assert costs.graphs == 1
-    measured = Measured((16, 4, 5), whole=True, seconds=0.5)
-    output = report(run, plan, costs, measured, Session(), 2, xla=True)
+    measured = (16, 4, 5), 0.5
+    output = report(session, plan, costs, *measured, 2, xla=True)
     assert figure(output, "XLA compilations") == 1
-    output = report(run, plan, costs, measured, Session(), 2)
+    output = report(session, plan, costs, *measured, 2)
     assert "XLA" not in output
 
 
 def told(preset, rows):
     """The report where a step of that many rows of 16 took half a second."""
-    plan, run = plan_of([4] * 32, [5] * 32, 80), run_of(preset)
-    measured = Measured((rows, 4, 5), rows == 16, seconds=0.5)
-    return report(run, plan, dry_run.count(run, plan), measured, Session())
+    plan = plan_of([4] * 32, [5] * 32, 80)
+    session = Session(run=run_of(preset))
+    costs = dry_run.count(session, plan)
+    return report(session, plan, costs, (rows, 4, 5), seconds=0.5)
 
 
 def test_time_is_scaled_from_the_rows_that_were_measured():

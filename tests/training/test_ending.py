@@ -9,6 +9,7 @@ from sample_runs import make_tiny_model, write_tiny_run
 from keras_transformer.runs.checkpoints import Standing
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import ending
+from keras_transformer.training.request import Session
 from keras_transformer.training.validation import Figures
 
 
@@ -27,7 +28,8 @@ def test_an_average_that_is_only_validated_is_not_called_taken(
     )
     last = make_tiny_model(5).get_weights()
     with caplog.at_level(logging.INFO):
-        ending.finish(run, run_dir, validator, last, Standing())
+        session = Session(run_dir=run_dir, run=run)
+        ending.finish(session, validator, last, Standing())
     first, wrote, *_ = caplog.messages
     assert first == "Validating the average of the last 3 checkpoints."
     assert "final.weights.h5, the last weights (validation loss" in wrote

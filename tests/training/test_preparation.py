@@ -22,7 +22,6 @@ from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import preparation
 from keras_transformer.training.display import heartbeat
 from keras_transformer.training.request import (
-    Asked,
     Session,
     open_text,
     resumed,
@@ -62,7 +61,7 @@ def prepare(folder, run_dir, model=MODEL, begin=True, **more):
     """Prepare as a training does before it has a model."""
     recipe = TrainingConfig(**more.pop("recipe", {}))
     run = make_run(model, recipe, corpus=str(folder), **more)
-    asked = Asked({}, Session(), run, run_dir, None)
+    asked = Session(run_dir=run_dir, run=run)
     preparation.check_beginning(asked)
     if layout.has_begun(run_dir):
         asked = resumed(RunConfig.load(run_dir), asked)
@@ -165,7 +164,7 @@ def test_what_to_clean_and_a_vocabulary_that_misfits_are_told(
     run = make_run(MODEL, initial={"run_dir": str(small_run)})
     pairs = [("一二三四五六七", "eins zwei")]
     chinese = open_corpus({"train": pairs, "val": pairs})
-    other = Asked({}, Session(), run, run_dir.with_name("other"), chinese)
+    other = Session(run_dir=run_dir.with_name("other"), corpus=chinese, run=run)
     preparation.prepare_tokenizer(other, other.run_dir)
     assert "tokens a character for the en side, seldom more" in caplog.text
 

@@ -207,7 +207,8 @@ def test_a_run_with_a_moving_average_ends_with_that(runs):
             for i in range(len(file.files))
             if f"ema/{i}" in file
         ]
-    averaged = averaging.load_average(run_dir).get_weights()
+    averaged, _ = averaging.load(run_dir, choose=averaging.choose_average)
+    averaged = averaged.get_weights()
     last = averaging.load_model(run_dir, average=1).get_weights()
     result = final_result(run_dir)
     assert result.averages == "moving average of the weights"

@@ -255,8 +255,9 @@ def test_a_gpu_without_memory_is_one_sentence(
     assert error == (
         "error: Out of memory (OOM when allocating tensor with shape[23,37000] "
         "and type float on /device:GPU:0 by allocator GPU_0_bfc); the same "
-        "again with --accumulate 6 goes on in half of it, with the same "
-        "batches; a smaller --batch-tokens needs another --run-dir."
+        "again with --accumulate 6 halves the memory of activations and "
+        "leaves the batches as they are; a smaller --batch-tokens needs "
+        "another --run-dir."
     )
 
 

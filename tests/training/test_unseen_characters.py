@@ -38,7 +38,13 @@ def test_an_unseen_emoji_amid_a_phrase_comes_through(tmp_path):
             lines = "".join(f"{text}\n" for text in texts)
             (tmp_path / f"{split}.{language}").write_text(lines, "utf-8")
 
-    run = kt.train(tmp_path / "run", corpus=tmp_path, preset="demo", steps=1200)
+    run = kt.train(
+        tmp_path / "run",
+        corpus=tmp_path,
+        preset="demo",
+        steps=1200,
+        batch_tokens=1_024,
+    )
 
     marks = [draw.choice(unseen) for _ in range(97)]
     pairs = demo.demo_pairs("test", "en", "de")[:97]

@@ -78,7 +78,7 @@ def test_a_port_that_another_process_has_is_one_sentence(monkeypatch):
         other.listen()
         address = f"localhost:{other.getsockname()[1]}"
         monkeypatch.setenv("TF_CONFIG", tf_config([address, "h2:2"], 0))
-        with pytest.raises(UserError, match="cannot be had .Address already"):
+        with pytest.raises(UserError, match="it cannot .Address already"):
             workers.make_strategy("auto")
 
 
@@ -164,10 +164,10 @@ def test_workers_that_differ_hear_in_what(monkeypatch, changes, update, said):
     strategy = types.SimpleNamespace(gather=gather)
     run = make_run(TINY, corpus="/here/text")
     other = building.arguments_of(
-        dataclasses.replace(run, **changes), Session()
+        Session(run=dataclasses.replace(run, **changes))
     )
     workers.check_alike(strategy, update, other)
-    mine = building.arguments_of(run, Session())
+    mine = building.arguments_of(Session(run=run))
     if said is None:
         workers.check_alike(strategy, 7, mine)
     else:
@@ -392,5 +392,5 @@ def test_workers_with_other_arguments_end_with_a_sentence_each(
 def test_without_workers_no_error_is_taken_for_a_lost_one():
     strategy = tf.distribute.get_strategy()
     with pytest.raises(tf.errors.UnavailableError):
-        with workers.one_fate(strategy):
+        with workers.lost_worker_told(strategy):
             raise tf.errors.UnavailableError(None, None, "a file system")

@@ -3,12 +3,14 @@
 import json
 import math
 
+import numpy as np
 import pytest
 import sacrebleu
 import tensorflow as tf
 
-from keras_transformer.config import UserError
+from keras_transformer.config import Search, UserError
 from keras_transformer.translation import evaluation
+from keras_transformer.translation.translator import Hypothesis
 
 REFERENCES = [
     "Ein Hund läuft über die grüne Wiese.",
@@ -45,19 +47,20 @@ class Phrasebook:
         self.book = book
         self.asked = []
 
-    def translate(self, texts, *, max_source_length, progress, **options):
+    def n_best(self, texts, options, *, parallel, progress):
         self.asked += texts
-        self.options = {"max_source_length": max_source_length, **options}
+        self.how = options, parallel
         if progress:
             progress(len(texts), len(texts))
-        return [self.book[text] for text in texts]
+        found = [[Hypothesis(self.book[text], 0.0)] for text in texts]
+        return found, np.zeros(len(texts), bool)
 
 
-def evaluate(translations, references, target_lang="de", **options):
+def evaluate(translations, references, target_lang="de", **scoring):
     sources = [f"sentence {i}" for i in range(len(references))]
     book = dict(zip(sources, translations, strict=True))
-    pairs = zip(sources, references, strict=True)
-    return evaluation.evaluate(Phrasebook(book), pairs, target_lang, **options)
+    scoring.update(target_lang=target_lang, references=[references])
+    return evaluation.evaluate(Phrasebook(book), sources, Search(), **scoring)
 
 
 def test_a_source_is_cut_where_the_translator_cuts_or_training_did():
@@ -157,7 +160,9 @@ def test_no_sentence_is_dropped_however_long_or_empty():
     translator = Phrasebook({source: source.upper() for source in sources})
 
     result = evaluation.evaluate(
-        translator, [(source, "x") for source in sources], "de"
+        *(translator, sources, Search()),
+        target_lang="de",
+        references=[["x"] * len(sources)],
     )
 
     assert translator.asked == sources
@@ -180,18 +185,20 @@ def test_an_empty_reference_is_scored_too():
     assert result.bleu.value == pytest.approx(100 * (5 / 6) ** (1 / 4))
 
 
-def test_search_options_and_progress_reach_the_translator():
+def test_the_search_and_progress_reach_the_translator():
     translator = Phrasebook({"a": "b"})
     shown = []
-    options = dict(beam_size=7, length_penalty=0.3, max_source_length=11)
+    search = Search(beam_size=7, length_penalty=0.3, max_source_length=11)
 
     evaluation.evaluate(
-        *(translator, [("a", "b")], "de"),
+        *(translator, ["a"], search),
+        parallel=3,
         progress=lambda done, total: shown.append((done, total)),
-        **options,
+        target_lang="de",
+        references=[["b"]],
     )
 
-    assert translator.options == {**options, "split_sentences": False}
+    assert translator.how == (search, 3)
     assert shown == [(1, 1)]
 
 
@@ -211,9 +218,9 @@ def test_the_report_counts_sentences_and_target_tokens():
     assert report["versions"]["sacrebleu"] == sacrebleu.__version__
 
 
-def test_no_pairs_are_refused():
-    with pytest.raises(ValueError, match="`pairs` must not be empty"):
-        evaluation.evaluate(Phrasebook({}), [], "de")
+def test_no_sources_are_refused():
+    with pytest.raises(ValueError, match="`sources` must not be empty"):
+        evaluation.evaluate(Phrasebook({}), [], Search())
 
 
 # A quarter of these words are other ones.

@@ -5,6 +5,7 @@ calls, a score with a sum in NumPy.
 """
 
 import functools
+import inspect
 import logging
 
 import keras
@@ -93,6 +94,26 @@ class OwnLayer(kt.Transformer):
         super().build(input_shape)
 
 
+class Added(kt.Transformer):
+    """Adds layers before and after, and builds neither."""
+
+    def __init__(self, *args, share=0.5, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.share = share
+        self.adapter = keras.Sequential([keras.layers.Dense(6)])
+
+    def build(self, input_shape=None):
+        self.gate = keras.layers.Dense(6)
+        super().build(input_shape)
+
+    def features(self, inputs, training=False):
+        x = super().features(inputs, training)
+        return x + self.share * self.adapter(x) * self.gate(x)
+
+    def get_config(self):
+        return {**super().get_config(), "share": self.share}
+
+
 def own(kind):
     plain = plain_model(vocab_size=VOCAB, num_layers=1)
     config = {**plain.get_config(), "d_model": 6}
@@ -104,6 +125,18 @@ def _said_anew():
     prefix_steps._say_slower.cache_clear()
 
 
+def test_layers_that_a_subclass_adds_are_built_and_saved(tmp_path):
+    model = own(Added)
+    assert len(model.weights) == len(own(kt.Transformer).weights) + 4
+    model.share = 0.25
+    model.save(tmp_path / "model.keras")
+    known = {"Added": Added}
+    loaded = keras.models.load_model(tmp_path / "model.keras", known)
+    inputs = SOURCE, SOURCE
+    np.testing.assert_array_equal(model(inputs), loaded(inputs))
+    assert str(inspect.signature(Added)) == "(*args, share=0.5, **kwargs)"
+
+
 @pytest.mark.parametrize(
     "kind, is_slower",
     [
@@ -111,6 +144,7 @@ def _said_anew():
         (Both, False),
         (Encode, False),
         (OwnLayer, True),
+        (Added, True),
         pytest.param(Call, True, marks=pytest.mark.slow),
     ],
     ids=lambda kind: getattr(kind, "__name__", ""),
@@ -285,6 +319,16 @@ def test_wordpieces_of_tensorflow_text_need_no_class_around_them(tmp_path):
     ]
 
 
+class Soft(kt.Transformer):
+    def call(self, inputs, training=False):
+        return keras.ops.softmax(super().call(inputs, training))
+
+
+class Last(kt.Transformer):
+    def call(self, inputs, training=False):
+        return super().call(inputs, training)[:, -1]
+
+
 class Decode(kt.Transformer):
     def decode(self, *args, **kwargs):
         return -super().decode(*args, **kwargs)
@@ -298,6 +342,8 @@ def test_what_is_no_such_model_or_tokenizer_is_refused_in_a_sentence():
         (keras.Sequential([keras.layers.Dense(3)]), "wrap it in a function"),
         (lambda pair: tf.zeros([2, 5]), "received float32 \\[2, 5\\]"),
         (lambda pair: tf.fill([2, 2, 4], 0.25), "received probabilities"),
+        (own(Soft), "received probabilities"),
+        (own(Last), "received float32 \\[2, 11\\]"),
     ):
         with pytest.raises(kt.UserError, match=message):
             kt.Translator(model, Letters())
@@ -316,3 +362,76 @@ def test_a_subclass_stays_one_in_bfloat16(caplog):
     frozen = kt.Translator(own(Features), Letters()).freeze("bfloat16")
     assert type(frozen.model) is Features
     assert frozen.model.compute_dtype == "bfloat16"
+
+
+class Codes:
+    def encode(self, text):
+        return [ord(letter) - 90 for letter in text]
+
+    def decode(self, ids):
+        return "".join(chr(each + 90) for each in ids)
+
+
+def copying(inputs):
+    """Writes its source, then id 2 for ever."""
+    source, target_in = inputs
+    length = tf.shape(target_in)[1]
+    source = tf.pad(source, [[0, 0], [0, length]])
+    return tf.one_hot(tf.where(source == 0, 2, source)[:, :length], 40, 9.0)
+
+
+@pytest.mark.parametrize("bos", [1, 2])
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_target_may_begin_with_the_token_that_ends_it(bos, beam_size):
+    words = kt.TokenizerAdapter(Codes(), bos_id=bos, eos_id=2)
+    how = dict(beam_size=beam_size, max_length=8)
+    assert kt.Translator(copying, words).translate(["abc"], **how) == ["abc"]
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (dict(bos_id="[START]", eos_id=2), "`bos_id` to be a whole number"),
+        (dict(bos_id=-1, eos_id=2), "`bos_id` to be at least 0"),
+        (dict(bos_id=1, eos_id=0), "an `eos_id` other than `pad_id`"),
+        (dict(bos_id=1, eos_id=40), "`eos_id` to be below 40"),
+    ],
+)
+def test_ids_that_cannot_be_are_refused(given, message):
+    with pytest.raises(kt.UserError, match=message):
+        kt.Translator(copying, kt.TokenizerAdapter(Codes(), **given))
+
+
+def test_a_text_vectorization_has_to_be_adapted():
+    layer = keras.layers.TextVectorization()
+    with pytest.raises(kt.UserError, match="call `adapt` first"):
+        kt.TokenizerAdapter(layer, bos_id=1, eos_id=2)
+
+
+def mean_of_source(inputs):
+    source, target_in = inputs
+    mean = tf.reduce_mean(tf.cast(source, tf.float32), axis=1)
+    ids = tf.cast(target_in, tf.float32)[:, :, None]
+    return (mean[:, None, None] + ids) * tf.range(40.0)
+
+
+def test_a_model_that_sees_padding_is_told_once(caplog):
+    prefix_steps._say_padding_shows.cache_clear()
+    words = kt.TokenizerAdapter(Codes(), bos_id=1, eos_id=2)
+    kt.Translator(copying, words)
+    assert not caplog.messages
+    for _ in range(2):
+        kt.Translator(mean_of_source, words)
+    (message,) = caplog.messages
+    assert message.startswith("mean_of_source sees the padding behind a source")
+
+
+class Featured(kt.Transformer):
+    def call(self, inputs, training=False):
+        return self.features(inputs, training)
+
+
+def test_a_functional_model_knows_what_a_call_of_a_subclass_returns():
+    ids = keras.Input((None,), dtype="int32")
+    assert own(Featured)((ids, ids)).shape == (None, None, 6)
+    assert own(kt.Transformer)((ids, ids)).shape == (None, None, VOCAB)

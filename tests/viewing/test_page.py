@@ -7,7 +7,7 @@ import pytest
 from random_explanations import make_explanation
 
 from keras_transformer.config import UserError
-from keras_transformer.viewing import page
+from keras_transformer.viewing import viewer
 
 
 class Reader(html.parser.HTMLParser):
@@ -29,11 +29,11 @@ class Reader(html.parser.HTMLParser):
 
 
 def test_the_script_is_short_whole_and_leaves_no_way_to_its_own_end():
-    text = page.script()
+    text = viewer.script()
     assert len(text.encode()) <= 60_000
     assert "</script" not in text.lower() and "<!--" not in text
-    folder = pathlib.Path(page.__file__).parent / "script"
-    assert {path.name for path in folder.iterdir()} == set(page.SCRIPTS)
+    folder = pathlib.Path(viewer.__file__).parent / "script"
+    assert {path.name for path in folder.iterdir()} == set(viewer.SCRIPTS)
 
 
 def test_a_fragment_needs_no_other_file(explanation):
@@ -85,8 +85,8 @@ def test_a_name_that_no_page_can_have_is_refused(explanation, tmp_path):
 def test_a_page_of_several_texts_has_a_title_for_each_and_one_script():
     several = [make_explanation(seed=seed, source_length=3) for seed in (0, 1)]
     several.append(make_explanation(seed=2, source=["▁long"] * 31))
-    text = page.document("3 texts", [each.to_html() for each in several])
-    assert text.count(page.script()) == 1
+    text = viewer.document("3 texts", [each.to_html() for each in several])
+    assert text.count(viewer.script()) == 1
     reader = Reader(text)
     titles = [tag for tag, _ in reader.tags if tag == "h1"]
     assert len(titles) == 3

@@ -8,7 +8,7 @@ from nbformat import v4
 from random_explanations import make_explanation
 from viewer_handling import choose, numbers
 
-from keras_transformer.viewing.page import document
+from keras_transformer.viewing.viewer import document
 
 pytestmark = pytest.mark.slow
 

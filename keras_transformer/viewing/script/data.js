@@ -30,7 +30,7 @@ function textOf(path) {
   return spelled(path.map((node) => node.piece)).replaceAll("▁", " ").trim();
 }
 
-// The bytes that `payload.weights` has packed.
+// The bytes that `pack` in `viewer.py` has packed.
 async function unpacked(text) {
   const binary = atob(text.trim());
   const bytes = new Uint8Array(binary.length);

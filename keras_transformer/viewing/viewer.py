@@ -1,16 +1,22 @@
-"""Writes the page around an explanation: HTML that needs nothing else.
+"""Writes the viewer of an explanation: HTML that needs nothing else.
 
-If scripts run, the script replaces the table and the picture by views.
-Otherwise those stay.
+Where scripts run, views replace the table and the picture. Weights are packed
+as text, 8 bits each, deflated, base64, which `data.js` reads.
+
+Axes: L layers, H heads, S source pieces, T target pieces, R rows.
 """
 
 import base64
 import html
 import importlib.resources
+import json
+import math
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from keras_transformer.viewing import payload
+import numpy as np
+
 from keras_transformer.viewing.hypotheses import Node
 
 # The scripts, in the order in which they are joined.
@@ -66,20 +72,16 @@ def empty_end(nodes: Sequence[Node]) -> str:
 
 
 def script() -> str:
-    """Join all JavaScript of the page, without leaving a global name."""
-    # It has no indentation, since each viewer in a notebook holds a copy.
-    files = importlib.resources.files(__package__) / "script"
-    text = "".join(
-        (files / name).read_text(encoding="utf-8") for name in SCRIPTS
-    )
+    """Join all JavaScript of the viewer, without leaving a global name."""
+    text = "".join(_file(f"script/{name}") for name in SCRIPTS)
+    # Without indentation, since each viewer in a notebook holds a copy.
     lines = [line.lstrip() for line in text.splitlines()]
     return "\n".join(["(() => {", '"use strict";', *lines, "})();", ""])
 
 
-def style() -> str:
-    """Return the style sheet of the views."""
-    files = importlib.resources.files(__package__)
-    return (files / "viewer.css").read_text(encoding="utf-8")
+def _file(name: str) -> str:
+    folder = importlib.resources.files(__package__)
+    return (folder / name).read_text(encoding="utf-8")
 
 
 def fragment(
@@ -91,13 +93,14 @@ def fragment(
 
     Args:
         facts: The data that `data.js` reads, besides the weights.
-        weights: The text of `payload.weights`.
+        weights: The text of `pack`.
         hypotheses: The text of `table`.
         picture: An SVG.
     """
     cut = TRUNCATED if facts["truncated"] else ""
     still = _still(facts["source"], cut, hypotheses, picture)
-    data = payload.json_for_script({**facts, "cut": cut, "style": style()})
+    style = _file("viewer.css")
+    data = json_for_script({**facts, "cut": cut, "style": style})
     return (
         '<div class="keras-transformer-viewer">\n'
         f"{still}"
@@ -159,3 +162,53 @@ def _still(source: str, cut: str, hypotheses: str, picture: str) -> str:
 def _shortened(text: str) -> str:
     text = text if len(text) <= 60 else f"{text[:59]}…"
     return text or "(empty)"
+
+
+def pack(encoder: np.ndarray, cross: np.ndarray, decoder: np.ndarray) -> str:
+    """Pack all weights and the entropy of each row.
+
+    The entropies of the three come first, then their weights, in this order
+    and without gaps.
+
+    Args:
+        encoder: float32 `(L, H, S, S)`.
+        cross: float32 `(L, H, R, S)`.
+        decoder: float32 `(L, H, R, T)`.
+
+    Returns:
+        Base64 of a zlib stream. Entropies are little-endian uint16 in
+        thousandths of a bit, weights uint8 in 1/255, so no weight is wrong by
+        more than 1/510.
+    """
+    kinds = (encoder, cross, decoder)
+    entropies = [np.rint(1_000 * entropy(kind)) for kind in kinds]
+    parts = [array.astype("<u2").tobytes() for array in entropies]
+    parts += [np.rint(255 * kind).astype("u1").tobytes() for kind in kinds]
+    return base64.b64encode(zlib.compress(b"".join(parts))).decode()
+
+
+def entropy(rows: np.ndarray) -> np.ndarray:
+    """Compute the entropy of rows `(..., N)` in bits, `(...)` in float64."""
+    rows = rows.astype("float64")
+    # This is below any weight that counts, and its logarithm is finite.
+    logs = np.log2(np.maximum(rows, 1e-30))
+    return np.maximum(-np.sum(rows * logs, axis=-1), 0.0)
+
+
+def json_for_script(facts: Any) -> str:
+    """Write JSON that is safe within a `<script>`, whatever its strings.
+
+    Numbers are rounded, and infinite ones become null.
+    """
+    text = json.dumps(_rounded(facts), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")
+
+
+def _rounded(facts: Any) -> Any:
+    if isinstance(facts, dict):
+        return {name: _rounded(value) for name, value in facts.items()}
+    if isinstance(facts, list | tuple):
+        return [_rounded(each) for each in facts]
+    if isinstance(facts, float | np.floating):
+        return round(float(facts), 5) if math.isfinite(facts) else None
+    return facts

@@ -1,0 +1,406 @@
+"""Reads Marian models, as Marian writes them or in Hugging Face's form.
+
+An archive of OPUS-MT is in Marian's own:
+
+    decoder.yml            names the next two
+    opus.spm32k.npz        weights and settings
+    opus.spm32k.vocab.yml  the id of every piece
+    source.spm, target.spm
+
+Or `decoder.yml` names a sentencepiece model in place of the vocabulary: then it
+gives the ids, and segments both sides. A folder of Hugging Face, such as
+`opus-mt-en-de`, has other files:
+
+    config.json, model.safetensors or pytorch_model.bin
+    source.spm, target.spm, vocab.json, tokenizer_config.json
+
+Both differ from ours in these points, besides those of `imported`:
+
+- The decoder starts from a zero embedding, or from that of padding: it becomes
+  the row of our begin token.
+- Ids differ: rows of the tied matrix are put in our order.
+- Padding and begin token, which are never written, get a logit so low that
+  they have no share of a probability.
+
+Marian's positions are sines, then cosines, with rates 10000^(-i/(D/2-1)), which
+are tensor2tensor's. It computes them in `src/graph/node_initializers.cpp` of
+marian-nmt/marian, `sinusoidalPositionEmbeddings`, and in older versions in
+`src/models/transformer.h`, `addPositionalEmbeddings`. CTranslate2's converter
+and Hugging Face use the rates 10000^(-2i/D) instead, even if the weights were
+trained with others.
+
+Axes: D model width, V pieces of ours, R rows of theirs.
+"""
+
+import io
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import sentencepiece
+
+from keras_transformer.config import BOS_ID, UserError
+from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
+from keras_transformer.importing.imported import (
+    Arrays,
+    Imported,
+    Names,
+    Settings,
+    column_order,
+    logits,
+    model_config,
+)
+from keras_transformer.importing.source_files import (
+    check_file,
+    is_language,
+    languages,
+    parse_yaml,
+    read_archive,
+    read_bytes,
+    read_sentencepiece,
+    refusing,
+)
+from keras_transformer.importing.tensor_files import (
+    read_pickle,
+    read_safetensors,
+)
+from keras_transformer.layers.positional_encoding import positional_encoding
+
+DECODER, CONFIG = "decoder.yml", "config.json"
+SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
+_SETTINGS = "special:model.yml"
+_END, _UNKNOWN, _PADDING, _BEGIN = "</s>", "<unk>", "<pad>", "<s>"
+
+_ATTENTION = ("*q", "*k", "*v", "*o", "Wo_ln_*")
+_NAMES = Names(
+    layer="{stack}_l{n}_",
+    endings=("W", "b", "scale", "bias"),
+    parts={
+        "attention": ("self_", _ATTENTION),
+        "cross_attention": ("context_", _ATTENTION),
+        "feed_forward": ("ffn_", ("*1", "*2", "ffn_ln_*")),
+    },
+)
+_NUMBERS = {
+    "enc-depth": "encoder_layers",
+    "dec-depth": "decoder_layers",
+    "dim-emb": "d_model",
+    "transformer-heads": "num_heads",
+    "transformer-dim-ffn": "ffn_dim",
+}
+# The values that we can follow, Marian's default first.
+_FOLLOWED = {
+    "type": ("transformer",),
+    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-preprocess": ("",),
+    "transformer-postprocess": ("dan",),
+    "transformer-postprocess-emb": ("d", ""),
+    "transformer-postprocess-top": ("",),
+    "transformer-ffn-depth": (2,),
+    "transformer-no-projection": (False,),
+    "transformer-train-position-embeddings": (False,),
+    "transformer-tied-layers": ([],),
+    "factors-combine": ("sum",),
+    "lemma-dim-emb": (0,),
+    "right-left": (False,),
+    "transformer-decoder-ffn-depth": (0, 2),
+    "input-types": ([], ["sequence"], ["sequence"] * 2),
+    "output-omit-bias": (False,),
+    "ulr": (False,),
+}
+# As in Marian's `transformer.h`.
+_EPSILON = 1e-6
+
+_HF_ATTENTION = (
+    *(".q_proj.*", ".k_proj.*", ".v_proj.*", ".out_proj.*"),
+    "_layer_norm.*",
+)
+_HF_NAMES = Names(
+    layer="{stack}.layers.{i}.",
+    endings=("weight", "bias", "weight", "bias"),
+    parts={
+        "attention": ("self_attn", _HF_ATTENTION),
+        "cross_attention": ("encoder_attn", _HF_ATTENTION),
+        "feed_forward": ("", ("fc1.*", "fc2.*", "final_layer_norm.*")),
+    },
+    transposed=True,
+)
+_HF_NUMBERS = {
+    "encoder_layers": "encoder_layers",
+    "decoder_layers": "decoder_layers",
+    "d_model": "d_model",
+    "encoder_attention_heads": "num_heads",
+    "decoder_attention_heads": "num_heads",
+    "encoder_ffn_dim": "ffn_dim",
+    "decoder_ffn_dim": "ffn_dim",
+}
+# Settings of old files, with the only value that they have.
+_HF_FOLLOWED = {
+    "model_type": ("marian",),
+    "share_encoder_decoder_embeddings": (True,),
+    "tie_word_embeddings": (True,),
+    "normalize_before": (False,),
+    "normalize_embedding": (False,),
+    "add_final_layer_norm": (False,),
+    "static_position_embeddings": (True,),
+}
+_HF_ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu"}
+# The epsilon of `torch.nn.LayerNorm`, which no setting changes.
+_HF_EPSILON = 1e-5
+# Names of the tied matrix, of which a file has one or several.
+_TIED = (
+    "shared.weight",
+    "encoder.embed_tokens.weight",
+    "decoder.embed_tokens.weight",
+    "lm_head.weight",
+)
+
+# Characters that PyYAML rejects or takes for line ends, and Marian does not.
+# While YAML is parsed, characters of a private plane stand for them.
+_SPECIAL = (
+    *(*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0)),
+    *(0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF),
+)
+_HIDDEN = {ordinal: 0x100000 + ordinal for ordinal in _SPECIAL}
+_SHOWN = {hidden: ordinal for ordinal, hidden in _HIDDEN.items()}
+
+
+def read(folder: pathlib.Path) -> Imported:
+    """Read a model as Marian writes it."""
+    weights_path, vocabulary_path = _paths(folder)
+    arrays = Arrays(_arrays(weights_path), weights_path)
+    settings = _settings(
+        bytes(arrays.take(_SETTINGS)).rstrip(b"\0"), weights_path
+    )
+    is_spm = vocabulary_path.suffix == ".spm"
+    ids = (_ids_of if is_spm else _vocabulary)(vocabulary_path)
+    pieces = _pieces(ids, vocabulary_path)
+    settings.check(_FOLLOWED)
+    settings.follow("tied-embeddings-all", [True])
+    numbers = settings.numbers(_NUMBERS)
+    settings.follow("transformer-decoder-dim-ffn", [0, numbers["ffn_dim"]], 0)
+    model = model_config(
+        settings.what,
+        **numbers,
+        vocab_size=len(pieces),
+        activation=settings.follow(
+            "transformer-ffn-activation", ["swish", "relu"]
+        ),
+        positions="tensor2tensor",
+        norm_epsilon=_EPSILON,
+    )
+    weights = embedding(
+        arrays.take("Wemb"),
+        arrays.take("decoder_ff_logit_out_b").reshape(-1),
+        *(ids, pieces),
+        np.zeros(model.d_model),
+        model.positions,
+    )
+    weights |= arrays.layers(_NAMES, model)
+    arrays.check_all_taken()
+    if is_spm:
+        spm = vocabulary_path.read_bytes()
+        # Marian leaves tags to the sentencepiece model.
+        tokenizer = PairedTokenizer(pack(spm, spm, pieces, has_tags=False))
+    else:
+        tokenizer = _tokenizer(folder, pieces)
+    return Imported(model, weights, tokenizer, *languages(folder))
+
+
+def read_hugging_face(folder: pathlib.Path) -> Imported:
+    """Read a `MarianMTModel` and its `MarianTokenizer`."""
+    settings = Settings(_read_json(folder / CONFIG), folder / CONFIG)
+    path = folder / "vocab.json"
+    ids = _read_json(path)
+    pieces = _pieces(ids, path)
+    settings.check(_HF_FOLLOWED)
+    settings.follow("scale_embedding", [True])
+    activation = settings.follow("activation_function", _HF_ACTIVATIONS)
+    model = model_config(
+        settings.what,
+        **settings.numbers(_HF_NUMBERS),
+        vocab_size=len(pieces),
+        dropout=settings.values.get("dropout", 0.1),
+        activation=_HF_ACTIVATIONS[activation],
+        norm_epsilon=_HF_EPSILON,
+    )
+    path, reader = folder / SAFETENSORS, read_safetensors
+    if not path.exists():
+        path, reader = folder / PICKLE, read_pickle
+    arrays = Arrays(
+        {name.removeprefix("model."): x for name, x in reader(path).items()},
+        path,
+    )
+    table = _tied(arrays)
+    _check_positions(arrays)
+    start = settings.values.get("decoder_start_token_id")
+    if not isinstance(start, int) or not 0 <= start < len(table):
+        settings.refuse(
+            "decoder_start_token_id",
+            f"one of the {len(table)} rows of the embedding",
+        )
+    weights = embedding(
+        table,
+        arrays.take("final_logits_bias").reshape(-1),
+        # Padding keeps its row: `MarianMTModel` counts it in its softmax.
+        *(ids, pieces),
+        table[start],
+        model.positions,
+    )
+    weights |= arrays.layers(_HF_NAMES, model)
+    arrays.check_all_taken()
+    path = folder / "tokenizer_config.json"
+    said = _read_json(path) if path.exists() else {}
+    spoken = said.get("source_lang"), said.get("target_lang")
+    if not all(map(is_language, spoken)):
+        spoken = languages(folder)
+    return Imported(model, weights, _tokenizer(folder, pieces), *spoken)
+
+
+def embedding(
+    table: np.ndarray,
+    bias: np.ndarray,
+    ids: Mapping[str, int],
+    pieces: Sequence[str],
+    start: np.ndarray,
+    positions: str,
+) -> dict[str, np.ndarray]:
+    """Return the tied matrix and the bias of the logits.
+
+    Args:
+        table: `(R, D)`.
+        bias: `(R,)`.
+        ids: Their ids, each a row, by the name of the piece.
+        pieces: V pieces; those that they lack become zeros, never written.
+        start: The embedding that the decoder starts from, `(D,)`.
+        positions: As in `ModelConfig`.
+    """
+    if sorted(ids.values()) != list(range(len(table))):
+        raise UserError(
+            f"The embedding has {len(table)} rows, the vocabulary {len(ids)} "
+            "pieces, or two of one id; download the files of one model."
+        )
+    rows = np.array([ids.get(piece, 0) for piece in pieces])
+    lacking = np.array([piece not in ids for piece in pieces])
+    lacking[BOS_ID] = True
+    found = logits(table, bias, rows, lacking)
+    ours = found["embedding/table"]
+    ours[BOS_ID] = start
+    order = column_order(positions, table.shape[1])
+    return {**found, "embedding/table": ours[:, order]}
+
+
+def _pieces(ids: Mapping[str, int], path: pathlib.Path) -> list[str]:
+    """List their pieces in the order of our ids, with our padding and begin."""
+    for piece in (_UNKNOWN, _END):
+        if piece not in ids:
+            raise UserError(
+                f"Expected the piece {piece} in {path}, found none."
+            )
+    special = (_PADDING, _UNKNOWN, _BEGIN, _END)
+    others = sorted(set(ids) - set(special), key=ids.__getitem__)
+    return [*special, *others]
+
+
+def _tokenizer(folder: pathlib.Path, pieces: Sequence[str]) -> PairedTokenizer:
+    """Join the folder's two sentencepiece models over the pieces."""
+    source, target = folder / "source.spm", folder / "target.spm"
+    merges = source.with_suffix(".bpe")
+    if merges.exists() and not source.exists():
+        raise UserError(
+            f"{folder} cannot be imported: its texts are segmented by "
+            f"subword-nmt ({merges.name}), which is not supported; take a "
+            f"release with {source.name} and {target.name}."
+        )
+    models = read_sentencepiece(source), read_sentencepiece(target)
+    return PairedTokenizer(pack(*models, pieces))
+
+
+def _paths(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    """Find weights and vocabulary, as `decoder.yml` names them."""
+    path = folder / DECODER
+    said = _settings(read_bytes(path), path)
+    found = []
+    for setting, wanted in (
+        ("models", "one model"),
+        ("vocabs", "one vocabulary for both sides"),
+    ):
+        names = said.values.get(setting)
+        if (
+            not isinstance(names, list)
+            or not all(isinstance(name, str) for name in names)
+            or len(set(names)) != 1
+        ):
+            said.refuse(setting, wanted)
+        # The paths come from the training machine; the files lie beside.
+        found.append(folder / pathlib.PurePath(names[0]).name)
+    return found[0], found[1]
+
+
+def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+    check_file(path)
+    with refusing(f"{path} is not a file of weights that Marian has written"):
+        arrays = {
+            name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(x))
+            for name, x in read_archive(path).items()
+        }
+        arrays[_SETTINGS]
+    return arrays
+
+
+def _settings(content: bytes, path: pathlib.Path) -> Settings:
+    found = parse_yaml(content, path)
+    with refusing(f"Expected settings as YAML in {path}, cannot read it"):
+        return Settings(dict(found), path)
+
+
+def _ids_of(path: pathlib.Path) -> dict[str, int]:
+    """Read the ids of a sentencepiece model's pieces."""
+    model = sentencepiece.SentencePieceProcessor(
+        model_proto=read_sentencepiece(path)
+    )
+    return {model.IdToPiece(i): i for i in range(model.GetPieceSize())}
+
+
+def _vocabulary(path: pathlib.Path) -> dict[str, int]:
+    with refusing(f"Expected ids of pieces as YAML in {path}, cannot read it"):
+        text = read_bytes(path).decode("utf-8-sig").translate(_HIDDEN)
+        # Plain, so that the piece "no" is not False and "1" not a number.
+        found = parse_yaml(text, path, plain=True)
+        return {piece.translate(_SHOWN): int(i) for piece, i in found.items()}
+
+
+def _read_json(path: pathlib.Path) -> dict[str, Any]:
+    with refusing(f"Expected an object of JSON in {path}, cannot read it"):
+        return dict(json.loads(read_bytes(path)))
+
+
+def _tied(arrays: Arrays) -> np.ndarray:
+    """Take the tied matrix; refuse a copy that differs from it."""
+    first, *copies = [name for name in _TIED if name in arrays.left] or _TIED
+    table = arrays.take(first)
+    for name in copies:
+        if not np.array_equal(arrays.take(name), table):
+            raise UserError(
+                f"The model cannot be imported exactly: its {name} differs "
+                "from its other embeddings, expected one matrix for all."
+            )
+    return table
+
+
+def _check_positions(arrays: Arrays) -> None:
+    """Refuse positions other than sinusoids; old files hold their table."""
+    for side in ("encoder", "decoder"):
+        table = arrays.left.pop(f"{side}.embed_positions.weight", None)
+        if table is None:
+            continue
+        length, width = table.shape
+        order = column_order("sinusoidal", width)
+        ours = np.asarray(positional_encoding(length, width))
+        if not np.allclose(table[:, order], ours, atol=1e-4):
+            raise UserError(
+                "The model cannot be imported exactly: its "
+                f"{side}.embed_positions are not sinusoids."
+            )

@@ -1,0 +1,135 @@
+"""Which weights of a run, or of several that search together, are used.
+
+This module needs neither Keras nor TensorFlow: reading it is instant.
+"""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from keras_transformer.config import ENSEMBLE_MEANS, SEARCH_PRECISIONS
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.settings import setting, settle
+
+# Run directories with their configurations: a run, then those beside it.
+Runs = Sequence[tuple[pathlib.Path, RunConfig]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """The weights of a run that are taken.
+
+    Attributes:
+        run_dir: The run directory.
+        checkpoints: Names of the checkpoints behind them, oldest first; none
+            if only the final weights are left.
+        checksum: CRC-32 of the file that they, or the newest of them, are in.
+        said: What the log calls them.
+        is_final: Whether they are in `final.weights.h5`.
+        ema: Factor of the moving average that they are; None if they are none.
+    """
+
+    run_dir: pathlib.Path
+    checkpoints: tuple[str, ...]
+    checksum: int | None
+    said: str
+    is_final: bool = False
+    ema: float | None = None
+
+    def __str__(self) -> str:
+        """Identify them: other weights have another text."""
+        return " ".join([*self.checkpoints, f"{self.checksum:08x}"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """The weights that are used, from the flags to the reports.
+
+    Attributes:
+        chosen: What was taken of each run; empty until that is known.
+    """
+
+    average: int | None = setting(
+        None,
+        "number of newest checkpoints to average; if not given, the weights "
+        "that validated best at the end of the training",
+    )
+    ensemble: tuple[pathlib.Path, ...] = setting(
+        (),
+        "another run of the same vocabulary, whose model searches together "
+        "with that of `run_dir`",
+        several="a list of run directories",
+        metavar="RUN",
+    )
+    ensemble_mean: str = setting(
+        ENSEMBLE_MEANS[0],
+        "what the models average at each step",
+        choices=ENSEMBLE_MEANS,
+    )
+    precision: str = setting(
+        SEARCH_PRECISIONS[0],
+        "type to multiply in; bfloat16 and int8 round, and are faster on "
+        "processors that support them (bfloat16: AMX or AVX512-BF16; int8: "
+        "AMX or VNNI)",
+        choices=SEARCH_PRECISIONS,
+    )
+    shortlist: pathlib.Path | None = setting(
+        None,
+        "score only the target pieces that FILE, written by the verb "
+        "shortlist, lists for the source; faster, with nearly the same results",
+        metavar="FILE",
+    )
+    chosen: tuple[Chosen, ...] = ()
+
+    def __post_init__(self) -> None:
+        settle(self)
+
+    def runs(self, run_dir: str | os.PathLike) -> Runs:
+        """Read the configurations of a run and of those beside it.
+
+        Raises:
+            UserError: If one is not a run directory.
+        """
+        paths = (pathlib.Path(run_dir), *self.ensemble)
+        return [(path, RunConfig.load(path)) for path in paths]
+
+    def changed(self) -> dict[str, Any]:
+        """Return the settings that are not as by default."""
+        return {
+            name: getattr(self, name)
+            for name, field in WEIGHTS.items()
+            if getattr(self, name) != field.default
+        }
+
+    @property
+    def identity(self) -> str:
+        """Identify what was chosen: other weights have another text."""
+        mean = f", mean of {self.ensemble_mean}" if self.ensemble else ""
+        return " + ".join(map(str, self.chosen)) + mean
+
+    def report(self) -> dict[str, Any]:
+        """Say what was used, ready for JSON."""
+        own, *others = self.chosen
+        report: dict[str, Any] = {
+            "precision": self.precision,
+            "ema": own.ema,
+            "checkpoints": [*own.checkpoints],
+        }
+        if others:
+            report["ensemble"] = {
+                os.fspath(each.run_dir): [*each.checkpoints] for each in others
+            }
+            report["ensemble_mean"] = self.ensemble_mean
+        if self.shortlist:
+            report["shortlist"] = os.fspath(self.shortlist)
+        return report
+
+
+# The settings of the class, by name.
+WEIGHTS = {
+    field.name: field
+    for field in dataclasses.fields(Weights)
+    if "setting" in field.metadata
+}

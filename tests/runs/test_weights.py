@@ -1,0 +1,46 @@
+"""Which weights are used: how they are asked for, named and reported."""
+
+import pathlib
+
+import pytest
+
+from keras_transformer.config import UserError
+from keras_transformer.runs.weights import Chosen, Weights
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (dict(average=0), "`average` to be at least 1, received 0"),
+        (dict(average=1.5), "`average` to be a whole number, received 1.5"),
+        (dict(precision="float16"), "float32, bfloat16, int8 .*'float16'"),
+        (dict(ensemble_mean="sum"), "log-probabilities, received 'sum'"),
+        (dict(ensemble="runs/a"), "a list of run directories, received 'runs"),
+        (dict(ensemble=[7]), r"a list of run directories, received \[7\]"),
+        (dict(shortlist=7), "`shortlist` to be a path, received 7"),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(given, message):
+    with pytest.raises(UserError, match=message):
+        Weights(**given)
+
+
+def test_a_report_has_what_was_chosen_and_how_it_is_used():
+    steps = ("step-000000003", "step-000000005")
+    own = Chosen(pathlib.Path("runs/a"), steps, 0x2BC, "average", ema=0.9)
+    alone = Weights(precision="int8", shortlist="words.tsv", chosen=(own,))
+    assert alone.identity == "step-000000003 step-000000005 000002bc"
+    of_own = dict(precision="int8", ema=0.9, checkpoints=[*steps])
+    assert alone.report() == dict(of_own, shortlist="words.tsv")
+
+    other = Chosen(pathlib.Path("runs/b"), steps[:1], 0xD, "last")
+    both = Weights(ensemble=["runs/b"], chosen=(own, other))
+    assert both.identity == (
+        f"{alone.identity} + step-000000003 0000000d, mean of probabilities"
+    )
+    assert both.report() == dict(
+        of_own,
+        precision="float32",
+        ensemble={"runs/b": ["step-000000003"]},
+        ensemble_mean="probabilities",
+    )

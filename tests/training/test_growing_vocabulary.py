@@ -1,0 +1,131 @@
+"""A run begins with the weights of another and with more pieces."""
+
+import numpy as np
+import pytest
+from sample_runs import digit_corpus, digit_run
+
+import keras_transformer as kt
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.runs import averaging
+
+SYMBOLS = ["<b>", "⟦name⟧", "Füße"]
+LINES = digit_corpus()["test"]
+
+
+def tune(run_dir, **given):
+    """Begin with the run that has learnt digits, and hardly move."""
+    return kt.train(
+        run_dir,
+        corpus={
+            "train": [("one <b> two", "eins <b> zwei")] * 5,
+            "val": [("one", "eins")] * 2,
+        },
+        init_from=digit_run(),
+        preset="demo",
+        **dict(steps=1, learning_rate_scale=1e-6, batch_tokens=101, **given),
+    )
+
+
+def weights(run):
+    """Rows of the pieces, and all other weights."""
+    table, *others = averaging.load_model(run).get_weights()
+    return table, others
+
+
+@pytest.fixture(scope="module")
+def before():
+    return kt.Run(digit_run()).translator(average=1)
+
+
+@pytest.fixture(scope="module")
+def with_symbols(tmp_path_factory):
+    return tune(tmp_path_factory.mktemp("grown") / "run", symbols=SYMBOLS)
+
+
+def translated(translator):
+    texts, references = LINES
+    found = translator.translate(texts[:31])
+    # So that it is no empty promise.
+    assert sum(map(str.__eq__, found, references)) > 25
+    return found
+
+
+@pytest.mark.slow
+def test_what_was_known_is_translated_as_before(with_symbols, before):
+    after = with_symbols.translator()
+    assert translated(after) == translated(before)
+    # Three pieces more share the probability.
+    np.testing.assert_allclose(
+        after.score(*(x[:31] for x in LINES)),
+        before.score(*(x[:31] for x in LINES)),
+        atol=0.05,
+    )
+
+
+def test_symbols_are_added_behind_the_other_pieces():
+    old = Tokenizer.load(digit_run())
+    new = old.with_symbols(SYMBOLS)
+    assert new.pieces(range(new.vocab_size)) == [
+        *old.pieces(range(old.vocab_size)),
+        *SYMBOLS,
+    ]
+    texts = ["one<b>two", "⟦name⟧ und Füße", "drei"]
+    found = [
+        [piece for piece in new.pieces(ids) if piece in SYMBOLS]
+        for ids in new.tokenize(texts).to_list()
+    ]
+    assert found == [["<b>"], ["⟦name⟧", "Füße"], []]
+    joined = new.detokenize(new.tokenize(texts)).numpy()
+    assert [text.decode() for text in joined] == texts
+    assert old.with_symbols([]) is old
+    with pytest.raises(kt.UserError, match="found <s> in line 1"):
+        old.with_symbols(["<s>"])
+
+
+def test_a_piece_becomes_a_symbol_in_its_place():
+    old = Tokenizer.load(digit_run())
+    name = old.pieces([old.vocab_size - 1])[0]
+    new = old.with_symbols([name])
+    assert new.pieces(range(new.vocab_size)) == old.pieces(
+        range(old.vocab_size)
+    )
+    assert new.model != old.model
+
+
+@pytest.mark.slow
+def test_symbols_start_at_the_mean_of_the_other_pieces(with_symbols):
+    table, others = weights(digit_run())
+    grown, rest = weights(with_symbols.path)
+    assert len(grown) == len(table) + 3
+    np.testing.assert_allclose(grown[:-3], table, atol=1e-6)
+    for row in grown[-3:]:
+        np.testing.assert_allclose(row, table[4:].mean(0), atol=1e-6)
+    for one, other in zip(others, rest, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_another_vocabulary_takes_the_rows_of_the_pieces_that_both_have(
+    tmp_path, before, caplog
+):
+    lines = [line for side in digit_corpus()["train"] for line in side]
+    # Symbols come first there, so every piece has another row than before.
+    path = tmp_path / "new.model"
+    new = Tokenizer.train([*lines, "Quark quakt"], 311, path, SYMBOLS)
+    with caplog.at_level("INFO", "keras_transformer"):
+        run = tune(tmp_path / "run", tokenizer=path)
+    old = Tokenizer.load(digit_run())
+    table, _ = weights(digit_run())
+    grown, _ = weights(run.path)
+    row_of = dict(zip(old.pieces(range(old.vocab_size)), table, strict=True))
+    mean, kept = table[4:].mean(0), 0
+    names = new.pieces(range(new.vocab_size))
+    for name, row in zip(names, grown, strict=True):
+        np.testing.assert_allclose(row, row_of.get(name, mean), atol=1e-6)
+        kept += name in row_of
+    assert 260 < kept < new.vocab_size - 3
+    assert (
+        f"{kept} of {new.vocab_size} pieces keep their rows, the others start "
+        "at the mean" in caplog.text
+    )
+    assert translated(run.translator()) == translated(before)
