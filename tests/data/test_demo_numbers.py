@@ -31,7 +31,7 @@ def wordings():
 
 
 def written(wording):
-    day = datetime.date(1996, 5, 3)
+    day = datetime.date(1996, 6, 3)
     return [
         wording.number(20_306),
         wording.date(day, "full"),
@@ -42,10 +42,11 @@ def written(wording):
 
 
 def assert_text(text):
-    """One line in NFC, with nothing in it that Unicode has not assigned."""
+    """One line in NFC, without controls, surrogates or private characters."""
     assert text and text == text.strip() and "  " not in text
     kinds = {unicodedata.category(letter) for letter in text}
-    assert not kinds & {"Cc", "Cn", "Co", "Cs", "Zl", "Zp"}, ascii(text)
+    # Babel may know digits that this Python's Unicode has not assigned.
+    assert not kinds & {"Cc", "Co", "Cs", "Zl", "Zp"}, ascii(text)
     # Among letters; compatibility characters stay as they are.
     assert unicodedata.is_normalized("NFC", text), ascii(text)
 
@@ -56,22 +57,22 @@ def assert_text(text):
     [
         (
             "ko",
-            "이만 삼백육|1996년 5월 3일 금요일|1996년 5월 3일|€5.50|5.50 유로",
+            "이만 삼백육|1996년 6월 3일 월요일|1996년 6월 3일|€5.50|5.50 유로",
         ),
-        ("ja", "二万三百六|1996年5月3日金曜日|1996年5月3日|€5.50|5.50ユーロ"),
+        ("ja", "二万三百六|1996年6月3日月曜日|1996年6月3日|€5.50|5.50ユーロ"),
         (
             "fa",
-            "بیست هزار و سیصد و شش|جمعه 3 مهٔ 1996|3 مهٔ 1996|"
+            "بیست هزار و سیصد و شش|دوشنبه 3 ژوئن 1996|3 ژوئن 1996|"
             f"{LRM}€{NO_BREAK}5.50|5.50 یورو",
         ),
         (
             "ru",
-            f"двадцать тысяч триста шесть|пятница, 3 мая 1996{NARROW}г.|"
-            f"3 мая 1996{NARROW}г.|5,50{NO_BREAK}€|5,50 евро",
+            f"двадцать тысяч триста шесть|понедельник, 3 июня 1996{NARROW}г.|"
+            f"3 июня 1996{NARROW}г.|5,50{NO_BREAK}€|5,50 евро",
         ),
         # In digits, for num2words has neither.
-        ("hi", "20,306|शुक्रवार, 3 मई 1996|3 मई 1996|€5.50|5.50 यूरो"),
-        ("zh", "20,306|1996年5月3日星期五|1996年5月3日|€5.50|5.50欧元"),
+        ("hi", "20,306|सोमवार, 3 जून 1996|3 जून 1996|€5.50|5.50 यूरो"),
+        ("zh", "20,306|1996年6月3日星期一|1996年6月3日|€5.50|5.50欧元"),
     ],
 )
 def test_values_are_written_as_in_the_language(code, expected):
