@@ -1,5 +1,6 @@
 """The one way in from Python: `kt.train` and `kt.Run`."""
 
+import dataclasses
 import errno
 import hashlib
 import json
@@ -103,6 +104,24 @@ def test_the_same_call_again_does_nothing(run, in_memory):
     again = train(run.path, in_memory, callbacks=[count])
     assert again.path == run.path and count.batches == 0
     assert written() == before
+
+
+def test_pairs_of_a_begun_run_are_in_its_languages(run, in_memory, tmp_path):
+    begun = shutil.copytree(run.path, tmp_path / "run")
+    config = dataclasses.replace(run.config, source_lang="fr", target_lang="nl")
+    config.save(begun)
+    session = understand(run_dir=begun, corpus=in_memory)
+    assert session.corpus.source_lang == "fr"
+    assert session.corpus.target_lang == "nl"
+
+
+def test_a_file_named_like_a_split_in_memory_is_not_its_text(
+    run, tmp_path, monkeypatch, caplog
+):
+    (tmp_path / "train").write_text("other")
+    monkeypatch.chdir(tmp_path)
+    understand(run_dir=run.path.resolve())
+    assert not caplog.text
 
 
 def test_an_iterator_is_read_once_whatever_is_left_to_the_text():
@@ -467,7 +486,7 @@ def test_a_vocabulary_made_elsewhere_is_taken_over(in_memory, tmp_path):
         ["zero one two", "null eins zwei"], 283, tmp_path / "words.model"
     )
     given = dict(corpus=in_memory, steps=1, **SETTINGS)
-    del given["vocab_size"]
+    assert given["vocab_size"] != words.vocab_size  # As recipes have it.
     shared = kt.train(
         tmp_path / "run", tokenizer=tmp_path / "words.model", **given
     )

@@ -10,7 +10,7 @@ from keras_transformer.training.request import SESSION_SETTINGS, understand
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add all flags; training shares none with other verbs."""
+    """Add a flag for every setting of a session and of a training."""
     setting_flags.add(parser, SESSION_SETTINGS.values())
     setting_flags.add(parser, SETTINGS.values(), default="")
     parser.add_argument(

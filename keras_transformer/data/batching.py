@@ -111,24 +111,19 @@ def batches(
     return _dataset(records, numbers, planned, count)
 
 
-def stream(
-    plan: BatchPlan,
-    cursor: tuple[int, int] = (0, 0),
-) -> tf.data.Dataset:
+def stream(plan: BatchPlan, first: int = 0) -> tf.data.Dataset:
     """Stream training batches without end.
 
     Args:
         plan: The plan of the batches.
-        cursor: Epoch and batch of the first element, both from 0:
-            `divmod(n, len(plan))` after `n` updates from the start.
+        first: Number of the first batch over all epochs, from 0: after `n`
+            updates from the start it is `n`.
 
     Returns:
         Dataset of `((source (B, S), target_in (B, T)), target_out (B, T))`,
         int32. `target_in` is BOS and the target without EOS, `target_out` the
         target with EOS. PAD fills both, and all of a row of padding.
     """
-    first_epoch, first_batch = cursor
-    first = first_epoch * len(plan) + first_batch
     numbers = tf.data.Dataset.counter(first)
     return _dataset(plan.corpus, numbers, _planned_ahead(plan))
 

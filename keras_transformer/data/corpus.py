@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from keras_transformer.config import SettingError, UserError
 
 Pair = tuple[str, str]
-# Files, each by its path, size and time of its last change.
+# What text is made of, in rows: the path, size and time of a file, or the
+# name, number of pairs and checksum of a split in memory.
 State = list[list[Any]]
 
 DEMO = "demo"

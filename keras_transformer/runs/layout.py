@@ -3,7 +3,7 @@
     config.json           the model, its text and its settings
     tokenizer.model       the vocabulary; in an imported run perhaps a zip of
                           two, as in `data.paired_tokenizer`
-    final.weights.h5      the weights that the training ended with
+    final.weights.h5      the weights to translate with: averaged, last or best
     result.json           which those are, and what validation said of them
     curve.png             the learning curve
     records/SPLIT/        the corpus as ids

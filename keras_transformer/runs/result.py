@@ -27,12 +27,13 @@ class Result:
     Attributes:
         step: Updates of the whole training.
         better: `"average"`, `"last"` or `"best"`: the weights in the file.
-        averages: The average in words, such as "last 5 checkpoints".
+        averages: The average in words, such as "average of the last 5
+            checkpoints".
         checkpoints: Names of the checkpoints behind the better one.
-        validation: For each of them its figures on the validation set:
-            `loss`, `perplexity`, `token_accuracy` and `bleu`, of a sample
+        validation: The figures of each of these weights on the validation
+            set: `loss`, `perplexity`, `token_accuracy` and `bleu`, of a sample
             decoded greedily. Weights that could not be validated have none.
-            Only a training with `patience` has best weights beside the two.
+            Only a training with `patience` has the best beside the others.
         weights: CRC-32 of `final.weights.h5`.
         by: `"loss"` or `"bleu"`: the figure that decided.
         averaged: How many checkpoints the average is of; 0 if not noted.

@@ -225,7 +225,7 @@ class RunConfig:
         )
 
     def save(self, run_dir: str | os.PathLike) -> None:
-        """Write `config.json` whole or not at all, unless it exists."""
+        """Write `config.json`, whole or not at all, unless it says the same."""
         path = pathlib.Path(run_dir) / CONFIG_FILE
         text = files.to_json(dataclasses.asdict(self))
         if not path.exists() or path.read_text(encoding="utf-8") != text:

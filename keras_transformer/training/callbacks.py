@@ -41,7 +41,7 @@ class StepCallbacks(keras.callbacks.CallbackList):
         steps: Steps of its only epoch.
         vote: Returns whether `fit` should end on any worker, so that it ends
             on all after the same step; None without other workers.
-        wanted: Whether this worker wants the end before the first step.
+        stop: Knows whether this worker wants the end; needed beside others.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class StepCallbacks(keras.callbacks.CallbackList):
         model: keras.Model,
         steps: int | None = None,
         vote: Callable[[bool], bool] | None = None,
-        wanted: bool = False,
+        stop: "StopTraining | None" = None,
     ) -> None:
         super().__init__(
             [*own, *theirs],
@@ -61,19 +61,17 @@ class StepCallbacks(keras.callbacks.CallbackList):
             epochs=1,
             steps=steps,
         )
-        self.own, self.vote, self.wanted = own, vote, wanted
+        self.own, self.vote, self.stop = own, vote, stop
         self.theirs = [each for each in theirs if _looks_at_steps(each)]
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        if self.vote is None:
+        if self.vote is None or self.stop is None:
             return self._call(batch, logs)
         # Workers vote on the callbacks' wishes after the next step.
-        agreed = self.model.stop_training = self.vote(self.wanted)
+        agreed = self.model.stop_training = self.vote(self.stop.wanted)
         self._call(batch, logs)
-        self.wanted, self.model.stop_training = (
-            self.model.stop_training,
-            agreed,
-        )
+        self.stop.wanted = self.model.stop_training
+        self.model.stop_training = agreed
 
     def _call(self, batch: int, logs: Logs) -> None:
         for callback in self.own:
@@ -135,7 +133,7 @@ class StopTraining(keras.callbacks.Callback):
     now: Callable[[], Progress]
     minutes: float | None  # Of training in all; None for no limit.
     several: bool = False  # Other workers may also end it.
-    wanted: bool = False  # Set to end as if time were up.
+    wanted: bool = False  # Set to end as if time were up, also on others.
 
     def __post_init__(self) -> None:
         super().__init__()

@@ -60,8 +60,8 @@ logger = logging.getLogger("keras_transformer")
 class Training:
     """A training that was prepared and restored, for its parts to read.
 
-    The model is compiled. It, and its moving average if the recipe has one,
-    are at `start`, where this session begins.
+    The model is compiled. Its weights, and their moving average if the recipe
+    has one, are those of update `start.step`.
     """
 
     session: Session
@@ -83,7 +83,7 @@ class Training:
 
     @functools.cached_property
     def patience(self) -> Patience:
-        """The patience that may end it early, if the recipe asks for it."""
+        """Counts validations; never over without the setting `patience`."""
         return Patience(self.run.training, self.start.standing)
 
     def is_finished(self) -> bool:
@@ -110,7 +110,8 @@ class Training:
     def lacks_validation(self) -> bool:
         """Whether a kill came between a checkpoint and its validation."""
         step = self.start.step
-        if not step or final_result(self.run_dir):  # The end is validated too.
+        # `result.json` is written only after the last validation.
+        if not step or final_result(self.run_dir):
             return False
         is_due = step % self.run.training.validation_steps == 0
         return (is_due or self.is_at_limit) and self.start.figures is None
@@ -125,7 +126,15 @@ def train(session: Session) -> None:
         KeyboardInterrupt: After Ctrl-C and a checkpoint, or a second Ctrl-C.
         SystemExit: After SIGTERM and a checkpoint.
     """
-    if session.preset is None and not layout.has_begun(session.run_dir):
+    if averaging.is_slim(session.run_dir):
+        logger.info(
+            "%s is finished. Its checkpoints are gone, so it cannot go on; "
+            "`init_from` starts another run from its weights.",
+            session.run_dir,
+        )
+        return
+    is_chosen = session.preset is None and session.init_from is None
+    if is_chosen and not layout.has_begun(session.run_dir):
         logger.info(
             "Taking the preset %s, which fits the text; name another one as "
             "`preset`.",
@@ -170,13 +179,6 @@ def _train(
 ) -> signal.Signals | None:
     """Train on this machine, or as the chief of several."""
     run_dir = session.run_dir
-    if averaging.is_slim(run_dir):
-        logger.info(
-            "%s is finished. Its checkpoints are gone, so it cannot go on; "
-            "`init_from` starts another run from its weights.",
-            run_dir,
-        )
-        return None
     if not layout.has_begun(run_dir):
         run = choose_lengths(session.run, compiles(session.xla))
         session = dataclasses.replace(session, run=run)
@@ -185,7 +187,8 @@ def _train(
     workers.meet(strategy)  # The others now read the files.
     restored = restore_model(session, strategy)
     for side in {tokenizer, tokenizer.target}:
-        side.load_operator()  # The seed is set now.
+        # `build_model` has set the seed, which unloads these operators.
+        side.load_operator()
     training = Training(session, tokenizer, plan, *restored)
     finished = training.is_finished()
     _describe(training, finished)
@@ -269,7 +272,7 @@ def _train_beside_chief(
     stop = callbacks.StopTraining(stopwatch.now, None, several=True)
     average = [training.average] if training.average else []
     with stop.listening():
-        _take_steps(training, [stopwatch, *average, stop])
+        _take_steps(training, [stopwatch, *average, stop], stop)
     return stop.signal
 
 
@@ -331,11 +334,10 @@ def _fit(
             if training.lacks_validation:
                 validation.set_model(model)
                 validation.validate()
-            wanted = stop.wanted or stop.signal is not None
-            # Others would wait for a step.
-            if not finished and (several or not wanted):
-                theirs = training.session.callbacks
-                _take_steps(training, own, theirs, wanted)
+            stop.wanted = stop.wanted or stop.signal is not None
+            # Other workers hear of the end only in a step's vote.
+            if not finished and (several or not stop.wanted):
+                _take_steps(training, own, stop, training.session.callbacks)
     finally:  # Keras ends no callback after an error.
         display.bar.stop()
         log.close()
@@ -345,13 +347,13 @@ def _fit(
 def _take_steps(
     training: Training,
     own: list[keras.callbacks.Callback],
+    stop: callbacks.StopTraining,
     theirs: Sequence[keras.callbacks.Callback] = (),
-    wanted: bool = False,
 ) -> None:
-    """Call `fit` for the remaining steps, or one to end others if `wanted`."""
+    """Call `fit` for the remaining steps, or the one that ends others."""
     model, plan, step = training.model, training.plan, training.start.step
     left = training.run.training.steps - step
-    batches = batching.stream(plan, divmod(step, len(plan)))
+    batches = batching.stream(plan, step)
     strategy = model.distribute_strategy
     model.fit(
         workers.share_rows(strategy, batches),
@@ -359,7 +361,7 @@ def _take_steps(
         shuffle=False,
         verbose=0,
         callbacks=callbacks.StepCallbacks(
-            own, theirs, model, left, workers.vote_of(strategy), wanted
+            own, theirs, model, left, workers.vote_of(strategy), stop
         ),
     )
 

@@ -25,7 +25,7 @@ from keras_transformer.data.corpora import (
     one_name,
     open_corpus,
 )
-from keras_transformer.data.corpus import DEMO, Corpus
+from keras_transformer.data.corpus import DEMO, MEMORY, Corpus
 from keras_transformer.data.held_out import hold_out
 from keras_transformer.data.mixture import tags_of
 from keras_transformer.data.symbols import Form, read_symbols
@@ -204,11 +204,15 @@ def understand(**arguments: Any) -> Session:
             if name not in excluded:
                 given.setdefault(name, value)
     own = {name: given.pop(name) for name in SESSION_SETTINGS if name in given}
+    if "tokenizer" in own or "init_from" in own:
+        given.pop("vocab_size", None)  # Of a recipe; a vocabulary has a size.
     session = Session(**own, settings=given)
     _refuse_two_vocabularies({**own, **given})
-    sides = ("source_lang", "target_lang", "train_split")
-    opening = {name: own[name] for name in sides if name in own}
     preset, run_dir = session.preset, session.run_dir
+    begun = None if run_dir is None else begun_config(run_dir)
+    sides = ("source_lang", "target_lang", "train_split")
+    opening = {name: getattr(begun, name) for name in sides} if begun else {}
+    opening |= {name: own[name] for name in sides if name in own}
     corpus: Any = session.corpus
     if corpus is not None:
         corpus = one_name(corpus)
@@ -222,7 +226,8 @@ def understand(**arguments: Any) -> Session:
         elif preset is None:
             preset, corpus = _fitting(corpus, opening)
         run_dir = pathlib.Path("runs", preset)
-    if begun := begun_config(run_dir):
+        begun = begun_config(run_dir)
+    if begun:
         if isinstance(corpus, str):
             languages = begun.source_lang, begun.target_lang
             is_known = corpus == begun.corpus
@@ -281,7 +286,7 @@ def resumed(begun: RunConfig, session: Session) -> Session:
 
 def _is_other_text(begun: RunConfig, corpus: Corpus | None) -> bool:
     """Compare sizes, and times where names are the same, with those noted."""
-    if begun.text is None:
+    if begun.text is None or (not corpus and begun.corpus == MEMORY):
         return False
     if corpus:
         now = open_text(begun, corpus).state_of(*begun.splits)

@@ -188,18 +188,17 @@ def test_the_next_epoch_is_planned_before_this_one_ends(monkeypatch):
     monkeypatch.setattr(plan, "epoch", epoch)
     half = len(plan) // 2 + 1
     assert len(plan) - half > 20  # So that no batch of it is needed yet.
-    batches = iter(batching.stream(plan, cursor=(0, half)))
+    batches = iter(batching.stream(plan, half))
     next(batches)
     assert planned.wait(timeout=60)
 
 
 @pytest.mark.parametrize("skipped", [0, 3, 17, 50])
-def test_a_cursor_goes_on_where_the_stream_stopped(skipped):
+def test_a_stream_goes_on_where_another_stopped(skipped):
     plan = BatchPlan(natural_corpus(pairs=211), 257, seed=5)
     assert 17 < len(plan) < 50 < 3 * len(plan)
     whole = elements(batching.stream(plan), skipped + 5)
-    cursor = divmod(skipped, len(plan))
-    rest = elements(batching.stream(plan, cursor), 5)
+    rest = elements(batching.stream(plan, skipped), 5)
     for left, right in zip(whole[skipped:], rest, strict=True):
         tf.nest.map_structure(np.testing.assert_array_equal, left, right)
 

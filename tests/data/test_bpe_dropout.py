@@ -41,8 +41,7 @@ def plan(corpus):
 
 def sides(plan, number):
     """Source and target of a batch as `stream` gives them."""
-    cursor = divmod(number, len(plan))
-    (((source, _), target),) = batching.stream(plan, cursor).take(1)
+    (((source, _), target),) = batching.stream(plan, number).take(1)
     return source.numpy(), target.numpy()
 
 

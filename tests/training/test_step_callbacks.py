@@ -1,5 +1,7 @@
 """What a step of `fit` waits for."""
 
+import signal
+
 import keras
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from keras_transformer.training.callbacks import (
     StepCallbacks,
     StepWindow,
     StopOnNonFinite,
+    StopTraining,
     Stopwatch,
 )
 from keras_transformer.training.display import TrainingDisplay
@@ -116,17 +119,20 @@ def test_workers_end_after_the_step_that_follows_a_wish():
         def on_train_batch_end(self, batch, logs=None):
             self.model.stop_training = self.model.stop_training or batch == 1
 
-    def count_steps(own, vote, wanted=False):
+    def train(vote, theirs=(), wanted=False):
+        """Return the updates, and the signal that stands for others' wishes."""
         model = make_tiny_model(1)
-        how = dict(vote=vote, wanted=wanted)
-        fit_tiny_model(model, 5, StepCallbacks(own, [], model, **how))
-        return int(model.optimizer.iterations)
+        stop = StopTraining(Stopwatch(Progress()).now, None, True, wanted)
+        steps = StepCallbacks([stop], theirs, model, vote=vote, stop=stop)
+        fit_tiny_model(model, 5, steps)
+        return int(model.optimizer.iterations), stop.signal
 
     votes = []
-    assert count_steps([End()], lambda x: votes.append(x) or x) == 3
+    ended = train(lambda x: votes.append(x) or x, [End()])
+    assert ended == (3, None)
     assert votes == [False, False, True]
     # A wish of before the first step.
-    assert count_steps([], lambda x: x, wanted=True) == 1
+    assert train(lambda x: x, wanted=True) == (1, None)
     # Another worker's wish, told with the third vote.
     others = iter([False, False, True])
-    assert count_steps([], lambda _: next(others)) == 3
+    assert train(lambda _: next(others)) == (3, signal.SIGTERM)
