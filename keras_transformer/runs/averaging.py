@@ -1,10 +1,11 @@
 """Loads the weights that a run ends with: averages of checkpoints (6.1)."""
 
+import contextlib
 import dataclasses
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import keras
 import numpy as np
@@ -102,8 +103,6 @@ def load(
     run_dir: str | os.PathLike,
     average: int | None = None,
     run: RunConfig | None = None,
-    choose: Callable[..., Chosen] = choose,
-    purpose: str = "Taking",
 ) -> tuple[Transformer, Chosen]:
     """Build a run's model with the weights to translate with.
 
@@ -111,8 +110,6 @@ def load(
         run_dir: As in `choose`, like the next two.
         average: Newest checkpoints to average.
         run: The configuration, if it is read already.
-        choose: What chooses the weights.
-        purpose: What happens to the weights, as the log begins its line.
 
     Returns:
         The model, in float32 and without an optimizer, and the weights that it
@@ -126,8 +123,8 @@ def load(
     run = run or RunConfig.load(run_dir)
     for _ in range(_ATTEMPTS):
         chosen = choose(run_dir, average, run)
-        if model := _loaded(chosen, average, run, purpose):
-            return model, chosen
+        with contextlib.suppress(FileNotFoundError):
+            return load_chosen(chosen, run, average), chosen
     raise UserError(
         f"The weights in {run_dir} changed each time they were read; wait "
         "until the training has written its files, then try again."
@@ -141,10 +138,24 @@ def load_model(
     return load(run_dir, average)[0]
 
 
-def _loaded(
-    chosen: Chosen, average: int | None, run: RunConfig, purpose: str
-) -> Transformer | None:
-    """Load what was chosen; None if a training has replaced it meanwhile."""
+def load_chosen(
+    chosen: Chosen,
+    run: RunConfig,
+    average: int | None = None,
+    purpose: str = "Taking",
+) -> Transformer:
+    """Build a run's model with the weights that were chosen.
+
+    Args:
+        chosen: The weights.
+        run: The configuration.
+        average: As in `choose`.
+        purpose: What happens to the weights, as the log begins its line.
+
+    Raises:
+        FileNotFoundError: If a training has replaced them meanwhile.
+        UserError: If they cannot be read.
+    """
     wanted = average or run.training.average
     count = len(chosen.checkpoints)
     if not (chosen.is_final or chosen.ema) and count < wanted:
@@ -161,16 +172,14 @@ def _loaded(
     final = chosen.run_dir / FINAL_FILE
     folder = chosen.run_dir / CHECKPOINTS
     paths = [folder / name for name in chosen.checkpoints]
-    try:
-        if chosen.is_final:
-            _load_final(model, final)
-            return model if files.checksum(final) == chosen.checksum else None
-        if chosen.ema:
-            model.set_weights(read_moving_average(paths[-1]))
-        else:
-            average_weights(model, paths)
-    except FileNotFoundError:
-        return None
+    if chosen.is_final:
+        _load_final(model, final)
+        if files.checksum(final) != chosen.checksum:
+            raise FileNotFoundError(final)
+    elif chosen.ema:
+        model.set_weights(read_moving_average(paths[-1]))
+    else:
+        average_weights(model, paths)
     return model
 
 

@@ -2,8 +2,6 @@
 
 import dataclasses
 import logging
-import pathlib
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +18,7 @@ from keras_transformer.runs import averaging, checkpoints, history
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import load_vocabulary
+from keras_transformer.runs.weights import Chosen
 from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training import workers
 from keras_transformer.training.moving_average import MovingAverage
@@ -31,7 +30,7 @@ logger = logging.getLogger("keras_transformer")
 
 
 def build_model(session: Session) -> Transformer:
-    """Build the model, compiled with section 5's optimizer and loss."""
+    """Set the seed; build the model with section 5's optimizer and loss."""
     run, recipe = session.run, session.run.training
     keras.utils.set_random_seed(recipe.seed)
     model = Transformer(**dataclasses.asdict(run.model), dtype=recipe.precision)
@@ -87,7 +86,7 @@ def restore_model(
         average = None
         if run.training.ema:
             average = MovingAverage(model, run.training.ema)
-        with workers.chief_first(strategy):  # It sets damaged ones aside.
+        with workers.chief_first(strategy):  # The chief sets damaged aside.
             start = checkpoints.restore_checkpoint(
                 run_dir, model, average.variables if average else ()
             )
@@ -112,18 +111,12 @@ def arguments_of(session: Session) -> dict[str, Any]:
     }
 
 
-def initial_record(init_from: str | pathlib.Path) -> dict[str, Any]:
-    """Note for `config.json` the run that this one begins with.
-
-    Raises:
-        UserError: As in `averaging.load`.
-    """
-    init_from = pathlib.Path(init_from).resolve()
-    model, chosen = averaging.load(init_from)
+def initial_record(chosen: Chosen) -> dict[str, Any]:
+    """Note for `config.json` the weights that this run begins with."""
     return {
-        "run_dir": str(init_from),
+        "run_dir": str(chosen.run_dir),
         "checkpoints": [*chosen.checkpoints],
-        "weights": _checksum(model),
+        "weights": chosen.checksum,
     }
 
 
@@ -131,8 +124,8 @@ def _begin_with(
     model: Transformer, initial: Mapping[str, Any], vocabulary: Tokenizer
 ) -> None:
     """Take over weights; unknown pieces start at the mean of the known."""
-    source = averaging.load_model(initial["run_dir"])
-    if _checksum(source) != initial["weights"]:
+    source, chosen = averaging.load(initial["run_dir"])
+    if initial_record(chosen) != initial:
         raise UserError(
             f"The weights of {initial['run_dir']} are not those that this run "
             "began with; restore them, or choose another `run_dir`."
@@ -166,10 +159,3 @@ def _rows_of(old: Tokenizer, new: Tokenizer) -> np.ndarray:
     # Roles stay, whatever they are called.
     roles = [*range(NUM_SPECIAL)]
     return np.array(roles + [place.get(name, -1) for name in names])
-
-
-def _checksum(model: keras.Model) -> str:
-    checksum = 0
-    for weight in model.get_weights():
-        checksum = zlib.crc32(np.ascontiguousarray(weight).data, checksum)
-    return f"{checksum:08x}"

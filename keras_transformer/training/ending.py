@@ -21,6 +21,7 @@ from keras_transformer.runs.result import (
     Result,
     final_result,
 )
+from keras_transformer.runs.weights import Chosen
 from keras_transformer.training.request import Session
 from keras_transformer.training.validation import Validator
 
@@ -35,9 +36,9 @@ def finish(
 ) -> None:
     """Keep the better of the averaged and the last weights; draw the curve.
 
-    If that is done already, it writes nothing. In a short training an average
-    reaches back to early weights, which spoils the result. With `patience`,
-    the weights of the best validation are a third choice.
+    If they were compared already, nothing is written. In a short training an
+    average reaches back to early weights, which spoils the result. With
+    `patience`, the weights of the best validation are a third choice.
 
     Args:
         session: The training, with at least one checkpoint.
@@ -48,9 +49,10 @@ def finish(
     run, run_dir = session.run, session.run_dir
     lock.check(run_dir)
     result = final_result(run_dir)
-    now = averaging.choose_average(run_dir, None, run)
-    if result is None or result.averaged not in (0, len(now.checkpoints)):
-        _compare(session, validator, last, standing)
+    chosen = averaging.choose_average(run_dir, None, run)
+    # A later session may ask for another `average`.
+    if result is None or result.averaged not in (0, len(chosen.checkpoints)):
+        _compare(session, validator, last, standing, chosen)
         try:
             logger.info("Wrote %s.", history.draw(run_dir))
         except UserError as error:  # A picture is no reason to fail.
@@ -68,12 +70,11 @@ def _compare(
     validator: Validator,
     last: list[np.ndarray],
     standing: Standing,
+    chosen: Chosen,
 ) -> None:
     """Write the best after validation, or the average if that fails."""
     run, run_dir, recipe = session.run, session.run_dir, session.run.training
-    averaged, chosen = averaging.load(
-        *(run_dir, None, run, averaging.choose_average, "Validating")
-    )
+    averaged = averaging.load_chosen(chosen, run, purpose="Validating")
     names = chosen.checkpoints
     averages = averaging.average_of(len(names))
     if recipe.ema:

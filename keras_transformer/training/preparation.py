@@ -20,7 +20,7 @@ from keras_transformer.data.paired_tokenizer import load_tokenizer
 from keras_transformer.data.records import RECORDS_FILE, TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import files
-from keras_transformer.runs import layout
+from keras_transformer.runs import averaging, layout
 from keras_transformer.runs.checkpoints import list_checkpoints
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import checksum_of, load_vocabulary
@@ -130,9 +130,11 @@ def prepare_tokenizer(
         The run, with the vocabulary's real size, and the tokenizer.
 
     Raises:
-        UserError: If the run was trained with another one.
+        UserError: If the run was trained with another vocabulary.
     """
-    run, given, made_for = _given_vocabulary(session)
+    given = session.tokenizer
+    if given is not None and not isinstance(given, Tokenizer):
+        given = load_tokenizer(given)
     if layout.has_begun(session.run_dir):
         tokenizer = load_vocabulary(session.run_dir)
         if given and given.model != tokenizer.model:
@@ -141,7 +143,8 @@ def prepare_tokenizer(
                 "the `tokenizer` given; leave that out, or give another "
                 "`run_dir`."
             )
-        return run, tokenizer
+        return session.run, tokenizer
+    run, given, made_for = _given_vocabulary(session.run, given)
     corpus = corpus or session.open_text()
     run = dataclasses.replace(run, text=corpus.state_of(*run.splits))
     if given:
@@ -151,7 +154,7 @@ def prepare_tokenizer(
         return taken
     run_dir.mkdir(parents=True, exist_ok=True)
     for header in (run_dir / layout.RECORDS).glob(f"*/{RECORDS_FILE}"):
-        files.remove(header.parent)  # They were made with another one.
+        files.remove(header.parent)  # Made with another vocabulary.
     path = run_dir / layout.TOKENIZER_FILE
     if given:
         inspection.warn_of_misfit(
@@ -161,38 +164,37 @@ def prepare_tokenizer(
             (run.source_lang, run.target_lang),
         )
         given.save(path)
+        tokenizer = given
     else:
         size = run.model.vocab_size
         logger.info("Training a vocabulary of %d pieces.", size)
         with heartbeat("Training the vocabulary"):
             sentences = corpus.sentences(run.train_split)
-            given = Tokenizer.train(
+            tokenizer = Tokenizer.train(
                 *(sentences, size, path, run.symbols or ()),
                 run.training.normalization or "nfc",
             )
-    run = _with_vocabulary(run, given)
-    run.save(run_dir)  # What is in the folder is of this request now.
-    return run, given
+    run = _with_vocabulary(run, tokenizer)
+    run.save(run_dir)  # `_take_up` may use the folder for this request now.
+    return run, tokenizer
 
 
 def _given_vocabulary(
-    session: Session,
+    run: RunConfig, given: Tokenizer | None
 ) -> tuple[RunConfig, Tokenizer | None, TokenisedCorpus | None]:
-    """Load a vocabulary made elsewhere, and records of its text if any."""
-    run, given = session.run, session.tokenizer
+    """Take a vocabulary made elsewhere, and records of its text if any."""
     made_for = None
-    if given is not None and not isinstance(given, Tokenizer):
-        given = load_tokenizer(given)
-    if run.initial and not layout.has_begun(session.run_dir):
+    if run.initial:
         source = pathlib.Path(run.initial["run_dir"])
-        run = dataclasses.replace(run, initial=initial_record(source))
+        chosen = averaging.choose(source)
+        run = dataclasses.replace(run, initial=initial_record(chosen))
         if given is None:
             given = load_vocabulary(source).with_symbols(run.symbols or ())
             split = RunConfig.load(source).train_split
             with contextlib.suppress(UserError, OSError):  # It may have none.
                 path = source / layout.RECORDS / split
                 made_for = TokenisedCorpus.load(path)
-    if given and not layout.has_begun(session.run_dir):
+    if given:
         run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)
     return run, given, made_for
 
@@ -203,7 +205,7 @@ def _take_up(
     """Take a vocabulary that was made for the same request."""
     try:
         noted, tokenizer = RunConfig.load(run_dir), load_vocabulary(run_dir)
-    except UserError:  # There is none, or not as it was written.
+    except UserError:  # There is no vocabulary, or a damaged one.
         return None
     if noted.vocabulary is None or given and given.model != tokenizer.model:
         return None

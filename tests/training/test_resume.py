@@ -16,6 +16,7 @@ from toy_trainings import arrays_of
 
 from keras_transformer.runs import averaging, checkpoints, history
 from keras_transformer.runs.result import final_result
+from keras_transformer.runs.run_config import RunConfig
 
 # The number of replicas, and arguments of `train`.
 WAYS = {
@@ -207,7 +208,9 @@ def test_a_run_with_a_moving_average_ends_with_that(runs):
             for i in range(len(file.files))
             if f"ema/{i}" in file
         ]
-    averaged, _ = averaging.load(run_dir, choose=averaging.choose_average)
+    run = RunConfig.load(run_dir)
+    chosen = averaging.choose_average(run_dir, None, run)
+    averaged = averaging.load_chosen(chosen, run)
     averaged = averaged.get_weights()
     last = averaging.load_model(run_dir, average=1).get_weights()
     result = final_result(run_dir)
