@@ -29,16 +29,15 @@ from importlib import metadata
 
 from keras_transformer import __version__
 from keras_transformer.commands import (
-    argument_files,
     backtranslate,
     command_line,
     distill,
     evaluate,
     export,
+    flags,
     import_run,
     score,
     serve,
-    setting_flags,
     shortlist,
     train,
     translate,
@@ -100,7 +99,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     name, *words = (sys.argv[1:] if argv is None else list(argv)) or [""]
     if name in verbs.choices:
         if name in ("train", "distill"):  # Elsewhere an @ may be text.
-            words = argument_files.with_files(words)
+            words = command_line.with_files(words)
         return verbs.choices[name].read(words)
     if name and not name.startswith("-"):
         parser.error(
@@ -116,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def command() -> None:
         extras.check_alone()
         args = parse_args(argv)
-        with setting_flags.named(args.parser):
+        with flags.named(args.parser):
             args.verb(args)
 
     return command_line.run(command)

@@ -16,7 +16,7 @@ from sample_runs import make_run
 
 from keras_transformer import config
 from keras_transformer.__main__ import parse_args
-from keras_transformer.commands.setting_flags import named
+from keras_transformer.commands.flags import named
 from keras_transformer.config import (
     SETTINGS,
     ModelConfig,

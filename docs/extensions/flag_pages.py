@@ -9,7 +9,7 @@ import re
 from sphinx.application import Sphinx
 
 from keras_transformer import __main__ as command_line
-from keras_transformer.commands import setting_flags
+from keras_transformer.commands import flags
 from keras_transformer.config import (
     ModelConfig,
     Sampling,
@@ -135,7 +135,7 @@ def _settings() -> str:
             if within and within not in described:
                 least = "at least" if within[0] == "[" else "above"
                 allowed = f"; {least} {within[1:].split(',')[0]}"
-            flag = setting_flags.flag(field.name) if about.flag else ""
+            flag = flags.flag(field.name) if about.flag else ""
             flag = f"<br>`{flag}`" if flag else ""
             rows.append(
                 f"| `{field.name}`{flag} | `{field.default!r}` | "

@@ -3,13 +3,13 @@
 import argparse
 import pathlib
 
-from keras_transformer.commands import command_line, search_flags
+from keras_transformer.commands import command_line, flags
 from keras_transformer.data import lines
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
-    search_flags.add_run_flags(parser)
+    flags.add_run_flags(parser)
     add = parser.add_argument
     add(
         "--text",
@@ -32,9 +32,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="drop a tenth of the words of each translation, replace a tenth "
         "by _, and move words by up to three places",
     )
-    search_flags.add_beam_flags(parser)
-    search_flags.add_sampling_flags(parser)
-    search_flags.add_parallel_flag(parser)
+    flags.add_beam_flags(parser)
+    flags.add_sampling_flags(parser)
+    flags.add_parallel_flag(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     the target side of a corpus, its translations become the source side. The
     same command again resumes after the last 1,000 texts that were translated.
     """
-    reverse, search = search_flags.prepare(args)
+    reverse, search = flags.prepare(args)
     lines.open_file(args.text, "--text").close()
     reverse.before_loading()
     from keras_transformer import synthetic

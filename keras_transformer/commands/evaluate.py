@@ -4,7 +4,7 @@ import argparse
 import pathlib
 from typing import TYPE_CHECKING
 
-from keras_transformer.commands import command_line, search_flags
+from keras_transformer.commands import command_line, flags
 from keras_transformer.config import RUN_SEARCH
 from keras_transformer.data.corpus import TFDS_PREFIX
 from keras_transformer.data.mixture import parts_of
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
-    search_flags.add_run_flags(parser)
-    search_flags.add_beam_flags(parser)
-    search_flags.add_parallel_flag(parser)
+    flags.add_run_flags(parser)
+    flags.add_beam_flags(parser)
+    flags.add_parallel_flag(parser)
     add = parser.add_argument
     add(
         "--corpus",
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> None:
     A folder may have several references of a split: SPLIT.LANG.0,
     SPLIT.LANG.1 and on.
     """
-    run, _ = search_flags.prepare(args)
+    run, _ = flags.prepare(args)
     parts = parts_of(args.corpus or run.config.corpus)
     if any(part.name.startswith(TFDS_PREFIX) for part in parts):
         run.before_loading()

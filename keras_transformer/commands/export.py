@@ -3,7 +3,7 @@
 import argparse
 import pathlib
 
-from keras_transformer.commands import command_line, search_flags
+from keras_transformer.commands import command_line, flags
 from keras_transformer.config import EXPORT_PRECISIONS
 from keras_transformer.machine import files
 
@@ -15,7 +15,7 @@ _OF_EVERY_FORMAT = (
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
-    search_flags.add_run_flags(
+    flags.add_run_flags(
         parser, "average", "ensemble", "ensemble_mean", "shortlist"
     )
     add = parser.add_argument
@@ -64,8 +64,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="texts that TensorFlow Serving translates together; default: 32, "
         "or what OUTPUT/batching_parameters.txt says",
     )
-    search_flags.add_search_flags(parser)
-    search_flags.add_sampling_flags(parser)
+    flags.add_search_flags(parser)
+    flags.add_sampling_flags(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
     `--format ctranslate2` writes a CTranslate2 model instead.
     """
     check_format(args)
-    run, search = search_flags.prepare(args, n_best=4)
+    run, search = flags.prepare(args, n_best=4)
     if args.format == "ctranslate2":
         run.before_loading()
         from keras_transformer.exporting import ctranslate2

@@ -5,14 +5,14 @@ import contextlib
 import pathlib
 import sys
 
-from keras_transformer.commands import command_line, search_flags, text_streams
+from keras_transformer.commands import command_line, flags, text_streams
 from keras_transformer.translation.display import SentenceDisplay
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
-    search_flags.add_run_flags(parser, "average", "ensemble", "ensemble_mean")
-    search_flags.add_beam_flags(parser, ("length_penalty",))
+    flags.add_run_flags(parser, "average", "ensemble", "ensemble_mean")
+    flags.add_beam_flags(parser, ("length_penalty",))
     add = parser.add_argument
     add("--source", type=pathlib.Path, required=True, help="lines of text")
     add(
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> None:
     never cut. The tokenizer splits the target into pieces; if a search wrote
     the same text in other pieces, `translate --n-best` prints another score.
     """
-    run, search = search_flags.prepare(args)
+    run, search = flags.prepare(args)
     with contextlib.ExitStack() as stack:
         pairs, total = text_streams.open_pairs(
             *(args.source, "--source", args.target, "--target"), stack

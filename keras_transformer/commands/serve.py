@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.commands import command_line, search_flags, setting_flags
+from keras_transformer.commands import command_line, flags
 from keras_transformer.config import MAX_SOURCE_LENGTH, UserError
 from keras_transformer.machine import devices, extras
 from keras_transformer.machine.batching_file import BATCHING_FILE, Batching
@@ -39,9 +39,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="serve this run instead; it is first exported to "
         "RUN_DIR/exported, unless that is up to date",
     )
-    setting_flags.add(
-        parser, [WEIGHTS[name] for name in ("ensemble", "ensemble_mean")]
-    )
+    flags.add(parser, [WEIGHTS[name] for name in ("ensemble", "ensemble_mean")])
     add("--host", default="127.0.0.1", help="default: %(default)s")
     add("--port", type=int, default=8501, help="default: %(default)s")
     add(
@@ -160,7 +158,7 @@ def _served_run(args: argparse.Namespace) -> "Run | None":
     if args.exported and (args.exported / CONFIG_FILE).exists():
         args.run_dir, args.exported = args.exported, None
     if args.run_dir is not None:
-        return search_flags.open_run(args)
+        return flags.open_run(args)
     if args.ensemble:
         args.parser.error("expected --run-dir beside --ensemble")
     if (args.exported / "saved_model.pb").exists():

@@ -4,15 +4,15 @@ import argparse
 import contextlib
 from typing import Any
 
-from keras_transformer.commands import command_line, setting_flags
+from keras_transformer.commands import command_line, flags
 from keras_transformer.config import SETTINGS
 from keras_transformer.training.request import SESSION_SETTINGS, understand
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add a flag for every setting of a session and of a training."""
-    setting_flags.add(parser, SESSION_SETTINGS.values())
-    setting_flags.add(parser, SETTINGS.values(), default="")
+    flags.add(parser, SESSION_SETTINGS.values())
+    flags.add(parser, SETTINGS.values(), default="")
     parser.add_argument(
         "--dry-run",
         action="store_true",

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from keras_transformer.commands import command_line, search_flags, text_streams
+from keras_transformer.commands import command_line, flags, text_streams
 from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
 from keras_transformer.machine import extras
@@ -29,7 +29,7 @@ _Hypotheses = Sequence[tuple[str, float]]
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
-    search_flags.add_run_flags(parser)
+    flags.add_run_flags(parser)
     add = parser.add_argument
     add(
         "file",
@@ -40,9 +40,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add("--input", type=pathlib.Path, metavar="FILE", help="same as FILE")
     add("--output", type=pathlib.Path, help="default: standard output")
-    search_flags.add_search_flags(parser)
-    search_flags.add_sampling_flags(parser)
-    search_flags.add_parallel_flag(parser)
+    flags.add_search_flags(parser)
+    flags.add_sampling_flags(parser)
+    flags.add_parallel_flag(parser)
     add(
         "--prefix",
         type=text_streams.given_text,
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> None:
     if args.file and args.input:
         args.parser.error("expected FILE or --input FILE, received both")
     args.input = args.input or args.file
-    opened, search = search_flags.prepare(args)
+    opened, search = flags.prepare(args)
     check_combination(args, search)
     with contextlib.ExitStack() as stack:
         rows, total = open_rows(args, stack)
@@ -104,9 +104,7 @@ def run(args: argparse.Namespace) -> None:
         output = text_streams.open_output(args.output, stack)
         if total == 1 and not args.split_sentences:
             # It need not leave a core to others.
-            opened.before_loading = functools.partial(
-                search_flags.load_tensorflow, 1
-            )
+            opened.before_loading = functools.partial(flags.load_tensorflow, 1)
         translator = opened.translator()
         on_screen = not args.output and sys.stdout.isatty()
         progress = stack.enter_context(

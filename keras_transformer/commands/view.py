@@ -6,7 +6,7 @@ import logging
 import os
 import pathlib
 
-from keras_transformer.commands import command_line, search_flags, text_streams
+from keras_transformer.commands import command_line, flags, text_streams
 from keras_transformer.config import UserError
 from keras_transformer.machine import files
 
@@ -15,7 +15,7 @@ logger = logging.getLogger("keras_transformer")
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this verb has."""
-    search_flags.add_run_flags(parser, "average")
+    flags.add_run_flags(parser, "average")
     add = parser.add_argument
     add(
         "text",
@@ -35,7 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="the beginning of the translation, as in translate",
     )
-    search_flags.add_search_flags(parser)
+    flags.add_search_flags(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
                 "a text.",
                 text,
             )
-    run, search = search_flags.prepare(args, n_best=4)
+    run, search = flags.prepare(args, n_best=4)
     with contextlib.ExitStack() as stack:
         # Before the work, so that an unwritable place shows at once.
         path = args.output or args.run_dir / "view.html"

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from keras_transformer.commands.argument_files import recipes, with_files
+from keras_transformer.commands.command_line import recipes, with_files
 from keras_transformer.config import UserError
 
 FOLDER = pathlib.Path(__file__).parents[2] / "keras_transformer" / "recipes"

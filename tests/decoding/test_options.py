@@ -15,7 +15,7 @@ from sample_runs import OPTIONS, WORDS, make_run
 from session_loader import Served
 
 from keras_transformer import config
-from keras_transformer.commands import search_flags
+from keras_transformer.commands import flags
 from keras_transformer.config import Sampling, Search
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.model import Transformer
@@ -30,10 +30,10 @@ SAMPLING = Sampling(temperature=0.9, top_k=23, top_p=0.8, seed=3)
 
 def parse(*argv, n_best=1):
     parser = argparse.ArgumentParser()
-    search_flags.add_search_flags(parser)
-    search_flags.add_sampling_flags(parser)
+    flags.add_search_flags(parser)
+    flags.add_sampling_flags(parser)
     args = parser.parse_args([*map(str, argv)])
-    return search_flags.search_from(args, Search(), n_best)
+    return flags.search_from(args, Search(), n_best)
 
 
 def test_flags_that_are_not_given_are_the_defaults_of_python():

@@ -10,7 +10,7 @@ from sample_runs import make_run
 from session_loader import Served
 
 from keras_transformer import __main__
-from keras_transformer.commands import search_flags
+from keras_transformer.commands import flags
 from keras_transformer.config import ModelConfig, Search
 from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
@@ -36,9 +36,9 @@ def translator(run_dir):
     return Translator.from_run(run_dir, 1)
 
 
-def options(verb, run_dir, *flags, n_best=1):
-    argv = [verb, "--run-dir", str(run_dir), *flags]
-    _, search = search_flags.prepare(__main__.parse_args(argv), n_best)
+def options(verb, run_dir, *words, n_best=1):
+    argv = [verb, "--run-dir", str(run_dir), *words]
+    _, search = flags.prepare(__main__.parse_args(argv), n_best)
     return search
 
 

@@ -1,0 +1,225 @@
+"""Makes flags from settings, and settings from the flags that were given.
+
+A field gives a flag, its help and its range. Verbs share the flags of a run, of
+its weights and its search.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import functools
+import logging
+import pathlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from keras_transformer.commands import command_line
+from keras_transformer.config import (
+    EXCLUDED,
+    MAX_SOURCE_LENGTH,
+    RUN_SEARCH,
+    JobError,
+    Sampling,
+    Search,
+    UserError,
+)
+from keras_transformer.data import lines
+from keras_transformer.machine import devices
+from keras_transformer.runs.weights import WEIGHTS, Weights
+from keras_transformer.settings import kind_of, setting_of
+
+if TYPE_CHECKING:
+    from keras_transformer.run import Run
+
+_FIELDS = {field.name: field for field in dataclasses.fields(Search)}
+_SAMPLING = dataclasses.fields(Sampling)
+
+
+def add(
+    parser: argparse.ArgumentParser,
+    fields: Iterable[dataclasses.Field],
+    prefix: str = "",
+    default: str | None = None,
+) -> None:
+    """Add the flag of every field that has one, None by default.
+
+    Every help begins with `prefix` and ends with `default`, or else with the
+    field's default.
+    """
+    for field in fields:
+        about, (kind, _) = setting_of(field), kind_of(field)
+        if not about.flag:
+            continue
+        known: dict[str, Any] = {"type": kind, "metavar": about.metavar}
+        if kind is bool:
+            known = {"action": "store_const", "const": True}
+        elif about.choices:
+            known["metavar"] = field.name.upper()
+        if field.name in EXCLUDED:
+            known["action"] = _Instead
+        ending = default or ""
+        if about.several:
+            known["action"] = "append"
+            ending = "; may be given several times"
+        elif default is None and field.default not in (None, False):
+            ending = f"; default: {field.default}"
+        text = f"{prefix}{about.described()}{ending}"
+        parser.add_argument(
+            flag(field.name),
+            help=re.sub(r"`(\w+)`", lambda name: flag(name[1]), text),
+            **known,
+        )
+
+
+class _Instead(argparse.Action):
+    """Stores a value, and forgets the one that it excludes."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, values)
+        setattr(namespace, EXCLUDED[self.dest], None)
+
+
+def given(
+    args: argparse.Namespace, fields: Iterable[dataclasses.Field]
+) -> dict[str, Any]:
+    """Collect the settings whose flags were given."""
+    values = {field.name: getattr(args, field.name, None) for field in fields}
+    return {name: x for name, x in values.items() if x is not None}
+
+
+@contextlib.contextmanager
+def named(parser: command_line.Parser) -> Iterator[None]:
+    """Make errors and the log name flags instead of Python's arguments."""
+
+    def with_flags(record: logging.LogRecord) -> bool:
+        record.msg = parser.named(str(record.msg))
+        return True
+
+    log = logging.getLogger("keras_transformer")
+    log.addFilter(with_flags)
+    try:
+        yield
+    except (UserError, JobError) as error:
+        kind = UserError if isinstance(error, UserError) else JobError
+        raise kind(parser.named(str(error))) from error
+    finally:
+        log.removeFilter(with_flags)
+
+
+def flag(name: str) -> str:
+    """Return the flag of an argument."""
+    return f"--{name.replace('_', '-')}"
+
+
+def add_run_flags(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add the flag of a run, and those of its weights, by default all."""
+    parser.add_argument(
+        "--run-dir", required=True, type=pathlib.Path, help="the run directory"
+    )
+    add(parser, [WEIGHTS[name] for name in names or WEIGHTS])
+
+
+def add_beam_flags(
+    parser: argparse.ArgumentParser, names: tuple[str, ...] = RUN_SEARCH
+) -> None:
+    """Add the flags whose defaults come from the run."""
+    add(
+        parser,
+        [_FIELDS[name] for name in names],
+        default="; default: the run's",
+    )
+
+
+def add_parallel_flag(parser: argparse.ArgumentParser) -> None:
+    """Add the flag of every verb that translates batches."""
+    parser.add_argument(
+        "--parallel",
+        type=int,
+        metavar="N",
+        help="batches searched at the same time; they share the cores of the "
+        "processor, and each uses its own memory; default: by the cores and "
+        "the model's width; 1 on a GPU",
+    )
+
+
+def add_search_flags(parser: argparse.ArgumentParser) -> None:
+    """Add every setting of the search, except those of sampling."""
+    add_beam_flags(parser)
+    add(
+        parser,
+        [field for name, field in _FIELDS.items() if name not in RUN_SEARCH],
+    )
+
+
+def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that draw at random instead of searching."""
+    parser.add_argument(
+        "--sample",
+        action="store_true",
+        help="draw at random instead of searching",
+    )
+    add(parser, _SAMPLING, prefix="with --sample: ")
+
+
+def open_run(args: argparse.Namespace) -> "Run":
+    """Open the run `--run-dir` with the weights that the flags ask for.
+
+    It loads TensorFlow only with the model, so that other mistakes show before.
+    """
+    from keras_transformer.run import Run
+
+    weights = Weights(**given(args, WEIGHTS.values()))
+    if weights.shortlist:
+        lines.open_file(weights.shortlist, "--shortlist").close()
+    run = Run.opened(args.run_dir, weights)
+    searches = None
+    if "parallel" in args:
+        width = run.config.model.d_model
+        searches = devices.searches(args.parallel, devices.cores(), width)
+    run.before_loading = functools.partial(load_tensorflow, searches)
+    return run
+
+
+def load_tensorflow(searches: int | None) -> None:
+    """Load TensorFlow, whose operators share the cores among searches."""
+    command_line.quiet_tensorflow()
+    if searches:
+        devices.share_cores(searches)
+
+
+def prepare(args: argparse.Namespace, n_best: int = 1) -> tuple["Run", Search]:
+    """Open the run, and change its search by the flags above."""
+    run = open_run(args)
+    return run, search_from(args, run.config.search, n_best)
+
+
+def search_from(
+    args: argparse.Namespace, search: Search, n_best: int = 1
+) -> Search:
+    """Override the search of a run by the flags above.
+
+    Without a flag, a text has `n_best` translations, or as many as beams.
+    """
+    asked = given(args, _FIELDS.values())
+    asked.setdefault("max_source_length", MAX_SOURCE_LENGTH)
+    drawing = given(args, _SAMPLING)
+    if getattr(args, "sample", False):  # Not every verb has it.
+        asked["sampling"] = Sampling(**drawing)
+    elif drawing:
+        alone = flag(next(iter(drawing)))
+        raise UserError(
+            f"Expected --sample beside {alone}, received {alone} alone; add "
+            "--sample or leave it out."
+        )
+    else:
+        beams = asked.get("beam_size", search.beam_size)
+        n_best = min(n_best, max(beams, 1))
+    asked.setdefault("n_best", n_best)
+    return dataclasses.replace(search, **asked)
