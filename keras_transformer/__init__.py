@@ -44,10 +44,7 @@ def __dir__() -> list[str]:
 
 
 # Modules of the classes that Keras saves by name.
-_SAVED_BY_KERAS = (
-    *("layers", "model", "losses", "metrics", "schedules"),
-    "training.optimizers",
-)
+_SAVED_BY_KERAS = "layers model losses schedules training.optimizers".split()
 
 
 class _Registrar:

@@ -23,11 +23,11 @@ from keras_transformer.importing.run_directory import (
 from keras_transformer.layers.positional_encoding import (
     positional_encoding as positional_encoding,
 )
+from keras_transformer.losses import Perplexity as Perplexity
 from keras_transformer.losses import (
     SmoothedCrossEntropy as SmoothedCrossEntropy,
 )
-from keras_transformer.metrics import Perplexity as Perplexity
-from keras_transformer.metrics import TokenAccuracy as TokenAccuracy
+from keras_transformer.losses import TokenAccuracy as TokenAccuracy
 from keras_transformer.model import Transformer as Transformer
 from keras_transformer.presets import PRESETS as PRESETS
 from keras_transformer.run import Run as Run
@@ -37,8 +37,8 @@ from keras_transformer.schedules import (
 )
 from keras_transformer.synthetic import backtranslate as backtranslate
 from keras_transformer.synthetic import distill as distill
-from keras_transformer.training.costs import dry_run as dry_run
 from keras_transformer.training.optimizers import Adam as Adam
+from keras_transformer.training.request import dry_run as dry_run
 from keras_transformer.training.request import recipe as recipe
 from keras_transformer.translation.alignment import Attention as Attention
 from keras_transformer.translation.text_batches import (

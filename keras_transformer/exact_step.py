@@ -22,12 +22,13 @@ from keras_transformer.config import SettingError
 from keras_transformer.keras_internals import Tensor
 from keras_transformer.layers import TiedEmbedding
 from keras_transformer.losses import (
+    Perplexity,
     SmoothedCrossEntropy,
+    TokenAccuracy,
     tied_cross_entropies,
     token_cross_entropies,
     token_weights,
 )
-from keras_transformer.metrics import Perplexity, TokenAccuracy
 from keras_transformer.model_inputs import check_first_batch
 from keras_transformer.replicas import (
     check_optimizer,

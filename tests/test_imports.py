@@ -23,7 +23,7 @@ PACKAGE = ROOT / "keras_transformer"
 FLOORS = [
     {"config", "keras_internals", "presets", "replicas", "settings"},
     {"layers", "losses", "machine", "masks", "model_inputs", "schedules"},
-    {"data", "exact_step", "metrics", "model"},
+    {"data", "exact_step", "model"},
     {"decoding", "runs", "viewing"},
     {"importing", "translation"},
     {"exporting", "serving", "training"},
@@ -34,7 +34,6 @@ FLOOR = {place: i for i, floor in enumerate(FLOORS) for place in floor}
 # Neighbours on one floor, and yet one stands on the other.
 STEPS = {
     ("layers", "masks"),
-    ("exact_step", "metrics"),
     ("model", "exact_step"),
     ("config", "settings"),
     ("presets", "config"),
@@ -46,7 +45,7 @@ STEPS = {
 
 MODEL_WING = {
     *("exact_step", "keras_internals", "layers", "losses", "masks"),
-    *("metrics", "model", "model_inputs", "replicas", "schedules"),
+    *("model", "model_inputs", "replicas", "schedules"),
 }
 DATA_WING = {"data"}
 # Places that may import TensorFlow at the top of a module.

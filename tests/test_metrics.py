@@ -3,7 +3,7 @@ import numpy as np
 import paper
 import pytest
 
-from keras_transformer.metrics import Perplexity, TokenAccuracy
+from keras_transformer.losses import Perplexity, TokenAccuracy
 
 # B 2, T 3, V 5; four real tokens.
 TARGET = np.array([[4, 1, 3], [3, 0, 0]], "int32")

@@ -9,8 +9,7 @@ import pytest
 import tensorflow as tf
 from small_models import SOURCE, TARGET, TARGET_IN, make_model
 
-from keras_transformer.losses import SmoothedCrossEntropy
-from keras_transformer.metrics import TokenAccuracy
+from keras_transformer.losses import SmoothedCrossEntropy, TokenAccuracy
 from keras_transformer.model import Transformer
 
 INPUTS = (SOURCE, TARGET_IN)

@@ -5,8 +5,11 @@ import numpy as np
 import pytest
 from small_models import SIZES, SOURCE, TARGET, TARGET_IN, make_model
 
-from keras_transformer.losses import SmoothedCrossEntropy
-from keras_transformer.metrics import Perplexity, TokenAccuracy
+from keras_transformer.losses import (
+    Perplexity,
+    SmoothedCrossEntropy,
+    TokenAccuracy,
+)
 from keras_transformer.model import Transformer
 from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training.optimizers import Adam

@@ -25,7 +25,6 @@ from keras_transformer import (  # noqa: F401
     layers,
     losses,
     masks,
-    metrics,
     model,
     schedules,
 )
@@ -96,7 +95,7 @@ def training_step(one):
     one.compile(
         keras.optimizers.SGD(schedules.TransformerSchedule(10, scale=1e6)),
         losses.SmoothedCrossEntropy(0.1),
-        metrics=[metrics.TokenAccuracy(), metrics.Perplexity()],
+        metrics=[losses.TokenAccuracy(), losses.Perplexity()],
     )
     history = one.fit((SOURCE, TARGET_IN), TARGET, batch_size=3, verbose=0)
     found = {name: values[0] for name, values in history.history.items()}

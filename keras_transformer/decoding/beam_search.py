@@ -22,13 +22,11 @@ from keras_transformer.config import Search, UserError
 from keras_transformer.decoding.candidates import (
     NONE,
     Rules,
-    continuations,
-    padded_prefix,
-)
-from keras_transformer.decoding.search_history import (
     SearchHistory,
+    continuations,
     empty_history,
     lengthened,
+    padded_prefix,
 )
 from keras_transformer.settings import meant, with_settings
 

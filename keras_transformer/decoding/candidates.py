@@ -1,4 +1,4 @@
-"""Finds the best next tokens after the live beams of a sentence.
+"""Finds the best next tokens after the live beams, and can record them.
 
 Every log-probability is that of the model alone. What a rule forbids is left
 out of the choice, not out of the sum over the vocabulary. The best are chosen
@@ -352,3 +352,50 @@ def chunk_width(size: int, widest: float) -> int:
     """
     width = max(n for n in range(1, max(1, int(widest)) + 1) if size % n == 0)
     return width if width > 1 else size
+
+
+class SearchHistory(NamedTuple):
+    """The candidates of every step, best first, and which of them lived on.
+
+    Attributes:
+        log_probs: float32 `(B, t, C)`, of the whole hypotheses in nats; -inf
+            where there was no candidate.
+        parents: int64 `(B, t, C)`, the live beams that they continue.
+        tokens: int64 `(B, t, C)`, what they add.
+        ended: bool `(B, t, C)`, by the end token or at the limit.
+        survivors: int64 `(B, t, W)`, the candidate behind each live beam of
+            the next step; -1 where there were fewer.
+    """
+
+    log_probs: tf.Tensor
+    parents: tf.Tensor
+    tokens: tf.Tensor
+    ended: tf.Tensor
+    survivors: tf.Tensor
+
+
+def empty_history(
+    batch: tf.Tensor, candidates: int, beam_size: int
+) -> SearchHistory:
+    """Begin the history before the first step."""
+
+    def empty(width: int, dtype: tf.DType) -> tf.Tensor:
+        return tf.zeros([batch, 0, width], dtype)
+
+    return SearchHistory(
+        log_probs=empty(candidates, tf.float32),
+        parents=empty(candidates, tf.int64),
+        tokens=empty(candidates, tf.int64),
+        ended=empty(candidates, tf.bool),
+        survivors=empty(beam_size, tf.int64),
+    )
+
+
+def lengthened(history: SearchHistory, *step: tf.Tensor) -> SearchHistory:
+    """Add a step, whose tensors have no axis t, to the history."""
+    return SearchHistory(
+        *(
+            tf.concat([old, tf.cast(new, old.dtype)[:, None]], axis=1)
+            for old, new in zip(history, step, strict=True)
+        )
+    )

@@ -59,12 +59,10 @@ from keras_transformer.importing.source_files import (
     parse_yaml,
     read_archive,
     read_bytes,
-    read_sentencepiece,
-    refusing,
-)
-from keras_transformer.importing.tensor_files import (
     read_pickle,
     read_safetensors,
+    read_sentencepiece,
+    refusing,
 )
 from keras_transformer.layers.positional_encoding import positional_encoding
 

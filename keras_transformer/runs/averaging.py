@@ -20,9 +20,14 @@ from keras_transformer.runs.checkpoints import (
     read_moving_average,
 )
 from keras_transformer.runs.layout import CHECKPOINTS, FINAL_FILE
-from keras_transformer.runs.result import LAST, final_result
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.runs.weights import Chosen, Runs, Weights
+from keras_transformer.runs.weights import (
+    LAST,
+    Chosen,
+    Runs,
+    Weights,
+    final_result,
+)
 
 # Of reading weights that a running training may replace.
 _ATTEMPTS = 3

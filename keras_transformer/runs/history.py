@@ -18,8 +18,8 @@ from keras_transformer.machine import extras, files
 from keras_transformer.runs import lock
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.layout import CURVE_FILE, HISTORY_FILE, LOGS
-from keras_transformer.runs.result import final_result
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.weights import final_result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

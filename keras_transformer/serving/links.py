@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.data.words import words_of
+from keras_transformer.data.languages import words_of
 from keras_transformer.serving.service import Job, Sentence
 from keras_transformer.serving.versions import languages_of
 from keras_transformer.translation.alignment import (

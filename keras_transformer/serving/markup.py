@@ -16,8 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from keras_transformer.data.languages import language_of
-from keras_transformer.data.words import words_of
+from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.links import Links, linked_words
 from keras_transformer.serving.service import Job, Sentence

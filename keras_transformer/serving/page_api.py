@@ -25,8 +25,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from keras_transformer.config import UserError
-from keras_transformer.data.languages import language_of
-from keras_transformer.data.words import words_of
+from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.links import linked_words
 from keras_transformer.serving.service import (

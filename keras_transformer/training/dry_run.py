@@ -30,15 +30,15 @@ from keras_transformer.model import Transformer
 from keras_transformer.runs.layout import has_begun
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import estimates, workers
-from keras_transformer.training.building import build_model
-from keras_transformer.training.cluster import count_workers
-from keras_transformer.training.display import heartbeat
-from keras_transformer.training.planning import (
+from keras_transformer.training.building import (
+    build_model,
     choose_lengths,
     compiles,
     plan_batches,
     warn_of_warm_up,
 )
+from keras_transformer.training.cluster import count_workers
+from keras_transformer.training.display import heartbeat
 from keras_transformer.training.preparation import (
     check_beginning,
     prepare_tokenizer,

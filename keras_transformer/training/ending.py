@@ -14,14 +14,14 @@ from keras_transformer.runs.checkpoints import (
     find_best,
     read_newest,
 )
-from keras_transformer.runs.result import (
+from keras_transformer.runs.weights import (
     AVERAGE,
     BEST,
     LAST,
+    Chosen,
     Result,
     final_result,
 )
-from keras_transformer.runs.weights import Chosen
 from keras_transformer.training.request import Session
 from keras_transformer.training.validation import Validator
 

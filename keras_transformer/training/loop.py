@@ -27,28 +27,29 @@ from keras_transformer.machine import devices, exhaustion
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, history, layout, lock
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.runs.result import final_result
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import load_vocabulary
+from keras_transformer.runs.weights import final_result
 from keras_transformer.training import callbacks, ending, workers
 from keras_transformer.training.building import (
+    choose_lengths,
+    compiles,
     local_copy,
+    plan_batches,
     restore_model,
     schedule_of,
+    warn_of_warm_up,
 )
 from keras_transformer.training.cluster import count_workers
 from keras_transformer.training.display import Compilations, TrainingDisplay
 from keras_transformer.training.moving_average import MovingAverage
-from keras_transformer.training.patience import Patience
-from keras_transformer.training.planning import (
-    choose_lengths,
-    compiles,
-    plan_batches,
-    warn_of_warm_up,
-)
 from keras_transformer.training.preparation import check_beginning, prepare
 from keras_transformer.training.request import Session, resumed
-from keras_transformer.training.validation import Validation, Validator
+from keras_transformer.training.validation import (
+    Patience,
+    Validation,
+    Validator,
+)
 
 # One training at a time, since it sets the process's seeds.
 _training = threading.Lock()

@@ -24,9 +24,8 @@ from keras_transformer.runs import averaging, layout
 from keras_transformer.runs.checkpoints import list_checkpoints
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import checksum_of, load_vocabulary
-from keras_transformer.training.building import initial_record
+from keras_transformer.training.building import initial_record, plan_batches
 from keras_transformer.training.display import heartbeat, log_count
-from keras_transformer.training.planning import plan_batches
 from keras_transformer.training.request import Session
 from keras_transformer.training.validation import validation_batches
 from keras_transformer.translation.evaluation import longest_source

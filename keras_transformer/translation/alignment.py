@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import OURS, SpecialIds
-from keras_transformer.data.words import words_of
+from keras_transformer.data.languages import words_of
 from keras_transformer.model import Transformer
 
 

@@ -19,8 +19,8 @@ import tensorflow as tf
 from keras_transformer.config import Search
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
+from keras_transformer.decoding.candidates import SearchHistory
 from keras_transformer.decoding.id_model import alone
-from keras_transformer.decoding.search_history import SearchHistory
 from keras_transformer.model import Transformer
 from keras_transformer.translation.text_batches import as_bytes
 from keras_transformer.translation.text_model import (

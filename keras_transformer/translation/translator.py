@@ -461,7 +461,7 @@ class Translator:
     ) -> list[list[tuple[int, int]]]:
         """Find the source word that each target word attends to most.
 
-        Words are what `keras_transformer.data.words.words_of` finds: what
+        Words are what `keras_transformer.data.languages.words_of` finds: what
         `str.split` does where a language has spaces. Attention is the mean over
         all layers and heads, added up over the pieces of the two words.
 

@@ -3,9 +3,8 @@
 import pytest
 
 from keras_transformer.config import UserError
-from keras_transformer.data.corpora import open_corpus
+from keras_transformer.data.corpora import hold_out, open_corpus
 from keras_transformer.data.corpus import Part
-from keras_transformer.data.held_out import hold_out
 from keras_transformer.data.mixture import mix
 from keras_transformer.training.request import understand
 

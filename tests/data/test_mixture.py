@@ -6,8 +6,7 @@ import pytest
 
 from keras_transformer.__main__ import parse_args
 from keras_transformer.config import UserError
-from keras_transformer.data.corpora import absolute_name, open_corpus
-from keras_transformer.data.held_out import hold_out
+from keras_transformer.data.corpora import absolute_name, hold_out, open_corpus
 from keras_transformer.data.mixture import mix, parts_of
 from keras_transformer.training.request import understand
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from keras_transformer.data import words
-from keras_transformer.data.words import words_of
+from keras_transformer.data import languages
+from keras_transformer.data.languages import words_of
 
 
 def parts(text, language):
@@ -38,9 +38,9 @@ def test_other_words_stand_between_white_space(language):
 
 def test_without_icu_words_are_characters_with_their_marks(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "icu4py", None)
-    words._icu.cache_clear()
+    languages._icu.cache_clear()
     assert parts("ที่นี่ é猫", "th") == ["ที่", "นี่", "é", "猫"]
     assert parts("猫と", "ja") == ["猫", "と"]
-    words._icu.cache_clear()
+    languages._icu.cache_clear()
     (record,) = caplog.records
     assert "words" in record.getMessage()

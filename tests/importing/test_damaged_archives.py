@@ -9,7 +9,7 @@ import pytest
 
 from keras_transformer.config import UserError
 from keras_transformer.data.paired_tokenizer import load_tokenizer, pack
-from keras_transformer.importing import marian, tensor_files
+from keras_transformer.importing import marian, source_files
 from keras_transformer.importing.source_files import refusing
 
 HERE = pathlib.Path(__file__).parent
@@ -61,7 +61,7 @@ def test_a_damaged_vocabulary_of_two_sides_is_refused(originals, tmp_path):
 @pytest.mark.parametrize(
     "name, read",
     [
-        ("hf/pytorch_model.bin", tensor_files.read_pickle),
+        ("hf/pytorch_model.bin", source_files.read_pickle),
         ("npz/opus.npz", marian._arrays),
     ],
 )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.config import UserError
-from keras_transformer.importing import tensor_files
+from keras_transformer.importing import source_files
 
 STATE = b"\x80\x02}U\x01w"
 
@@ -45,7 +45,7 @@ def read(tmp_path):
         with zipfile.ZipFile(path, "w") as file:
             file.writestr("a/data.pkl", STATE + opcodes + b"s.")
             file.writestr("a/data/0", np.arange(4, dtype="float32").tobytes())
-        return tensor_files.read_pickle(path)
+        return source_files.read_pickle(path)
 
     return read
 
@@ -82,7 +82,7 @@ def test_nothing_outside_of_a_storage_is_read_or_written(
 ):
     with pytest.raises(UserError, match=message):
         read(opcodes)
-    assert tensor_files._tensor.__defaults__ is None
+    assert source_files._tensor.__defaults__ is None
 
 
 def test_the_size_of_a_storage_is_at_most_that_of_the_file(tmp_path):
@@ -90,4 +90,4 @@ def test_the_size_of_a_storage_is_at_most_that_of_the_file(tmp_path):
     state = STATE + tensor(0, (2,), (1,), size=2**55) + b"s."
     path.write_bytes(pickle.dumps(1, 2) * 3 + state)
     with pytest.raises(UserError, match="storage is larger than the file"):
-        tensor_files.read_pickle(path)
+        source_files.read_pickle(path)

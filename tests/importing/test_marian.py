@@ -26,7 +26,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.exporting import ctranslate2 as exporting
 from keras_transformer.importing import marian, run_directory
 from keras_transformer.importing.run_directory import import_run
-from keras_transformer.importing.tensor_files import (
+from keras_transformer.importing.source_files import (
     read_pickle,
     read_safetensors,
 )

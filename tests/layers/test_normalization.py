@@ -1,7 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.layers.normalization import LayerNormalization
+from keras_transformer.layers.block import LayerNormalization
 
 
 def layer_of(width, dtype="float32"):

@@ -29,7 +29,6 @@ def main(weights, output):
         layers,
         losses,
         masks,
-        metrics,
         model,
         replicas,
         schedules,

@@ -6,8 +6,12 @@ import keras
 import numpy as np
 
 from keras_transformer.layers import TiedEmbedding
-from keras_transformer.losses import SmoothedCrossEntropy, tied_cross_entropies
-from keras_transformer.metrics import Perplexity, TokenAccuracy
+from keras_transformer.losses import (
+    Perplexity,
+    SmoothedCrossEntropy,
+    TokenAccuracy,
+    tied_cross_entropies,
+)
 from keras_transformer.model import Transformer
 from keras_transformer.schedules import TransformerSchedule
 

@@ -20,8 +20,8 @@ from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import dry_run, estimates
+from keras_transformer.training.building import plan_batches
 from keras_transformer.training.dry_run import report
-from keras_transformer.training.planning import plan_batches
 from keras_transformer.training.request import Session, understand
 
 

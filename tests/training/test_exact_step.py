@@ -10,8 +10,7 @@ from local_workers import free_addresses, tf_config
 from small_models import randomise
 from train_replicas import BY_WORKERS, KERAS_SHARES, WAYS
 
-from keras_transformer.losses import SmoothedCrossEntropy
-from keras_transformer.metrics import TokenAccuracy
+from keras_transformer.losses import SmoothedCrossEntropy, TokenAccuracy
 from keras_transformer.model import Transformer
 
 

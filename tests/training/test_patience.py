@@ -19,11 +19,10 @@ from keras_transformer.runs.checkpoints import (
     list_best,
 )
 from keras_transformer.runs.history import History, read_history
-from keras_transformer.runs.result import AVERAGE, BEST, Result, final_result
+from keras_transformer.runs.weights import AVERAGE, BEST, Result, final_result
 from keras_transformer.training import validation
 from keras_transformer.training.callbacks import StopTraining
-from keras_transformer.training.patience import Patience
-from keras_transformer.training.validation import Figures, Validation
+from keras_transformer.training.validation import Figures, Patience, Validation
 
 EVERY = 2  # Updates between validations.
 # After update 2, 4, 6, …; the history has six digits of each.

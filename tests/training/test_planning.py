@@ -13,7 +13,7 @@ from keras_transformer.config import JobError
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import loop, preparation
-from keras_transformer.training.planning import choose_lengths, plan_batches
+from keras_transformer.training.building import choose_lengths, plan_batches
 
 
 def asked_for(growth=None):
