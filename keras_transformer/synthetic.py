@@ -26,13 +26,12 @@ from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import folders, lines
 from keras_transformer.data.corpus import Corpus, checked_texts
 from keras_transformer.machine import files
-from keras_transformer.machine.logs import log_shown
 from keras_transformer.run import Run, train
 from keras_transformer.runs import lock
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
 from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.training.preparation import check_tags
-from keras_transformer.training.request import understand
+from keras_transformer.training.request import log_shown, understand
 from keras_transformer.translation.evaluation import (
     bleu_tokenizer,
     longest_source,

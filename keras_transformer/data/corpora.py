@@ -115,11 +115,11 @@ def _open(name: str, source_lang: str, target_lang: str) -> Corpus:
     if name == DEMO:
         return open_demo(source_lang, target_lang)
     if name.startswith(TFDS_PREFIX):
-        from keras_transformer.data.tfds import open_tfds
+        from keras_transformer.data.published import open_tfds
 
         return open_tfds(name, source_lang, target_lang)
     if name.startswith(TEST_SET_PREFIX):
-        from keras_transformer.data.test_sets import open_test_set
+        from keras_transformer.data.published import open_test_set
 
         return open_test_set(name, source_lang, target_lang)
     return open_folder(name, source_lang, target_lang)

@@ -30,8 +30,8 @@ import tensorflow_text
 from keras_transformer import config
 from keras_transformer.data import bulk_tokenizer, sentencepiece_file
 from keras_transformer.data.corpus import checked_texts
-from keras_transformer.data.normalization import write_rules
 from keras_transformer.data.sample import Sample
+from keras_transformer.data.sentencepiece_file import write_rules
 from keras_transformer.data.symbols import Form, read_symbols
 from keras_transformer.machine import files
 from keras_transformer.settings import settled, whole_number
@@ -181,7 +181,7 @@ class Tokenizer(tf.Module):
                 `symbols.read_symbols`; `pieces` has them after the four ids.
             normalization: `"nfc"` changes no character into another; `"nfkc"`
                 also folds full-width signs, ligatures, fractions and spaces
-                (`keras_transformer.data.normalization`).
+                (`keras_transformer.data.sentencepiece_file`).
 
         Raises:
             UserError: If `vocab_size` is 260 or less without the symbols, no

@@ -13,11 +13,12 @@ it fits. Blank lines, indentation and the space between sentences stay.
 import asyncio
 import dataclasses
 import email.message
+import itertools
 import json
 import math
 import re
 import zlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
@@ -36,6 +37,7 @@ from keras_transformer.serving.versions import (
 )
 from keras_transformer.translation.sentences import (
     Span,
+    halves,
     iterate_spans,
     tag_of,
     together,
@@ -53,7 +55,6 @@ _MOST_FIELDS = 64
 # Bytes of a part's headers: Python's reader of e-mail is slow.
 _MOST_HEADERS = 1_024
 _DISPOSITION = re.compile(r"(?i)\r\ncontent-disposition:([^\r\n]*)")
-_SPACES = re.compile(r"\s+")
 
 
 class Sentence(NamedTuple):
@@ -81,12 +82,6 @@ class _Piece(NamedTuple):
     number: int
     span: Span
     row: Row
-
-    @classmethod
-    def of(cls, number: int, span: Span, text: str, tag: str) -> "_Piece":
-        return cls(
-            number, span, ((tag + text[span.start : span.end]).encode(),)
-        )
 
 
 @dataclasses.dataclass
@@ -325,9 +320,23 @@ class Job:
         """
         model = self.model
         found: list[list[Sentence]] = [[] for _ in texts]
+        language = languages_of(model)[0]
         signature, names = DEFAULT_SIGNATURE, ("translation", "score")
         if count > 1 and "n_best" in model.signatures:
             signature, names = "n_best", ("translations", "scores")
+
+        def pieces(number: int, spans: Iterable[Span]) -> Iterator[_Piece]:
+            text, tag = texts[number], tag_of(texts[number])
+            for span in spans:
+                row = ((tag + text[slice(*span)]).encode(),)
+                yield _Piece(number, span, row)
+
+        def split() -> Iterator[_Piece]:
+            count = itertools.count(1)
+            for number, text in enumerate(texts):
+                for piece in pieces(number, iterate_spans(text, language)):
+                    self.check_texts(next(count), "sentences or more")
+                    yield piece
 
         def sort_out(
             piece: _Piece,
@@ -338,15 +347,14 @@ class Job:
             """Keep a sentence, or return its halves to translate."""
             number, span, _ = piece
             text = texts[number]
-            if is_cut and (two := halves(text, span)):
-                tag = tag_of(text)
-                return [_Piece.of(number, half, text, tag) for half in two]
+            if is_cut and (two := halves(text, span, language)):
+                return list(pieces(number, two))
             hypotheses = _hypotheses(answers, scores)
             sentence = Sentence(span, text[slice(*span)], hypotheses)
             found[number].append(sentence)
             return []
 
-        waiting = await self.collect(self._split(texts))
+        waiting = await self.collect(split())
         while waiting:
             check_signature(model, signature)
             rows = [each.row for each in waiting]
@@ -360,16 +368,6 @@ class Job:
             )
             waiting = [piece for two in cut for piece in two]
         return [sorted(sentences) for sentences in found]
-
-    def _split(self, texts: Sequence[str]) -> Iterator[_Piece]:
-        language = languages_of(self.model)[0]
-        count = 0
-        for number, text in enumerate(texts):
-            tag = tag_of(text)
-            for span in iterate_spans(text, language):
-                count += 1
-                self.check_texts(count, "sentences or more")
-                yield _Piece.of(number, span, text, tag)
 
     async def translate(
         self, texts: Sequence[str], count: int = 1
@@ -400,22 +398,6 @@ class Job:
             [part.hypotheses[:rank][-1][0] for part in parts],
             languages_of(self.model)[1],
         )
-
-
-def halves(text: str, span: Span) -> tuple[Span, Span] | None:
-    """Cut a span in two at the space nearest to its middle, if it has one."""
-    if span.end - span.start < 2:
-        return None
-    middle = (span.start + span.end) // 2
-    spaces = [
-        found
-        for found in _SPACES.finditer(text, *span)
-        if span.start < found.start() and found.end() < span.end
-    ]
-    if not spaces:
-        return Span(span.start, middle), Span(middle, span.end)
-    space = min(spaces, key=lambda found: abs(found.start() - middle))
-    return Span(span.start, space.start()), Span(space.end(), span.end)
 
 
 def _hypotheses(

@@ -32,7 +32,7 @@ from keras_transformer.runs.vocabulary import load_vocabulary
 from keras_transformer.runs.weights import Chosen
 from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training import workers
-from keras_transformer.training.moving_average import MovingAverage
+from keras_transformer.training.callbacks import MovingAverage
 from keras_transformer.training.optimizers import Adam
 from keras_transformer.training.request import Session
 

@@ -40,9 +40,9 @@ from keras_transformer.training.building import (
     schedule_of,
     warn_of_warm_up,
 )
+from keras_transformer.training.callbacks import MovingAverage
 from keras_transformer.training.cluster import count_workers
 from keras_transformer.training.display import Compilations, TrainingDisplay
-from keras_transformer.training.moving_average import MovingAverage
 from keras_transformer.training.preparation import check_beginning, prepare
 from keras_transformer.training.request import Session, resumed
 from keras_transformer.training.validation import (

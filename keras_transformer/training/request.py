@@ -10,7 +10,8 @@ import logging
 import os
 import pathlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from keras_transformer.config import (
@@ -30,7 +31,6 @@ from keras_transformer.data.corpus import DEMO, MEMORY, Corpus
 from keras_transformer.data.mixture import tags_of
 from keras_transformer.data.symbols import Form, read_symbols
 from keras_transformer.machine import files
-from keras_transformer.machine.logs import log_shown
 from keras_transformer.presets import PRESETS
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.settings import (
@@ -432,3 +432,24 @@ def dry_run(run_dir: str | os.PathLike | None = None, **settings: Any) -> str:
 
     with log_shown():
         return measured.dry_run(session)
+
+
+@contextmanager
+def log_shown() -> Iterator[None]:
+    """Show the log unless the caller has configured logging."""
+    package = logging.getLogger("keras_transformer")
+    level, handler = package.level, None
+    if not package.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(
+            logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
+        )
+        package.addHandler(handler)
+    if level == logging.NOTSET and not package.isEnabledFor(logging.INFO):
+        package.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        package.setLevel(level)
+        if handler:
+            package.removeHandler(handler)

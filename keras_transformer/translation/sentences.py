@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from keras_transformer.config import UserError
-from keras_transformer.data.languages import language_of
+from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.machine import extras
 
 # Characters of a line to look at together: for some texts, such as opening
@@ -209,6 +209,20 @@ def _in_line(text: str, language: str) -> list[tuple[int, int]]:
         if begin < end:
             found.append((begin, end))
     return found
+
+
+def halves(text: str, span: Span, language: str) -> tuple[Span, Span] | None:
+    """Cut a span in two between the words nearest to its middle, if it can."""
+    if span.end - span.start < 2:
+        return None
+    words = words_of(text[slice(*span)], language)
+    gaps = [(end, start) for (_, end), (start, _) in itertools.pairwise(words)]
+    middle = (span.end - span.start) // 2
+    end, start = min(
+        gaps, key=lambda gap: abs(gap[0] - middle), default=(middle, middle)
+    )
+    first = Span(span.start, span.start + end)
+    return first, Span(span.start + start, span.end)
 
 
 def _best_cut(text: str, begin: int, end: int) -> int:

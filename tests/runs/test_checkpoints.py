@@ -11,7 +11,7 @@ from keras_transformer.config import UserError
 from keras_transformer.machine import files
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.training.moving_average import MovingAverage
+from keras_transformer.training.callbacks import MovingAverage
 
 
 def everything(model, average):

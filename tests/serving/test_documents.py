@@ -13,8 +13,8 @@ from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving import service as module
 from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.limits import Limits, RefusalError
-from keras_transformer.serving.service import Job, Service, halves
-from keras_transformer.translation.sentences import Span
+from keras_transformer.serving.service import Job, Service
+from keras_transformer.translation.sentences import Span, halves
 
 pytestmark = pytest.mark.anyio
 
@@ -23,12 +23,19 @@ def cut_out(text, spans):
     return [text[span.start : span.end] for span in spans]
 
 
-def test_halves_are_cut_at_the_space_in_the_middle():
-    text = "x one two three y"
-    first, second = halves(text, Span(2, 15))
-    assert cut_out(text, [first, second]) == ["one two", "three"]
-    assert halves("abcdefg", Span(1, 6)) == (Span(1, 3), Span(3, 6))
-    assert halves("abc", Span(1, 2)) is None
+@pytest.mark.parametrize(
+    ("language", "text", "parts"),
+    [
+        ("en", "one two three", ["one two", "three"]),
+        ("en", "abcde", ["ab", "cde"]),
+        ("th", "ฉันชอบเรียนภาษาไทย", ["ฉันชอบเรียน", "ภาษาไทย"]),
+    ],
+)
+def test_halves_are_cut_between_the_words_in_the_middle(language, text, parts):
+    span = Span(2, 2 + len(text))
+    text = f"x {text} y"
+    assert cut_out(text, halves(text, span, language)) == parts
+    assert halves(text, Span(2, 3), language) is None
 
 
 class ShortModel:

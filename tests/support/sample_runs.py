@@ -32,7 +32,7 @@ from keras_transformer.model import Transformer
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training.moving_average import MovingAverage
+from keras_transformer.training.callbacks import MovingAverage
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 

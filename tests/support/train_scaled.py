@@ -14,7 +14,7 @@ from local_workers import split_processor
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
 from keras_transformer.schedules import TransformerSchedule
-from keras_transformer.training.moving_average import MovingAverage
+from keras_transformer.training.callbacks import MovingAverage
 
 VOCAB = 29
 STEPS = 59

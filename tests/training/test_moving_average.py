@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from sample_runs import fit_tiny_model, make_tiny_model
 
-from keras_transformer.training.moving_average import MovingAverage
+from keras_transformer.training.callbacks import MovingAverage
 
 
 @pytest.mark.parametrize("sessions", [(5,), (2, 3)])

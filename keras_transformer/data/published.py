@@ -1,4 +1,4 @@
-"""Opens aligned text of TensorFlow Datasets."""
+"""Opens text of TensorFlow Datasets, and the test sets of sacreBLEU."""
 
 import contextlib
 import functools
@@ -8,8 +8,18 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from keras_transformer import config
-from keras_transformer.data.corpus import TFDS_PREFIX, Corpus, Pair, some
+from sacrebleu.dataset import DATASETS
+from sacrebleu.dataset.base import Dataset
+from sacrebleu.utils import smart_open
+
+from keras_transformer.config import UserError
+from keras_transformer.data.corpus import (
+    TEST_SET_PREFIX,
+    TFDS_PREFIX,
+    Corpus,
+    Pair,
+    some,
+)
 from keras_transformer.machine import extras
 
 # Dataset examples decoded at a time.
@@ -36,13 +46,13 @@ def open_tfds(name: str, source_lang: str, target_lang: str) -> Corpus:
             )
     except Exception as error:
         # TFDS raises many types of errors for an unknown name.
-        raise config.UserError(
+        raise UserError(
             f"Expected a dataset that TensorFlow Datasets knows, received "
             f"{dataset} ({_first_line(error)}); check the name."
         ) from error
     features = tuple(builder.info.features or ())
     if not {source_lang, target_lang} <= set(features):
-        raise config.UserError(
+        raise UserError(
             f"Expected text in {source_lang} and {target_lang}, but the "
             f"features of {dataset} are: {some(features)}; choose among "
             "these or another dataset."
@@ -51,7 +61,7 @@ def open_tfds(name: str, source_lang: str, target_lang: str) -> Corpus:
         builder.download_and_prepare()
     except Exception as error:
         # The network, the disk or a missing manual download may be the cause.
-        raise config.UserError(
+        raise UserError(
             f"Expected TensorFlow Datasets to prepare {dataset}, but it failed "
             f"({_first_line(error)}); check the connection, or set "
             "TFDS_DATA_DIR to a folder that holds the dataset."
@@ -86,7 +96,7 @@ def _read_tfds(
 ) -> Iterator[Pair]:
     """Check that a split holds examples, then stream them."""
     if not builder.info.splits[split].num_examples:
-        raise config.UserError(
+        raise UserError(
             f"Expected sentences in {split} of {builder.info.full_name}, "
             "found none; prepare the dataset again."
         )
@@ -106,8 +116,73 @@ def _examples(
         try:
             yield source.decode(), target.decode()
         except UnicodeDecodeError as error:
-            raise config.UserError(
+            raise UserError(
                 f"Expected UTF-8 text in {builder.info.full_name}, found "
                 f"other bytes in example {number} of {split} "
                 f"({error.reason}); use another dataset."
             ) from None
+
+
+SPLIT = "test"
+
+
+def open_test_set(name: str, source_lang: str, target_lang: str) -> Corpus:
+    """Find a test set of sacreBLEU, such as `sacrebleu:wmt14/full`.
+
+    Its one split is `test`; a pair holds the first reference of each source.
+
+    Raises:
+        UserError: If there is no such set or it lacks the pair of languages;
+            while reading, if it is not in the cache and cannot be downloaded.
+    """
+    test_set = name.removeprefix(TEST_SET_PREFIX)
+    if test_set not in DATASETS:
+        raise UserError(
+            f"Expected a test set of sacreBLEU, received {test_set}; it has: "
+            f"{some(tuple(DATASETS))}."
+        )
+    dataset = DATASETS[test_set]
+    pair = f"{source_lang}-{target_lang}"
+    if pair not in dataset.langpairs:
+        raise UserError(
+            f"Expected languages of {name}, received {pair}; it has: "
+            f"{some(tuple(dataset.langpairs))}."
+        )
+
+    def references(split: str) -> list[tuple[str, ...]]:
+        _fetch(dataset, pair)
+        files = dataset.get_reference_files(pair)
+        return list(zip(*map(_lines, files), strict=True))
+
+    def read(split: str) -> Iterator[Pair]:
+        first = [of_source[0] for of_source in references(split)]
+        sources = _lines(dataset.get_source_file(pair))
+        return zip(sources, first, strict=True)
+
+    return Corpus(
+        name,
+        source_lang,
+        target_lang,
+        (SPLIT,),
+        read,
+        references=references,
+    )
+
+
+def _lines(path: str) -> list[str]:
+    """Read a file; sacreBLEU's own readers leave it open."""
+    with smart_open(path) as file:
+        return [line.strip() for line in file]
+
+
+def _fetch(dataset: Dataset, pair: str) -> None:
+    """Download the texts of a pair of languages that are not in the cache."""
+    try:
+        dataset.get_files(pair)
+    # It may raise anything if the network or a checksum fails.
+    except (Exception, SystemExit) as error:
+        raise UserError(
+            f"Expected sacreBLEU to find or download {dataset.name} in {pair}, "
+            f"received {type(error).__name__}: {error}; fetch it where there "
+            f"is a network: sacrebleu -t {dataset.name} -l {pair} --echo src."
+        ) from None
