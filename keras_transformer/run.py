@@ -261,7 +261,7 @@ class Run:
         if not isinstance(split, str):
             expected = "the name of a split; pairs are given as `corpus`"
             raise SettingError("split", expected, split)
-        from keras_transformer.translation import evaluation, significance
+        from keras_transformer.translation import evaluation, reports
 
         used = self.using(
             average=average, precision=precision, shortlist=shortlist
@@ -281,20 +281,18 @@ class Run:
             **given,
         )
         if hypotheses is not None:
-            significance.refuse_beside_hypotheses(
+            reports.refuse_beside_hypotheses(
                 {**given, "parallel": parallel, **used.weights.changed()}
             )
         opened = self._open_corpus(corpus, run)
         pairs = list(opened.pairs(split, "split"))
-        scoring, report = significance.comparison(
+        scoring, report = reports.comparison(
             opened, split, pairs, reference, against
         )
         scoring |= {"lowercase": lowercase, "tokenize": tokenize}
         name, kept = split, None
         if hypotheses is not None:
-            texts = significance.read_hypotheses(
-                hypotheses, split, pairs, report
-            )
+            texts = reports.read_hypotheses(hypotheses, split, pairs, report)
         else:
             translator = used.translator()
             report |= {**search.kept_by_run(), **translator.weights.report()}

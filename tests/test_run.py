@@ -22,7 +22,7 @@ from keras_transformer.config import JobError, UserError
 from keras_transformer.exporting import saved_model
 from keras_transformer.machine import files
 from keras_transformer.runs import averaging, checkpoints
-from keras_transformer.runs.weights import final_result
+from keras_transformer.runs.averaging import final_result
 from keras_transformer.training.request import understand
 
 SETTINGS = dict(

@@ -15,11 +15,8 @@ from keras import ops
 
 from keras_transformer.config import checked, head_width
 from keras_transformer.keras_internals import Shape, Tensor
-from keras_transformer.layers.attention import (
-    SEQUENCE,
-    MultiHeadAttention,
-    at_least_float32,
-)
+from keras_transformer.layers.attention import SEQUENCE, MultiHeadAttention
+from keras_transformer.layers.dot_product import at_least_float32
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.replicas import Dropout
 from keras_transformer.settings import take

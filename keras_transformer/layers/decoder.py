@@ -14,13 +14,13 @@ import keras
 
 from keras_transformer.config import LAYER_SETTINGS, STACK_SETTINGS
 from keras_transformer.keras_internals import Shape, Tensor, implicit_mask
-from keras_transformer.layers.attention import swap_heads_as_integers
 from keras_transformer.layers.block import (
     Block,
     build_stack,
     ended,
     run_stack,
 )
+from keras_transformer.layers.dot_product import swap_heads_as_integers
 from keras_transformer.masks import (
     all_of,
     mask_of_heads,

@@ -16,10 +16,10 @@ import tensorflow as tf
 from keras_transformer.config import UserError
 from keras_transformer.machine import extras, files
 from keras_transformer.runs import lock
+from keras_transformer.runs.averaging import final_result
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.layout import CURVE_FILE, HISTORY_FILE, LOGS
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.runs.weights import final_result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,20 +8,20 @@ import numpy as np
 from keras_transformer.config import UserError
 from keras_transformer.machine import files
 from keras_transformer.runs import averaging, history, layout, lock
+from keras_transformer.runs.averaging import (
+    AVERAGE,
+    BEST,
+    LAST,
+    Result,
+    final_result,
+)
 from keras_transformer.runs.checkpoints import (
     WEIGHTS_FILE,
     Standing,
     find_best,
     read_newest,
 )
-from keras_transformer.runs.weights import (
-    AVERAGE,
-    BEST,
-    LAST,
-    Chosen,
-    Result,
-    final_result,
-)
+from keras_transformer.runs.weights import Chosen
 from keras_transformer.training.request import Session
 from keras_transformer.training.validation import Validator
 

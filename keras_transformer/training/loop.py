@@ -26,10 +26,10 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import devices, exhaustion
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, history, layout, lock
+from keras_transformer.runs.averaging import final_result
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import load_vocabulary
-from keras_transformer.runs.weights import final_result
 from keras_transformer.training import callbacks, ending, workers
 from keras_transformer.training.building import (
     choose_lengths,

@@ -14,9 +14,9 @@ from sample_runs import make_run
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.machine import files
 from keras_transformer.runs import averaging, history
+from keras_transformer.runs.averaging import Result
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.vocabulary import checksum_of, load_vocabulary
-from keras_transformer.runs.weights import Result
 
 
 def flip(path, bit):

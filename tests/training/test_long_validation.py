@@ -15,8 +15,8 @@ from keras_transformer.__main__ import main
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig
 from keras_transformer.data import batching
 from keras_transformer.runs import checkpoints
+from keras_transformer.runs.averaging import AVERAGE, Result, final_result
 from keras_transformer.runs.history import read_history
-from keras_transformer.runs.weights import AVERAGE, Result, final_result
 from keras_transformer.training import validation
 from keras_transformer.training.callbacks import StopTraining
 from keras_transformer.training.validation import (

@@ -12,6 +12,7 @@ from toy_trainings import arrays_of
 import keras_transformer as kt
 from keras_transformer.config import TrainingConfig
 from keras_transformer.runs import averaging, checkpoints
+from keras_transformer.runs.averaging import AVERAGE, BEST, Result, final_result
 from keras_transformer.runs.checkpoints import (
     Progress,
     Standing,
@@ -19,7 +20,6 @@ from keras_transformer.runs.checkpoints import (
     list_best,
 )
 from keras_transformer.runs.history import History, read_history
-from keras_transformer.runs.weights import AVERAGE, BEST, Result, final_result
 from keras_transformer.training import validation
 from keras_transformer.training.callbacks import StopTraining
 from keras_transformer.training.validation import Figures, Patience, Validation

@@ -15,8 +15,8 @@ from sample_runs import write_digits
 from toy_trainings import arrays_of
 
 from keras_transformer.runs import averaging, checkpoints, history
+from keras_transformer.runs.averaging import final_result
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.runs.weights import final_result
 
 # The number of replicas, and arguments of `train`.
 WAYS = {
