@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; return an exit code."""
 
     def command() -> None:
-        extras.check_alone()
+        extras.refuse_other_package()
         args = parse_args(argv)
         with flags.named(args.parser):
             args.verb(args)

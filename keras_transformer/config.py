@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from keras_transformer.settings import JobError as JobError
 from keras_transformer.settings import (
     SettingError,
+    check_settings,
+    checked_value,
     setting,
     setting_of,
-    settle,
-    settled,
 )
 from keras_transformer.settings import UserError as UserError
 
@@ -177,7 +177,7 @@ class ModelConfig:
     )
 
     def __post_init__(self) -> None:
-        settle(self)
+        check_settings(self)
         if self.d_model % 2:
             raise SettingError(
                 "d_model",
@@ -323,7 +323,7 @@ class TrainingConfig:
     )
 
     def __post_init__(self) -> None:
-        settle(self)
+        check_settings(self)
         if self.keep_checkpoints < self.average:
             raise SettingError(
                 "keep_checkpoints",
@@ -369,7 +369,7 @@ class Sampling:
     )
 
     def __post_init__(self) -> None:
-        settle(self)
+        check_settings(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -431,7 +431,7 @@ class Search:
     )
 
     def __post_init__(self) -> None:
-        settle(self)
+        check_settings(self)
         if not self.sampling and self.n_best > self.beam_size:
             raise SettingError(
                 "n_best",
@@ -495,4 +495,4 @@ def checked(name: str, value: Any) -> Any:
     Raises:
         SettingError: If the value makes no sense.
     """
-    return settled(SETTINGS[name], value)
+    return checked_value(SETTINGS[name], value)

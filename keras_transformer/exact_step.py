@@ -78,6 +78,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
     train_function: Any
     test_function: Any
     _has_seen_a_batch = False
+    # Returns the metrics that `compile` added; at first none.
     _added_metrics: Callable[[], tuple] = tuple
 
     def call(
@@ -338,7 +339,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
 
     def _apply(self, gradients):
         with keras_internals.summed_gradients(self.optimizer):
-            # The class's, which `train_step` may have covered.
+            # Of the class: `train_step` may cover the instance's own.
             type(self.optimizer).apply_gradients(
                 self.optimizer,
                 zip(gradients, self.trainable_variables, strict=True),
@@ -386,6 +387,7 @@ class ExactModel(keras_internals.BuiltFromSpec):
                 smoothed, plain = token_cross_entropies(y, logits, smoothing)
             total = tf.reduce_sum(smoothed * weights)
             replicas = tf.distribute.get_strategy().num_replicas_in_sync
+            # Divided by `divisor` and summed over parts, it counts once.
             share = 1 / (replicas * self.accumulate)
             total += divisor * share * self._added_loss()
             scaled = self.optimizer.scale_loss(total / divisor)

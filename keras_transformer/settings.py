@@ -132,7 +132,7 @@ def within_of(field: dataclasses.Field) -> str | None:
     return setting_of(field).within or ("[1, inf)" if is_count else None)
 
 
-def settle(configuration: Any) -> None:
+def check_settings(configuration: Any) -> None:
     """Check every setting of a configuration, and give it its field's type.
 
     Called by `__post_init__`, so that a configuration that exists makes sense.
@@ -142,11 +142,11 @@ def settle(configuration: Any) -> None:
     """
     for field in dataclasses.fields(configuration):
         if "setting" in field.metadata:
-            value = settled(field, getattr(configuration, field.name))
+            value = checked_value(field, getattr(configuration, field.name))
             object.__setattr__(configuration, field.name, value)
 
 
-def settled(field: dataclasses.Field, value: Any) -> Any:
+def checked_value(field: dataclasses.Field, value: Any) -> Any:
     """Convert the value of a setting to the type of its field.
 
     It accepts NumPy's numbers, and whole numbers written as floats.
@@ -271,7 +271,7 @@ _ELSEWHERE = {
 }
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """End a sentence about an unknown setting, with a known one if it is near.
 
     Args:
@@ -307,7 +307,7 @@ def take(
         SettingError: If a value makes no sense.
     """
     return {
-        field.name: settled(field, given.pop(field.name, field.default))
+        field.name: checked_value(field, given.pop(field.name, field.default))
         for field in fields
     }
 

@@ -169,9 +169,9 @@ def test_a_run_of_before_unequal_depths_and_versions_goes_on(tmp_path):
 
     depths = [begun.model.layers_of(stack) for stack in ("encoder", "decoder")]
     assert depths == [5, 5] and begun.version is None
-    assert begun.resumed({"num_layers": 5}, tmp_path) == begun
+    assert begun.with_changes({"num_layers": 5}, tmp_path) == begun
     with pytest.raises(UserError, match="decoder_layers = None.* says 2"):
-        begun.resumed({"decoder_layers": 2}, tmp_path)
+        begun.with_changes({"decoder_layers": 2}, tmp_path)
 
 
 # A wrong value for each kind of setting, and a word of what is expected.
@@ -323,7 +323,7 @@ def test_a_new_setting_costs_its_field_and_nothing_else(tmp_path):
         import inspect
         import keras_transformer as kt
         from keras_transformer.__main__ import parse_args
-        from keras_transformer.commands.train import arguments_of
+        from keras_transformer.commands.train import given_arguments
         from keras_transformer.config import UserError
         from keras_transformer.runs.run_config import RunConfig
         from keras_transformer.training.request import understand
@@ -346,7 +346,7 @@ def test_a_new_setting_costs_its_field_and_nothing_else(tmp_path):
         run.save(".")
         assert RunConfig.load(".").model.lucky is True
         try:
-            run.resumed({"lucky": False}, "here")
+            run.with_changes({"lucky": False}, "here")
         except UserError as error:
             assert "lucky = True" in str(error)
         else:
@@ -357,7 +357,7 @@ def test_a_new_setting_costs_its_field_and_nothing_else(tmp_path):
             assert inspect.signature(kt.train).parameters[name].default is False
             assert f"{name}: {text}; default: False." in kt.train.__doc__
         args = parse_args(["train", "--corpus=demo", "--quick", "--brave"])
-        session = understand(**arguments_of(args))
+        session = understand(**given_arguments(args))
         assert session.quick is True and session.run.training.brave is True
         before = RunConfig.load("before")
         assert before.training.brave is before.model.lucky is False
@@ -392,7 +392,7 @@ def test_weights_of_a_whole_model_may_begin_a_restricted_one(tmp_path):
 def test_resuming_keeps_the_vocabulary_that_the_corpus_could_fill():
     # A second command has the size asked for, the run the size it got.
     saved = run_of()
-    assert saved.resumed({"vocab_size": 8_000}, "runs/a") == saved
+    assert saved.with_changes({"vocab_size": 8_000}, "runs/a") == saved
 
 
 @pytest.mark.parametrize("symbols", [("(S",), (")S", "(S")])
@@ -400,9 +400,9 @@ def test_a_run_keeps_its_symbols(tmp_path, symbols):
     saved = run_of(symbols=("(S", ")S"))
     saved.save(tmp_path)
     assert RunConfig.load(tmp_path) == saved
-    assert saved.resumed({"symbols": ("(S", ")S")}, "runs/a") == saved
+    assert saved.with_changes({"symbols": ("(S", ")S")}, "runs/a") == saved
     with pytest.raises(UserError, match="runs/a was trained with symbols = "):
-        saved.resumed({"symbols": symbols}, "runs/a")
+        saved.with_changes({"symbols": symbols}, "runs/a")
 
 
 def test_a_run_notes_how_its_new_vocabulary_normalises(tmp_path):
@@ -430,7 +430,7 @@ def test_a_run_notes_how_its_new_vocabulary_normalises(tmp_path):
 
 def test_all_that_differs_from_a_run_is_one_sentence():
     with pytest.raises(UserError) as caught:
-        run_of().resumed(
+        run_of().with_changes(
             {"d_model": 256, "steps": 7, "preset": "big"}, "runs/a"
         )
     assert str(caught.value) == (
@@ -438,7 +438,7 @@ def test_all_that_differs_from_a_run_is_one_sentence():
         "says big, 256; leave that out, or give another `run_dir`."
     )
     with pytest.raises(UserError, match="received epochs; did you mean"):
-        run_of().resumed({"epochs": 3}, "runs/a")
+        run_of().with_changes({"epochs": 3}, "runs/a")
 
 
 def test_a_notebook_shows_a_mistake_without_a_stack_trace(capsys):

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from keras_transformer.config import JobError, UserError
 from keras_transformer.machine import exhaustion
-from keras_transformer.settings import meant
+from keras_transformer.settings import did_you_mean
 from keras_transformer.training.request import RECIPE_SUFFIX, recipes
 
 DONE, FAILED, WRONG = 0, 1, 2
@@ -63,7 +63,7 @@ class Parser(argparse.ArgumentParser):
                     f"{' or '.join(whole)}"
                 )
             known = [flag[2:].replace("-", "_") for flag in self.flags]
-            near = meant(name[2:].replace("-", "_"), known).rstrip(".")
+            near = did_you_mean(name[2:].replace("-", "_"), known).rstrip(".")
             self.error(f"unrecognized arguments: {word}{self.named(near)}")
         return self.parse_args(words)
 

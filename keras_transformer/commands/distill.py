@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     """
     if args.run_dir is None:
         args.parser.error("expected --run-dir, a folder for the student")
-    arguments = train.arguments_of(args)
+    arguments = train.given_arguments(args)
     own = {name: arguments.pop(name) for name in _OWN}
     teachers = own.pop("teacher")
     # Report what is plainly wrong before TensorFlow is loaded.

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
     the training would cost.
     """
     # Report what is plainly wrong before TensorFlow is loaded.
-    session = understand(**arguments_of(args))
+    session = understand(**given_arguments(args))
     command_line.quiet_tensorflow()
     from keras_transformer.training import dry_run, loop
 
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
         loop.train(session)
 
 
-def arguments_of(args: argparse.Namespace) -> dict[str, Any]:
+def given_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """Collect the arguments of `keras_transformer.train` from the flags."""
     others = {"verb", "parser", "dry_run"}
     return {

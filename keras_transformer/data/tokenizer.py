@@ -34,7 +34,7 @@ from keras_transformer.data.sample import Sample
 from keras_transformer.data.sentencepiece_file import write_rules
 from keras_transformer.data.symbols import Form, read_symbols
 from keras_transformer.machine import files
-from keras_transformer.settings import settled, whole_number
+from keras_transformer.settings import checked_value, whole_number
 
 logger = logging.getLogger("keras_transformer")
 
@@ -189,7 +189,7 @@ class Tokenizer(tf.Module):
                 is the name of a file, or there is no such `normalization`.
         """
         vocab_size = whole_number("vocab_size", vocab_size)
-        settled(config.SETTINGS["normalization"], normalization)
+        checked_value(config.SETTINGS["normalization"], normalization)
         symbols = list(checked_texts("symbols", symbols))
         reserved = RESERVED_PIECES + len(symbols)
         if vocab_size <= reserved:

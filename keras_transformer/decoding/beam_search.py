@@ -28,7 +28,7 @@ from keras_transformer.decoding.candidates import (
     lengthened,
     padded_prefix,
 )
-from keras_transformer.settings import meant, with_settings
+from keras_transformer.settings import did_you_mean, with_settings
 
 Step = Callable[..., tuple]
 
@@ -162,7 +162,7 @@ def beam_search(
         instead = _INSTEAD.get(name)
         raise UserError(
             f"Expected a setting of a search over ids, received `{name}`"
-            + (f"; give {instead}." if instead else meant(name, _NAMES))
+            + (f"; give {instead}." if instead else did_you_mean(name, _NAMES))
         )
     rules = Rules(
         Search(**settings), tuple(banned_ids), bos_id, eos_id, pad_id, places

@@ -16,7 +16,7 @@ PACKAGE = "keras_transformer"
 OTHERS = "keras-transformer"
 
 
-def check_alone() -> None:
+def refuse_other_package() -> None:
     """Refuse to work if another project writes to this package's folder."""
     try:
         others = metadata.distribution(OTHERS)

@@ -114,7 +114,7 @@ def save_checkpoint(
     progress: Progress,
     keep: int = 10,
     average: Sequence[keras.Variable] = (),
-    is_passing: bool = False,
+    is_temporary: bool = False,
 ) -> pathlib.Path:
     """Write a checkpoint; remove temporary ones, and all but `keep` others.
 
@@ -124,7 +124,7 @@ def save_checkpoint(
         progress: The progress that `restore_checkpoint` will return.
         keep: Checkpoints to keep, at least 1.
         average: The variables of a `MovingAverage`, if there is one.
-        is_passing: Whether to remove it when the next one is written.
+        is_temporary: Whether to remove it when the next one is written.
 
     Returns:
         The path of the new checkpoint's folder.
@@ -132,8 +132,8 @@ def save_checkpoint(
     # A restart from an older one may reach this step again, and replace it.
     path = pathlib.Path(run_dir) / CHECKPOINTS / f"step-{progress.step:09d}"
     variables = _training_variables(model, average)
-    _write(path, model, progress, variables, is_passing)
-    _remove_passing(run_dir, path)
+    _write(path, model, progress, variables, is_temporary)
+    _remove_temporary(run_dir, path)
     kept = list_checkpoints(run_dir)
     for old in kept[:-keep]:
         files.remove(old)
@@ -160,7 +160,7 @@ def save_best(
     `progress` says when they were validated, and what was found.
     """
     path = pathlib.Path(run_dir) / CHECKPOINTS / f"best-{progress.step:09d}"
-    _write(path, model, progress, {}, is_passing=False)
+    _write(path, model, progress, {}, is_temporary=False)
 
 
 def forget_best(run_dir: str | os.PathLike, standing: Standing) -> None:
@@ -193,7 +193,7 @@ def _write(
     model: keras.Model,
     progress: Progress,
     variables: Mapping[str, keras.Variable],
-    is_passing: bool,
+    is_temporary: bool,
 ) -> None:
     """Write weights, `training.npz` of any variables, and `state.json`."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -211,7 +211,7 @@ def _write(
         written = sorted(partial.iterdir())
         state = {
             **dataclasses.asdict(progress),
-            "is_passing": is_passing,
+            "is_passing": is_temporary,
             "files": {file.name: files.checksum(file) for file in written},
         }
         (partial / _STATE_FILE).write_text(files.to_json(state))
@@ -241,7 +241,7 @@ def restore_checkpoint(
             if aside.exists():  # An earlier one of the same step.
                 files.remove(aside)
             other.rename(aside)
-    _remove_passing(run_dir, path)
+    _remove_temporary(run_dir, path)
     with _without_optimizer(model):
         model.load_weights(path / WEIGHTS_FILE)
     with np.load(path / _TRAINING_FILE) as arrays:
@@ -380,14 +380,14 @@ def _read_state(path: pathlib.Path) -> tuple[dict[str, Any], str | None]:
     return state, None
 
 
-def _remove_passing(run_dir: str | os.PathLike, newest: pathlib.Path) -> None:
+def _remove_temporary(run_dir: str | os.PathLike, newest: pathlib.Path) -> None:
     """Remove temporary checkpoints before the newest: no average has them."""
     for old in list_checkpoints(run_dir):
-        if old != newest and _is_passing(old):
+        if old != newest and _is_temporary(old):
             files.remove(old)
 
 
-def _is_passing(path: pathlib.Path) -> bool:
+def _is_temporary(path: pathlib.Path) -> bool:
     """Return whether the next checkpoint replaces this one."""
     try:
         state = files.from_json((path / _STATE_FILE).read_text())

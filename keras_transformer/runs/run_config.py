@@ -23,7 +23,7 @@ from keras_transformer.data.corpus import State
 from keras_transformer.data.languages import language_of
 from keras_transformer.machine import files
 from keras_transformer.runs.layout import CONFIG_FILE, has_begun
-from keras_transformer.settings import meant, setting_of
+from keras_transformer.settings import did_you_mean, setting_of
 
 Part = TypeVar("Part", ModelConfig, TrainingConfig, Search, "RunConfig")
 _WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "restriction")
@@ -170,10 +170,10 @@ class RunConfig:
         """Names of the splits to train and to validate on."""
         return self.train_split, self.validation_split
 
-    def resumed(
+    def with_changes(
         self, given: Mapping[str, Any], run_dir: str | os.PathLike
     ) -> "RunConfig":
-        """Return a run that has begun with what may change of what is given.
+        """Apply the settings given that may change; refuse other differences.
 
         Args:
             given: Fields of the run and of its parts; `init_from` and
@@ -322,7 +322,7 @@ def _take_shape(
 def _unknown(name: str) -> UserError:
     return UserError(
         f"Expected a setting of a training, received {name}"
-        f"{meant(name, SETTINGS)}"
+        f"{did_you_mean(name, SETTINGS)}"
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from keras_transformer.config import ENSEMBLE_MEANS, SEARCH_PRECISIONS
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.settings import setting, settle
+from keras_transformer.settings import check_settings, setting
 
 # Run directories with their configurations: a run, then those beside it.
 Runs = Sequence[tuple[pathlib.Path, RunConfig]]
@@ -84,7 +84,7 @@ class Weights:
     chosen: tuple[Chosen, ...] = ()
 
     def __post_init__(self) -> None:
-        settle(self)
+        check_settings(self)
 
     def runs(self, run_dir: str | os.PathLike) -> Runs:
         """Read the configurations of a run and of those beside it.

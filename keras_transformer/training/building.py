@@ -105,12 +105,12 @@ def restore_model(
             start = dataclasses.replace(start, figures=figures)
         if run.initial and not start.step:
             _begin_with(model, run.initial, load_vocabulary(run_dir))
-    workers.check_alike(strategy, start.step, arguments_of(session))
+    workers.check_alike(strategy, start.step, shared_by_workers(session))
     return model, average, start
 
 
-def arguments_of(session: Session) -> dict[str, Any]:
-    """Collect what must be the same for every worker; paths may differ."""
+def shared_by_workers(session: Session) -> dict[str, Any]:
+    """Collect what must be the same on every worker; paths may differ."""
     run = session.run
     return {
         **dataclasses.asdict(run.model),

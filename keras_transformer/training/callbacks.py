@@ -198,15 +198,15 @@ class SaveCheckpoints(keras.callbacks.Callback):
         else:
             due = now.seconds - self.saved.seconds >= 60 * self.minutes
         if due:
-            self.save(now, is_passing=False)
+            self.save(now, is_temporary=False)
 
     def on_train_end(self, logs: Logs = None) -> None:
         now = self.now()
         if now.step > self.saved.step:
-            self.save(now, is_passing=True)
+            self.save(now, is_temporary=True)
 
-    def save(self, now: Progress, is_passing: bool) -> None:
-        logger.info("Wrote %s", self.write(now, is_passing))
+    def save(self, now: Progress, is_temporary: bool) -> None:
+        logger.info("Wrote %s", self.write(now, is_temporary))
         self.saved = now
 
 

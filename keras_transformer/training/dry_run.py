@@ -41,7 +41,7 @@ from keras_transformer.training.cluster import count_workers
 from keras_transformer.training.display import heartbeat
 from keras_transformer.training.preparation import (
     check_beginning,
-    prepare_tokenizer,
+    prepare_vocabulary,
 )
 from keras_transformer.training.request import Session
 
@@ -111,7 +111,7 @@ def _dry_run(session: Session) -> Table:
         run = choose_lengths(run, xla)
     with tempfile.TemporaryDirectory() as name:
         folder, corpus = pathlib.Path(name), head(corpus)
-        run, vocabulary = prepare_tokenizer(
+        run, vocabulary = prepare_vocabulary(
             dataclasses.replace(session, run=run), folder, corpus
         )
         plan, is_whole = make_plan(run, corpus, vocabulary, folder)

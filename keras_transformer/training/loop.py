@@ -44,7 +44,7 @@ from keras_transformer.training.callbacks import MovingAverage
 from keras_transformer.training.cluster import count_workers
 from keras_transformer.training.display import Compilations, TrainingDisplay
 from keras_transformer.training.preparation import check_beginning, prepare
-from keras_transformer.training.request import Session, resumed
+from keras_transformer.training.request import Session, session_of_begun
 from keras_transformer.training.validation import (
     Patience,
     Validation,
@@ -87,7 +87,7 @@ class Training:
         """Counts validations; never over without the setting `patience`."""
         return Patience(self.run.training, self.start.standing)
 
-    def is_finished(self) -> bool:
+    def vote_finished(self) -> bool:
         """Return whether there is nothing left to train, for any worker.
 
         All workers must ask, before the chief changes the history.
@@ -191,7 +191,7 @@ def _train(
         # `build_model` has set the seed, which unloads these operators.
         side.load_operator()
     training = Training(session, tokenizer, plan, *restored)
-    finished = training.is_finished()
+    finished = training.vote_finished()
     _describe(training, finished)
     model = training.model
     measured = local_copy(run) if workers.are_several(strategy) else model
@@ -256,7 +256,7 @@ def _train_beside_chief(
     workers.meet(strategy)  # The chief has prepared the run directory.
     run_dir = session.run_dir
     workers.wait_for_file(run_dir / layout.CONFIG_FILE)
-    session = resumed(RunConfig.load(run_dir), session)
+    session = session_of_begun(RunConfig.load(run_dir), session)
     run = session.run
     records = TokenisedCorpus.load(run_dir / layout.RECORDS / run.train_split)
     tokenizer = load_vocabulary(run_dir)
@@ -266,7 +266,7 @@ def _train_beside_chief(
         plan_batches(records, run.training, tokenizer),
         *restore_model(session, strategy),
     )
-    if training.is_finished():
+    if training.vote_finished():
         return None
     stopwatch = callbacks.Stopwatch(training.start)
     # Only the chief looks at the clock.
@@ -294,18 +294,6 @@ def _fit(
         now, log, recipe.steps, minutes, schedule_of(training.run)
     )
 
-    def save(progress: Progress, is_passing: bool) -> pathlib.Path:
-        guard.check()
-        lock.check(run_dir)
-        return checkpoints.save_checkpoint(
-            run_dir,
-            model,
-            validation.measured(progress),
-            recipe.keep_checkpoints,
-            average.variables if average else (),
-            is_passing,
-        )
-
     validation = Validation(
         now,
         log,
@@ -316,6 +304,19 @@ def _fit(
         weights=average.in_use if average else contextlib.nullcontext,
         target_bleu=recipe.target_bleu,
     )
+
+    def save(progress: Progress, is_temporary: bool) -> pathlib.Path:
+        guard.check()
+        lock.check(run_dir)
+        return checkpoints.save_checkpoint(
+            run_dir,
+            model,
+            validation.measured(progress),
+            recipe.keep_checkpoints,
+            average.variables if average else (),
+            is_temporary,
+        )
+
     # Called in this order.
     own = [
         stopwatch,  # First: all others ask it for the progress.

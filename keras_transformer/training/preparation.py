@@ -68,7 +68,7 @@ def prepare(session: Session) -> Prepared:
         run_dir / layout.LOGS,
         run_dir / layout.RECORDS,
     )
-    run, tokenizer = prepare_tokenizer(session, run_dir)
+    run, tokenizer = prepare_vocabulary(session, run_dir)
     train, validation = prepare_records(run, session, tokenizer)
     recipe = run.training
     with heartbeat("Planning the batches"):
@@ -115,7 +115,7 @@ def check_beginning(session: Session) -> None:
         )
 
 
-def prepare_tokenizer(
+def prepare_vocabulary(
     session: Session, run_dir: pathlib.Path, corpus: Corpus | None = None
 ) -> tuple[RunConfig, Tokenizer]:
     """Learn the vocabulary, take over the one given, or load the run's own.

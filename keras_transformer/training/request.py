@@ -34,10 +34,10 @@ from keras_transformer.machine import files
 from keras_transformer.presets import PRESETS
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.settings import (
+    check_settings,
     kind_of,
     nearest,
     setting,
-    settle,
 )
 
 logger = logging.getLogger("keras_transformer")
@@ -50,16 +50,16 @@ ENOUGH_FOR_BASE = 100_000
 class Session:
     """A training as it was asked for, and what that makes of it.
 
-    What a run begins with stays; its next session may choose `minutes` and the
-    fields below otherwise. Every update has the same batch and learning rate.
-    Another `strategy` or `accumulate` changes the draws of dropout and the
-    rounding of sums. When a run begins, `xla` chooses the recipe's
-    `length_growth`, unless that is given; the run keeps it.
+    A later session may choose `minutes`, `strategy`, `accumulate`, `xla` and
+    `callbacks` anew; all else stays as the run began. Every update has the same
+    batch and learning rate. Another `strategy` or `accumulate` changes the
+    draws of dropout and the rounding of sums. When a run begins, `xla` chooses
+    the recipe's `length_growth`, unless that is given; the run keeps it.
 
     Attributes:
         settings: Those given of the model, its training and its search.
-        run: The configuration. Of a run that has begun it is its own, with
-            what may change of what was given.
+        run: The configuration; of a begun run its `config.json` with the
+            given settings that may change.
         corpus: Once `understand` returns, the corpus, opened, without anything
             held out. A run that has begun needs none, so it is None unless
             given from another place.
@@ -151,13 +151,13 @@ class Session:
     run: RunConfig = None  # type: ignore
 
     def __post_init__(self) -> None:
-        settle(self)
+        check_settings(self)
         if not all(hasattr(each, "set_model") for each in self.callbacks):
             raise SettingError(
                 "callbacks", "a list of Keras callbacks", self.callbacks
             )
 
-    def of_run(self) -> dict[str, Any]:
+    def given(self) -> dict[str, Any]:
         """Collect what was given of what binds the run."""
         given = {name: getattr(self, name) for name in _OF_RUN}
         given = {name: x for name, x in given.items() if x is not None}
@@ -239,7 +239,7 @@ def understand(**arguments: Any) -> Session:
             is_known = corpus == begun.corpus
             corpus = None if is_known else open_corpus(corpus, *languages)
         asked = dataclasses.replace(session, run_dir=run_dir, corpus=corpus)
-        return resumed(begun, asked)
+        return session_of_begun(begun, asked)
     if corpus is None:
         raise UserError(
             f"Expected a `corpus` to train on, or a run that has begun in "
@@ -249,7 +249,7 @@ def understand(**arguments: Any) -> Session:
     if preset is None and session.init_from is None:
         preset, corpus = _fitting(corpus, opening)
     corpus = open_corpus(corpus, **opening)
-    settings = session.of_run()
+    settings = session.given()
     if session.tokenizer is None and session.init_from is None:
         settings.setdefault("normalization", "nfc")
     settings["symbols"] = _symbols_of(
@@ -263,13 +263,13 @@ def understand(**arguments: Any) -> Session:
     return dataclasses.replace(session, run_dir=run_dir, corpus=corpus, run=run)
 
 
-def resumed(begun: RunConfig, session: Session) -> Session:
+def session_of_begun(begun: RunConfig, session: Session) -> Session:
     """Return what is asked of a run that has begun, and so needs no text.
 
     Raises:
         UserError: If a setting that was given is another one than the run's.
     """
-    run_dir, named, name = session.run_dir, session.of_run(), begun.corpus
+    run_dir, named, name = session.run_dir, session.given(), begun.corpus
     corpus: Any = session.corpus
     if _is_other_text(begun, corpus):
         logger.warning(
@@ -286,7 +286,7 @@ def resumed(begun: RunConfig, session: Session) -> Session:
         named["symbols"] = _symbols_of(session, name, rule)
     if session.init_from is not None:
         named["init_from"] = str(session.init_from.resolve())
-    run = dataclasses.replace(begun.resumed(named, run_dir), corpus=name)
+    run = dataclasses.replace(begun.with_changes(named, run_dir), corpus=name)
     return dataclasses.replace(session, run=run, corpus=corpus)
 
 
@@ -337,7 +337,7 @@ def _symbols_of(
 def _fitting(
     corpus: Source | None, opening: Mapping[str, str]
 ) -> tuple[str, Any]:
-    """Choose the preset that fits a corpus, if none is named, and open it."""
+    """Choose a preset by the number of pairs; return it with the corpus."""
     if corpus == DEMO:
         return DEMO, corpus
     opened = open_corpus(corpus, **opening)

@@ -48,7 +48,7 @@ class Patience:
     def __init__(
         self, recipe: TrainingConfig, standing: Standing | None
     ) -> None:
-        self.most, self.on = recipe.patience, recipe.patience_on
+        self.limit, self.on = recipe.patience, recipe.patience_on
         self.every = recipe.validation_steps
         self.standing = Standing(on=self.on)
         if standing and standing.on == self.on:
@@ -57,7 +57,7 @@ class Patience:
     @property
     def is_over(self) -> bool:
         """Whether the training ends, or has ended, by now."""
-        return self.most is not None and self.standing.waited >= self.most
+        return self.limit is not None and self.standing.waited >= self.limit
 
     def count(self, step: int, value: float) -> bool:
         """Count a validation; return whether its weights are the best.
@@ -65,7 +65,7 @@ class Patience:
         One off the interval comes from the end of a session: without an
         interruption there would be none.
         """
-        if self.most is None or step % self.every:
+        if self.limit is None or step % self.every:
             return False
         value = float(f"{value:.6g}")  # The last bits are no improvement.
         best = self.standing.value

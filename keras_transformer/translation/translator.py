@@ -24,7 +24,7 @@ from keras_transformer.decoding.prefix_steps import Model
 from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.machine import devices
 from keras_transformer.runs.weights import Runs, Weights
-from keras_transformer.settings import meant, whole_number
+from keras_transformer.settings import did_you_mean, whole_number
 from keras_transformer.translation import explaining, loading, sentences
 from keras_transformer.translation.alignment import Attention, align_pairs
 from keras_transformer.translation.text_batches import (
@@ -494,6 +494,6 @@ def search_with(search: Search, **given: Any) -> Search:
         also = ("prefixes", "split_sentences", "batch_tokens", "parallel")
         raise UserError(
             f"Expected a setting of a search, received {name}"
-            f"{meant(name, (*known, *also))}"
+            f"{did_you_mean(name, (*known, *also))}"
         )
     return dataclasses.replace(search, **given)

@@ -318,7 +318,7 @@ def test_an_imported_run_says_how_to_go_on(originals, tmp_path):
     with pytest.raises(UserError, match="has no corpus of its own; give one"):
         Run(path).evaluate()
     with pytest.raises(UserError, match=f"imported: .* `init_from` {path}"):
-        RunConfig.load(path).resumed({"dropout": 0.7}, path)
+        RunConfig.load(path).with_changes({"dropout": 0.7}, path)
 
 
 @pytest.mark.parametrize("languages", [(5, ["x/y"]), ("../x", "de")])

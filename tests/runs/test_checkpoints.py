@@ -53,13 +53,13 @@ def test_a_restored_model_and_its_average_go_on_exactly_like_the_saved(
     np.testing.assert_equal(*map(everything, models, averages))
 
 
-def test_no_average_has_a_passing_checkpoint_that_a_kill_left(
+def test_no_average_has_a_temporary_checkpoint_that_a_kill_left(
     tmp_path, monkeypatch
 ):
     model = make_tiny_model(seed=1)
-    for step, is_passing in ((3, False), (5, True)):
+    for step, is_temporary in ((3, False), (5, True)):
         checkpoints.save_checkpoint(
-            tmp_path, model, Progress(step), is_passing=is_passing
+            tmp_path, model, Progress(step), is_temporary=is_temporary
         )
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(files, "remove", _interrupt)

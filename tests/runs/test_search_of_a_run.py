@@ -50,8 +50,8 @@ def test_a_run_searches_as_the_paper_translates():
 
 def test_a_command_that_says_nothing_of_it_leaves_a_runs_search(run_dir):
     begun = RunConfig.load(run_dir)
-    assert begun.resumed({}, run_dir).search == SEARCH
-    other = begun.resumed({"beam_size": 5}, run_dir)
+    assert begun.with_changes({}, run_dir).search == SEARCH
+    other = begun.with_changes({"beam_size": 5}, run_dir)
     assert other.search == dataclasses.replace(SEARCH, beam_size=5)
 
 

@@ -12,7 +12,7 @@ from sample_runs import make_run, train_on_digits
 
 import keras_transformer as kt
 from keras_transformer.__main__ import parse_args
-from keras_transformer.commands.train import arguments_of
+from keras_transformer.commands.train import given_arguments
 from keras_transformer.data import demo
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpora import Corpus
@@ -84,7 +84,7 @@ def begun(corpus, tmp_path_factory):
     argv.remove("--dry-run")
     args = parse_args(["train", *argv])
     run_dir.mkdir()
-    configuration = understand(**arguments_of(args)).run
+    configuration = understand(**given_arguments(args)).run
     # A vocabulary of other text, so that one can tell which was used.
     words = (f"word {number}" for number in range(1_000))
     tokenizer = Tokenizer.train(words, 281, run_dir / "tokenizer.model")

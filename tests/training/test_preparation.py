@@ -24,7 +24,7 @@ from keras_transformer.training.display import heartbeat
 from keras_transformer.training.request import (
     Session,
     open_text,
-    resumed,
+    session_of_begun,
 )
 
 MODEL = ModelConfig(
@@ -64,7 +64,7 @@ def prepare(folder, run_dir, model=MODEL, begin=True, **more):
     asked = Session(run_dir=run_dir, run=run)
     preparation.check_beginning(asked)
     if layout.has_begun(run_dir):
-        asked = resumed(RunConfig.load(run_dir), asked)
+        asked = session_of_begun(RunConfig.load(run_dir), asked)
     prepared = preparation.prepare(asked)
     if begin:  # A step was taken: what was prepared binds who goes on.
         step = run_dir / "checkpoints" / "step-000000001"
@@ -165,7 +165,7 @@ def test_what_to_clean_and_a_vocabulary_that_misfits_are_told(
     pairs = [("一二三四五六七", "eins zwei")]
     chinese = open_corpus({"train": pairs, "val": pairs})
     other = Session(run_dir=run_dir.with_name("other"), corpus=chinese, run=run)
-    preparation.prepare_tokenizer(other, other.run_dir)
+    preparation.prepare_vocabulary(other, other.run_dir)
     assert "tokens a character for the en side, seldom more" in caplog.text
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import keras_transformer
 from keras_transformer.__main__ import parse_args
-from keras_transformer.commands.train import arguments_of
+from keras_transformer.commands.train import given_arguments
 from keras_transformer.config import UserError
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpus import Corpus
@@ -62,7 +62,7 @@ WAYS = list(ways())
 
 def run_of(recipe, *more):
     args = parse_args(["train", f"@{RECIPES / recipe}.args", *more])
-    return understand(**arguments_of(args)).run, args
+    return understand(**given_arguments(args)).run, args
 
 
 @pytest.fixture(autouse=True, scope="module")

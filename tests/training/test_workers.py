@@ -163,11 +163,11 @@ def test_workers_that_differ_hear_in_what(monkeypatch, changes, update, said):
     monkeypatch.setattr(workers, "are_several", lambda strategy: True)
     strategy = types.SimpleNamespace(gather=gather)
     run = make_run(TINY, corpus="/here/text")
-    other = building.arguments_of(
+    other = building.shared_by_workers(
         Session(run=dataclasses.replace(run, **changes))
     )
     workers.check_alike(strategy, update, other)
-    mine = building.arguments_of(Session(run=run))
+    mine = building.shared_by_workers(Session(run=run))
     if said is None:
         workers.check_alike(strategy, 7, mine)
     else:
