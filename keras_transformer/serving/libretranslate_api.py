@@ -34,8 +34,8 @@ from keras_transformer.serving.service import (
 )
 from keras_transformer.serving.versions import (
     DEFAULT_SIGNATURE,
+    card_of,
     check_signature,
-    languages_of,
 )
 
 HEALTH_SECONDS = 10.0
@@ -117,9 +117,10 @@ async def _tell_settings(service: Service, request: Request) -> Response:
 
 
 def _named(service: Service) -> list[dict[str, str]]:
+    card = card_of(service.versions.current)
     return [
         {"code": code, "name": language_of(code).name}
-        for code in languages_of(service.versions.current)
+        for code in (card.source_lang, card.target_lang)
     ]
 
 
@@ -162,7 +163,7 @@ class _Asked(NamedTuple):
 
 def _read(job: Job) -> _Asked:
     """Read a request, refusing invalid parameters in LibreTranslate's words."""
-    sides, fields = languages_of(job.model), _fields(job)
+    sides, fields = card_of(job.model).sentences.languages, _fields(job)
     for name in "q", "source", "target":
         if not fields.get(name):
             raise RefusalError(f"Invalid request: missing {name} parameter")

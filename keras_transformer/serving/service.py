@@ -12,7 +12,7 @@ it fits. Blank lines, indentation and the space between sentences stay.
 
 import asyncio
 import dataclasses
-import email.message
+import email
 import json
 import math
 import re
@@ -28,18 +28,13 @@ from keras_transformer.serving.batcher import Batcher, Turns
 from keras_transformer.serving.limits import GONE, Limits, RefusalError
 from keras_transformer.serving.versions import (
     DEFAULT_SIGNATURE,
-    Row,
     ServedModel,
     Versions,
+    card_of,
     check_signature,
-    languages_of,
 )
-from keras_transformer.translation.sentences import (
-    Span,
-    iterate_spans,
-    tag_of,
-    together,
-)
+from keras_transformer.translation.alignment import Links, word_links
+from keras_transformer.translation.sentences import Span, tag_of
 
 T = TypeVar("T")
 
@@ -52,7 +47,6 @@ _VALUES_BESIDE = 64
 _MOST_FIELDS = 64
 # Bytes of a part's headers: Python's reader of e-mail is slow.
 _MOST_HEADERS = 1_024
-_DISPOSITION = re.compile(r"(?i)\r\ncontent-disposition:([^\r\n]*)")
 _SPACES = re.compile(r"\s+")
 
 
@@ -76,17 +70,11 @@ class Sentence(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A part of the text of that number, on its way to the model."""
+    """A part of the text of that number, with the tag to put before it."""
 
     number: int
     span: Span
-    row: Row
-
-    @classmethod
-    def of(cls, number: int, span: Span, text: str, tag: str) -> "_Piece":
-        return cls(
-            number, span, ((tag + text[span.start : span.end]).encode(),)
-        )
+    tag: str
 
 
 @dataclasses.dataclass
@@ -102,6 +90,7 @@ class Service:
             weights of the name given; raises `UserError` if it has others.
             None if there is only the export, which cannot explain.
         held: Bytes of the bodies that are arriving or being worked on.
+        turns: The thread for what takes longer the more a client sends.
     """
 
     name: str
@@ -110,9 +99,7 @@ class Service:
     limits: Limits
     explain: Callable[[str, str], str] | None = None
     held: int = 0
-
-    def __post_init__(self) -> None:
-        self.turns = Turns()
+    turns: Turns = dataclasses.field(default_factory=Turns)
 
     async def answer(
         self, request: Request, work: Callable[["Job"], Awaitable[T]]
@@ -336,20 +323,21 @@ class Job:
             is_cut: bool,
         ) -> list[_Piece]:
             """Keep a sentence, or return its halves to translate."""
-            number, span, _ = piece
-            text = texts[number]
-            if is_cut and (two := halves(text, span)):
-                tag = tag_of(text)
-                return [_Piece.of(number, half, text, tag) for half in two]
+            number, span, tag = piece
+            if is_cut and (two := halves(texts[number], span)):
+                return [_Piece(number, half, tag) for half in two]
             hypotheses = _hypotheses(answers, scores)
-            sentence = Sentence(span, text[slice(*span)], hypotheses)
-            found[number].append(sentence)
+            source = texts[number][slice(*span)]
+            found[number].append(Sentence(span, source, hypotheses))
             return []
 
         waiting = await self.collect(self._split(texts))
         while waiting:
             check_signature(model, signature)
-            rows = [each.row for each in waiting]
+            rows = [
+                ((tag + texts[number][slice(*span)]).encode(),)
+                for number, span, tag in waiting
+            ]
             outputs = await self.service.batcher.run(model, signature, rows)
             columns = [
                 outputs[name].reshape(len(rows), -1)[:, :count].tolist()
@@ -362,14 +350,36 @@ class Job:
         return [sorted(sentences) for sentences in found]
 
     def _split(self, texts: Sequence[str]) -> Iterator[_Piece]:
-        language = languages_of(self.model)[0]
-        count = 0
+        sentences, count = card_of(self.model).sentences, 0
         for number, text in enumerate(texts):
             tag = tag_of(text)
-            for span in iterate_spans(text, language):
+            for span in sentences.spans(text):
                 count += 1
                 self.check_texts(count, "sentences or more")
-                yield _Piece.of(number, span, text, tag)
+                yield _Piece(number, span, tag)
+
+    async def links(self, sentences: Sequence[Sentence]) -> list[Links | None]:
+        """Find which words of each sentence belong together, where known."""
+        batcher, model = self.service.batcher, self.model
+        if "attention" not in model.signatures:
+            return [None] * len(sentences)
+        languages = card_of(model).sentences.languages
+
+        def link(sentence: Sentence, *of_pieces: Any) -> Links | None:
+            pair = sentence.source, sentence.best
+            return word_links(pair, languages, *of_pieces)
+
+        found: list[Links | None] = []
+        # The matrices of a document take much memory: one batch at a time.
+        size = batcher.batching.max_batch_size
+        for start in range(0, len(sentences), size):
+            part = sentences[start : start + size]
+            rows = [(x.source.encode(), x.best.encode()) for x in part]
+            outputs = await batcher.run(model, "attention", rows)
+            names = "source_pieces", "target_pieces", "attention"
+            columns = [outputs[name] for name in names]
+            found += await self.collect(map(link, part, *columns))
+        return found
 
     async def translate(
         self, texts: Sequence[str], count: int = 1
@@ -394,11 +404,10 @@ class Job:
         self, text: str, parts: Sequence[Sentence], rank: int = 1
     ) -> str:
         """Join a hypothesis of each sentence, the best ones by default."""
-        return together(
+        return card_of(self.model).sentences.together(
             text,
             [part.span for part in parts],
             [part.hypotheses[:rank][-1][0] for part in parts],
-            languages_of(self.model)[1],
         )
 
 
@@ -407,15 +416,11 @@ def halves(text: str, span: Span) -> tuple[Span, Span] | None:
     if span.end - span.start < 2:
         return None
     middle = (span.start + span.end) // 2
-    spaces = [
-        found
-        for found in _SPACES.finditer(text, *span)
-        if span.start < found.start() and found.end() < span.end
-    ]
-    if not spaces:
-        return Span(span.start, middle), Span(middle, span.end)
-    space = min(spaces, key=lambda found: abs(found.start() - middle))
-    return Span(span.start, space.start()), Span(space.end(), span.end)
+    spaces = (found.span() for found in _SPACES.finditer(text, *span))
+    inside = [x for x in spaces if span.start < x[0] and x[1] < span.end]
+    nearest = min(inside, key=lambda x: abs(x[0] - middle), default=None)
+    end, start = nearest or (middle, middle)
+    return Span(span.start, end), Span(start, span.end)
 
 
 def _hypotheses(
@@ -486,7 +491,8 @@ def _in_parts(body: bytes, content_type: str) -> list[tuple[str, str]]:
     """Read a form as browsers' `FormData` sends it; ValueError if it is not."""
     if len(content_type) > _MOST_HEADERS:
         raise ValueError
-    boundary = _header("Content-Type", content_type).get_boundary("")
+    head = email.message_from_string(f"Content-Type: {content_type}")
+    boundary = head.get_boundary("")
     line = b"\r\n--" + boundary.encode("latin-1", "replace")
     _, *parts = (b"\r\n" + body).split(line, _MOST_FIELDS + 1)
     if not boundary or not parts or not parts.pop().startswith(b"--"):
@@ -496,15 +502,8 @@ def _in_parts(body: bytes, content_type: str) -> list[tuple[str, str]]:
         headers, _, value = part.partition(b"\r\n\r\n")
         if len(headers) > _MOST_HEADERS:
             raise ValueError
-        said = _DISPOSITION.search(headers.decode())
-        found = _header("Content-Disposition", said[1] if said else "")
-        if found.get_filename() is None:
-            name = found.get_param("name", "", "Content-Disposition")
+        head = email.message_from_string(headers.decode().strip())
+        if head.get_filename() is None:
+            name = head.get_param("name", "", "Content-Disposition")
             pairs.append((str(name), value.decode()))
     return pairs
-
-
-def _header(name: str, value: str) -> email.message.Message:
-    message = email.message.Message()
-    message[name] = value
-    return message
