@@ -37,6 +37,8 @@ from keras_transformer.translation.alignment import Links, word_links
 from keras_transformer.translation.sentences import Span, tag_of
 
 T = TypeVar("T")
+# A part of the text of that number, with the tag to put before it.
+_Piece = tuple[int, Span, str]
 
 # Bytes of a body that is read within milliseconds, whatever it holds.
 _SHORT = 2_048
@@ -67,14 +69,6 @@ class Sentence(NamedTuple):
     def best(self) -> str:
         """The text of the best hypothesis."""
         return self.hypotheses[0][0]
-
-
-class _Piece(NamedTuple):
-    """A part of the text of that number, with the tag to put before it."""
-
-    number: int
-    span: Span
-    tag: str
 
 
 @dataclasses.dataclass
@@ -114,14 +108,10 @@ class Service:
                 leaves.
         """
         job = Job(self, request)
-
-        async def begin() -> T:
-            with self.versions.use() as job.model:
-                return await work(job)
-
         try:
             await job.receive()
-            return await self.unless_gone(request, begin())
+            with self.versions.use() as job.model:
+                return await self.unless_gone(request, work(job))
         finally:
             job.hold(0)
 
@@ -154,6 +144,7 @@ async def _left(request: Request) -> None:
         pass
 
 
+@dataclasses.dataclass
 class Job:
     """A request that was let in.
 
@@ -166,13 +157,12 @@ class Job:
             turns with others.
     """
 
-    model: ServedModel
-
-    def __init__(self, service: Service, request: Request) -> None:
-        self.service, self.request = service, request
-        self.body = b""
-        self.is_long = False
-        self._held = 0
+    service: Service
+    request: Request
+    body: bytes = b""
+    model: ServedModel = dataclasses.field(init=False)
+    is_long: bool = False
+    _held: int = 0
 
     async def receive(self) -> None:
         """Read the body, within limits of size, time and number."""
@@ -240,8 +230,7 @@ class Job:
             found = packed.decompress(self.body, most + 1)
         except zlib.error:
             found = b""
-        self._check_size(len(found))
-        if not packed.eof:
+        if not packed.eof and len(found) <= most:
             raise RefusalError("Expected a body in gzip, cannot unpack it.")
         return found
 
@@ -269,7 +258,10 @@ class Job:
         """Answer in JSON, written in pieces: `dumps` stops all threads."""
         encoder = json.JSONEncoder(ensure_ascii=False)
         pieces = await self.collect(encoder.iterencode(content))
-        return await self.turn(lambda: _json("".join(pieces)))
+        encoded = await self.turn(
+            lambda: "".join(pieces).encode("utf-8", "replace")
+        )
+        return Response(encoded, media_type="application/json")
 
     def as_json(self) -> dict[str, Any]:
         """Read the body as a JSON object.
@@ -325,7 +317,7 @@ class Job:
             """Keep a sentence, or return its halves to translate."""
             number, span, tag = piece
             if is_cut and (two := halves(texts[number], span)):
-                return [_Piece(number, half, tag) for half in two]
+                return [(number, half, tag) for half in two]
             hypotheses = _hypotheses(answers, scores)
             source = texts[number][slice(*span)]
             found[number].append(Sentence(span, source, hypotheses))
@@ -356,7 +348,7 @@ class Job:
             for span in sentences.spans(text):
                 count += 1
                 self.check_texts(count, "sentences or more")
-                yield _Piece(number, span, tag)
+                yield number, span, tag
 
     async def links(self, sentences: Sequence[Sentence]) -> list[Links | None]:
         """Find which words of each sentence belong together, where known."""
@@ -418,8 +410,8 @@ def halves(text: str, span: Span) -> tuple[Span, Span] | None:
     middle = (span.start + span.end) // 2
     spaces = (found.span() for found in _SPACES.finditer(text, *span))
     inside = [x for x in spaces if span.start < x[0] and x[1] < span.end]
-    nearest = min(inside, key=lambda x: abs(x[0] - middle), default=None)
-    end, start = nearest or (middle, middle)
+    at = inside or [(middle, middle)]
+    end, start = min(at, key=lambda x: abs(x[0] - middle))
     return Span(span.start, end), Span(start, span.end)
 
 
@@ -438,10 +430,7 @@ def json_response(
     content: Any, status: int = 200, headers: Any = None
 ) -> Response:
     """Answer in JSON; write infinite numbers as Python reads them."""
-    return _json(json.dumps(content, ensure_ascii=False), status, headers)
-
-
-def _json(text: str, status: int = 200, headers: Any = None) -> Response:
+    text = json.dumps(content, ensure_ascii=False)
     encoded = text.encode("utf-8", "replace")
     return Response(encoded, status, headers, "application/json")
 
