@@ -204,6 +204,16 @@ def test_private_names_of_keras_and_tensorflow_are_in_one_file():
     assert found == {"keras_internals.py"}
 
 
+def test_uvicorn_whose_inside_the_server_uses_is_in_one_file():
+    found = {
+        path.name
+        for path in files()
+        for name in imported(path.read_text())
+        if name.split(".")[0] in ("h11", "uvicorn")
+    }
+    assert found == {"server.py"}
+
+
 def test_the_model_wing_reaches_neither_tensorflow_nor_the_data_wing():
     edges, reached = module_graph(), set()
     ahead = {name for name in edges if name.split(".")[0] in MODEL_WING}

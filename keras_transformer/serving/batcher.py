@@ -127,19 +127,26 @@ class Batcher:
 
         async def work_off() -> None:
             for piece in pieces:
-                futures = [
-                    self._enqueue(key, rows[i], lengths[i]) for i in piece
+                now = loop.time()
+                waiting = [
+                    _Waiting(rows[i], lengths[i], now, loop.create_future())
+                    for i in piece
                 ]
+                self._queues.setdefault(key, []).extend(waiting)
                 self._begin()
                 loop.call_later(self._delay, self._begin)
                 # Cancelling this cancels them all.
-                found = await asyncio.gather(*futures)
+                found = await asyncio.gather(*(x.answer for x in waiting))
                 for i, answer in zip(piece, found, strict=True):
                     answers[i] = answer
 
         places = min(len(rows), threads * size)
         of_long = places if is_long else 0
-        if not self._has_room(places, of_long):
+        is_full = self.taken + places > self._capacity
+        if of_long and self.taken_by_long:  # Alone, it always has room.
+            taken = self.taken_by_long + of_long
+            is_full |= taken > self._capacity * _LONG
+        if is_full:
             raise RefusalError(
                 "The queue is full; try again in a moment.",
                 status=503,
@@ -156,20 +163,6 @@ class Batcher:
             for task in tasks:
                 task.cancel()
         return _joined(answers)
-
-    def _has_room(self, places: int, of_long: int) -> bool:
-        if of_long and self.taken_by_long:  # Alone, it always has room.
-            if self.taken_by_long + of_long > self._capacity * _LONG:
-                return False
-        return self.taken + places <= self._capacity
-
-    def _enqueue(
-        self, key: _Key, row: Row, length: int
-    ) -> asyncio.Future[Outputs]:
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(row, length, loop.time(), loop.create_future())
-        self._queues.setdefault(key, []).append(waiting)
-        return waiting.answer
 
     def _begin(self) -> None:
         """Begin every batch that is ready while threads are free."""

@@ -13,6 +13,7 @@ returned unchanged if both languages are the same. HTML has no alternatives.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -34,8 +35,8 @@ from keras_transformer.serving.service import (
 )
 from keras_transformer.serving.versions import (
     DEFAULT_SIGNATURE,
+    card_of,
     check_signature,
-    languages_of,
 )
 
 HEALTH_SECONDS = 10.0
@@ -117,9 +118,10 @@ async def _tell_settings(service: Service, request: Request) -> Response:
 
 
 def _named(service: Service) -> list[dict[str, str]]:
+    card = card_of(service.versions.current)
     return [
         {"code": code, "name": language_of(code).name}
-        for code in languages_of(service.versions.current)
+        for code in (card.source_lang, card.target_lang)
     ]
 
 
@@ -162,7 +164,7 @@ class _Asked(NamedTuple):
 
 def _read(job: Job) -> _Asked:
     """Read a request, refusing invalid parameters in LibreTranslate's words."""
-    sides, fields = languages_of(job.model), _fields(job)
+    sides, fields = card_of(job.model).sentences.languages, _fields(job)
     for name in "q", "source", "target":
         if not fields.get(name):
             raise RefusalError(f"Invalid request: missing {name} parameter")
@@ -174,8 +176,8 @@ def _read(job: Job) -> _Asked:
             "Invalid request: q must be a text or a list of texts"
         )
     is_auto = str(fields["source"]).lower() == "auto"
-    source = sides[0] if is_auto else _known(fields["source"], sides)
-    target = _known(fields["target"], sides)
+    source = sides[0] if is_auto else spelt_by_model(fields["source"], sides)
+    target = spelt_by_model(fields["target"], sides)
     if (target, source) == sides:
         names = [language_of(code).name for code in sides]
         raise RefusalError(
@@ -218,24 +220,21 @@ def _fields(job: Job) -> dict[str, Any]:
     return fields
 
 
-def _known(code: Any, codes: Sequence[str]) -> str:
-    if (found := spelt_by_model(str(code), codes)) is None:
-        raise RefusalError(f"{code} is not supported")
-    return found
-
-
-def spelt_by_model(code: str, codes: Sequence[str]) -> str | None:
-    """Find which of the model's codes another spelling means, if any.
+def spelt_by_model(code: Any, codes: Sequence[str]) -> str:
+    """Find which of the model's codes another spelling means.
 
     A code of another country means the same language, unless the model knows
     that code itself.
+
+    Raises:
+        RefusalError: If it is none of them.
     """
     for each in codes:
-        if code.lower() == each.lower():
+        if str(code).lower() == each.lower():
             return each
-    try:
-        language = language_of(code)
-    except UserError:
-        return None
-    same = (x for x in codes if language.is_same(language_of(x)))
-    return next(same, None)
+    with contextlib.suppress(UserError):
+        language = language_of(str(code))
+        for each in codes:
+            if language.is_same(language_of(each)):
+                return each
+    raise RefusalError(f"{code} is not supported")

@@ -16,12 +16,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from keras_transformer.data.languages import language_of, words_of
+from keras_transformer.data.languages import words_of
 from keras_transformer.serving.limits import RefusalError
-from keras_transformer.serving.links import Links, linked_words
 from keras_transformer.serving.service import Job, Sentence
-from keras_transformer.serving.versions import languages_of
-from keras_transformer.translation.sentences import Span, pieces
+from keras_transformer.serving.versions import card_of
+from keras_transformer.translation.alignment import Links
+from keras_transformer.translation.sentences import Sentences, Span
 
 # The most characters of HTML in a request: reading and placing so many can take
 # a second, if every other one is a tag.
@@ -83,15 +83,15 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
         for sentence in sentences
         if segment.has_elements
     ]
-    links = iter(await linked_words(job, with_elements))
-    languages = languages_of(job.model)
+    links = iter(await job.links(with_elements))
+    of_card = card_of(job.model).sentences
 
     def put(segment: Segment, sentences: Sequence[Sentence]) -> None:
         parts = []
         for each in sentences:
             of_each = next(links) if segment.has_elements else None
             parts.append(Part(each.span, each.best, of_each))
-        segment.put(parts, languages)
+        segment.put(parts, of_card)
 
     await job.collect(map(put, segments, found))
     return [[each.html()] for each in whole]
@@ -169,14 +169,14 @@ class Segment:
         self.text = "".join(texts)
         self.has_elements = bool(self._whole.children)
 
-    def put(self, parts: Sequence[Part], languages: tuple[str, str]) -> None:
+    def put(self, parts: Sequence[Part], sentences: Sentences) -> None:
         """Replace the text by its sentences' translations, elements placed.
 
-        Text that comes back unchanged stays as it was sent. `languages` are the
-        codes of the source and the target.
+        Text that comes back unchanged stays as it was sent. `sentences` knows
+        both languages.
         """
         if any(self.text[slice(*x.span)] != x.translation for x in parts):
-            placing = _Placing(self.text, parts, languages)
+            placing = _Placing(self.text, parts, sentences)
             self.html = placing.content(self._whole, *placing.everything)
 
 
@@ -276,12 +276,13 @@ class _Placing:
     """Places of a segment's elements: numbers of words in its translation."""
 
     def __init__(
-        self, text: str, parts: Sequence[Part], languages: tuple[str, str]
+        self, text: str, parts: Sequence[Part], sentences: Sentences
     ) -> None:
         self._text = text
-        self._has_spaces = language_of(languages[1]).has_spaces
+        self._has_spaces = sentences.has_spaces
+        languages = sentences.languages
         spans, translations, _ = zip(*parts, strict=True)
-        found = pieces(text, spans, translations, languages[1])
+        found = sentences.pieces(text, spans, translations)
         self._target = "".join(found)
         self._source_words: list[Span] = []
         self._target_words: list[Span] = []

@@ -27,7 +27,6 @@ from starlette.routing import Route
 from keras_transformer.config import UserError
 from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.serving.limits import RefusalError
-from keras_transformer.serving.links import linked_words
 from keras_transformer.serving.service import (
     Job,
     Service,
@@ -35,7 +34,7 @@ from keras_transformer.serving.service import (
     json_response,
     scalar_text,
 )
-from keras_transformer.serving.versions import card_of, languages_of
+from keras_transformer.serving.versions import card_of
 from keras_transformer.viewing import viewer
 
 _TYPES = {".css": "text/css", ".js": "text/javascript"}
@@ -195,10 +194,10 @@ async def _translate(job: Job) -> Response:
         raise RefusalError("Expected n_best to be null or at least 1.")
     text = await job.turn(lambda: scalar_text(fields["text"]))
     (sentences,) = await job.search([text], n_best or 1)
-    source_lang, target_lang = languages_of(job.model)
+    source_lang, target_lang = card_of(job.model).sentences.languages
     links: list = [None] * len(sentences)
     if fields.get("alignment"):
-        links = await linked_words(job, sentences)
+        links = await job.links(sentences)
     return await job.respond(
         {
             "sentences": [

@@ -346,11 +346,10 @@ class _Door:
                 *PageApi(service).routes,
                 Route("/monitoring/prometheus/metrics", self._counts.show),
             ],
-            exception_handlers={
-                HTTPException: _refused,
-                RefusalError: _refused,
-                Exception: _mistaken,  # And then on to the door.
-            },
+            # The last one goes on to the door.
+            exception_handlers=dict.fromkeys(
+                [HTTPException, RefusalError, Exception], _in_words
+            ),
         )
         # No address has two spellings, and no answer uses a client's "Host".
         self._app.router.redirect_slashes = False
@@ -371,7 +370,7 @@ class _Door:
 
         app: ASGIApp = self._app
         if refusal := self._refusal(scope):
-            app = await _refused(Request(scope), refusal)
+            app = await _in_words(Request(scope), refusal)
         try:
             await app(scope, receive, send_on)
         except Exception as error:
@@ -390,8 +389,14 @@ class _Door:
             )
         mode, path = headers.get("sec-fetch-mode"), scope["path"]
         is_link = mode == "navigate" and path == "/"
-        is_friend = {"*", headers.get("origin")}.intersection(self._origins)
-        if is_link or is_friend or not _is_foreign(headers, host):
+        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+        is_foreign = site == "cross-site"
+        if site is None and origin is not None:
+            # Over plain HTTP, browsers tell the site to loopback addresses
+            # alone. A page without an origin sends "null".
+            is_foreign = origin.lower().partition("://")[2] != host
+        is_friend = {"*", origin}.intersection(self._origins)
+        if is_link or is_friend or not is_foreign:
             return None
         return RefusalError(
             "This server answers its own page; start it with --cors for pages "
@@ -400,24 +405,12 @@ class _Door:
         )
 
 
-def _is_foreign(headers: Headers, host: str) -> bool:
-    """Return whether a page of another site makes a browser ask."""
-    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if site is not None or origin is None:
-        return site == "cross-site"
-    # Over plain HTTP, browsers tell the site to loopback addresses alone. A
-    # page without an origin sends "null".
-    return origin.lower().partition("://")[2] != host
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException | RefusalError)
+async def _in_words(request: Request, error: Exception) -> Response:
+    """Say why there is no answer, but nothing of our own mistakes."""
+    if not isinstance(error, HTTPException | RefusalError):
+        return json_response({"error": "Internal error"}, 500)
     content = {"error": error.detail}
     return json_response(content, error.status_code, error.headers)
-
-
-async def _mistaken(request: Request, error: Exception) -> Response:
-    return json_response({"error": "Internal error"}, 500)
 
 
 class _Counts:

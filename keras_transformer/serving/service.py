@@ -12,13 +12,11 @@ it fits. Blank lines, indentation and the space between sentences stay.
 
 import asyncio
 import dataclasses
-import email.message
-import itertools
+import email
 import json
 import math
-import re
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
@@ -29,21 +27,17 @@ from keras_transformer.serving.batcher import Batcher, Turns
 from keras_transformer.serving.limits import GONE, Limits, RefusalError
 from keras_transformer.serving.versions import (
     DEFAULT_SIGNATURE,
-    Row,
     ServedModel,
     Versions,
+    card_of,
     check_signature,
-    languages_of,
 )
-from keras_transformer.translation.sentences import (
-    Span,
-    halves,
-    iterate_spans,
-    tag_of,
-    together,
-)
+from keras_transformer.translation.alignment import Links, word_links
+from keras_transformer.translation.sentences import Span, tag_of
 
 T = TypeVar("T")
+# A part of the text of that number, with the tag to put before it.
+_Piece = tuple[int, Span, str]
 
 # Bytes of a body that is read within milliseconds, whatever it holds.
 _SHORT = 2_048
@@ -54,7 +48,6 @@ _VALUES_BESIDE = 64
 _MOST_FIELDS = 64
 # Bytes of a part's headers: Python's reader of e-mail is slow.
 _MOST_HEADERS = 1_024
-_DISPOSITION = re.compile(r"(?i)\r\ncontent-disposition:([^\r\n]*)")
 
 
 class Sentence(NamedTuple):
@@ -76,14 +69,6 @@ class Sentence(NamedTuple):
         return self.hypotheses[0][0]
 
 
-class _Piece(NamedTuple):
-    """A part of the text of that number, on its way to the model."""
-
-    number: int
-    span: Span
-    row: Row
-
-
 @dataclasses.dataclass
 class Service:
     """A model that is served.
@@ -97,6 +82,7 @@ class Service:
             weights of the name given; raises `UserError` if it has others.
             None if there is only the export, which cannot explain.
         held: Bytes of the bodies that are arriving or being worked on.
+        turns: The thread for what takes longer the more a client sends.
     """
 
     name: str
@@ -105,9 +91,7 @@ class Service:
     limits: Limits
     explain: Callable[[str, str], str] | None = None
     held: int = 0
-
-    def __post_init__(self) -> None:
-        self.turns = Turns()
+    turns: Turns = dataclasses.field(default_factory=Turns)
 
     async def answer(
         self, request: Request, work: Callable[["Job"], Awaitable[T]]
@@ -122,14 +106,10 @@ class Service:
                 leaves.
         """
         job = Job(self, request)
-
-        async def begin() -> T:
-            with self.versions.use() as job.model:
-                return await work(job)
-
         try:
             await job.receive()
-            return await self.unless_gone(request, begin())
+            with self.versions.use() as job.model:
+                return await self.unless_gone(request, work(job))
         finally:
             job.hold(0)
 
@@ -162,6 +142,7 @@ async def _left(request: Request) -> None:
         pass
 
 
+@dataclasses.dataclass
 class Job:
     """A request that was let in.
 
@@ -174,13 +155,12 @@ class Job:
             turns with others.
     """
 
-    model: ServedModel
-
-    def __init__(self, service: Service, request: Request) -> None:
-        self.service, self.request = service, request
-        self.body = b""
-        self.is_long = False
-        self._held = 0
+    service: Service
+    request: Request
+    body: bytes = b""
+    model: ServedModel = dataclasses.field(init=False)
+    is_long: bool = False
+    _held: int = 0
 
     async def receive(self) -> None:
         """Read the body, within limits of size, time and number."""
@@ -248,8 +228,7 @@ class Job:
             found = packed.decompress(self.body, most + 1)
         except zlib.error:
             found = b""
-        self._check_size(len(found))
-        if not packed.eof:
+        if not packed.eof and len(found) <= most:
             raise RefusalError("Expected a body in gzip, cannot unpack it.")
         return found
 
@@ -277,7 +256,10 @@ class Job:
         """Answer in JSON, written in pieces: `dumps` stops all threads."""
         encoder = json.JSONEncoder(ensure_ascii=False)
         pieces = await self.collect(encoder.iterencode(content))
-        return await self.turn(lambda: _json("".join(pieces)))
+        encoded = await self.turn(
+            lambda: "".join(pieces).encode("utf-8", "replace")
+        )
+        return Response(encoded, media_type="application/json")
 
     def as_json(self) -> dict[str, Any]:
         """Read the body as a JSON object.
@@ -320,23 +302,10 @@ class Job:
         """
         model = self.model
         found: list[list[Sentence]] = [[] for _ in texts]
-        language = languages_of(model)[0]
+        halves = card_of(model).sentences.halves
         signature, names = DEFAULT_SIGNATURE, ("translation", "score")
         if count > 1 and "n_best" in model.signatures:
             signature, names = "n_best", ("translations", "scores")
-
-        def pieces(number: int, spans: Iterable[Span]) -> Iterator[_Piece]:
-            text, tag = texts[number], tag_of(texts[number])
-            for span in spans:
-                row = ((tag + text[slice(*span)]).encode(),)
-                yield _Piece(number, span, row)
-
-        def split() -> Iterator[_Piece]:
-            count = itertools.count(1)
-            for number, text in enumerate(texts):
-                for piece in pieces(number, iterate_spans(text, language)):
-                    self.check_texts(next(count), "sentences or more")
-                    yield piece
 
         def sort_out(
             piece: _Piece,
@@ -345,19 +314,21 @@ class Job:
             is_cut: bool,
         ) -> list[_Piece]:
             """Keep a sentence, or return its halves to translate."""
-            number, span, _ = piece
-            text = texts[number]
-            if is_cut and (two := halves(text, span, language)):
-                return list(pieces(number, two))
+            number, span, tag = piece
+            if is_cut and (two := halves(texts[number], span)):
+                return [(number, half, tag) for half in two]
             hypotheses = _hypotheses(answers, scores)
-            sentence = Sentence(span, text[slice(*span)], hypotheses)
-            found[number].append(sentence)
+            source = texts[number][slice(*span)]
+            found[number].append(Sentence(span, source, hypotheses))
             return []
 
-        waiting = await self.collect(split())
+        waiting = await self.collect(self._split(texts))
         while waiting:
             check_signature(model, signature)
-            rows = [each.row for each in waiting]
+            rows = [
+                ((tag + texts[number][slice(*span)]).encode(),)
+                for number, span, tag in waiting
+            ]
             outputs = await self.service.batcher.run(model, signature, rows)
             columns = [
                 outputs[name].reshape(len(rows), -1)[:, :count].tolist()
@@ -368,6 +339,38 @@ class Job:
             )
             waiting = [piece for two in cut for piece in two]
         return [sorted(sentences) for sentences in found]
+
+    def _split(self, texts: Sequence[str]) -> Iterator[_Piece]:
+        sentences, count = card_of(self.model).sentences, 0
+        for number, text in enumerate(texts):
+            tag = tag_of(text)
+            for span in sentences.spans(text):
+                count += 1
+                self.check_texts(count, "sentences or more")
+                yield number, span, tag
+
+    async def links(self, sentences: Sequence[Sentence]) -> list[Links | None]:
+        """Find which words of each sentence belong together, where known."""
+        batcher, model = self.service.batcher, self.model
+        if "attention" not in model.signatures:
+            return [None] * len(sentences)
+        languages = card_of(model).sentences.languages
+
+        def link(sentence: Sentence, *of_pieces: Any) -> Links | None:
+            pair = sentence.source, sentence.best
+            return word_links(pair, languages, *of_pieces)
+
+        found: list[Links | None] = []
+        # The matrices of a document take much memory: one batch at a time.
+        size = batcher.batching.max_batch_size
+        for start in range(0, len(sentences), size):
+            part = sentences[start : start + size]
+            rows = [(x.source.encode(), x.best.encode()) for x in part]
+            outputs = await batcher.run(model, "attention", rows)
+            names = "source_pieces", "target_pieces", "attention"
+            columns = [outputs[name] for name in names]
+            found += await self.collect(map(link, part, *columns))
+        return found
 
     async def translate(
         self, texts: Sequence[str], count: int = 1
@@ -392,11 +395,10 @@ class Job:
         self, text: str, parts: Sequence[Sentence], rank: int = 1
     ) -> str:
         """Join a hypothesis of each sentence, the best ones by default."""
-        return together(
+        return card_of(self.model).sentences.together(
             text,
             [part.span for part in parts],
             [part.hypotheses[:rank][-1][0] for part in parts],
-            languages_of(self.model)[1],
         )
 
 
@@ -415,10 +417,7 @@ def json_response(
     content: Any, status: int = 200, headers: Any = None
 ) -> Response:
     """Answer in JSON; write infinite numbers as Python reads them."""
-    return _json(json.dumps(content, ensure_ascii=False), status, headers)
-
-
-def _json(text: str, status: int = 200, headers: Any = None) -> Response:
+    text = json.dumps(content, ensure_ascii=False)
     encoded = text.encode("utf-8", "replace")
     return Response(encoded, status, headers, "application/json")
 
@@ -468,7 +467,8 @@ def _in_parts(body: bytes, content_type: str) -> list[tuple[str, str]]:
     """Read a form as browsers' `FormData` sends it; ValueError if it is not."""
     if len(content_type) > _MOST_HEADERS:
         raise ValueError
-    boundary = _header("Content-Type", content_type).get_boundary("")
+    head = email.message_from_string(f"Content-Type: {content_type}")
+    boundary = head.get_boundary("")
     line = b"\r\n--" + boundary.encode("latin-1", "replace")
     _, *parts = (b"\r\n" + body).split(line, _MOST_FIELDS + 1)
     if not boundary or not parts or not parts.pop().startswith(b"--"):
@@ -478,15 +478,8 @@ def _in_parts(body: bytes, content_type: str) -> list[tuple[str, str]]:
         headers, _, value = part.partition(b"\r\n\r\n")
         if len(headers) > _MOST_HEADERS:
             raise ValueError
-        said = _DISPOSITION.search(headers.decode())
-        found = _header("Content-Disposition", said[1] if said else "")
-        if found.get_filename() is None:
-            name = found.get_param("name", "", "Content-Disposition")
+        head = email.message_from_string(headers.decode().strip())
+        if head.get_filename() is None:
+            name = head.get_param("name", "", "Content-Disposition")
             pairs.append((str(name), value.decode()))
     return pairs
-
-
-def _header(name: str, value: str) -> email.message.Message:
-    message = email.message.Message()
-    message[name] = value
-    return message

@@ -144,12 +144,6 @@ def card_of(model: ServedModel) -> ModelCard:
     return model.card
 
 
-def languages_of(model: ServedModel) -> tuple[str, str]:
-    """Return the codes of a model's source and target; as `card_of`."""
-    card = card_of(model)
-    return card.source_lang, card.target_lang
-
-
 def check_signature(model: ServedModel, signature: str) -> None:
     """Raise `RefusalError` if an export lacks a signature."""
     if signature not in model.signatures:

@@ -8,6 +8,7 @@ Axes: B batch, S source pieces, T target pieces, H heads, L layers.
 
 import bisect
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,12 @@ import tensorflow as tf
 from keras_transformer.config import OURS, SpecialIds
 from keras_transformer.data.languages import words_of
 from keras_transformer.model import Transformer
+
+_SPACE = "▁".encode()
+_END = b"</s>"
+_BYTE = re.compile(rb"<0x[0-9A-F]{2}>")
+
+Links = list[tuple[int, int]]  # Source words with target words, from 0.
 
 
 class Attention(NamedTuple):
@@ -152,6 +159,48 @@ def align_pairs(
         align_words(each.mean(), source[: len(each.source_pieces) - 1], target)
         for each, source, target in zip(attentions, *words, strict=True)
     ]
+
+
+def word_links(
+    pair: tuple[str, str],
+    languages: tuple[str, str],
+    source_pieces: Sequence[bytes],
+    target_pieces: Sequence[bytes],
+    attention: np.ndarray,
+) -> Links | None:
+    """Give each word of a translation the source word it looked at most.
+
+    `words_of` finds the words of the source and its translation, by the codes
+    of both languages. Attention is float32 `(T, S)`; pieces may be filled up
+    with "".
+
+    Returns:
+        Pairs (source word, target word) counted from 0, in the order of the
+        target; None if the pieces have other words than the texts, as when
+        the source was cut.
+    """
+    sides = []
+    pieces_of = source_pieces, target_pieces
+    for text, pieces, language in zip(pair, pieces_of, languages, strict=True):
+        words = _words(pieces, language)
+        found = {word for of_piece in words for word in of_piece}
+        if len(words_of(text, language)) != len(found):
+            return None
+        sides.append(words)
+    return align_words(attention, *sides)
+
+
+def _words(pieces: Sequence[bytes], language: str) -> list[range]:
+    """Find the words of each piece, without the end token."""
+    parts = [
+        bytes([int(piece[3:5], 16)])
+        if _BYTE.fullmatch(piece)
+        else piece.replace(_SPACE, b" ")
+        for piece in itertools.takewhile(lambda x: x and x != _END, pieces)
+    ]
+    ends = list(itertools.accumulate(map(len, parts)))
+    starts = [0, *ends][: len(ends)]
+    return words_of_pieces(b"".join(parts), starts, ends, language)
 
 
 def words_of_pieces(

@@ -6,6 +6,7 @@ without a run, have none.
 """
 
 import dataclasses
+import functools
 import json
 import logging
 import os
@@ -21,6 +22,7 @@ from keras_transformer.data.mixture import SEPARATOR, parts_of
 from keras_transformer.machine import files
 from keras_transformer.runs import layout
 from keras_transformer.runs.weights import Runs, Weights
+from keras_transformer.translation.sentences import Sentences
 
 CARD_FILE = "model_card.json"
 logger = logging.getLogger("keras_transformer")
@@ -78,6 +80,11 @@ class ModelCard:
     subject: str = ""
     examples: tuple[str, ...] = ()
     package_version: str = __version__
+
+    @functools.cached_property
+    def sentences(self) -> Sentences:
+        """Sentences of texts in the source language, and their translations."""
+        return Sentences(self.source_lang, self.target_lang)
 
     def save(self, saved_model: str | os.PathLike) -> None:
         """Write the file into the folder of a SavedModel."""

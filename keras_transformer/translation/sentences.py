@@ -3,6 +3,7 @@
 sentencex, which knows many languages' abbreviations, finds where sentences end.
 """
 
+import functools
 import itertools
 import logging
 import re
@@ -41,115 +42,148 @@ class Span(NamedTuple):
     end: int
 
 
-def spans_of(text: str, language: str) -> list[Span]:
-    """Find the sentences of a text at once, as `iterate_spans` does."""
-    return list(iterate_spans(text, language))
+class Sentences:
+    """Takes texts apart into sentences, and puts translations in their places.
 
+    What is known of both languages is looked up once, here.
 
-def iterate_spans(text: str, language: str) -> Iterator[Span]:
-    """Find the sentences of a text, a few thousand characters at a time.
+    Args:
+        source_lang: Language code of the texts.
+        target_lang: Language code of the translations.
 
-    They come in order, with only space between them. None crosses a line's
-    end, or holds the tag before the first. One of more than 2,048 characters
-    is cut between words, at a comma, or where no mark belongs to a letter.
-
-    Raises:
-        UserError: If sentencex is missing.
-    """
-    end = _start(text)
-    while piece := _NEXT.search(text, end):
-        begin, end = piece.span()
-        found = [
-            Span(begin + start, begin + stop)
-            for start, stop in _in_line(piece[0], language)
-        ]
-        is_last = text[end : end + 1] in ("", "\r", "\n")
-        if not is_last and len(found) > 1:
-            end = found.pop().start  # It may go on.
-        elif not is_last:
-            end = _best_cut(text, begin, end)
-            found = [Span(begin, begin + len(text[begin:end].rstrip()))]
-        yield from found
-
-
-def together(
-    text: str,
-    spans: Sequence[Span],
-    parts: Sequence[str],
-    target_lang: str,
-) -> str:
-    """Put the translations of a text's spans in their places."""
-    return "".join(pieces(text, spans, parts, target_lang))
-
-
-def pieces(
-    text: str,
-    spans: Sequence[Span],
-    parts: Sequence[str],
-    target_lang: str,
-) -> list[str]:
-    """Put translations in their places as `together` does, in pieces.
-
-    Returns:
-        The space before the first span, its translation, the space after it,
-        the next translation and so on. Between two spans of a line a language
-        that has spaces gets one at least, and another gets none.
-    """
-    has_spaces = language_of(target_lang).has_spaces
-    result: list[str] = []
-    position = _start(text)
-    for span, part in zip(spans, parts, strict=True):
-        gap = text[position : span.start]
-        if result and not _LINE_END.search(gap):
-            gap = (gap or " ") if has_spaces else ""
-        result += [gap, part]
-        position = span.end
-    return [*result, text[position:]]
-
-
-def translate(
-    n_best: Callable[..., tuple[Sequence, Iterable[bool]]],
-    texts: Iterable[str],
-    source_lang: str,
-    target_lang: str,
-    progress: Callable[[int, int], None] | None = None,
-) -> tuple[list[str], list[bool]]:
-    """Translate each sentence of every text on its own.
-
-    A tag that chooses the target language goes before each. `n_best` is that
-    method of a `Translator`; `progress` is called with the number of texts
-    done and in all.
-
-    Returns:
-        The translation of each text, and whether a sentence of it was cut
-        after `max_source_length` tokens.
+    Attributes:
+        languages: Both codes.
+        has_spaces: Whether the target language puts spaces between words.
 
     Raises:
         UserError: If sentencex is missing.
     """
-    texts = [text.strip() for text in texts]
-    of_texts = [(text, spans_of(text, source_lang)) for text in texts]
 
-    def tell(done: int, total: int) -> None:
-        if progress:
-            progress(done * len(texts) // total, len(texts))
+    def __init__(self, source_lang: str, target_lang: str) -> None:
+        self.languages = source_lang, target_lang
+        self.has_spaces = language_of(target_lang).has_spaces
+        sentencex = extras.needs("sentencex", "sentences")
+        base = language_of(source_lang).base
+        self._segment = functools.partial(sentencex.segment, base)
 
-    found, truncated = n_best(
-        [
-            tag_of(text) + text[slice(*span)]
-            for text, spans in of_texts
-            for span in spans
-        ],
-        progress=tell,
-    )
-    whole, are_cut = [], []
-    best = zip(found, truncated, strict=True)
-    for text, spans in of_texts:
-        of_text = list(itertools.islice(best, len(spans)))
-        parts = [hypotheses[0].text for hypotheses, _ in of_text]
-        whole.append(together(text, spans, parts, target_lang))
-        are_cut.append(any(is_cut for _, is_cut in of_text))
-    return whole, are_cut
+    def spans(self, text: str) -> Iterator[Span]:
+        """Find the sentences of a text, a few thousand characters at a time.
+
+        They come in order, with only space between them. None crosses a line's
+        end, or holds the tag before the first. One of more than 2,048
+        characters is cut between words, at a comma, or where no mark belongs to
+        a letter.
+        """
+        end = _start(text)
+        while piece := _NEXT.search(text, end):
+            begin, end = piece.span()
+            found = [
+                Span(begin + start, begin + stop)
+                for start, stop in self._in_line(piece[0])
+            ]
+            is_last = text[end : end + 1] in ("", "\r", "\n")
+            if not is_last and len(found) > 1:
+                end = found.pop().start  # It may go on.
+            elif not is_last:
+                end = _best_cut(text, begin, end)
+                found = [Span(begin, begin + len(text[begin:end].rstrip()))]
+            yield from found
+
+    def _in_line(self, text: str) -> Iterator[tuple[int, int]]:
+        """Find the places of the sentences of a line, or of a part of one."""
+        # sentencex 1.0.32 panics at "A\u00a0. B": it takes every space to be
+        # one byte long.
+        plain = re.sub(r"[^\S\r\n]", " ", text)
+        position = 0
+        for part in self._segment(plain):
+            begin = position + len(part) - len(part.lstrip())
+            end = position + len(part.rstrip())
+            position += len(part)
+            if begin < end:
+                yield begin, end
+
+    def halves(self, text: str, span: Span) -> tuple[Span, Span] | None:
+        """Cut a span between the words nearest to its middle, if it can."""
+        if span.end - span.start < 2:
+            return None
+        words = words_of(text[slice(*span)], self.languages[0])
+        middle = (span.end - span.start) // 2
+        end, start = min(
+            (
+                (end, start)
+                for (_, end), (start, _) in itertools.pairwise(words)
+            ),
+            key=lambda gap: abs(gap[0] - middle),
+            default=(middle, middle),
+        )
+        first = Span(span.start, span.start + end)
+        return first, Span(span.start + start, span.end)
+
+    def together(
+        self, text: str, spans: Sequence[Span], parts: Sequence[str]
+    ) -> str:
+        """Put the translations of a text's spans in their places."""
+        return "".join(self.pieces(text, spans, parts))
+
+    def pieces(
+        self, text: str, spans: Sequence[Span], parts: Sequence[str]
+    ) -> list[str]:
+        """Put translations in their places as `together` does, in pieces.
+
+        Returns:
+            The space before the first span, its translation, the space after
+            it, the next translation and so on. Between two spans of a line a
+            language that has spaces gets one at least, and another gets none.
+        """
+        result: list[str] = []
+        position = _start(text)
+        for span, part in zip(spans, parts, strict=True):
+            gap = text[position : span.start]
+            if result and not _LINE_END.search(gap):
+                gap = (gap or " ") if self.has_spaces else ""
+            result += [gap, part]
+            position = span.end
+        return [*result, text[position:]]
+
+    def translate(
+        self,
+        n_best: Callable[..., tuple[Sequence, Iterable[bool]]],
+        texts: Iterable[str],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> tuple[list[str], list[bool]]:
+        """Translate each sentence of every text on its own.
+
+        A tag that chooses the target language goes before each. `n_best` is
+        that method of a `Translator`; `progress` is called with the number of
+        texts done and in all.
+
+        Returns:
+            The translation of each text, and whether a sentence of it was cut
+            after `max_source_length` tokens.
+        """
+        texts = [text.strip() for text in texts]
+        of_texts = [(text, [*self.spans(text)]) for text in texts]
+
+        def tell(done: int, total: int) -> None:
+            if progress:
+                progress(done * len(texts) // total, len(texts))
+
+        found, truncated = n_best(
+            [
+                tag_of(text) + text[slice(*span)]
+                for text, spans in of_texts
+                for span in spans
+            ],
+            progress=tell,
+        )
+        whole, are_cut = [], []
+        best = zip(found, truncated, strict=True)
+        for text, spans in of_texts:
+            of_text = list(itertools.islice(best, len(spans)))
+            parts = [hypotheses[0].text for hypotheses, _ in of_text]
+            whole.append(self.together(text, spans, parts))
+            are_cut.append(any(is_cut for _, is_cut in of_text))
+        return whole, are_cut
 
 
 def tag_of(text: str) -> str:
@@ -192,37 +226,6 @@ def warn_of_several(texts: Iterable[str]) -> bool:
             textwrap.shorten(several, 60, placeholder=" …"),
         )
     return several is not None
-
-
-def _in_line(text: str, language: str) -> list[tuple[int, int]]:
-    """Find the places of the sentences of a line, or of a part of one."""
-    sentencex = extras.needs("sentencex", "sentences")
-    # sentencex 1.0.32 panics at "A\u00a0. B": it takes every space to be one
-    # byte long.
-    plain = re.sub(r"[^\S\r\n]", " ", text)
-    found = []
-    position = 0
-    for part in sentencex.segment(language_of(language).base, plain):
-        begin = position + len(part) - len(part.lstrip())
-        end = position + len(part.rstrip())
-        position += len(part)
-        if begin < end:
-            found.append((begin, end))
-    return found
-
-
-def halves(text: str, span: Span, language: str) -> tuple[Span, Span] | None:
-    """Cut a span in two between the words nearest to its middle, if it can."""
-    if span.end - span.start < 2:
-        return None
-    words = words_of(text[slice(*span)], language)
-    gaps = [(end, start) for (_, end), (start, _) in itertools.pairwise(words)]
-    middle = (span.end - span.start) // 2
-    end, start = min(
-        gaps, key=lambda gap: abs(gap[0] - middle), default=(middle, middle)
-    )
-    first = Span(span.start, span.start + end)
-    return first, Span(span.start + start, span.end)
 
 
 def _best_cut(text: str, begin: int, end: int) -> int:

@@ -339,14 +339,15 @@ class Translator:
             )
         decoded = (text.decode() for text in encoded)
         if split_sentences:
-            whole, are_cut = sentences.translate(
+            languages = self.source_lang, self.target_lang
+            whole, are_cut = sentences.Sentences(*languages).translate(
                 functools.partial(
                     self.n_best,
                     options=options,
                     batch_tokens=batch_tokens,
                     parallel=parallel,
                 ),
-                *(decoded, self.source_lang, self.target_lang, progress),
+                *(decoded, progress),
             )
             found = [[Hypothesis(text, math.nan)] for text in whole]
             return found, np.array(are_cut, bool)

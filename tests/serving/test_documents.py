@@ -10,11 +10,10 @@ import pytest
 from waiting import until_in_loop
 
 from keras_transformer.machine.batching_file import Batching
-from keras_transformer.serving import service as module
 from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.limits import Limits, RefusalError
 from keras_transformer.serving.service import Job, Service
-from keras_transformer.translation.sentences import Span, halves
+from keras_transformer.translation.sentences import Sentences, Span
 
 pytestmark = pytest.mark.anyio
 
@@ -32,10 +31,11 @@ def cut_out(text, spans):
     ],
 )
 def test_halves_are_cut_between_the_words_in_the_middle(language, text, parts):
+    halves = Sentences(language, "de").halves
     span = Span(2, 2 + len(text))
     text = f"x {text} y"
-    assert cut_out(text, halves(text, span, language)) == parts
-    assert halves(text, Span(2, 3), language) is None
+    assert cut_out(text, halves(text, span)) == parts
+    assert halves(text, Span(2, 3)) is None
 
 
 class ShortModel:
@@ -43,9 +43,7 @@ class ShortModel:
 
     padded = frozenset()
     signatures = frozenset(["serving_default", "n_best"])
-    card = SimpleNamespace(
-        source_lang="en", target_lang="de", search={"max_source_length": 7}
-    )
+    card = SimpleNamespace(sentences=Sentences("en", "de"))
 
     def __init__(self):
         self.texts = []
@@ -103,12 +101,12 @@ async def test_a_text_of_too_many_sentences_is_refused_before_all_are_found(
 ):
     seen = []
 
-    def endless(text, language):
+    def endless(self, text):
         for number in itertools.count():
             seen.append(number)
             yield Span(number, number + 1)
 
-    monkeypatch.setattr(module, "iterate_spans", endless)
+    monkeypatch.setattr(Sentences, "spans", endless)
     with pytest.raises(RefusalError, match="exceeds text limit .5."):
         await translate("x", max_texts=5)
     assert len(seen) == 6
@@ -117,13 +115,13 @@ async def test_a_text_of_too_many_sentences_is_refused_before_all_are_found(
 async def test_what_nobody_waits_for_is_split_no_further(monkeypatch):
     found = []
 
-    def endless(text, language):
+    def endless(self, text):
         while True:
             found.append(text)
             time.sleep(0.001)
             yield Span(0, 1)
 
-    monkeypatch.setattr(module, "iterate_spans", endless)
+    monkeypatch.setattr(Sentences, "spans", endless)
     job = a_job(max_texts=10**9)
     task = asyncio.ensure_future(job.translate(["x"]))
     await until_in_loop(lambda: found)

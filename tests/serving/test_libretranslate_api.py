@@ -12,6 +12,7 @@ from still_model import StillModel
 from word_by_word_model import WordByWord
 
 from keras_transformer.serving import libretranslate_api
+from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.markup import MAX_HTML
 
 TEXT = "Hund bellt."
@@ -273,15 +274,21 @@ def test_the_settings_name_both_languages(client):
         (("en", "zh-Hans"), "zh_CN", "zh-Hans"),
         (("en", "zh"), "zh-Hans", "zh"),
         (("en", "zh-TW"), "zt", "zh-TW"),
-        (("en", "zh"), "zt", None),
         (("en", "pt_BR"), "pb", "pt_BR"),
         (("en", "pt"), "pt_br", "pt"),
         (("en", "de"), "de-DE", "de"),
         (("en", "de"), "DEU", "de"),
-        (("en", "de"), "fr", None),
-        (("en", "de"), "../de", None),
         (("en-US", "en-GB"), "en-gb", "en-GB"),
     ],
 )
 def test_a_language_may_be_asked_for_in_any_spelling(codes, spelling, own):
     assert libretranslate_api.spelt_by_model(spelling, codes) == own
+
+
+@pytest.mark.parametrize(
+    "codes, code",
+    [(("en", "zh"), "zt"), (("en", "de"), "fr"), (("en", "de"), "../de")],
+)
+def test_no_language_of_the_model_is_refused(codes, code):
+    with pytest.raises(RefusalError, match=f"^{code} is not supported$"):
+        libretranslate_api.spelt_by_model(code, codes)

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_transformer.serving.markup import Markup, Part
-from keras_transformer.translation.sentences import Span
+from keras_transformer.translation.sentences import Sentences, Span
 
 ROOT = pathlib.Path(__file__).parents[2]
+EN_DE = Sentences("en", "de")
 
 
 def shouted(html, order=None, links=True):
@@ -34,7 +35,7 @@ def shouted(html, order=None, links=True):
         for word, place in zip(words, places, strict=True):
             target[place] = word.upper()
         pairs = list(enumerate(places)) if links else None
-        segment.put([Part(span, " ".join(target), pairs)], ("en", "de"))
+        segment.put([Part(span, " ".join(target), pairs)], EN_DE)
     return page.html()
 
 
@@ -47,7 +48,7 @@ def returned(html, change=lambda text: text):
         count = len(text.split())
         links = [(i, i) for i in range(count)]
         span = Span(start, start + len(text))
-        segment.put([Part(span, change(text), links)], ("en", "de"))
+        segment.put([Part(span, change(text), links)], EN_DE)
     return page.html()
 
 
@@ -138,9 +139,7 @@ def test_a_word_that_comes_from_elsewhere_does_not_stretch_an_element():
     page = Markup("<b>big</b> old red house")
     (segment,) = page.segments
     links = [(0, 0), (1, 1), (2, 2), (3, 3), (0, 4)]
-    segment.put(
-        [Part(Span(0, 17), "großes altes rotes Haus da", links)], ("en", "de")
-    )
+    segment.put([Part(Span(0, 17), "großes altes rotes Haus da", links)], EN_DE)
     assert page.html() == "<b>großes</b> altes rotes Haus da"
 
 
@@ -152,7 +151,7 @@ def test_elements_of_two_sentences_have_their_words_in_both():
             Part(Span(0, 10), "Komm her.", [(0, 0), (1, 1)]),
             Part(Span(11, 20), "Setz dich.", [(0, 0), (1, 1)]),
         ],
-        ("en", "de"),
+        EN_DE,
     )
     assert page.html() == "Komm <i>her. Setz</i> dich."
 
@@ -168,7 +167,7 @@ def test_an_image_at_the_head_of_a_sentence_stays_there():
             # Nothing comes from "now.", nor the first word from "Sit".
             Part(Span(start, end), "Nun setz dich.", [(1, 0), (0, 1), (1, 2)]),
         ],
-        ("en", "de"),
+        EN_DE,
     )
     assert page.html() == "Komm her. <img src=a> Nun setz dich. <img src=b>"
 
@@ -198,7 +197,7 @@ def test_a_tag_can_enclose_one_word_of_a_text_without_spaces(
     page = Markup(html)
     (segment,) = page.segments
     part = Part(Span(0, len(segment.text)), translation, links)
-    segment.put([part], languages)
+    segment.put([part], Sentences(*languages))
     assert page.html() == expected
 
 

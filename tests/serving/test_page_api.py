@@ -21,8 +21,8 @@ from keras_transformer.config import UserError
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.run import Run
 from keras_transformer.runs.weights import Chosen, Weights
-from keras_transformer.serving.links import word_links
 from keras_transformer.serving.page_api import viewer_policy
+from keras_transformer.translation.alignment import word_links
 from keras_transformer.viewing import viewer
 
 POLICY = "content-security-policy"

@@ -11,7 +11,7 @@ import pytest
 from keras_transformer.config import UserError
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.translation import sentences
-from keras_transformer.translation.sentences import spans_of, together
+from keras_transformer.translation.sentences import Sentences
 from keras_transformer.translation.translator import Hypothesis, Translator
 
 TEXT = (
@@ -22,6 +22,14 @@ SENTENCES = [
     *("Dr. Smith came home.", "He was tired.", "- No end here"),
     *("Who?", "Me!", "Yes."),
 ]
+
+
+def spans_of(text, language):
+    return [*Sentences(language, "en").spans(text)]
+
+
+def together(text, spans, parts, target_lang):
+    return Sentences("en", target_lang).together(text, spans, parts)
 
 
 def cut_out(text, spans):
@@ -41,11 +49,11 @@ def test_space_alone_has_no_sentences_and_stays(text):
 def test_blank_lines_and_gaps_are_not_searched(monkeypatch):
     searched = []
 
-    def in_line(text, language):
+    def in_line(self, text):
         searched.append(text)
         return [(0, len(text.rstrip()))]
 
-    monkeypatch.setattr(sentences, "_in_line", in_line)
+    monkeypatch.setattr(Sentences, "_in_line", in_line)
     spans = spans_of("\n " * 999 + "a" + " " * 9_999 + "b\r", "en")
     assert spans == [(1_998, 1_999), (11_998, 11_999)]
     assert [text.strip() for text in searched] == ["a", "b"]
@@ -267,7 +275,7 @@ def test_a_tag_goes_before_each_sentence():
 
     texts = [" >>fra<< A dog. A cat.", "A dog. A cat."]
     assert together(texts[0], spans_of(texts[0], "en"), "xy", "en") == "x y"
-    found, _ = sentences.translate(n_best, texts, "en", "de")
+    found, _ = Sentences("en", "de").translate(n_best, texts)
     assert asked == [">>fra<< A dog.", ">>fra<< A cat.", "A dog.", "A cat."]
     assert found == [">>FRA<< A DOG. >>FRA<< A CAT.", "A DOG. A CAT."]
 
