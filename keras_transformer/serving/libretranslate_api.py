@@ -164,7 +164,7 @@ class _Asked(NamedTuple):
 
 def _read(job: Job) -> _Asked:
     """Read a request, refusing invalid parameters in LibreTranslate's words."""
-    sides, fields = card_of(job.model).sentences.languages, _fields(job)
+    sides, fields = card_of(job.model).splitter.languages, _fields(job)
     for name in "q", "source", "target":
         if not fields.get(name):
             raise RefusalError(f"Invalid request: missing {name} parameter")

@@ -21,7 +21,7 @@ from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.service import Job, Sentence
 from keras_transformer.serving.versions import card_of
 from keras_transformer.translation.alignment import Links
-from keras_transformer.translation.sentences import Sentences, Span
+from keras_transformer.translation.sentences import Span, Splitter
 
 # The most characters of HTML in a request: reading and placing so many can take
 # a second, if every other one is a tag.
@@ -84,14 +84,14 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
         if segment.has_elements
     ]
     links = iter(await job.links(with_elements))
-    of_card = card_of(job.model).sentences
+    splitter = card_of(job.model).splitter
 
     def put(segment: Segment, sentences: Sequence[Sentence]) -> None:
         parts = []
         for each in sentences:
             of_each = next(links) if segment.has_elements else None
             parts.append(Part(each.span, each.best, of_each))
-        segment.put(parts, of_card)
+        segment.put(parts, splitter)
 
     await job.collect(map(put, segments, found))
     return [[each.html()] for each in whole]
@@ -169,14 +169,13 @@ class Segment:
         self.text = "".join(texts)
         self.has_elements = bool(self._whole.children)
 
-    def put(self, parts: Sequence[Part], sentences: Sentences) -> None:
+    def put(self, parts: Sequence[Part], splitter: Splitter) -> None:
         """Replace the text by its sentences' translations, elements placed.
 
-        Text that comes back unchanged stays as it was sent. `sentences` knows
-        both languages.
+        Text that comes back unchanged stays as it was sent.
         """
         if any(self.text[slice(*x.span)] != x.translation for x in parts):
-            placing = _Placing(self.text, parts, sentences)
+            placing = _Placing(self.text, parts, splitter)
             self.html = placing.content(self._whole, *placing.everything)
 
 
@@ -276,13 +275,13 @@ class _Placing:
     """Places of a segment's elements: numbers of words in its translation."""
 
     def __init__(
-        self, text: str, parts: Sequence[Part], sentences: Sentences
+        self, text: str, parts: Sequence[Part], splitter: Splitter
     ) -> None:
         self._text = text
-        self._has_spaces = sentences.has_spaces
-        languages = sentences.languages
+        self._has_spaces = splitter.has_spaces
+        languages = splitter.languages
         spans, translations, _ = zip(*parts, strict=True)
-        found = sentences.pieces(text, spans, translations)
+        found = splitter.pieces(text, spans, translations)
         self._target = "".join(found)
         self._source_words: list[Span] = []
         self._target_words: list[Span] = []

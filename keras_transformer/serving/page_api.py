@@ -194,7 +194,7 @@ async def _translate(job: Job) -> Response:
         raise RefusalError("Expected n_best to be null or at least 1.")
     text = await job.turn(lambda: scalar_text(fields["text"]))
     (sentences,) = await job.search([text], n_best or 1)
-    source_lang, target_lang = card_of(job.model).sentences.languages
+    source_lang, target_lang = card_of(job.model).splitter.languages
     links: list = [None] * len(sentences)
     if fields.get("alignment"):
         links = await job.links(sentences)

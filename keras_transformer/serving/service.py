@@ -341,10 +341,10 @@ class Job:
         return [sorted(sentences) for sentences in found]
 
     def _split(self, texts: Sequence[str]) -> Iterator[_Piece]:
-        sentences, count = card_of(self.model).sentences, 0
+        splitter, count = card_of(self.model).splitter, 0
         for number, text in enumerate(texts):
             tag = tag_of(text)
-            for span in sentences.spans(text):
+            for span in splitter.spans(text):
                 count += 1
                 self.check_texts(count, "sentences or more")
                 yield number, span, tag
@@ -354,7 +354,7 @@ class Job:
         batcher, model = self.service.batcher, self.model
         if "attention" not in model.signatures:
             return [None] * len(sentences)
-        languages = card_of(model).sentences.languages
+        languages = card_of(model).splitter.languages
 
         def link(sentence: Sentence, *of_pieces: Any) -> Links | None:
             pair = sentence.source, sentence.best
@@ -395,7 +395,7 @@ class Job:
         self, text: str, parts: Sequence[Sentence], rank: int = 1
     ) -> str:
         """Join a hypothesis of each sentence, the best ones by default."""
-        return card_of(self.model).sentences.together(
+        return card_of(self.model).splitter.together(
             text,
             [part.span for part in parts],
             [part.hypotheses[:rank][-1][0] for part in parts],

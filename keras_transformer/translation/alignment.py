@@ -100,7 +100,7 @@ def align_words(
     attention: np.ndarray,
     source_words: Sequence[Sequence[int]],
     target_words: Sequence[Sequence[int]],
-) -> list[tuple[int, int]]:
+) -> Links:
     """Give each target word the source word that it looked at most.
 
     The weight between two words is the sum over the pieces of both; a piece
@@ -139,7 +139,7 @@ def align_pairs(
     tokenizer: Any,
     pairs: tuple[Sequence[bytes], Sequence[bytes]],
     languages: tuple[str, str],
-) -> list[list[tuple[int, int]]]:
+) -> list[Links]:
     """Align the words of each pair of texts by their attention."""
     words = []
     for side, texts, language in zip(

@@ -22,7 +22,7 @@ from keras_transformer.data.mixture import SEPARATOR, parts_of
 from keras_transformer.machine import files
 from keras_transformer.runs import layout
 from keras_transformer.runs.weights import Runs, Weights
-from keras_transformer.translation.sentences import Sentences
+from keras_transformer.translation.sentences import Splitter
 
 CARD_FILE = "model_card.json"
 logger = logging.getLogger("keras_transformer")
@@ -82,9 +82,9 @@ class ModelCard:
     package_version: str = __version__
 
     @functools.cached_property
-    def sentences(self) -> Sentences:
-        """Sentences of texts in the source language, and their translations."""
-        return Sentences(self.source_lang, self.target_lang)
+    def splitter(self) -> Splitter:
+        """What splits texts between these languages; needs sentencex."""
+        return Splitter(self.source_lang, self.target_lang)
 
     def save(self, saved_model: str | os.PathLike) -> None:
         """Write the file into the folder of a SavedModel."""

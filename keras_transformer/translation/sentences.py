@@ -42,7 +42,7 @@ class Span(NamedTuple):
     end: int
 
 
-class Sentences:
+class Splitter:
     """Takes texts apart into sentences, and puts translations in their places.
 
     What is known of both languages is looked up once, here.

@@ -340,7 +340,7 @@ class Translator:
         decoded = (text.decode() for text in encoded)
         if split_sentences:
             languages = self.source_lang, self.target_lang
-            whole, are_cut = sentences.Sentences(*languages).translate(
+            whole, are_cut = sentences.Splitter(*languages).translate(
                 functools.partial(
                     self.n_best,
                     options=options,

@@ -75,7 +75,7 @@ def check_output(folder):
         ("num2words", "demo", read_demo),
         ("tensorflow_datasets", "tfds", read_tfds),
         ("matplotlib", "plot", history.draw),
-        ("sentencex", "sentences", lambda _: sentences.Sentences("en", "de")),
+        ("sentencex", "sentences", lambda _: sentences.Splitter("en", "de")),
         ("uvicorn", "serve", start_server),
         ("ctranslate2", "ctranslate2", check_output),
     ],

@@ -13,7 +13,7 @@ from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.limits import Limits, RefusalError
 from keras_transformer.serving.service import Job, Service
-from keras_transformer.translation.sentences import Sentences, Span
+from keras_transformer.translation.sentences import Span, Splitter
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ def cut_out(text, spans):
     ],
 )
 def test_halves_are_cut_between_the_words_in_the_middle(language, text, parts):
-    halves = Sentences(language, "de").halves
+    halves = Splitter(language, "de").halves
     span = Span(2, 2 + len(text))
     text = f"x {text} y"
     assert cut_out(text, halves(text, span)) == parts
@@ -43,7 +43,7 @@ class ShortModel:
 
     padded = frozenset()
     signatures = frozenset(["serving_default", "n_best"])
-    card = SimpleNamespace(sentences=Sentences("en", "de"))
+    card = SimpleNamespace(splitter=Splitter("en", "de"))
 
     def __init__(self):
         self.texts = []
@@ -106,7 +106,7 @@ async def test_a_text_of_too_many_sentences_is_refused_before_all_are_found(
             seen.append(number)
             yield Span(number, number + 1)
 
-    monkeypatch.setattr(Sentences, "spans", endless)
+    monkeypatch.setattr(Splitter, "spans", endless)
     with pytest.raises(RefusalError, match="exceeds text limit .5."):
         await translate("x", max_texts=5)
     assert len(seen) == 6
@@ -121,7 +121,7 @@ async def test_what_nobody_waits_for_is_split_no_further(monkeypatch):
             time.sleep(0.001)
             yield Span(0, 1)
 
-    monkeypatch.setattr(Sentences, "spans", endless)
+    monkeypatch.setattr(Splitter, "spans", endless)
     job = a_job(max_texts=10**9)
     task = asyncio.ensure_future(job.translate(["x"]))
     await until_in_loop(lambda: found)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_transformer.serving.markup import Markup, Part
-from keras_transformer.translation.sentences import Sentences, Span
+from keras_transformer.translation.sentences import Span, Splitter
 
 ROOT = pathlib.Path(__file__).parents[2]
-EN_DE = Sentences("en", "de")
+EN_DE = Splitter("en", "de")
 
 
 def shouted(html, order=None, links=True):
@@ -197,7 +197,7 @@ def test_a_tag_can_enclose_one_word_of_a_text_without_spaces(
     page = Markup(html)
     (segment,) = page.segments
     part = Part(Span(0, len(segment.text)), translation, links)
-    segment.put([part], Sentences(*languages))
+    segment.put([part], Splitter(*languages))
     assert page.html() == expected
 
 

@@ -11,7 +11,7 @@ import pytest
 from keras_transformer.config import UserError
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.translation import sentences
-from keras_transformer.translation.sentences import Sentences
+from keras_transformer.translation.sentences import Splitter
 from keras_transformer.translation.translator import Hypothesis, Translator
 
 TEXT = (
@@ -25,11 +25,11 @@ SENTENCES = [
 
 
 def spans_of(text, language):
-    return [*Sentences(language, "en").spans(text)]
+    return [*Splitter(language, "en").spans(text)]
 
 
 def together(text, spans, parts, target_lang):
-    return Sentences("en", target_lang).together(text, spans, parts)
+    return Splitter("en", target_lang).together(text, spans, parts)
 
 
 def cut_out(text, spans):
@@ -53,7 +53,7 @@ def test_blank_lines_and_gaps_are_not_searched(monkeypatch):
         searched.append(text)
         return [(0, len(text.rstrip()))]
 
-    monkeypatch.setattr(Sentences, "_in_line", in_line)
+    monkeypatch.setattr(Splitter, "_in_line", in_line)
     spans = spans_of("\n " * 999 + "a" + " " * 9_999 + "b\r", "en")
     assert spans == [(1_998, 1_999), (11_998, 11_999)]
     assert [text.strip() for text in searched] == ["a", "b"]
@@ -275,7 +275,7 @@ def test_a_tag_goes_before_each_sentence():
 
     texts = [" >>fra<< A dog. A cat.", "A dog. A cat."]
     assert together(texts[0], spans_of(texts[0], "en"), "xy", "en") == "x y"
-    found, _ = Sentences("en", "de").translate(n_best, texts)
+    found, _ = Splitter("en", "de").translate(n_best, texts)
     assert asked == [">>fra<< A dog.", ">>fra<< A cat.", "A dog.", "A cat."]
     assert found == [">>FRA<< A DOG. >>FRA<< A CAT.", "A DOG. A CAT."]
 
