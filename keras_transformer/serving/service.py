@@ -302,7 +302,7 @@ class Job:
         """
         model = self.model
         found: list[list[Sentence]] = [[] for _ in texts]
-        halves = card_of(model).sentences.halves
+        halves = card_of(model).splitter.halves
         signature, names = DEFAULT_SIGNATURE, ("translation", "score")
         if count > 1 and "n_best" in model.signatures:
             signature, names = "n_best", ("translations", "scores")
