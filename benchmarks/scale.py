@@ -79,7 +79,7 @@ def prepared(args):
         corpus=str(args.corpus), preset="tiny", run_dir=args.run_dir
     )
     preparation.check_beginning(asked)
-    return asked, *preparation.prepare_tokenizer(asked, args.run_dir)
+    return asked, *preparation.prepare_vocabulary(asked, args.run_dir)
 
 
 def vocabulary(args):

@@ -200,7 +200,7 @@ def test_a_resumed_run_takes_over_what_may_change_and_nothing_else(
         is_switch = SETTINGS[name].type is bool
         value = not getattr(saved.model, name) if is_switch else 7
     if name in MAY_CHANGE:
-        now = saved.resumed({name: value}, finished)
+        now = saved.with_changes({name: value}, finished)
         parts = (now.training, now.search)
         assert [getattr(x, name) for x in parts if hasattr(x, name)] == [value]
         if name == "checkpoint_minutes":
@@ -210,7 +210,7 @@ def test_a_resumed_run_takes_over_what_may_change_and_nothing_else(
     with pytest.raises(
         UserError, match=f"{finished} was .* {name} = .* {said}"
     ):
-        saved.resumed({name: value}, finished)
+        saved.with_changes({name: value}, finished)
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
