@@ -73,7 +73,7 @@ def add(
 
 
 class _Instead(argparse.Action):
-    """Stores a value, and forgets the one that it excludes."""
+    """Stores a value, and clears the setting that the value excludes."""
 
     def __call__(
         self,

@@ -49,11 +49,11 @@ class Prepared(NamedTuple):
     tokenizer: Tokenizer
     plan: BatchPlan
     validation: tf.data.Dataset
-    watched: list[Pair]  # To see the BLEU of.
+    watched: list[Pair]  # Decoded for BLEU.
 
 
 def prepare(session: Session) -> Prepared:
-    """Write the files that a training needs, or take those of a begun run.
+    """Write the files that a training needs, or open those of a begun run.
 
     A process that was killed, or a refusal, leaves what it has finished; the
     next request takes it if it asks for the same.
