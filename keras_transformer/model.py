@@ -287,23 +287,13 @@ class Transformer(ExactModel):
             `(B, H, S, S)`, `"decoder"` `(B, H, T, T)` and `"cross"`
             `(B, H, T, S)`.
         """
-        memory, mask, encoder = self.encode_with_weights(source)
+        memory, mask, encoder = self.encode(
+            source, return_attention_scores=True
+        )
         _, decoder, cross = self._decoded(
             target_in, memory, mask, return_attention_scores=True
         )
         return {"encoder": encoder, "decoder": decoder, "cross": cross}
-
-    def encode_with_weights(self, source: Tensor) -> tuple:
-        """Call `encode` with `return_attention_scores=True`."""
-        return self.encode(source, return_attention_scores=True)
-
-    def decode_with_weights(
-        self, target_in: Tensor, memory: Tensor, source_mask: Tensor
-    ) -> tuple:
-        """Call `decode` with `return_attention_scores=True`."""
-        return self.decode(
-            target_in, memory, source_mask, return_attention_scores=True
-        )
 
     def cross_attention(
         self, source: Tensor, target_in: Tensor

@@ -38,10 +38,9 @@ def test_attention_is_zero_outside_the_neighbourhood(restricted):
 
 
 def test_asking_for_weights_changes_no_logits(restricted):
-    memory, source_mask, _ = restricted.encode_with_weights(SOURCE)
-    logits, _, _ = restricted.decode_with_weights(
-        TARGET_IN, memory, source_mask
-    )
+    asked = dict(return_attention_scores=True)
+    memory, source_mask, _ = restricted.encode(SOURCE, **asked)
+    logits, _, _ = restricted.decode(TARGET_IN, memory, source_mask, **asked)
     real = TARGET_IN != 0
     np.testing.assert_allclose(
         np.asarray(logits)[real],

@@ -152,7 +152,11 @@ def _reread(
     )
     mask_spec = tf.TensorSpec([1, 1, 1, None], tf.bool)
     with text_model.id_model.weights_in_use():
-        encode = text_model.graph(_reread, model.encode_with_weights, IDS)
+        encode = text_model.graph(
+            _reread,
+            functools.partial(model.encode, return_attention_scores=True),
+            IDS,
+        )
         decode = text_model.graph(
             _decode,
             functools.partial(_decode, model),
@@ -205,10 +209,11 @@ def _decode(
 ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor], list[tf.Tensor]]:
     """Find the likeliest next tokens `(B, T, K)`, and the attention."""
     batch = tf.shape(target_in)[0]
-    logits, decoder, cross = model.decode_with_weights(
+    logits, decoder, cross = model.decode(
         target_in,
         tf.repeat(memory, batch, axis=0),
         tf.repeat(source_mask, batch, axis=0),
+        return_attention_scores=True,
     )
     log_probs, ids = tf.math.top_k(
         tf.nn.log_softmax(logits), min(_LIKELIEST, model.vocab_size)
