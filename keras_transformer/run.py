@@ -178,7 +178,7 @@ class Run:
             UserError: If the run has no corpus, or a number is below 1.
             JobError: If the disk is full.
         """
-        from keras_transformer.runs.vocabulary import load_vocabulary
+        from keras_transformer.runs.run_config import load_vocabulary
         from keras_transformer.translation import lexicon
 
         run = self.config
@@ -261,7 +261,7 @@ class Run:
         if not isinstance(split, str):
             expected = "the name of a split; pairs are given as `corpus`"
             raise SettingError("split", expected, split)
-        from keras_transformer.translation import evaluation, reports
+        from keras_transformer.translation import evaluation, significance
 
         used = self.using(
             average=average, precision=precision, shortlist=shortlist
@@ -281,18 +281,20 @@ class Run:
             **given,
         )
         if hypotheses is not None:
-            reports.refuse_beside_hypotheses(
+            significance.refuse_beside_hypotheses(
                 {**given, "parallel": parallel, **used.weights.changed()}
             )
         opened = self._open_corpus(corpus, run)
         pairs = list(opened.pairs(split, "split"))
-        scoring, report = reports.comparison(
+        scoring, report = significance.comparison(
             opened, split, pairs, reference, against
         )
         scoring |= {"lowercase": lowercase, "tokenize": tokenize}
         name, kept = split, None
         if hypotheses is not None:
-            texts = reports.read_hypotheses(hypotheses, split, pairs, report)
+            texts = significance.read_hypotheses(
+                hypotheses, split, pairs, report
+            )
         else:
             translator = used.translator()
             report |= {**search.kept_by_run(), **translator.weights.report()}
@@ -457,10 +459,7 @@ class Run:
 
 
 @with_settings(TRAINING_SETTINGS)
-def train(
-    run_dir: str | os.PathLike | None = None,
-    **settings: Any,
-) -> Run:
+def train(run_dir: str | os.PathLike | None = None, **settings: Any) -> Run:
     """Train a whole run in this process, or resume it.
 
     `train("runs/mine")`, or the same call again, resumes from the last

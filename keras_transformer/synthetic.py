@@ -29,7 +29,7 @@ from keras_transformer.machine import files
 from keras_transformer.run import Run, train
 from keras_transformer.runs import lock
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
-from keras_transformer.runs.vocabulary import load_vocabulary
+from keras_transformer.runs.run_config import load_vocabulary
 from keras_transformer.training.preparation import check_tags
 from keras_transformer.training.request import log_shown, understand
 from keras_transformer.translation.evaluation import (

@@ -23,8 +23,7 @@ from keras_transformer.importing.source_files import (
 from keras_transformer.machine import files
 from keras_transformer.model import Transformer
 from keras_transformer.runs import layout
-from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.runs.vocabulary import checksum_of
+from keras_transformer.runs.run_config import RunConfig, checksum_of
 
 # Files by which a format is known, and its reader.
 _READERS = (

@@ -1,4 +1,4 @@
-"""The configuration of a run.
+"""The configuration of a run, and its vocabulary.
 
 This module needs neither Keras nor TensorFlow: reading it is instant.
 """
@@ -6,8 +6,9 @@ This module needs neither Keras nor TensorFlow: reading it is instant.
 import dataclasses
 import os
 import pathlib
+import zlib
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from keras_transformer import __version__, config, presets
 from keras_transformer.config import (
@@ -22,8 +23,11 @@ from keras_transformer.config import (
 from keras_transformer.data.corpus import State
 from keras_transformer.data.languages import language_of
 from keras_transformer.machine import files
-from keras_transformer.runs.layout import CONFIG_FILE, has_begun
+from keras_transformer.runs.layout import CONFIG_FILE, TOKENIZER_FILE, has_begun
 from keras_transformer.settings import did_you_mean, setting_of
+
+if TYPE_CHECKING:  # Of TensorFlow.
+    from keras_transformer.data.tokenizer import Tokenizer
 
 Part = TypeVar("Part", ModelConfig, TrainingConfig, Search, "RunConfig")
 _WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "restriction")
@@ -332,3 +336,34 @@ def _completed(kind: type[Part], values: Mapping[str, Any]) -> Part:
     if unknown := values.keys() - known:
         raise ValueError(f"its {', '.join(sorted(unknown))} is unknown")
     return kind(**values)
+
+
+def load_vocabulary(
+    run_dir: str | os.PathLike, run: RunConfig | None = None
+) -> "Tokenizer":
+    """Read `tokenizer.model`.
+
+    Args:
+        run_dir: The run directory.
+        run: Its configuration, if it is read already.
+
+    Raises:
+        UserError: If `run_dir` is not a run directory, or its vocabulary is
+            missing or has changed: other pieces would be other words.
+    """
+    from keras_transformer.data.paired_tokenizer import load_tokenizer
+
+    path = pathlib.Path(run_dir) / TOKENIZER_FILE
+    known = (run or RunConfig.load(run_dir)).vocabulary
+    tokenizer = load_tokenizer(path)
+    if known not in (None, checksum_of(tokenizer)):
+        raise UserError(
+            f"{path} is not the vocabulary that this run was trained with; "
+            "restore the file."
+        )
+    return tokenizer
+
+
+def checksum_of(tokenizer: "Tokenizer") -> str:
+    """Compute CRC-32 of the file that a tokenizer is written to."""
+    return f"{zlib.crc32(tokenizer.model):08x}"

@@ -27,8 +27,7 @@ from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, history
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.runs.vocabulary import load_vocabulary
+from keras_transformer.runs.run_config import RunConfig, load_vocabulary
 from keras_transformer.runs.weights import Chosen
 from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training import workers

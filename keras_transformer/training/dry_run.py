@@ -37,13 +37,13 @@ from keras_transformer.training.building import (
     plan_batches,
     warn_of_warm_up,
 )
-from keras_transformer.training.cluster import count_workers
 from keras_transformer.training.display import heartbeat
 from keras_transformer.training.preparation import (
     check_beginning,
     prepare_vocabulary,
 )
 from keras_transformer.training.request import Session
+from keras_transformer.training.workers import count_workers
 
 logger = logging.getLogger("keras_transformer")
 HEAD_PAIRS = 20_000

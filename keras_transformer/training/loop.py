@@ -28,8 +28,7 @@ from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, history, layout, lock
 from keras_transformer.runs.averaging import final_result
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.runs.vocabulary import load_vocabulary
+from keras_transformer.runs.run_config import RunConfig, load_vocabulary
 from keras_transformer.training import callbacks, ending, workers
 from keras_transformer.training.building import (
     choose_lengths,
@@ -41,7 +40,6 @@ from keras_transformer.training.building import (
     warn_of_warm_up,
 )
 from keras_transformer.training.callbacks import MovingAverage
-from keras_transformer.training.cluster import count_workers
 from keras_transformer.training.display import Compilations, TrainingDisplay
 from keras_transformer.training.preparation import check_beginning, prepare
 from keras_transformer.training.request import Session, session_of_begun
@@ -50,6 +48,7 @@ from keras_transformer.training.validation import (
     Validation,
     Validator,
 )
+from keras_transformer.training.workers import count_workers
 
 # One training at a time, since it sets the process's seeds.
 _training = threading.Lock()

@@ -22,8 +22,11 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import files
 from keras_transformer.runs import averaging, layout
 from keras_transformer.runs.checkpoints import list_checkpoints
-from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.runs.vocabulary import checksum_of, load_vocabulary
+from keras_transformer.runs.run_config import (
+    RunConfig,
+    checksum_of,
+    load_vocabulary,
+)
 from keras_transformer.training.building import initial_record, plan_batches
 from keras_transformer.training.display import heartbeat, log_count
 from keras_transformer.training.request import Session

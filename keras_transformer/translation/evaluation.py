@@ -25,16 +25,13 @@ from keras_transformer.config import (
     SettingError,
     UserError,
 )
-from keras_transformer.data.corpus import Corpus, Pair
 from keras_transformer.data.languages import language_of
 from keras_transformer.data.lines import on_one_line
 from keras_transformer.machine import extras, files
 from keras_transformer.runs.layout import EVALUATION
 from keras_transformer.translation.significance import (
     Comparison,
-    Texts,
     compare,
-    given_texts,
 )
 
 if TYPE_CHECKING:  # What is scored alone needs no TensorFlow.
@@ -225,38 +222,6 @@ def score(
         comparisons=compare(translations, against, references, tokenize)
         if against is not None
         else (),
-    )
-
-
-def references_of(
-    split: str,
-    corpus: Corpus,
-    pairs: Sequence[Pair],
-    reference: Sequence[Texts] | None = None,
-) -> list[Sequence[str]]:
-    """Find all references of a split, a list for each.
-
-    Args:
-        split: Name of the split.
-        corpus: Where it comes from, perhaps with several references.
-        pairs: Its pairs.
-        reference: Files or lists of texts to take instead.
-
-    Raises:
-        UserError: If there are none, or not one for each pair.
-    """
-    if reference is not None:
-        if not reference:
-            raise SettingError("reference", "a file or several", reference)
-        return [
-            given_texts(each, "reference", split, len(pairs))
-            for each in reference
-        ]
-    found = corpus.references(corpus.find(split))
-    if found and len(found) != len(pairs):  # Some pairs are held out.
-        found = None
-    return list(
-        zip(*(found or ((target,) for _, target in pairs)), strict=True)
     )
 
 

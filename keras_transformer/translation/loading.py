@@ -14,8 +14,7 @@ from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging
 from keras_transformer.runs.layout import TOKENIZER_FILE
-from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.runs.vocabulary import load_vocabulary
+from keras_transformer.runs.run_config import RunConfig, load_vocabulary
 from keras_transformer.runs.weights import Chosen, Runs, Weights
 from keras_transformer.translation import lexicon
 

@@ -1,7 +1,8 @@
-"""Compares two systems by sacreBLEU's paired tests.
+"""Compares translations with references and with another system's.
 
 Both systems have translated the same sentences. A difference may be chance;
-the p-value is how often chance alone would make one as large.
+the p-value of sacreBLEU's paired tests is how often chance alone would make one
+as large.
 """
 
 import dataclasses
@@ -9,15 +10,15 @@ import json
 import os
 import pathlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sacrebleu
 from sacrebleu import significance
 
-from keras_transformer.config import UserError
+from keras_transformer.config import SettingError, UserError
 from keras_transformer.data.corpora import absolute_name
-from keras_transformer.data.corpus import checked_texts
+from keras_transformer.data.corpus import Corpus, Pair, checked_texts
 from keras_transformer.data.lines import open_file, read_lines
 from keras_transformer.runs.layout import EVALUATION
 from keras_transformer.runs.run_config import RunConfig
@@ -211,3 +212,77 @@ def _evaluated(
             f"{found}; evaluate {run_dir} on the same corpus first."
         )
     return folder / f"{split}.{target_lang}.txt"
+
+
+def refuse_beside_hypotheses(given: Mapping[str, Any]) -> None:
+    """Refuse what only a search uses where translations are given.
+
+    Raises:
+        UserError: If something is not None.
+    """
+    for name, value in given.items():
+        if value is not None:
+            raise UserError(
+                f"Expected no `{name}` beside `hypotheses`, for which nothing "
+                "is searched; leave one of them out."
+            )
+
+
+def comparison(
+    corpus: Corpus,
+    split: str,
+    pairs: Sequence[Pair],
+    reference: Texts | Sequence[Texts] | None,
+    against: str | os.PathLike | None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read references and another system's translations of a split.
+
+    A corpus may have several references; `reference` are files or lists of
+    texts to take instead.
+
+    Returns:
+        Arguments of `evaluation.score`, and the beginning of the report.
+
+    Raises:
+        UserError: If something is missing, or of another split.
+    """
+    report: dict[str, Any] = {
+        "corpus": corpus.name,
+        "split": split,
+        "source_lang": corpus.source_lang,
+        "target_lang": corpus.target_lang,
+    }
+    scoring: dict[str, Any] = {"target_lang": corpus.target_lang}
+    if against is not None:
+        scoring["against"] = read_translations(
+            against, corpus.name, split, corpus.target_lang, len(pairs)
+        )
+        report["against"] = os.fspath(against)
+    if reference is None:
+        found = corpus.references(corpus.find(split))
+        if found and len(found) != len(pairs):  # Some pairs are held out.
+            found = None
+        rows = found or ((target,) for _, target in pairs)
+        scoring["references"] = list(zip(*rows, strict=True))
+        return scoring, report
+    if isinstance(reference, str | os.PathLike):
+        reference = [reference]
+    if not reference:
+        raise SettingError("reference", "a file or several", reference)
+    scoring["references"] = [
+        given_texts(each, "reference", split, len(pairs)) for each in reference
+    ]
+    report["reference"] = [name_of(each) for each in reference]
+    return scoring, report
+
+
+def read_hypotheses(
+    hypotheses: Texts, split: str, pairs: Sequence[Pair], report: dict[str, Any]
+) -> list[str]:
+    """Read translations to score, and name them in the report.
+
+    Raises:
+        UserError: If they are not as many as the pairs.
+    """
+    report["hypotheses"] = name_of(hypotheses)
+    return given_texts(hypotheses, "hypotheses", split, len(pairs))

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
-from keras_transformer.training.cluster import Cluster
+from keras_transformer.training.workers import Cluster
 
 HERE = pathlib.Path(__file__).parent
 MANIFEST = HERE.parents[1] / "examples" / "cluster" / "tfjob.yaml"

@@ -15,8 +15,11 @@ from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.machine import files
 from keras_transformer.runs import averaging, history
 from keras_transformer.runs.averaging import Result
-from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.runs.vocabulary import checksum_of, load_vocabulary
+from keras_transformer.runs.run_config import (
+    RunConfig,
+    checksum_of,
+    load_vocabulary,
+)
 
 
 def flip(path, bit):

@@ -22,9 +22,9 @@ from keras_transformer.commands import command_line
 from keras_transformer.config import TrainingConfig, UserError
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.history import read_history
-from keras_transformer.training import building, cluster, workers
-from keras_transformer.training.cluster import Cluster
+from keras_transformer.training import building, workers
 from keras_transformer.training.request import Session
+from keras_transformer.training.workers import Cluster
 
 HERE = ["h1:1", "h2:2", "h3:3"]
 
@@ -116,7 +116,7 @@ def listen(address):
 
 
 def test_workers_that_do_not_answer_are_named_until_they_do(monkeypatch):
-    monkeypatch.setattr(cluster, "PATIENCE", 0.0)
+    monkeypatch.setattr(workers, "PATIENCE", 0.0)
     mine, there, late = free_addresses(3)
     words = []
     with contextlib.ExitStack() as servers:
