@@ -160,7 +160,8 @@ async def _within(limit: float, running: Coroutine[Any, Any, Any]) -> None:
     done, _ = await asyncio.wait({task}, timeout=limit)
     if not done:
         task.cancel()
-        await asyncio.wait({task})  # Ends the kernel.
+        # Ends the kernel, and takes the error that nbclient makes of that.
+        await asyncio.gather(task, return_exceptions=True)
         raise TimeoutError
     task.result()
 
