@@ -294,10 +294,10 @@ def overridden(configuration: Target, **given: Any) -> Target:
     return dataclasses.replace(configuration, **given)  # type: ignore
 
 
-def take(
+def pop_settings(
     fields: Iterable[dataclasses.Field], given: dict[str, Any]
 ) -> dict[str, Any]:
-    """Take settings out of keyword arguments, checked.
+    """Pop settings out of keyword arguments, and check them.
 
     Args:
         fields: Fields of a configuration; those not given get their defaults.

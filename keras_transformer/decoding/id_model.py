@@ -48,7 +48,7 @@ from keras_transformer.decoding.shortlist import Shortlist, Words
 _SCORED_AT_ONCE = 256
 
 
-def alone(ids: tf.Tensor) -> tf.Tensor:
+def as_one_sentence(ids: tf.Tensor) -> tf.Tensor:
     """Tell the graph that `ids` `(1, L)` or `(1, L, 3)` are one sentence's."""
     # With `ensure_shape`, TensorFlow would expect the same shape in the other
     # branch of a `tf.cond`.
@@ -151,7 +151,7 @@ class IdModel:
             return find(*ids)
         return tf.cond(
             tf.equal(tf.shape(source)[0], 1),
-            lambda: find(*map(alone, ids)),
+            lambda: find(*map(as_one_sentence, ids)),
             lambda: find(*ids),
         )
 

@@ -19,7 +19,7 @@ from keras_transformer.layers.attention import SEQUENCE, MultiHeadAttention
 from keras_transformer.layers.dot_product import at_least_float32
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.replicas import Dropout
-from keras_transformer.settings import take
+from keras_transformer.settings import pop_settings
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -117,7 +117,7 @@ class Block(keras.layers.Layer):
     def __init__(
         self, fields: Sequence[dataclasses.Field], given: dict[str, Any]
     ) -> None:
-        settings = take(fields, given)
+        settings = pop_settings(fields, given)
         super().__init__(**given)
         self.settings = settings
         self.supports_masking = True

@@ -131,9 +131,9 @@ class RunConfig:
         row = presets.preset_of(preset)
         if "checkpoint_minutes" in settings:
             settings.setdefault("checkpoint_steps", None)  # Not the preset's.
-        model = _take_own(settings, row.model)
-        training = _take_own(settings, row.training)
-        search = _take_own(settings, (source or row).search)
+        model = _pop_into(settings, row.model)
+        training = _pop_into(settings, row.training)
+        search = _pop_into(settings, (source or row).search)
         for name in settings:
             raise _unknown(name)
         return cls(
@@ -224,8 +224,8 @@ class RunConfig:
             )
         return dataclasses.replace(
             self,
-            search=_take_own(changes, self.search),
-            training=_take_own(changes, self.training),
+            search=_pop_into(changes, self.search),
+            training=_pop_into(changes, self.training),
         )
 
     def save(self, run_dir: str | os.PathLike) -> None:
@@ -298,8 +298,8 @@ def _not_a_run(path: pathlib.Path) -> UserError:
     )
 
 
-def _take_own(settings: dict[str, Any], part: Part) -> Part:
-    """Move the settings that are fields of `part` into it."""
+def _pop_into(settings: dict[str, Any], part: Part) -> Part:
+    """Pop the settings that are fields of `part` into it."""
     names = [field.name for field in dataclasses.fields(part)]
     if isinstance(part, Search):
         names = list(RUN_SEARCH)

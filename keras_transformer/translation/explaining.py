@@ -20,7 +20,7 @@ from keras_transformer.config import Search
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.decoding.candidates import SearchHistory
-from keras_transformer.decoding.id_model import alone
+from keras_transformer.decoding.id_model import as_one_sentence
 from keras_transformer.model import Transformer
 from keras_transformer.translation.text_batches import as_bytes
 from keras_transformer.translation.text_model import (
@@ -124,7 +124,7 @@ def _search(
 
     def find(*ids: tf.Tensor) -> tuple[BeamResult, SearchHistory]:
         return text_model.id_model.beam_search_ids(
-            *(search, *map(alone, ids)),
+            *(search, *map(as_one_sentence, ids)),
             places=text_model.places if ids[1:] else None,
             with_history=True,
         )
