@@ -7,6 +7,7 @@ takes more than five seconds of a quick machine.
 """
 
 import argparse
+import gc
 import inspect
 import json
 import os
@@ -53,8 +54,14 @@ class Tiers:
     def __init__(self, record):
         self.record = record
         self.slowness = None
+        self.collecting = 0.0  # CPU-seconds of looking for garbage.
+        gc.callbacks.append(self.note_collection)
         self.seconds = {name: Counter() for name in ("test", *TIERS)}
         self.too_slow = []
+
+    def note_collection(self, phase, info):
+        now = time.process_time()
+        self.collecting += now if phase == "stop" else -now
 
     def pytest_collection_modifyitems(self, items):
         table = json.loads(TABLE.read_text()) if TABLE.exists() else {}
@@ -70,21 +77,26 @@ class Tiers:
     def pytest_runtest_call(self, item):
         if self.slowness is None:
             self.slowness = max(1.0, reference() / REFERENCE)
-        start = time.perf_counter(), cpu_seconds(), *artifacts.taken
+        start = self.clocks()
         try:
             return (yield)
         finally:
-            end = time.perf_counter(), cpu_seconds(), *artifacts.taken
-            wall, cpu, *others = (
-                b - a for a, b in zip(start, end, strict=True)
+            wall, cpu = (
+                b - a for a, b in zip(start, self.clocks(), strict=True)
             )
-            # What others share is not the test's. What runs in programs is
-            # seen by the clock alone, which also sees other work.
-            taken = max(cpu - others[1], (wall - others[0]) / 4)
+            # What runs in programs is seen by the clock alone, which also sees
+            # other work, and a machine that stands still.
+            taken = max(cpu, wall / 10)
             if taken > LIMIT * self.slowness:  # It may be busier than before.
                 self.slowness = max(self.slowness, reference() / REFERENCE)
             taken /= self.slowness
             item.user_properties.append(("seconds", taken))
+
+    def clocks(self):
+        """Seconds and CPU-seconds, without those of what tests share."""
+        wall, cpu = artifacts.taken
+        # Garbage is of all tests before.
+        return time.perf_counter() - wall, cpu_seconds() - cpu - self.collecting
 
     def pytest_runtest_logreport(self, report):
         name = tier(report.keywords)
