@@ -396,16 +396,18 @@ class Run:
             UserError: As in `export`.
         """
         newest = max(files.versions(output), default=0)
-        now = self.card()
         path = pathlib.Path(output) / str(newest)
         kept = ModelCard.load(path) if newest else None
+        now = self.card()
+        if kept:
+            now = self.card(None, None, kept.quantization, kept.shortlist)
         search = self.config.search.kept_by_run()
         is_alike = kept is not None and all(
             kept.search.get(name) == search[name] for name in search
         )
         if kept is None or not is_alike or kept.weights != now.weights:
-            self.export(output, newest + 1)
-            if kept and is_alike and kept.quantization == now.quantization:
+            made = ModelCard.load(self.export(output, newest + 1))
+            if kept and made and kept.how == made.how:
                 shutil.rmtree(path)
         elif kept.scores != now.scores:  # The run was evaluated since.
             dataclasses.replace(kept, scores=now.scores).save(path)

@@ -96,16 +96,21 @@ def freeze(
             "float32 or bfloat16."
         )
     devices.warn_of_slow(precision)
-    if precision == "bfloat16":
-        models = [_in_bfloat16(model) for model in models]
+    wanted = "bfloat16" if precision == "bfloat16" else "float32"
+    models = [
+        model
+        if (model.compute_dtype == "bfloat16") == (wanted == "bfloat16")
+        else _computing_in(wanted, model)
+        for model in models
+    ]
     if not packs:
         return models, None
     return models, FrozenWeights(*models, int8=precision == "int8")
 
 
-def _in_bfloat16(model: Transformer) -> Transformer:
-    """Copy a model to one that computes in bfloat16."""
-    settings = {**model.get_config(), "dtype": "bfloat16"}
+def _computing_in(dtype: str, model: Transformer) -> Transformer:
+    """Copy a model to one that computes in another type."""
+    settings = {**model.get_config(), "dtype": dtype}
     try:
         copy = type(model).from_config(settings)
         copy.set_weights(model.get_weights())

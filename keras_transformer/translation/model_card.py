@@ -86,6 +86,12 @@ class ModelCard:
         """What splits texts between these languages; needs sentencex."""
         return Splitter(self.source_lang, self.target_lang)
 
+    @property
+    def how(self) -> tuple:
+        """How the model searches and computes, whatever its weights."""
+        stored = self.quantization, self.shortlist
+        return (self.search, *stored, self.operators, self.instructions)
+
     def save(self, saved_model: str | os.PathLike) -> None:
         """Write the file into the folder of a SavedModel."""
         text = json.dumps(dataclasses.asdict(self), indent=2)
@@ -159,10 +165,17 @@ def make_card(
         subject, examples = demo.subject_and_examples(
             run.source_lang, run.target_lang
         )
+    search = search or run.search
+    # Evaluations search with nothing else.
+    plain = Search(
+        **search.kept_by_run(),
+        n_best=search.n_best,
+        max_source_length=search.max_source_length,
+    )
     in_16_bits = quantization == "float16"  # Stored so, nothing else.
     how = {
         **_HOW,
-        **(search or run.search).kept_by_run(),
+        **search.kept_by_run(),
         **weights.report(),
         "precision": "float32" if in_16_bits else quantization,
         "shortlist": shortlist,
@@ -175,7 +188,7 @@ def make_card(
         _public_name(run.corpus),
         parameters,
         weights=weights.identity,
-        scores=_scores(run_dir, how),
+        scores=_scores(run_dir, how) if search == plain else (),
         shortlist=shortlist,
         subject=subject,
         examples=examples,

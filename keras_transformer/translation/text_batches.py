@@ -110,7 +110,9 @@ def search_all(
         longest = int(np.max(limits, initial=0))
         inputs["prefix"] = text_model.prefix_ids(prefixes, longest)
     if search.sampling:
-        inputs["seeds"] = text_model.seeds(tf.constant(texts), search)
+        inputs["seeds"] = text_model.seeds(
+            tf.constant(texts, tf.string), search
+        )
     special = text_model.tokenizer.ids
     found = [[Hypothesis("", 0.0)] for _ in texts]
     # Blank ones are answered.
@@ -168,6 +170,8 @@ def _search_graph(
     text_model: TextModel, search: Search, inputs: tuple[str, ...]
 ) -> Callable[..., BeamResult]:
     """Trace a search once, for batches of any shape."""
+    # Sources are cut already.
+    search = dataclasses.replace(search, max_source_length=None)
     if search.sampling:
         # The seed is an input: a new one needs no new graph.
         sampling = dataclasses.replace(search.sampling, seed=None)

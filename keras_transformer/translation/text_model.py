@@ -194,7 +194,7 @@ class TextModel:
         They have at most `longest` tokens. A search uses no more, if `longest`
         is the limit of a translation.
         """
-        texts = tf.convert_to_tensor(prefix)
+        texts = tf.convert_to_tensor(prefix, tf.string)
         if self._beginnings:
             ids = self._beginnings.tokenize(texts)
         else:

@@ -24,7 +24,7 @@ from keras_transformer.decoding.prefix_steps import Model
 from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.machine import devices
 from keras_transformer.runs.weights import Runs, Weights
-from keras_transformer.settings import did_you_mean, whole_number
+from keras_transformer.settings import did_you_mean, overridden, whole_number
 from keras_transformer.translation import explaining, loading, sentences
 from keras_transformer.translation.alignment import Attention, align_pairs
 from keras_transformer.translation.text_batches import (
@@ -286,9 +286,7 @@ class Translator:
         """
         search = self.options(n_best=1 if n_best is None else n_best, **options)
         if split_sentences:
-            sentences.check_alone(
-                n_best=n_best is not None, prefixes=prefixes is not None
-            )
+            sentences.check_alone(n_best=n_best is not None)
         found, truncated = self.n_best(
             texts,
             search,
@@ -326,6 +324,7 @@ class Translator:
         Raises:
             SettingError: If `options` is no `Search`, or `batch_tokens` or
                 `parallel` is not a number from 1 on.
+            UserError: If `split_sentences` is combined with `prefixes`.
         """
         beginnings: list[bytes] | None = None
         if prefixes is None:
@@ -339,6 +338,7 @@ class Translator:
             )
         decoded = (text.decode() for text in encoded)
         if split_sentences:
+            sentences.check_alone(prefixes=prefixes is not None)
             languages = self.source_lang, self.target_lang
             whole, are_cut = sentences.Splitter(*languages).translate(
                 functools.partial(
@@ -377,7 +377,7 @@ class Translator:
             prefix: How the translation begins.
             **options: The other fields of `Search`, such as
                 `beam_size=8`, except `sampling`. `max_source_length` is 256
-                by default.
+                if `search` has none.
 
         Returns:
             An explanation, which a notebook shows, `save_html` writes and
@@ -386,9 +386,10 @@ class Translator:
         Raises:
             ValueError: If `text` is no `str`, or an option is out of range.
         """
-        options.setdefault("max_source_length", MAX_SOURCE_LENGTH)
+        if self.search.max_source_length is None:
+            options.setdefault("max_source_length", MAX_SOURCE_LENGTH)
         if n_best is None:
-            n_best = min(4, options.get("beam_size", self.search.beam_size))
+            n_best = min(4, self.options(n_best=1, **options).beam_size)
         search = self.options(n_best=n_best, **options)
         return explaining.explain(
             *(self.text_model, self.model, text, search, prefix)
@@ -409,8 +410,7 @@ class Translator:
             targets: A translation of each. The score is that of the pieces
                 into which the tokenizer splits it: a search may have written
                 the same text in other pieces, with another score.
-            length_penalty: The exponent alpha, at least 0; by default that of
-                `search`.
+            length_penalty: The exponent alpha; by default that of `search`.
             batch_tokens: Budget of a batch: its pairs times the tokens of its
                 longest text.
 
@@ -420,10 +420,10 @@ class Translator:
         Raises:
             ValueError: If there are not as many targets as sources.
         """
-        if length_penalty is None:
-            length_penalty = self.search.length_penalty
+        search = overridden(self.search, length_penalty=length_penalty)
         pairs = pairs_as_bytes(sources=sources, targets=targets)
-        return score_all(self.text_model, *pairs, length_penalty, batch_tokens)
+        alpha = search.length_penalty
+        return score_all(self.text_model, *pairs, alpha, batch_tokens)
 
     def attention(
         self,

@@ -8,7 +8,7 @@ import pytest
 from sample_runs import CARD, OPTIONS
 
 import keras_transformer
-from keras_transformer.config import UserError
+from keras_transformer.config import Sampling, UserError
 from keras_transformer.run import Run
 from keras_transformer.runs import checkpoints
 from keras_transformer.translation.model_card import CARD_FILE, ModelCard
@@ -63,6 +63,7 @@ def run(small_run, tmp_path, monkeypatch):
         path.mkdir(parents=True)
         search = dataclasses.asdict(self.config.search)
         dataclasses.replace(self.card(), search=search).save(path)
+        return path
 
     monkeypatch.setattr(Run, "export", export)
     return Run(tmp_path / "run")
@@ -129,6 +130,43 @@ def test_a_run_is_exported_once_and_again_when_it_changes(run):
     for _ in range(2):
         run.keep_exported(output)
     assert sorted(path.name for path in output.iterdir()) == ["2", "3"]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"quantization": "int8"},
+        {"shortlist": True},
+        {"search": {"min_length": 5}},
+        {"operators": ("Portable",)},
+    ],
+)
+def test_an_export_that_was_made_otherwise_stays_as_it_is(run, how):
+    output = run.path / "exported"
+    run.keep_exported(output)
+    card = ModelCard.load(output / "1")
+    if "search" in how:
+        how = {"search": {**card.search, **how["search"]}}
+    dataclasses.replace(card, **how).save(output / "1")
+    write_evaluation(run, ["step-000000007"])
+    run.keep_exported(output)
+    stored = "quantization" in how or "shortlist" in how
+    assert bool(ModelCard.load(output / "1").scores) == (not stored)
+
+    save_checkpoint(run, 11)
+    run.keep_exported(output)
+    assert sorted(path.name for path in output.iterdir()) == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    "how", [dict(sampling=Sampling(seed=1)), dict(no_repeat_ngram=2)]
+)
+def test_an_export_that_searches_as_no_evaluation_has_no_scores(run, how):
+    assert write_evaluation(run, ["step-000000007"])
+    plain = dataclasses.replace(run.config.search, max_source_length=64)
+    assert run.card(search=plain).scores
+    search = dataclasses.replace(plain, beam_size=4, **how)
+    assert run.card(search=search).scores == ()
 
 
 @pytest.mark.parametrize(

@@ -338,3 +338,37 @@ def test_a_run_with_the_vocabulary_of_another_is_refused(small_run, tmp_path):
 def test_a_model_of_another_vocabulary_is_refused(tokenizer):
     with pytest.raises(ValueError, match="Received: 29 and 331 pieces"):
         Translator(lambda inputs: tf.zeros([2, 2, 29]), tokenizer)
+
+
+def test_no_texts_have_no_translations_whatever_is_asked(small_translator):
+    assert small_translator.translate([], sampling=Sampling(seed=1)) == []
+    assert small_translator.translate([], prefixes=[]) == []
+
+
+def test_a_frozen_translator_can_be_frozen_in_another_type(small_translator):
+    text, rounded = ["zero one two"], small_translator.freeze("bfloat16")
+    again = rounded.freeze()
+    assert again.model.compute_dtype == "float32"
+    assert again.weights.precision == "float32"
+    assert again.translate(text) and rounded.freeze("int8").translate(text)
+
+
+def test_an_explanation_reads_as_much_as_a_translation(small_translator):
+    search = Search(beam_size=1, max_source_length=3, max_length=2)
+    model, tokenizer = small_translator.model, small_translator.tokenizer
+    translator = Translator(model, tokenizer, search=search)
+    text = "seven eight nine one two three"
+    explanation = translator.explain(text)
+    assert explanation.translations == translator.translate([text])
+    assert explanation.truncated
+    with pytest.raises(UserError, match="`beam_size`"):
+        translator.explain(text, beam_size="x")
+    with pytest.raises(UserError, match="`length_penalty`"):
+        translator.score([text], [text], length_penalty=-3)
+
+
+def test_what_is_split_takes_no_prefixes(small_translator):
+    with pytest.raises(UserError, match="without `prefixes`"):
+        small_translator.n_best(
+            ["the dog"], Search(), prefixes=["die"], split_sentences=True
+        )
