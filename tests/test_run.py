@@ -113,6 +113,8 @@ def test_pairs_of_a_begun_run_are_in_its_languages(run, in_memory, tmp_path):
     session = understand(run_dir=begun, corpus=in_memory)
     assert session.corpus.source_lang == "fr"
     assert session.corpus.target_lang == "nl"
+    with pytest.raises(UserError, match="target_lang = nl, .* says ko"):
+        understand(run_dir=begun, corpus=in_memory, target_lang="ko")
 
 
 def test_a_file_named_like_a_split_in_memory_is_not_its_text(

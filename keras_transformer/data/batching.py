@@ -26,6 +26,10 @@ from keras_transformer.settings import whole_number
 
 Texts: TypeAlias = Sequence[str] | tf.Tensor
 
+_EXPECTED = (
+    "a `kt.Tokenizer`; make your own batches of other ids, as `fit` takes"
+)
+
 
 def batches(
     pairs: Iterable[tuple[str, str]],
@@ -70,7 +74,7 @@ def batches(
             [0, 1).
     """
     if not isinstance(tokenizer, Tokenizer):
-        raise SettingError("tokenizer", "a Tokenizer", tokenizer)
+        raise SettingError("tokenizer", _EXPECTED, tokenizer)
     batch_tokens = whole_number("batch_tokens", batch_tokens)
     with tempfile.TemporaryDirectory() as folder:
         plain = TokenisedCorpus.build(
@@ -220,7 +224,7 @@ def batch(
             targets as sources; in a graph, TensorFlow raises its own error.
     """
     if not isinstance(tokenizer, Tokenizer):
-        raise SettingError("tokenizer", "a Tokenizer", tokenizer)
+        raise SettingError("tokenizer", _EXPECTED, tokenizer)
     sources, targets = _texts("sources", sources), _texts("targets", targets)
     rows, others = sources.shape[0], targets.shape[0]
     if None not in (rows, others) and rows != others:

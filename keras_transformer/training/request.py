@@ -217,8 +217,9 @@ def understand(**arguments: Any) -> Session:
     preset, run_dir = session.preset, session.run_dir
     begun = None if run_dir is None else begun_config(run_dir)
     sides = ("source_lang", "target_lang", "train_split")
-    opening = {name: getattr(begun, name) for name in sides} if begun else {}
-    opening |= {name: own[name] for name in sides if name in own}
+    opening = {name: own[name] for name in sides if name in own}
+    if begun:  # Which refuses others.
+        opening = {name: getattr(begun, name) for name in sides}
     corpus: Any = session.corpus
     if corpus is not None:
         corpus = one_name(corpus)

@@ -139,7 +139,7 @@ def test_a_batch_needs_as_many_targets_as_sources(tokenizer):
 def test_a_batch_is_made_of_a_batch_of_texts(tokenizer):
     with pytest.raises(kt.UserError, match=r"shape \(B,\), as `.batch`"):
         kt.batch(tf.constant("a"), tf.constant("b"), tokenizer)
-    with pytest.raises(kt.UserError, match="`tokenizer` to be a Tokenizer"):
+    with pytest.raises(kt.UserError, match="`tokenizer` to be a `kt.Tok"):
         kt.batch(TEXTS, TEXTS, "tokenizer.model")
 
 
