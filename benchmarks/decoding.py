@@ -6,7 +6,9 @@ and target tokens (and CTranslate2's the precision) and print tokens/s; each
 runs with the Python of its own environment. Where one is missing, its rows are.
 
 With `--run-dir` a trained model translates the lines of `--text` instead, ours
-in every precision and its own export in CTranslate2, pieces to pieces.
+in every precision and its own export in CTranslate2, pieces to pieces. Ours
+stops a sentence as CTranslate2 does (`max_finished`), and once more when
+nothing else can win ("proven"), its default.
 
 A system has all cores in one search, or one in each of several that share the
 sentences: "1 × 2" and "2 × 1" threads on two cores. A single sentence has one
@@ -36,6 +38,8 @@ VOCABULARY = 32_000
 BEAMS = 4
 PRECISIONS = ("float32", "bfloat16", "int8", "int8, shortlist")
 REAL_BATCHES = (32, 128)
+PROVEN = ", proven"
+REAL = (*PRECISIONS, *(f"{p}{PROVEN}" for p in PRECISIONS))
 PEERS = {
     "OpenNMT-tf": ("onmt", "opennmt_decode.py", []),
     "MarianMT (PyTorch)": ("torch", "marian_decode.py", []),
@@ -242,7 +246,7 @@ def compare_real(args: argparse.Namespace) -> None:
             f"keras_transformer {precision}, {cores} × 1": our_search(
                 trained, precision, f"{folder}/{precision}", ids, cores
             )
-            for precision in PRECISIONS
+            for precision in REAL
         }
         for precision in ("float32", "int8"):
             for workers in sorted({1, cores}):
@@ -264,7 +268,7 @@ def our_search(
 
     Args:
         trained: The `Run`.
-        precision: Of the search, and whether it has a shortlist.
+        precision: Of the search, whether it has a shortlist and is proven.
         path: Where the export goes.
         ids: Ragged, all sentences.
         searches: How many batches are searched at a time.
@@ -274,11 +278,12 @@ def our_search(
     from keras_transformer.config import Search
     from keras_transformer.translation import text_batches
 
-    precision, _, shortlist = precision.partition(", ")
+    is_proven = precision.endswith(PROVEN)
+    precision, _, shortlist = precision.removesuffix(PROVEN).partition(", ")
     if shortlist:
         shortlist = trained.shortlist(f"{path}.tsv")
     model = trained.translator(None, precision, shortlist or None).text_model
-    export(model, Search(), path)
+    export(model, Search(max_finished=None if is_proven else BEAMS), path)
     signature = tf.saved_model.load(path).signatures["serving_default"]
 
     def search(rows):

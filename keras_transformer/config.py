@@ -418,6 +418,13 @@ class Search:
         f"if not given, verbs and exports take {MAX_SOURCE_LENGTH}",
         within="[2, inf)",
     )
+    max_finished: int | None = setting(
+        None,
+        "stop a sentence once N hypotheses have ended among the best "
+        "`beam_size` of their step; if not given, once none can win any more",
+        metavar="N",
+        may_change=True,
+    )
     no_unknown: bool = setting(False, "never write the unknown piece")
     no_repeat_ngram: int = setting(
         0,
@@ -438,6 +445,13 @@ class Search:
                 f"at most {self.beam_size}, the `beam_size`",
                 self.n_best,
             )
+        enough = self.max_finished
+        if enough is not None and not self.sampling and enough < self.n_best:
+            raise SettingError(
+                "max_finished",
+                f"at least {self.n_best}, the `n_best`",
+                enough,
+            )
         if self.max_length is not None and self.max_length < self.min_length:
             raise SettingError(
                 "max_length",
@@ -450,7 +464,9 @@ class Search:
         return {name: getattr(self, name) for name in RUN_SEARCH}
 
 
-RUN_SEARCH = ("beam_size", "length_penalty", "max_extra_length")
+RUN_SEARCH = (
+    *("beam_size", "length_penalty", "max_extra_length", "max_finished"),
+)
 # All settings that may override a preset's, by name.
 SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(
     {

@@ -54,7 +54,7 @@ class Shared(NamedTuple):
 # The settings that a search over ids uses.
 _NAMES = (
     *("beam_size", "length_penalty", "n_best", "min_length"),
-    "no_repeat_ngram",
+    *("no_repeat_ngram", "max_finished"),
 )
 SEARCHED = [f for f in dataclasses.fields(Search) if f.name in _NAMES]
 # What to give in place of the others.
@@ -96,6 +96,7 @@ class Beams(NamedTuple):
     live_log_probs: tf.Tensor  # (B, W) float32, best first
     finished_ids: tf.Tensor  # (B, N, 1 + t) int64, BOS first
     finished_scores: tf.Tensor  # (B, N) float32, best first
+    num_finished: tf.Tensor  # (B,) int64, counted only for `max_finished`
     history: SearchHistory | tuple[()] = ()
 
 
@@ -400,6 +401,7 @@ def _first_beams(
         live_log_probs=live,
         finished_ids=tf.fill(tf.shape(finished[..., None]), bos_id),
         finished_scores=finished,
+        num_finished=tf.zeros_like(limits),
         history=history,
     )
 
@@ -456,13 +458,23 @@ def _branch(
         history = lengthened(
             history, log_probs, parents, tokens, ended, survivors
         )
+    num_finished = beams.num_finished
+    bound = live[:, 0] / length_normaliser(
+        sentences.limits, rules.search.length_penalty
+    )
+    # Log-probabilities only fall and the normaliser is largest at the limit,
+    # so no descendant of the best live beam scores above this bound.
+    is_done = finished_scores[:, -1] >= bound
+    if rules.search.max_finished is not None:
+        among_best = (ended & (log_probs > NONE))[:, : rules.search.beam_size]
+        num_finished += tf.math.count_nonzero(among_best, axis=1)
+        is_done |= num_finished >= rules.search.max_finished
     beams = Beams(
         live_ids=_take(ids, best),
-        live_log_probs=_unless_done(
-            rules, sentences.limits, live, finished_scores
-        ),
+        live_log_probs=tf.where(is_done[:, None], NONE, live),
         finished_ids=finished_ids,
         finished_scores=finished_scores,
+        num_finished=num_finished,
         history=history,
     )
     return beams, _take(parents, best)
@@ -478,19 +490,3 @@ def _padded(ids: tf.Tensor, more: int | tf.Tensor, pad_id: int) -> tf.Tensor:
 def _take(tensor: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
     """Pick `places` `(B, C)` along the second axis of `(B, W, ...)`."""
     return tf.gather(tensor, places, axis=1, batch_dims=1)
-
-
-def _unless_done(
-    rules: Rules,
-    limits: tf.Tensor,
-    live: tf.Tensor,
-    finished_scores: tf.Tensor,
-) -> tf.Tensor:
-    """Drop the live beams that can no longer change the result.
-
-    Log-probabilities only fall and the normaliser is largest at the limit, so
-    no descendant of the best live beam scores above the bound used here.
-    """
-    bound = live[:, 0] / length_normaliser(limits, rules.search.length_penalty)
-    is_done = finished_scores[:, -1] >= bound
-    return tf.where(is_done[:, None], NONE, live)

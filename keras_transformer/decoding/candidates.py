@@ -95,39 +95,42 @@ def continuations(
         logits, maxima, shape if possible is logits else None
     )  # (B, W, 1)
 
+    # A beam without any token has the sum 0.
+    is_number = tf.math.is_finite(sums)
+    offsets = tf.where(is_number, log_probs[:, :, None] - sums, NONE)
+
     # The tokens ruled out are few and mostly in the first chunk. We mask them
     # there, and again if that chunk is chosen: cheaper than a mask over V.
     ruled_out = _ruled_out(rules, position, width)
-    first = tf.reduce_max(tf.where(ruled_out, NONE, chunks[:, :, 0]), axis=-1)
+    # Of other chunks, and of the first. Adding is faster than selecting.
+    masks = tf.where([[False], [True]] & ruled_out, NONE, 0.0)
+    first = tf.reduce_max(chunks[:, :, 0] + masks[1], axis=-1)
     maxima = tf.concat([first[:, :, None], maxima[:, :, 1:]], axis=-1)
-    maxima = _number(maxima - sums + log_probs[:, :, None])
 
     def scores(inside: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
         """Turn chunks of any beam into whole hypotheses' log-probabilities."""
         beam = chosen // (size // width)
-        of_beam = tf.gather(log_probs, beam, batch_dims=1)[:, :, None]
-        inside -= tf.gather(sums[:, :, 0], beam, batch_dims=1)[:, :, None]
-        is_first = (chosen % (size // width) == 0)[:, :, None]
-        inside = tf.where(is_first & ruled_out, NONE, inside + of_beam)
-        return _number(inside)
+        offset = tf.gather(offsets, beam, batch_dims=1)
+        is_first = chosen % (size // width) == 0
+        mask = tf.gather(masks, tf.cast(is_first, tf.int64))
+        return inside + offset + mask
 
     candidates, places = top_of_chunks(
         tf.reshape(chunks, [batch, beams * (size // width), width]),
-        tf.reshape(maxima, [batch, beams * (size // width)]),
+        tf.reshape(maxima + offsets, [batch, beams * (size // width)]),
         count,
         scores,
     )
-    found = (candidates, places // size, places % size)
+    found = (_number(candidates), places // size, places % size)
     if prefix.shape[1] == 0:
         return found
 
     def best_begun() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         possible = allowed(rules, position, ids, logits)
-        scores = begun(rules, prefix, ids, logits, possible) - sums
-        scores = _number(scores + log_probs[:, :, None])
+        scores = begun(rules, prefix, ids, logits, possible) + offsets
         width = tf.shape(scores, tf.int64)[2]
         best, places = _top_k(tf.reshape(scores, [batch, beams * width]), count)
-        return best, places // width, places % width
+        return _number(best), places // width, places % width
 
     tokens = prefix_tokens(prefix, position)[:, 0]
     is_within = tf.reduce_any(tokens != rules.pad_id)

@@ -24,6 +24,8 @@ end tokens. Its search differs from ours in these points:
 - An end token counts only among the `beam_size` best continuations of a step,
   ours among twice as many. That may lose the best hypothesis, except with a
   beam of one.
+- It stops a sentence once `beam_size` hypotheses have ended, which ours does
+  with `max_finished`; otherwise ours goes on until no other can win.
 - It ends at `max_decoding_length` (256) tokens, ours at source length +
   `max_extra_length` (50, or what the run's `config.json` says); it cuts a
   source after `max_input_length` (1,024), and it writes at least

@@ -34,6 +34,7 @@ _HOW = {
     "ensemble": None,
     "ensemble_mean": None,
     "reference": None,
+    "max_finished": None,
 }
 
 

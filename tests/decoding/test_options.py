@@ -55,6 +55,7 @@ def test_every_option_has_a_flag():
         max_extra_length=29,
         max_source_length=13,
         no_repeat_ngram=3,
+        max_finished=19,
     )
     drawing = dict(temperature=0.7, top_k=17, top_p=0.9, seed=19)
     argv = ["--no-unknown", "--sample"]

@@ -175,6 +175,7 @@ def test_an_export_that_searches_as_no_evaluation_has_no_scores(run, how):
         {"precision": "int8"},
         {"beam_size": 1},
         {"length_penalty": 1.0},
+        {"max_finished": 4},
         {"shortlist": "some/file.tsv"},
     ],
 )

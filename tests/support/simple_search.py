@@ -61,11 +61,20 @@ def every_hypothesis(model, sentence, limit, alpha, **rules):
 
 
 def plain_beam_search(
-    model, sentence, limit, beam_size, alpha, n_best=1, **rules
+    model,
+    sentence,
+    limit,
+    beam_size,
+    alpha,
+    n_best=1,
+    max_finished=np.inf,
+    **rules,
 ):
-    """The search again, with lists and without an early stop."""
-    live, finished = [((), 0.0)], []
+    """The search again, with lists and without a bound on what may win."""
+    live, finished, num_finished = [((), 0.0)], [], 0
     for length in range(1, limit + 1):
+        if num_finished >= max_finished:
+            break
         candidates = []
         for prefix, log_prob in live:
             log_probs = model.log_probs(sentence, prefix)
@@ -73,9 +82,10 @@ def plain_beam_search(
                 candidates.append(((*prefix, token), log_prob + more))
         candidates.sort(key=lambda item: -item[1])
         live = []
-        for ids, log_prob in candidates[: 2 * beam_size]:
+        for rank, (ids, log_prob) in enumerate(candidates[: 2 * beam_size]):
             if ids[-1] == EOS or length == limit:
                 finished.append((ids, normalised(log_prob, length, alpha)))
+                num_finished += rank < beam_size
             elif len(live) < beam_size:
                 live.append((ids, log_prob))
     return sorted(finished, key=lambda item: -item[1])[:n_best]
