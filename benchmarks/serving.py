@@ -7,10 +7,16 @@ SavedModel takes for one sentence, in a process of their own. Server, clients
 and nothing else share the machine's cores; memory is what the server has
 resident.
 
+With `--in-turn` one client asks the server, the SavedModel and `Translator` for
+the first sentence in turn, so that a slow minute meets all three.
+
 Example:
     pip install "locust>=2.30,<3"
-    PYTHONPATH=. python benchmarks/serving.py --run-dir runs/tiny \
+    export PYTHONPATH=.
+    python benchmarks/serving.py --run-dir runs/tiny \
         --sentences multi30k/test_2016_flickr.en
+    TF_NUM_INTRAOP_THREADS=1 python benchmarks/serving.py --run-dir runs/base \
+        --sentences multi30k/val.en --in-turn 40 --precision int8 --tokens 32
 """
 
 import argparse
@@ -44,6 +50,9 @@ def parse_args(argv=None) -> argparse.Namespace:
     add("--clients", type=int, nargs="*", default=[1, 4, 16, 64])
     add("--seconds", type=int, default=60, help="for each number of clients")
     add("--max-length", type=int, help="most tokens of a translation")
+    add("--in-turn", type=int, metavar="N", help="ask N times in turn")
+    add("--precision", default="float32", help="with --in-turn")
+    add("--tokens", type=int, help="of a translation, with --in-turn")
     add("--alone", nargs=2, help=argparse.SUPPRESS)  # In a process of its own.
     return parser.parse_args(argv)
 
@@ -131,9 +140,57 @@ def load(server: Server, clients: int, seconds: int, sentences: str) -> dict:
             return list(csv.DictReader(file))[-1]
 
 
+def ask_in_turn(args: argparse.Namespace, folder: str) -> None:
+    """Print what a sentence takes, alone and served."""
+    import tensorflow as tf
+
+    from keras_transformer.config import Search
+    from keras_transformer.run import Run
+
+    [line, *_] = args.sentences.read_text("utf-8").splitlines()
+    exported = pathlib.Path(folder, NAME)
+    options = {"min_length": args.tokens or 0, "max_length": args.tokens}
+    run = Run(args.run_dir)
+    path = run.export(
+        exported, options=Search(**options), quantization=args.precision
+    )
+    translator = run.translator(None, args.precision)
+    signature = tf.saved_model.load(str(path)).signatures["serving_default"]
+    server = Server(exported)
+    request = urllib.request.Request(
+        f"{server.host}/v1/models/{NAME}:predict",
+        json.dumps({"instances": [line]}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    asked = {
+        "Translator": lambda: translator.translate([line], **options),
+        "SavedModel": lambda: signature(text=tf.constant([line])),
+        "server": lambda: urllib.request.urlopen(request).read(),
+    }
+    times = {name: [] for name in asked}
+    for _ in range(4 + args.in_turn):
+        for name, ask in asked.items():
+            begun = time.perf_counter()
+            ask()
+            times[name].append(1_000 * (time.perf_counter() - begun))
+    server.end()
+    print_head("asked", "median, ms", "least", "the server takes longer by")
+    for name, found in times.items():
+        found = np.array(found[4:])  # The first ones trace, pack and warm up.
+        longer = np.median(np.array(times["server"][4:]) - found)
+        print_row(
+            *(name, f"{np.median(found):.0f}", f"{found.min():.0f}"),
+            f"{longer:.0f}",
+        )
+
+
 def main(argv=None) -> None:
     """Print the tables."""
     args = parse_args(argv)
+    if args.in_turn:
+        with tempfile.TemporaryDirectory() as folder:
+            ask_in_turn(args, folder)
+        return
     if args.alone:
         print(json.dumps(alone(*args.alone, args)))
         return

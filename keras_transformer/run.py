@@ -141,7 +141,8 @@ class Run:
                 to score for each source, which is faster.
 
         Raises:
-            UserError: As in `Translator.from_run`.
+            UserError: If a run has no weights or is of another vocabulary, or
+                as from `Translator.freeze`.
         """
         self.before_loading()
         from keras_transformer.translation.translator import Translator
@@ -203,6 +204,7 @@ class Run:
         beam_size: int | None = None,
         length_penalty: float | None = None,
         max_extra_length: int | None = None,
+        max_finished: int | None = None,
         lowercase: bool = False,
         tokenize: str | None = None,
         against: str | os.PathLike | None = None,
@@ -233,9 +235,10 @@ class Run:
                 uses are refused.
             average: As in `translator`.
             beam_size: Live hypotheses per sentence; the run's if not given,
-                as with the next two.
+                as with the next three.
             length_penalty: The exponent alpha.
             max_extra_length: Most tokens of a translation beyond its source's.
+            max_finished: Hypotheses that have ended when a search stops.
             lowercase: Whether to score lower-cased text too.
             tokenize: SacreBLEU's tokeniser for BLEU, such as `13a` or `char`;
                 by default that of the target language.
@@ -271,6 +274,7 @@ class Run:
             beam_size=beam_size,
             length_penalty=length_penalty,
             max_extra_length=max_extra_length,
+            max_finished=max_finished,
         )
         search = overridden(
             run.search,

@@ -63,9 +63,9 @@ def small_run():
 @pytest.fixture(scope="session")
 def small_translator(small_run):
     """The `Translator` of that run."""
-    from keras_transformer.translation.translator import Translator
+    from keras_transformer.run import Run
 
-    return Translator.from_run(small_run, average=1)
+    return Run(small_run).translator(average=1)
 
 
 @pytest.fixture(scope="session")

@@ -78,7 +78,7 @@ def digest(folder):
 
 
 def weights_of(run, average=None):
-    return averaging.load_model(run.path, average=average).get_weights()
+    return averaging.load(run.path, average=average)[0].get_weights()
 
 
 def test_a_training_from_python_is_a_run(run, count):
@@ -143,7 +143,7 @@ def test_reports_and_cards_name_the_weights_that_were_loaded(
     small_run, tmp_path, monkeypatch
 ):
     run = kt.Run(shutil.copytree(small_run, tmp_path / "run"))
-    model = averaging.load_model(run.path)
+    model = averaging.load(run.path)[0]
     model.compile("sgd", "mse")
     load, steps = kt.Run.translator, iter([11, 13, 17, 19])
 
@@ -297,7 +297,7 @@ def test_the_better_weights_are_kept_and_taken(run, caplog):
     assert result.better == "last" and losses["last"] < losses["average"]
     assert result.checkpoints == ("step-000000011",)
     with caplog.at_level("INFO", "keras_transformer"):
-        model = averaging.load_model(run.path)
+        model = averaging.load(run.path)[0]
     (said,) = caplog.messages
     assert said.startswith("Taking the last weights (validation loss")
     found = model.get_weights()

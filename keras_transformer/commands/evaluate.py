@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _row(name: pathlib.Path, tested: "Tested") -> str:
-    """Print a system's score, its 95 % interval and its p-value."""
+    """Return the line of a system: score, 95 % interval and p-value."""
     interval = p_value = ""
     if tested.confidence is not None:
         interval = f"{tested.mean:.2f} ± {tested.confidence:.2f}"

@@ -195,7 +195,7 @@ def load_tensorflow(searches: int | None) -> None:
 
 
 def prepare(args: argparse.Namespace, n_best: int = 1) -> tuple["Run", Search]:
-    """Open the run, and change its search by the flags above."""
+    """Open the run, and change its search by the flags."""
     run = open_run(args)
     return run, search_from(args, run.config.search, n_best)
 
@@ -203,7 +203,7 @@ def prepare(args: argparse.Namespace, n_best: int = 1) -> tuple["Run", Search]:
 def search_from(
     args: argparse.Namespace, search: Search, n_best: int = 1
 ) -> Search:
-    """Override the search of a run by the flags above.
+    """Override the search of a run by the flags that were given.
 
     Without a flag, a text has `n_best` translations, or as many as beams.
     """

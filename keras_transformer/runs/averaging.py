@@ -61,7 +61,7 @@ class Result:
     averages: str
     checkpoints: tuple[str, ...]
     validation: Mapping[str, Mapping[str, float]]
-    weights: int | None
+    weights: int
     by: str = "loss"
     averaged: int = 0
 
@@ -238,13 +238,6 @@ def load(
         f"The weights in {run_dir} changed each time they were read; wait "
         "until the training has written its files, then try again."
     )
-
-
-def load_model(
-    run_dir: str | os.PathLike, average: int | None = None
-) -> Transformer:
-    """Return the model alone of `load`."""
-    return load(run_dir, average)[0]
 
 
 def load_chosen(

@@ -33,7 +33,7 @@ class Chosen:
 
     run_dir: pathlib.Path
     checkpoints: tuple[str, ...]
-    checksum: int | None
+    checksum: int
     said: str
     is_final: bool = False
     ema: float | None = None

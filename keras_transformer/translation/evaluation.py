@@ -137,8 +137,8 @@ class Evaluation:
 def longest_source(max_length: int) -> int:
     """Return the tokens after which a validation or test source is cut.
 
-    It is the default limit of a translation, unless the run was trained on
-    longer texts, of up to `max_length` tokens: a model is judged on lengths
+    They are as many as in a translation by default, or `max_length`, up to
+    which the run was trained, if that is more: a model is judged on lengths
     that it has seen.
     """
     return max(max_length, MAX_SOURCE_LENGTH)

@@ -70,7 +70,7 @@ class TextModel:
         tokenizer: The tokenizer.
 
     Attributes:
-        id_model: The argument; so is `tokenizer`.
+        id_model: As given; so is `tokenizer`.
 
     Raises:
         ValueError: If the two differ in vocabulary size.

@@ -3,14 +3,12 @@
 import dataclasses
 import functools
 import math
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 import numpy as np
 
 from keras_transformer.config import (
-    ENSEMBLE_MEANS,
     MAX_SOURCE_LENGTH,
     Search,
     SettingError,
@@ -65,7 +63,7 @@ class Translator:
 
     Attributes:
         text_model: The same translation inside a graph, as exports hold it.
-        tokenizer: The argument; so are `search`, both languages and `weights`.
+        tokenizer: As given; so are `search`, both languages and `weights`.
 
     Raises:
         ValueError: If model and tokenizer differ in vocabulary size.
@@ -120,45 +118,13 @@ class Translator:
         return frozen.instructions if frozen else ()
 
     @classmethod
-    def from_run(
-        cls,
-        run_dir: str | os.PathLike,
-        average: int | None = None,
-        precision: str = "float32",
-        shortlist: str | os.PathLike | None = None,
-        ensemble: Sequence[str | os.PathLike] = (),
-        ensemble_mean: str = ENSEMBLE_MEANS[0],
-    ) -> "Translator":
-        """Load a trained run, to search as its recipe says.
-
-        Args:
-            run_dir: The run directory.
-            average: How many of the newest checkpoints to average; None for
-                the weights that validated best at the end of the training.
-            precision: What to compute in, as in `freeze`.
-            shortlist: A file made by `keras-transformer shortlist`, with the
-                only target pieces to score for each source; by default all.
-            ensemble: Other runs of the same vocabulary, whose models search
-                together with this one.
-            ensemble_mean: What the models average at each step,
-                `"probabilities"` or `"log-probabilities"`.
+    def of(cls, runs: Runs, weights: Weights) -> "Translator":
+        """Load runs whose configurations have been read.
 
         Raises:
             UserError: If a run has no weights or is of another vocabulary, or
                 as from `freeze`.
         """
-        weights = Weights(
-            average=average,
-            precision=precision,
-            shortlist=shortlist,  # type: ignore
-            ensemble=ensemble,  # type: ignore
-            ensemble_mean=ensemble_mean,
-        )
-        return cls.of(weights.runs(run_dir), weights)
-
-    @classmethod
-    def of(cls, runs: Runs, weights: Weights) -> "Translator":
-        """Load runs whose configurations have been read, as `from_run`."""
         devices.let_memory_grow()  # A training may run on the same GPU.
         return cls(**loading.load(runs, weights))
 

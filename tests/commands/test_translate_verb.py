@@ -18,6 +18,7 @@ from verb_calls import (
 from keras_transformer.commands import text_streams
 from keras_transformer.commands import translate as translate_verb
 from keras_transformer.config import Sampling, Search
+from keras_transformer.run import Run
 from keras_transformer.translation.translator import Hypothesis, Translator
 
 
@@ -64,7 +65,7 @@ def test_files_take_the_place_of_the_standard_streams(
         *("--min-length", 5, "--max-length", 11),
     )
 
-    newest = Translator.from_run(run_dir, 1)
+    newest = Run(run_dir).translator(average=1)
     expected = newest.translate(
         SOURCES, beam_size=2, length_penalty=0.3, min_length=5, max_length=11
     )

@@ -31,7 +31,6 @@ from keras_transformer.importing.source_files import (
     read_safetensors,
 )
 from keras_transformer.run import Run, train
-from keras_transformer.translation.translator import Translator
 
 LONGEST = 40  # Tokens, as in make_marian.py.
 
@@ -74,13 +73,13 @@ def run_dir(originals):
 
 @pytest.fixture(scope="module")
 def translator(run_dir):
-    return Translator.from_run(run_dir)
+    return Run(run_dir).translator()
 
 
 @pytest.fixture(scope="module")
 def of_npz(originals):
     run_dir = import_run(originals / "npz", originals / "run-npz", **LANGUAGES)
-    return Translator.from_run(run_dir)
+    return Run(run_dir).translator()
 
 
 @pytest.fixture(scope="module")

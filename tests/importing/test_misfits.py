@@ -299,10 +299,9 @@ def test_a_pattern_in_the_name_of_a_folder_is_named(originals, tmp_path):
 
 def test_ctranslate2_gets_padding_that_is_never_written(originals):
     from keras_transformer.exporting import ctranslate2
-    from keras_transformer.translation.translator import Translator
 
     run = run_directory.import_run(originals / "hf", originals / "run")
-    translator = Translator.from_run(run)
+    translator = Run(run).translator()
     kept = translator.model.embedding.bias.numpy()
     bias = ctranslate2._spec(translator).decoder.projection.bias
     assert kept[PAD_ID] > -100 and bias[PAD_ID] <= -1000 >= bias[BOS_ID]

@@ -59,7 +59,7 @@ def finished(small_run, tmp_path_factory):
     run = RunConfig.load(run_dir)
     dataclasses.replace(run, vocabulary=known).save(run_dir)
     path = run_dir / "final.weights.h5"
-    averaging.load_model(run_dir, average=1).save_weights(path)
+    averaging.load(run_dir, average=1)[0].save_weights(path)
     figures = {"loss": 2.5, "perplexity": 3.5, "token_accuracy": 0.5}
     Result(
         step=7,
@@ -128,13 +128,13 @@ def test_no_flipped_bit_of_the_history_ends_in_a_trace(tmp_path):
 def test_damaged_final_weights_give_way_to_checkpoints_or_are_told(
     run_dir, caplog, damage
 ):
-    expected = averaging.load_model(run_dir).get_weights()
+    expected = averaging.load(run_dir)[0].get_weights()
     path = run_dir / "final.weights.h5"
     damage(path)
-    found = averaging.load_model(run_dir).get_weights()
+    found = averaging.load(run_dir)[0].get_weights()
     assert f"Skipping {path}, which has changed" in caplog.text
     assert "so translations may differ from before." in caplog.text
     np.testing.assert_equal(found, expected)
     shutil.rmtree(run_dir / "checkpoints")
     with pytest.raises(UserError, match="restore it from a copy"):
-        averaging.load_model(run_dir)
+        averaging.load(run_dir)[0]

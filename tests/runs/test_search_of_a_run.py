@@ -16,7 +16,6 @@ from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.request import understand
 from keras_transformer.translation.model_card import ModelCard
-from keras_transformer.translation.translator import Translator
 
 SEARCH = Search(beam_size=2, length_penalty=1.7, max_extra_length=3)
 TEXTS = ["ein kleiner Hund", "die Wiese und der Hund laut", "laut"]
@@ -33,7 +32,7 @@ def run_dir(small_run, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def translator(run_dir):
-    return Translator.from_run(run_dir, 1)
+    return Run(run_dir).translator(average=1)
 
 
 def options(verb, run_dir, *words, n_best=1):

@@ -29,6 +29,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.exporting import saved_model
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
+from keras_transformer.run import Run
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
@@ -214,7 +215,7 @@ def small_run(path):
 @made_once
 def small_export(path):
     """Export that run as version 17."""
-    translator = Translator.from_run(small_run(), average=1)
+    translator = Run(small_run()).translator(average=1)
     # Makes TensorFlow unload the vocabulary; it must be written all the same.
     keras.utils.set_random_seed(1)
     saved_model.export(translator, path, 17, OPTIONS, card=CARD)

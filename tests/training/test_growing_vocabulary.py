@@ -28,7 +28,7 @@ def tune(run_dir, **given):
 
 def weights(run):
     """Rows of the pieces, and all other weights."""
-    table, *others = averaging.load_model(run).get_weights()
+    table, *others = averaging.load(run)[0].get_weights()
     return table, others
 
 

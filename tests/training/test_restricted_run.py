@@ -11,7 +11,7 @@ from sample_runs import digit_arguments, train_on_digits
 from session_loader import Served
 
 from keras_transformer.__main__ import main
-from keras_transformer.translation.translator import Translator
+from keras_transformer.run import Run
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +32,7 @@ def trained(corpus, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def translator(trained):
-    return Translator.from_run(trained)
+    return Run(trained).translator()
 
 
 def test_the_run_keeps_it(trained, translator, corpus, capsys):

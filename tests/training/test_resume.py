@@ -212,11 +212,11 @@ def test_a_run_with_a_moving_average_ends_with_that(runs):
     chosen = averaging.choose_average(run_dir, None, run)
     averaged = averaging.load_chosen(chosen, run)
     averaged = averaged.get_weights()
-    last = averaging.load_model(run_dir, average=1).get_weights()
+    last = averaging.load(run_dir, average=1)[0].get_weights()
     result = final_result(run_dir)
     assert result.averages == "moving average of the weights"
     better = averaged if result.better == "average" else last
-    found = averaging.load_model(run_dir).get_weights()
+    found = averaging.load(run_dir)[0].get_weights()
     for arrays_of_one in zip(
         expected, averaged, last, better, found, strict=True
     ):

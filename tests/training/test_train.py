@@ -175,6 +175,7 @@ MAY_CHANGE = {
     "beam_size": 2,
     "length_penalty": 1.1,
     "max_extra_length": 11,
+    "max_finished": 11,
 }
 OF_THE_RUN = {
     **{"preset": "tiny", "source_lang": "fr", "target_lang": "fr"},

@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, Sampling
-from keras_transformer.translation.translator import Hypothesis, Translator
+from keras_transformer.run import Run
+from keras_transformer.translation.translator import Hypothesis
 from keras_transformer.viewing.hypotheses import Fate
 
 TEXT = "the dog runs across die Wiese"
@@ -16,7 +17,7 @@ OPTIONS = dict(beam_size=3, length_penalty=0.9, max_length=17)
 
 @pytest.fixture(scope="module")
 def translator(small_run):
-    translator = Translator.from_run(small_run)
+    translator = Run(small_run).translator()
     # Else no sentence of this random model would end before its limit.
     table = translator.model.embedding.table
     factor = np.ones([translator.model.vocab_size, 1])

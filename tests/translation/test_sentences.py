@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.config import UserError
+from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.translation import sentences
 from keras_transformer.translation.sentences import Splitter
@@ -148,7 +149,7 @@ def test_sentences_end_as_in_the_language_of_the_run(
         RunConfig.load(small_run), source_lang="de", target_lang="en"
     )
     german.save(tmp_path)
-    of_german = Translator.from_run(tmp_path, average=1)
+    of_german = Run(tmp_path).translator(average=1)
     text = ["ein Hund, ggf. Die grüne Wiese"]  # Two, by English rules.
     for each, is_one in (translator, False), (of_german, True):
         whole = each.translate(text, **SHORT)

@@ -13,6 +13,7 @@ from keras_transformer.config import Sampling, UserError
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.model import Transformer
+from keras_transformer.run import Run
 from keras_transformer.runs import averaging
 from keras_transformer.translation.translator import (
     Hypothesis,
@@ -317,8 +318,8 @@ def test_a_new_seed_between_two_translations_does_no_harm(translator):
 
 
 def test_a_run_directory_holds_all_it_takes(small_run):
-    loaded = Translator.from_run(small_run, average=1)
-    expected = averaging.load_model(small_run, average=1).get_weights()
+    loaded = Run(small_run).translator(average=1)
+    expected = averaging.load(small_run, average=1)[0].get_weights()
     for one, other in zip(loaded.model.get_weights(), expected, strict=True):
         np.testing.assert_array_equal(one, other)
     words = (small_run / "tokenizer.model").read_bytes()
@@ -330,7 +331,7 @@ def test_a_run_with_the_vocabulary_of_another_is_refused(small_run, tmp_path):
     path = tmp_path / "run" / "tokenizer.model"
     Tokenizer.train(WORDS, 293, path)
     with pytest.raises(UserError) as error:
-        Translator.from_run(tmp_path / "run", average=1)
+        Run(tmp_path / "run").translator(average=1)
     assert "Expected 331 pieces in" in str(error.value)
     assert "restore the file of this run" in str(error.value)
 
