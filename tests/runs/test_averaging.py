@@ -26,7 +26,7 @@ def assert_is_average(model, *seeds):
 
 def test_fewer_checkpoints_than_asked_are_averaged_with_a_word(run_dir, caplog):
     with caplog.at_level(logging.WARNING):
-        model = averaging.load_model(run_dir, average=5)
+        model = averaging.load(run_dir, average=5)[0]
     assert "Averaging only 3 checkpoints instead of 5" in caplog.text
     assert_is_average(model, 1, 2, 3)
 
@@ -34,7 +34,7 @@ def test_fewer_checkpoints_than_asked_are_averaged_with_a_word(run_dir, caplog):
 def test_a_single_checkpoint_is_counted_as_one(run_dir, caplog):
     for path in checkpoints.list_checkpoints(run_dir)[1:]:
         shutil.rmtree(path)
-    averaging.load_model(run_dir, average=50)
+    averaging.load(run_dir, average=50)
     assert caplog.messages == [
         f"Averaging only 1 checkpoint instead of 50: {run_dir} has no more."
     ]
@@ -44,7 +44,7 @@ def test_a_run_without_checkpoints_is_an_error(run_dir):
     shutil.rmtree(run_dir / "checkpoints")
     (run_dir / "checkpoints").mkdir()
     with pytest.raises(UserError, match="has no checkpoint yet"):
-        averaging.load_model(run_dir)
+        averaging.load(run_dir)
 
 
 def test_averaging_nothing_is_an_error():
@@ -54,7 +54,7 @@ def test_averaging_nothing_is_an_error():
 
 def test_a_run_with_a_moving_average_is_loaded_with_that(caplog):
     with caplog.at_level(logging.INFO):
-        model = averaging.load_model(tiny_run(0.9))
+        model = averaging.load(tiny_run(0.9))[0]
     newest = tiny_run(0.9) / "checkpoints" / "step-000000003"
     assert caplog.messages == [
         f"Taking the moving average of the weights in {newest}."
@@ -65,7 +65,7 @@ def test_a_run_with_a_moving_average_is_loaded_with_that(caplog):
 
 
 def test_an_average_that_is_asked_for_is_one_of_checkpoints():
-    model = averaging.load_model(tiny_run(0.9), average=2)
+    model = averaging.load(tiny_run(0.9), average=2)[0]
     assert_is_average(model, 2, 3)
     _, chosen = averaging.load(tiny_run(0.9), average=2)
     assert [name[-1] for name in chosen.checkpoints] == ["2", "3"]
