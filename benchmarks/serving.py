@@ -152,7 +152,7 @@ def ask_in_turn(args: argparse.Namespace, folder: str) -> None:
     options = {"min_length": args.tokens or 0, "max_length": args.tokens}
     run = Run(args.run_dir)
     path = run.export(
-        exported, options=Search(**options), quantization=args.precision
+        exported, search=Search(**options), quantization=args.precision
     )
     translator = run.translator(None, args.precision)
     signature = tf.saved_model.load(str(path)).signatures["serving_default"]
@@ -205,7 +205,7 @@ def main(argv=None) -> None:
             max_source_length=MAX_SOURCE_LENGTH,
             max_length=args.max_length,
         )
-        version = Run(args.run_dir).export(exported, options=options)
+        version = Run(args.run_dir).export(exported, search=options)
         flags = ["--sentences", sentences]
         if args.max_length:
             flags += ["--max-length", str(args.max_length)]

@@ -337,7 +337,7 @@ class Run:
         self,
         output: str | os.PathLike,
         version: int = 1,
-        options: Search | None = None,
+        search: Search | None = None,
         *,
         average: int | None = None,
         kit: "ServingKit | None" = None,
@@ -350,8 +350,8 @@ class Run:
         Args:
             output: Folder of all versions.
             version: Number of this version.
-            options: The search of its signatures; by default the run's.
-                `translator().options(max_source_length=512)` changes only
+            search: That of its signatures; by default the run's.
+                `translator().search_with(max_source_length=512)` changes only
                 that limit.
             average: As in `translator`.
             kit: The files for TensorFlow Serving.
@@ -379,10 +379,10 @@ class Run:
         logger.info("Tracing the signatures of %s", self.path)
         has_shortlist = used.weights.shortlist is not None
         card = used._card(
-            translator.weights, options, quantization, has_shortlist
+            translator.weights, search, quantization, has_shortlist
         )
         return saved_model.export(
-            *(translator, output, version, options, kit, quantization, card),
+            *(translator, output, version, search, kit, quantization, card),
             portable,
         )
 

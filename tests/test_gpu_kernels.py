@@ -142,7 +142,7 @@ def test_every_signature_of_a_portable_export_has_kernels_for_gpus(
     small_translator, tmp_path
 ):
     path = saved_model.export(
-        small_translator, tmp_path, options=OPTIONS, portable=True
+        small_translator, tmp_path, search=OPTIONS, portable=True
     )
     saved = SavedModel.FromString((path / "saved_model.pb").read_bytes())
     graph_def = saved.meta_graphs[0].graph_def

@@ -57,7 +57,7 @@ def export(
     translator: Translator,
     output: str | os.PathLike,
     version: int = 1,
-    options: Search | None = None,
+    search: Search | None = None,
     kit: ServingKit | None = None,
     quantization: str = "float32",
     card: ModelCard | None = None,
@@ -72,7 +72,7 @@ def export(
         translator: What to export.
         output: Folder of all versions, made if it does not exist.
         version: Number of this version.
-        options: How `serving_default`, which returns the best hypothesis, and
+        search: How `serving_default`, which returns the best hypothesis, and
             `n_best` search. By default as the translator does, with 4
             hypotheses, or the number of beams if that is less. Sources are
             always cut, by default after 256 tokens.
@@ -111,7 +111,7 @@ def export(
         )
     path = files.version_path(output, version)
     kit = kit or ServingKit.plan(output)
-    search = options or translator.options(
+    search = search or translator.search_with(
         n_best=min(4, translator.search.beam_size)
     )
     if search.max_source_length is None:

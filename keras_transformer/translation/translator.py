@@ -163,8 +163,8 @@ class Translator:
             weights,
         )
 
-    def options(self, **given: Any) -> Search:
-        """Return the options of a search: those given, then those of `search`.
+    def search_with(self, **given: Any) -> Search:
+        """Return `search` with other settings.
 
         Raises:
             SettingError: If a setting makes no sense.
@@ -250,7 +250,9 @@ class Translator:
             UserError: If `split_sentences` is combined with `n_best` or
                 `prefixes`, or sentencex is missing.
         """
-        search = self.options(n_best=1 if n_best is None else n_best, **options)
+        search = self.search_with(
+            n_best=1 if n_best is None else n_best, **options
+        )
         if split_sentences:
             sentences.check_alone(n_best=n_best is not None)
         found, truncated = self.n_best(
@@ -270,7 +272,7 @@ class Translator:
     def n_best(
         self,
         texts: Sequence[str],
-        options: Search,
+        search: Search,
         *,
         prefixes: Sequence[str] | None = None,
         split_sentences: bool | None = False,
@@ -278,7 +280,7 @@ class Translator:
         parallel: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[list[list[Hypothesis]], np.ndarray]:
-        """Search as `options` say, and tell which texts were cut.
+        """Search as `search` says, and tell which texts were cut.
 
         The other arguments are those of `translate`.
 
@@ -288,7 +290,7 @@ class Translator:
             `max_source_length` tokens, bool `(len(texts),)`.
 
         Raises:
-            SettingError: If `options` is no `Search`, or `batch_tokens` or
+            SettingError: If `search` is no `Search`, or `batch_tokens` or
                 `parallel` is not a number from 1 on.
             UserError: If `split_sentences` is combined with `prefixes`.
         """
@@ -298,9 +300,9 @@ class Translator:
         else:
             encoded, beginnings = pairs_as_bytes(texts=texts, prefixes=prefixes)
         batch_tokens = whole_number("batch_tokens", batch_tokens)
-        if not isinstance(options, Search):
+        if not isinstance(search, Search):
             raise SettingError(
-                "options", "a Search, as `Translator.options` makes", options
+                "search", "a Search, as `Translator.search_with` makes", search
             )
         decoded = (text.decode() for text in encoded)
         if split_sentences:
@@ -309,7 +311,7 @@ class Translator:
             whole, are_cut = sentences.Splitter(*languages).translate(
                 functools.partial(
                     self.n_best,
-                    options=options,
+                    search=search,
                     batch_tokens=batch_tokens,
                     parallel=parallel,
                 ),
@@ -320,7 +322,7 @@ class Translator:
         if split_sentences is None and not self._is_warned:
             self._is_warned = sentences.warn_of_several(decoded)
         return search_all(
-            *(self.text_model, encoded, options, beginnings),
+            *(self.text_model, encoded, search, beginnings),
             *(batch_tokens, parallel, progress),
         )
 
@@ -355,8 +357,8 @@ class Translator:
         if self.search.max_source_length is None:
             options.setdefault("max_source_length", MAX_SOURCE_LENGTH)
         if n_best is None:
-            n_best = min(4, self.options(n_best=1, **options).beam_size)
-        search = self.options(n_best=n_best, **options)
+            n_best = min(4, self.search_with(n_best=1, **options).beam_size)
+        search = self.search_with(n_best=n_best, **options)
         return explaining.explain(
             *(self.text_model, self.model, text, search, prefix)
         )
@@ -454,7 +456,7 @@ class Translator:
 
 
 def search_with(search: Search, **given: Any) -> Search:
-    """Override settings of a search, as `Translator.options` does."""
+    """Override settings of a search, as `Translator.search_with` does."""
     known = [field.name for field in dataclasses.fields(Search)]
     for name in given.keys() - known:
         # A slip may also mean another argument of `translate`.

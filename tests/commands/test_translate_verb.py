@@ -86,7 +86,7 @@ def test_the_options_of_translate_reach_the_search(translated, monkeypatch):
     translated("--beam-size", 7, "--prefix", "Ein", "--parallel", 3)
 
     assert given == dict(
-        options=Search(beam_size=7, n_best=1, max_source_length=256),
+        search=Search(beam_size=7, n_best=1, max_source_length=256),
         prefixes=("Ein",) * len(SOURCES),
         parallel=3,
     )
@@ -96,7 +96,7 @@ def test_the_options_of_translate_reach_the_search(translated, monkeypatch):
 
     sampling = Sampling(seed=5)
     assert given == dict(
-        options=Search(n_best=13, max_source_length=256, sampling=sampling),
+        search=Search(n_best=13, max_source_length=256, sampling=sampling),
         prefixes=None,
         parallel=None,  # For the translator to choose.
     )

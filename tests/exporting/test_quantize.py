@@ -235,7 +235,7 @@ def test_a_portable_export_has_only_operators_with_a_name_in_tensorflow(
     path = serving.export(
         small_translator,
         tmp_path,
-        options=GREEDY,
+        search=GREEDY,
         quantization=dtype,
         portable=True,
     )
@@ -318,7 +318,7 @@ def test_where_there_are_no_such_operators_the_portable_form_is_written(
     small_translator, tmp_path, monkeypatch, one_signature
 ):
     monkeypatch.setattr(loading, "can_pack", lambda: False)
-    path = serving.export(small_translator, tmp_path, options=GREEDY)
+    path = serving.export(small_translator, tmp_path, search=GREEDY)
     assert is_portable(path)
     with pytest.raises(UserError, match="int8 needs its operators"):
         serving.export(

@@ -223,7 +223,7 @@ def test_every_signature_is_traced_once_and_no_folder_named_that_is_gone(
     for name in ("search", "score_text", "attention_text"):
         count(name)
     greedy = config.Search(beam_size=1, n_best=1)
-    serving.export(small_translator, tmp_path, options=greedy)
+    serving.export(small_translator, tmp_path, search=greedy)
     expected = ["search"] * 3 + ["score_text", "attention_text"]
     assert sorted(traced) == sorted(expected)
     assert "partial" not in caplog.text

@@ -261,7 +261,7 @@ def test_the_saved_model_takes_and_returns_the_same_text(
     originals, run_dir, translator, expected
 ):
     path = Run(run_dir).export(
-        originals / "exported", options=Search(length_penalty=0.0)
+        originals / "exported", search=Search(length_penalty=0.0)
     )
     texts = expected["texts"][:8]
     wanted = expected["beam"]["texts"][:8]

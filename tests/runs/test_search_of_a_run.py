@@ -89,7 +89,7 @@ def test_flags_that_are_not_given_are_the_runs(run_dir):
 def test_a_translation_is_at_most_as_much_longer_as_the_run_says(translator):
     sources = translator.tokenizer.tokenize(TEXTS)
     # An end far away lets every hypothesis run to the limit.
-    far = translator.options(min_length=1_000)
+    far = translator.search_with(min_length=1_000)
 
     found = translator.text_model.search_ids(sources.to_tensor(0), far)
 

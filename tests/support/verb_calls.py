@@ -63,7 +63,7 @@ def say_a(texts):
 
 
 def replace_translator(monkeypatch, translate=say_a):
-    """Let a function translate; return the options that it was given."""
+    """Let a function translate; return the search that it was given."""
     given = {}
 
     class Replacement:
@@ -72,9 +72,9 @@ def replace_translator(monkeypatch, translate=say_a):
             return cls()
 
         def n_best(
-            self, texts, options, progress, parallel, prefixes, split_sentences
+            self, texts, search, progress, parallel, prefixes, split_sentences
         ):
-            given.update(options=options, prefixes=prefixes, parallel=parallel)
+            given.update(search=search, prefixes=prefixes, parallel=parallel)
             return translate(texts), [False] * len(texts)
 
     home = "keras_transformer.translation.translator.Translator"

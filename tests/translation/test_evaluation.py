@@ -47,9 +47,9 @@ class Phrasebook:
         self.book = book
         self.asked = []
 
-    def n_best(self, texts, options, *, parallel, progress):
+    def n_best(self, texts, search, *, parallel, progress):
         self.asked += texts
-        self.how = options, parallel
+        self.how = search, parallel
         if progress:
             progress(len(texts), len(texts))
         found = [[Hypothesis(self.book[text], 0.0)] for text in texts]

@@ -214,7 +214,7 @@ def test_a_setting_that_no_search_has_is_refused(translator):
 
 
 def test_how_to_search_is_told_by_a_search(translator):
-    with pytest.raises(UserError, match="`options` to be a Search"):
+    with pytest.raises(UserError, match="`search` to be a Search"):
         translator.n_best(["laut"], Sampling())
 
 
