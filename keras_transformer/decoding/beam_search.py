@@ -217,10 +217,11 @@ def search_by(
     return BeamResult(ids, beams.finished_scores, lengths), beams.history
 
 
-# Steps between two looks for finished sentences: this many, or a quarter of the
-# tokens written if that is more, since every look copies the caches.
-_FEWEST_STEPS = 4
-_QUARTER = 4
+# Steps between two looks for finished sentences: this many, or this part of the
+# tokens written if that is more, since every look copies the caches. A single
+# sentence needs no look, only room in its caches.
+_STEPS, _PART = 2, 8
+_STEPS_ALONE, _PART_ALONE = 4, 4
 
 
 def _run_in_blocks(
@@ -245,7 +246,7 @@ def _run_in_blocks(
             sentences, beams, state, memory = _keep_open(
                 sentences, beams, state, memory
             )
-        steps = tf.maximum(_FEWEST_STEPS, position // _QUARTER)
+        steps = tf.maximum(fewest, position // part)
         memory = shared.extend(memory, steps)
         position, beams, state, memory = _run(
             step, rules, sentences, (position, beams, state, memory), steps
@@ -254,6 +255,9 @@ def _run_in_blocks(
         return position, done, sentences, beams, state, memory
 
     is_alone = sentences.limits.shape[0] == 1
+    fewest, part = (
+        (_STEPS_ALONE, _PART_ALONE) if is_alone else (_STEPS, _PART)
+    )
     start = (tf.constant(0), beams, sentences, beams, state, shared.state)
     _, done, *_ = tf.while_loop(
         lambda position, done, sentences, beams, *_: tf.reduce_any(
