@@ -39,7 +39,10 @@ BEAMS = 4
 PRECISIONS = ("float32", "bfloat16", "int8", "int8, shortlist")
 REAL_BATCHES = (32, 128)
 PROVEN = ", proven"
-REAL = (*PRECISIONS, *(f"{p}{PROVEN}" for p in PRECISIONS))
+REAL = (
+    *(*PRECISIONS, "bfloat16, shortlist"),
+    *(f"float32{PROVEN}", f"bfloat16{PROVEN}"),
+)
 PEERS = {
     "OpenNMT-tf": ("onmt", "opennmt_decode.py", []),
     "MarianMT (PyTorch)": ("torch", "marian_decode.py", []),

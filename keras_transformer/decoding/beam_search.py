@@ -255,9 +255,7 @@ def _run_in_blocks(
         return position, done, sentences, beams, state, memory
 
     is_alone = sentences.limits.shape[0] == 1
-    fewest, part = (
-        (_STEPS_ALONE, _PART_ALONE) if is_alone else (_STEPS, _PART)
-    )
+    fewest, part = (_STEPS_ALONE, _PART_ALONE) if is_alone else (_STEPS, _PART)
     start = (tf.constant(0), beams, sentences, beams, state, shared.state)
     _, done, *_ = tf.while_loop(
         lambda position, done, sentences, beams, *_: tf.reduce_any(

@@ -136,10 +136,10 @@ def test_finished_sentences_leave_after_a_block():
 
     def step(ids, position, state, rows):
         sizes.append((int(position), rows.numpy().tolist()))
-        # All end with the sixth token but those that have odd numbers.
+        # All end with the fifth token but those that have odd numbers.
         logits = np.zeros([*ids.shape, 7], "float32")
         logits[:, :, EOS] = -9.0
-        if position == 5:
+        if position == 4:
             logits[rows.numpy() % 2 == 0, :, EOS] = 30.0
         return tf.constant(logits), state, rows
 
@@ -152,11 +152,11 @@ def test_finished_sentences_leave_after_a_block():
         shared=Shared(tf.range(5), lambda rows, steps: rows),
     )
 
-    assert [rows for position, rows in sizes if position < 8] == [
+    assert [rows for position, rows in sizes if position < 6] == [
         [0, 1, 2, 3, 4]
-    ] * 8
-    assert [rows for position, rows in sizes if position >= 8] == [[1, 3]] * 12
-    np.testing.assert_array_equal(result.lengths[:, 0], [6, 20, 6, 20, 6])
+    ] * 6
+    assert [rows for position, rows in sizes if position >= 6] == [[1, 3]] * 14
+    np.testing.assert_array_equal(result.lengths[:, 0], [5, 20, 5, 20, 5])
 
 
 def test_a_ring_keeps_the_slots_of_r_positions():
