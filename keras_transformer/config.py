@@ -421,7 +421,7 @@ class Search:
     max_finished: int | None = setting(
         None,
         "stop a sentence once N hypotheses have ended among the best "
-        "`beam_size` of their step; if not given, once none can win any more",
+        "`beam_size` of their step, not only once no other can win",
         metavar="N",
         may_change=True,
     )
