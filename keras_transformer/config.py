@@ -420,8 +420,9 @@ class Search:
     )
     max_finished: int | None = setting(
         None,
-        "stop a sentence once N hypotheses have ended among the best "
-        "`beam_size` of their step, not only once no other can win",
+        "stop a sentence once N hypotheses, or `n_best` if that is more, have "
+        "ended among the best `beam_size` of their step, not only once no "
+        "other can win",
         metavar="N",
         may_change=True,
     )
@@ -444,13 +445,6 @@ class Search:
                 "n_best",
                 f"at most {self.beam_size}, the `beam_size`",
                 self.n_best,
-            )
-        enough = self.max_finished
-        if enough is not None and not self.sampling and enough < self.n_best:
-            raise SettingError(
-                "max_finished",
-                f"at least {self.n_best}, the `n_best`",
-                enough,
             )
         if self.max_length is not None and self.max_length < self.min_length:
             raise SettingError(

@@ -468,9 +468,10 @@ def _branch(
     # so no descendant of the best live beam scores above this bound.
     is_done = finished_scores[:, -1] >= bound
     if rules.search.max_finished is not None:
+        enough = max(rules.search.max_finished, rules.search.n_best)
         among_best = (ended & (log_probs > NONE))[:, : rules.search.beam_size]
         num_finished += tf.math.count_nonzero(among_best, axis=1)
-        is_done |= num_finished >= rules.search.max_finished
+        is_done |= num_finished >= enough
     beams = Beams(
         live_ids=_take(ids, best),
         live_log_probs=tf.where(is_done[:, None], NONE, live),

@@ -95,7 +95,7 @@ def continuations(
         logits, maxima, shape if possible is logits else None
     )  # (B, W, 1)
 
-    # A beam without any token has the sum 0.
+    # A beam without any token has no logarithm of its sum.
     is_number = tf.math.is_finite(sums)
     offsets = tf.where(is_number, log_probs[:, :, None] - sums, NONE)
 
