@@ -204,9 +204,7 @@ class ModelConfig:
 
 # The settings of a model's layers, and those of its stacks.
 LAYER_SETTINGS = [
-    field
-    for field in dataclasses.fields(ModelConfig)
-    if setting_of(field).of_layers
+    f for f in dataclasses.fields(ModelConfig) if setting_of(f).of_layers
 ]
 STACK_SETTINGS = [
     *(f for f in dataclasses.fields(ModelConfig) if f.name == "num_layers"),
@@ -420,9 +418,8 @@ class Search:
     )
     max_finished: int | None = setting(
         None,
-        "stop a sentence once N hypotheses, or `n_best` if that is more, have "
-        "ended among the best `beam_size` of their step, not only once no "
-        "other can win",
+        "stop once N hypotheses, at least `n_best`, have ended among the best "
+        "`beam_size` of their step, even if others could still win",
         metavar="N",
         may_change=True,
     )
@@ -458,9 +455,9 @@ class Search:
         return {name: getattr(self, name) for name in RUN_SEARCH}
 
 
-RUN_SEARCH = (
-    *("beam_size", "length_penalty", "max_extra_length", "max_finished"),
-)
+# What a training takes of a search, and a run keeps.
+_OF_RUN = [f for f in dataclasses.fields(Search) if setting_of(f).may_change]
+RUN_SEARCH = tuple(field.name for field in _OF_RUN)
 # All settings that may override a preset's, by name.
 SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(
     {
@@ -468,7 +465,7 @@ SETTINGS: Mapping[str, dataclasses.Field] = MappingProxyType(
         for field in (
             *dataclasses.fields(ModelConfig),
             *dataclasses.fields(TrainingConfig),
-            *(f for f in dataclasses.fields(Search) if f.name in RUN_SEARCH),
+            *_OF_RUN,
         )
     }
 )

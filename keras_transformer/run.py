@@ -234,11 +234,10 @@ class Run:
                 Nothing is translated then, so arguments that only a search
                 uses are refused.
             average: As in `translator`.
-            beam_size: Live hypotheses per sentence; the run's if not given,
-                as with the next three.
-            length_penalty: The exponent alpha.
-            max_extra_length: Most tokens of a translation beyond its source's.
-            max_finished: Hypotheses that have ended when a search stops.
+            beam_size: As in `Search`; by default the run's. So the next three.
+            length_penalty: As in `Search`.
+            max_extra_length: As in `Search`.
+            max_finished: As in `Search`.
             lowercase: Whether to score lower-cased text too.
             tokenize: SacreBLEU's tokeniser for BLEU, such as `13a` or `char`;
                 by default that of the target language.
@@ -279,9 +278,7 @@ class Run:
         search = overridden(
             run.search,
             n_best=1,
-            max_source_length=evaluation.longest_source(
-                run.training.max_length
-            ),
+            max_source_length=run.longest_source,
             **given,
         )
         if hypotheses is not None:
@@ -402,9 +399,8 @@ class Run:
         newest = max(files.versions(output), default=0)
         path = pathlib.Path(output) / str(newest)
         kept = ModelCard.load(path) if newest else None
-        now = self.card()
-        if kept:
-            now = self.card(None, None, kept.quantization, kept.shortlist)
+        how = (kept.quantization, kept.shortlist) if kept else ()
+        now = self.card(None, None, *how)
         search = self.config.search.kept_by_run()
         is_alike = kept is not None and all(
             kept.search.get(name) == search[name] for name in search

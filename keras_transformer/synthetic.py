@@ -34,7 +34,6 @@ from keras_transformer.training.preparation import check_tags
 from keras_transformer.training.request import log_shown, understand
 from keras_transformer.translation.evaluation import (
     bleu_tokenizer,
-    longest_source,
 )
 from keras_transformer.translation.text_batches import Hypothesis
 from keras_transformer.translation.translated_corpus import TranslatedCorpus
@@ -257,10 +256,8 @@ def backtranslate(
     words = reverse.weights.shortlist
     run, folder = reverse.config, pathlib.Path(os.path.abspath(output))
     lock_folder = folder.with_name(f"{folder.name}.lock")
-    longest = longest_source(run.training.max_length)
-    search = search_with(
-        run.search, **{"max_source_length": longest, **options}
-    )
+    limit = {"max_source_length": run.longest_source}
+    search = search_with(run.search, **{**limit, **options})
     count, checksum, read = _open(text)
     identity = reverse.chosen().identity
     origin = {

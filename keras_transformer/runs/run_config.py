@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from keras_transformer import __version__, config, presets
 from keras_transformer.config import (
+    MAX_SOURCE_LENGTH,
     RUN_SEARCH,
     SETTINGS,
     ModelConfig,
@@ -173,6 +174,14 @@ class RunConfig:
     def splits(self) -> tuple[str, str]:
         """Names of the splits to train and to validate on."""
         return self.train_split, self.validation_split
+
+    @property
+    def longest_source(self) -> int:
+        """Tokens after which a validation or test source is cut.
+
+        A model is judged on all lengths that it was trained on.
+        """
+        return max(self.training.max_length, MAX_SOURCE_LENGTH)
 
     def with_changes(
         self, given: Mapping[str, Any], run_dir: str | os.PathLike

@@ -31,7 +31,6 @@ from keras_transformer.training.building import initial_record, plan_batches
 from keras_transformer.training.display import heartbeat, log_count
 from keras_transformer.training.request import Session
 from keras_transformer.training.validation import validation_batches
-from keras_transformer.translation.evaluation import longest_source
 
 logger = logging.getLogger("keras_transformer")
 VALIDATION_SAMPLE = 200  # sentences
@@ -81,7 +80,7 @@ def prepare(session: Session) -> Prepared:
     batches = validation_batches(
         validation,
         min(recipe.batch_tokens, VALIDATION_TOKENS),
-        longest_source(recipe.max_length),
+        run.longest_source,
         run.validation_split,
         run.search.max_extra_length,
     )

@@ -138,9 +138,7 @@ class Validator:
         self.tokenize = evaluation.bleu_tokenizer(run.target_lang)
         self.options = Search(
             beam_size=1,
-            max_source_length=evaluation.longest_source(
-                run.training.max_length
-            ),
+            max_source_length=run.longest_source,
             max_extra_length=run.search.max_extra_length,
         )
         self.measured = 0  # How often, so that the log shows other sentences.

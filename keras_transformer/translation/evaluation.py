@@ -20,7 +20,6 @@ import sacrebleu
 import sacremoses
 
 from keras_transformer.config import (
-    MAX_SOURCE_LENGTH,
     Search,
     SettingError,
     UserError,
@@ -132,16 +131,6 @@ class Evaluation:
                 **{name: metadata.version(name) for name in _PACKAGES},
             },
         }
-
-
-def longest_source(max_length: int) -> int:
-    """Return the tokens after which a validation or test source is cut.
-
-    They are as many as in a translation by default, or `max_length`, up to
-    which the run was trained, if that is more: a model is judged on lengths
-    that it has seen.
-    """
-    return max(max_length, MAX_SOURCE_LENGTH)
 
 
 def evaluate(

@@ -119,3 +119,9 @@ def test_python_and_an_export_search_as_the_run_says(
     np.testing.assert_allclose(
         found["score"], [best.score for best, *_ in as_said], rtol=1e-4
     )
+
+
+def test_a_source_is_cut_where_the_translator_cuts_or_training_did():
+    for longest, cut in ((100, 256), (701, 701)):
+        run = RunConfig.from_preset(corpus="demo", max_length=longest)
+        assert run.longest_source == cut

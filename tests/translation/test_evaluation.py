@@ -63,11 +63,6 @@ def evaluate(translations, references, target_lang="de", **scoring):
     return evaluation.evaluate(Phrasebook(book), sources, Search(), **scoring)
 
 
-def test_a_source_is_cut_where_the_translator_cuts_or_training_did():
-    assert evaluation.longest_source(100) == 256
-    assert evaluation.longest_source(701) == 701
-
-
 def test_compound_split_bleu_counts_the_parts_of_compounds():
     # Das Rich @ Text @ Format ist gut .   9 tokens
     # Das Text @ Format ist gut .          7 tokens
