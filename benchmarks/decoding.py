@@ -7,8 +7,8 @@ runs with the Python of its own environment. Where one is missing, its rows are.
 
 With `--run-dir` a trained model translates the lines of `--text` instead, ours
 in every precision and its own export in CTranslate2, pieces to pieces. Ours
-stops a sentence as CTranslate2 does (`max_finished`), and once more when
-nothing else can win ("proven"), its default.
+stops a sentence as CTranslate2 does (`max_finished`), except where it is called
+"proven": there it goes on until nothing else can win, as it does by default.
 
 A system has all cores in one search, or one in each of several that share the
 sentences: "1 × 2" and "2 × 1" threads on two cores. A single sentence has one

@@ -217,11 +217,11 @@ def search_by(
     return BeamResult(ids, beams.finished_scores, lengths), beams.history
 
 
-# Steps between two looks for finished sentences: this many, or this part of the
+# Steps between two looks for finished sentences: two, or an eighth of the
 # tokens written if that is more, since every look copies the caches. A single
-# sentence needs no look, only room in its caches.
-_STEPS, _PART = 2, 8
-_STEPS_ALONE, _PART_ALONE = 4, 4
+# sentence needs no look, only room in its caches: four steps, or a quarter.
+_STEPS = (2, 8)
+_STEPS_ALONE = (4, 4)
 
 
 def _run_in_blocks(
@@ -255,7 +255,7 @@ def _run_in_blocks(
         return position, done, sentences, beams, state, memory
 
     is_alone = sentences.limits.shape[0] == 1
-    fewest, part = (_STEPS_ALONE, _PART_ALONE) if is_alone else (_STEPS, _PART)
+    fewest, part = _STEPS_ALONE if is_alone else _STEPS
     start = (tf.constant(0), beams, sentences, beams, state, shared.state)
     _, done, *_ = tf.while_loop(
         lambda position, done, sentences, beams, *_: tf.reduce_any(
