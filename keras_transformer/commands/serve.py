@@ -146,9 +146,10 @@ def run(args: argparse.Namespace) -> None:
         Batcher(batching),
         limits,
         explain,
+        args.cors,
+        server.names_of(args.host, args.allow_host),
     )
-    hosts = server.names_of(args.host, args.allow_host)
-    server.serve(listening, service, args.cors, hosts)
+    server.serve(listening, service)
 
 
 def _served_run(args: argparse.Namespace) -> "Run | None":

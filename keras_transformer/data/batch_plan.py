@@ -95,9 +95,6 @@ class BatchPlan:
             means fewer shapes and more padding.
         row_multiple: B is a multiple of it if the budget allows that many
             rows, so that replicas get equal shares.
-
-    Raises:
-        ValueError: If an argument is out of its range.
     """
 
     def __init__(
@@ -109,13 +106,6 @@ class BatchPlan:
         length_growth: float = LENGTH_GROWTH,
         row_multiple: int = 8,
     ) -> None:
-        if min(batch_tokens, row_multiple) < 1 or length_growth <= 1:
-            raise ValueError(
-                "`batch_tokens` and `row_multiple` must be at least 1, "
-                "`length_growth` above 1. Received: "
-                f"batch_tokens={batch_tokens}, row_multiple={row_multiple}, "
-                f"length_growth={length_growth}"
-            )
         self.corpus = corpus
         self.batch_tokens = batch_tokens
         self.seed = seed

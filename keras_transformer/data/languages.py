@@ -84,7 +84,7 @@ class Language:
         return (self.base, self.script) == (other.base, other.script)
 
 
-def is_code(text: str) -> bool:
+def is_code(text: object) -> bool:
     """Return whether a text can be a code, and part of a file's name."""
     pattern = r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*"
     return isinstance(text, str) and bool(re.fullmatch(pattern, text))

@@ -31,13 +31,6 @@ from keras_transformer.decoding.candidates import (
 )
 
 
-class _Drawing(NamedTuple):
-    limits: tf.Tensor  # (B,) int64
-    uniforms: tf.Tensor  # (B, L, N) float64 in [0, 1)
-    prefix: tf.Tensor | None  # (B, P, 3) int64, the last one PAD
-    sampling: Sampling
-
-
 class _Draws(NamedTuple):
     ids: tf.Tensor  # (B, N, 1 + t) int64, BOS first
     log_probs: tf.Tensor  # (B, N) float32
@@ -74,12 +67,46 @@ def sample(
     n_best = rules.search.n_best
     limits = tf.cast(max_lengths, tf.int64)
     batch = tf.size(limits)
-    drawing = _Drawing(
-        limits=limits,
-        uniforms=_uniforms(seeds, tf.reduce_max(max_lengths), n_best),
-        prefix=None if prefix is None else padded_prefix(prefix, rules.pad_id),
-        sampling=rules.search.sampling or Sampling(),
-    )
+    uniforms = _uniforms(seeds, tf.reduce_max(max_lengths), n_best)
+    sampling = rules.search.sampling or Sampling()
+    padded = None if prefix is None else padded_prefix(prefix, rules.pad_id)
+
+    def advance(
+        position: tf.Tensor, draws: _Draws, state: Any
+    ) -> tuple[tf.Tensor, _Draws, Any]:
+        """Write one token: t grows by one."""
+        length = position + 1
+        newest = tf.cast(draws.ids[:, :, -1], tf.int32)
+        logits, state = step(newest, position, state)
+        logits = tf.cast(logits, tf.float32)  # (B, N, V)
+        possible = allowed(rules, position, draws.ids, logits)
+        if padded is not None:
+            of_prefix = prefix_tokens(padded, position)[:, 0]
+            possible = tf.cond(
+                tf.reduce_any(of_prefix != rules.pad_id),
+                lambda: begun(rules, padded, draws.ids, logits, possible),
+                lambda: possible,
+            )
+        tokens = _draw(possible, uniforms[:, position], sampling, rules.eos_id)
+        # As rows: TensorFlow checks the shapes of more axes in every step.
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            tf.reshape(tokens, [-1]), tf.reshape(logits, [-1, logits.shape[-1]])
+        )
+        log_probs = -tf.reshape(losses, tf.shape(draws.is_open))
+        written = tf.where(draws.is_open, tokens, rules.pad_id)
+        return (
+            length,
+            _Draws(
+                ids=tf.concat([draws.ids, written[:, :, None]], axis=-1),
+                log_probs=draws.log_probs
+                + tf.where(draws.is_open, log_probs, 0.0),
+                is_open=draws.is_open
+                & (tokens != rules.eos_id)
+                & (tf.cast(length, tf.int64) < limits[:, None]),
+            ),
+            state,
+        )
+
     draws = _Draws(
         ids=tf.fill([batch, n_best, 1], tf.constant(rules.bos_id, tf.int64)),
         log_probs=tf.zeros([batch, n_best]),
@@ -87,7 +114,7 @@ def sample(
     )
     _, draws, _ = tf.while_loop(
         lambda position, draws, state: tf.reduce_any(draws.is_open),
-        lambda *now: _advance(step, rules, drawing, *now),
+        advance,
         (tf.constant(0), draws, state),
         shape_invariants=(
             tf.TensorShape([]),
@@ -99,7 +126,7 @@ def sample(
             growing_after(2, state),
         ),
     )
-    return _result(rules, drawing.limits, draws)
+    return _result(rules, limits, draws)
 
 
 def keep_likeliest(
@@ -153,57 +180,6 @@ def _uniforms(seeds: tf.Tensor, longest: tf.Tensor, n_best: int) -> tf.Tensor:
     # One row more, because a stack of no rows would not know its shape.
     seeds = tf.pad(seeds, [[0, 1], [0, 0]])
     return tf.map_fn(of_row, seeds, fn_output_signature=signature)[:-1]
-
-
-def _advance(
-    step: Step,
-    rules: Rules,
-    drawing: _Drawing,
-    position: tf.Tensor,
-    draws: _Draws,
-    state: Any,
-) -> tuple[tf.Tensor, _Draws, Any]:
-    """Write one token: t grows by one."""
-    length = position + 1
-    newest = tf.cast(draws.ids[:, :, -1], tf.int32)
-    logits, state = step(newest, position, state)
-    logits = tf.cast(logits, tf.float32)  # (B, N, V)
-    possible = allowed(rules, position, draws.ids, logits)
-    if (prefix := drawing.prefix) is not None:
-        of_prefix = prefix_tokens(prefix, position)[:, 0]
-        possible = tf.cond(
-            tf.reduce_any(of_prefix != rules.pad_id),
-            lambda: begun(rules, prefix, draws.ids, logits, possible),
-            lambda: possible,
-        )
-    tokens = _draw(
-        possible,
-        drawing.uniforms[:, position],
-        drawing.sampling,
-        rules.eos_id,
-    )
-    # As rows: TensorFlow checks the shapes of more axes in every step.
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-        tf.reshape(tokens, [-1]), tf.reshape(logits, [-1, logits.shape[-1]])
-    )
-    log_probs = -tf.reshape(losses, tf.shape(draws.is_open))
-    return (
-        length,
-        _Draws(
-            ids=tf.concat(
-                [
-                    draws.ids,
-                    tf.where(draws.is_open, tokens, rules.pad_id)[:, :, None],
-                ],
-                axis=-1,
-            ),
-            log_probs=draws.log_probs + tf.where(draws.is_open, log_probs, 0.0),
-            is_open=draws.is_open
-            & (tokens != rules.eos_id)
-            & (tf.cast(length, tf.int64) < drawing.limits[:, None]),
-        ),
-        state,
-    )
 
 
 def _draw(

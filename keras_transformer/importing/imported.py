@@ -97,8 +97,6 @@ def model_config(
     *,
     encoder_layers: int,
     decoder_layers: int,
-    d_model: int,
-    num_heads: int,
     **others: Any,
 ) -> ModelConfig:
     """Make the configuration of a model whose linear parts all have biases.
@@ -106,12 +104,6 @@ def model_config(
     Raises:
         UserError: If a value is out of range; it names the file `what`.
     """
-    if num_heads < 1 or d_model % num_heads:
-        raise UserError(
-            f"{what} cannot be of a Transformer: it has {num_heads} heads, "
-            f"which do not divide its width {d_model}; give the file that came "
-            "with the weights."
-        )
     if encoder_layers == decoder_layers:
         others["num_layers"] = encoder_layers
     else:
@@ -119,8 +111,6 @@ def model_config(
         others["decoder_layers"] = decoder_layers
     try:
         return ModelConfig(
-            d_model=d_model,
-            num_heads=num_heads,
             attention_bias=True,
             logits_bias=True,
             **others,

@@ -42,6 +42,7 @@ import numpy as np
 import sentencepiece
 
 from keras_transformer.config import BOS_ID, UserError
+from keras_transformer.data.languages import is_code
 from keras_transformer.data.paired_tokenizer import PairedTokenizer, pack
 from keras_transformer.importing.imported import (
     Arrays,
@@ -54,7 +55,6 @@ from keras_transformer.importing.imported import (
 )
 from keras_transformer.importing.source_files import (
     check_file,
-    is_language,
     languages,
     parse_yaml,
     read_archive,
@@ -252,7 +252,7 @@ def read_hugging_face(folder: pathlib.Path) -> Imported:
     path = folder / "tokenizer_config.json"
     said = _read_json(path) if path.exists() else {}
     spoken = said.get("source_lang"), said.get("target_lang")
-    if not all(map(is_language, spoken)):
+    if not all(map(is_code, spoken)):
         spoken = languages(folder)
     return Imported(model, weights, _tokenizer(folder, pieces), *spoken)
 

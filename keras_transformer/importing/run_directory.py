@@ -17,7 +17,6 @@ from keras_transformer.importing import marian, opennmt
 from keras_transformer.importing.imported import Imported
 from keras_transformer.importing.source_files import (
     check_folder,
-    is_language,
     refusing,
 )
 from keras_transformer.machine import files
@@ -155,12 +154,6 @@ def _config(
             f"The files of {name} do not tell its languages; give "
             "`source_lang` and `target_lang`."
         )
-    for language in (source_lang, target_lang):
-        if not is_language(language):
-            raise UserError(
-                "Expected a language code such as en, which becomes a part of "
-                f"file names, received {language}; give another."
-            )
     run = RunConfig.from_preset(
         "base",
         corpus=name,

@@ -180,11 +180,6 @@ def languages(folder: pathlib.Path) -> tuple[str | None, str | None]:
     return (named[1], named[2]) if named else (None, None)
 
 
-def is_language(name: object) -> bool:
-    """Return whether a name can be a language code, and part of a file name."""
-    return isinstance(name, str) and bool(re.fullmatch(r"[\w+-]+", name))
-
-
 # Types by their names in either file; bfloat16 is the upper half of a float32.
 _DTYPES = {
     "F32": "float32",

@@ -88,17 +88,10 @@ class Progress:
         return cls(**known)
 
 
-def list_checkpoints(run_dir: str | os.PathLike) -> list[pathlib.Path]:
-    """List the folders of the run's checkpoints, oldest first."""
-    return _list(run_dir, "step")
-
-
-def list_best(run_dir: str | os.PathLike) -> list[pathlib.Path]:
-    """List the weights that `save_best` has kept, oldest first."""
-    return _list(run_dir, "best")
-
-
-def _list(run_dir: str | os.PathLike, kind: str) -> list[pathlib.Path]:
+def list_checkpoints(
+    run_dir: str | os.PathLike, kind: str = "step"
+) -> list[pathlib.Path]:
+    """List checkpoints, or the `"best"` of `save_best`, oldest first."""
     folder = pathlib.Path(run_dir) / CHECKPOINTS
     found = [
         path
@@ -169,7 +162,7 @@ def forget_best(run_dir: str | os.PathLike, standing: Standing) -> None:
     for path in list_checkpoints(run_dir)[-RESUMABLE:]:
         state, _ = _read_state(path)
         needed.add((state.get("standing") or [None])[0])
-    for path in list_best(run_dir):
+    for path in list_checkpoints(run_dir, "best"):
         if step_of(path) not in needed:
             files.remove(path)
 
@@ -178,7 +171,7 @@ def find_best(
     run_dir: str | os.PathLike, standing: Standing
 ) -> tuple[pathlib.Path, Progress] | None:
     """Find the weights of the best validation, unless they are damaged."""
-    for path in list_best(run_dir):
+    for path in list_checkpoints(run_dir, "best"):
         if step_of(path) != standing.best:
             continue
         state, damage = _read_state(path)
@@ -248,12 +241,6 @@ def restore_checkpoint(
         for name, variable in _training_variables(model, average).items():
             variable.assign(arrays[name])
     return Progress.of(state)
-
-
-def read_newest(run_dir: str | os.PathLike) -> tuple[pathlib.Path, Progress]:
-    """Return the newest undamaged checkpoint and what was measured of it."""
-    path, state = newest_undamaged(run_dir, 1)[0]
-    return path, Progress.of(state)
 
 
 def read_moving_average(path: str | os.PathLike) -> list[np.ndarray]:

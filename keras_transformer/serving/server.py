@@ -106,19 +106,12 @@ def _taken(host: str, port: int, error: OSError) -> UserError:
     )
 
 
-def serve(
-    listening: socket.socket,
-    service: Service,
-    origins: Sequence[str] = (),
-    hosts: Sequence[str] = ("*",),
-) -> None:
+def serve(listening: socket.socket, service: Service) -> None:
     """Serve until SIGINT or SIGTERM, then finish the accepted requests.
 
     Args:
         listening: The socket of `bind`. Clients can connect from now on.
         service: Answers the requests.
-        origins: As in `make`.
-        hosts: As in `make`.
 
     Raises:
         UserError: If another process has taken the address meanwhile.
@@ -140,30 +133,20 @@ def serve(
         name = f"[{host}]" if ":" in host else host
         logger.info("Serving at http://%s:%d", name, port)
         try:
-            await make(service, origins, hosts).serve(sockets=[listening])
+            await make(service).serve(sockets=[listening])
         finally:
             following.cancel()
 
     asyncio.run(run())
 
 
-def make(
-    service: Service,
-    origins: Sequence[str] = (),
-    hosts: Sequence[str] = ("*",),
-) -> uvicorn.Server:
-    """Make the server, which belongs to one event loop.
-
-    Args:
-        service: Answers the requests.
-        origins: Other sites whose pages may ask; "*" for any.
-        hosts: Names of this server, as `names_of` finds them; "*" for any.
-    """
-    app: ASGIApp = _Door(service, origins, hosts)
-    if origins:
+def make(service: Service) -> uvicorn.Server:
+    """Make the server, which belongs to one event loop."""
+    app: ASGIApp = _Door(service)
+    if service.origins:
         app = CORSMiddleware(
             app,
-            allow_origins=list(origins),
+            allow_origins=list(service.origins),
             allow_methods=["GET", "POST"],
             allow_headers=["Content-Type"],
         )
@@ -333,11 +316,9 @@ class _Door:
     also point its own name at this machine, and browsers then send that name.
     """
 
-    def __init__(
-        self, service: Service, origins: Sequence[str], hosts: Sequence[str]
-    ) -> None:
-        self._origins = origins
-        self._hosts = [host.lower() for host in hosts]
+    def __init__(self, service: Service) -> None:
+        self._origins = service.origins
+        self._hosts = [host.lower() for host in service.hosts]
         self._counts = _Counts(service)
         self._app = Starlette(
             routes=[

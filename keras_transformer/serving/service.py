@@ -81,6 +81,9 @@ class Service:
         explain: Turns a text into the HTML document of its explanation by
             weights of the name given; raises `UserError` if it has others.
             None if there is only the export, which cannot explain.
+        origins: Other sites whose pages may ask; "*" for any.
+        hosts: Names of this server, as `server.names_of` finds them; "*" for
+            any.
         held: Bytes of the bodies that are arriving or being worked on.
         turns: The thread for what takes longer the more a client sends.
     """
@@ -90,6 +93,8 @@ class Service:
     batcher: Batcher
     limits: Limits
     explain: Callable[[str, str], str] | None = None
+    origins: Sequence[str] = ()
+    hosts: Sequence[str] = ("*",)
     held: int = 0
     turns: Turns = dataclasses.field(default_factory=Turns)
 

@@ -95,10 +95,14 @@ def restore_model(
         average = None
         if run.training.ema:
             average = MovingAverage(model, run.training.ema)
-        with workers.chief_first(strategy):  # The chief sets damaged aside.
-            start = checkpoints.restore_checkpoint(
-                run_dir, model, average.variables if average else ()
-            )
+        is_chief = workers.is_chief(strategy)
+        if not is_chief:  # Until the chief has set damaged ones aside.
+            workers.meet(strategy)
+        start = checkpoints.restore_checkpoint(
+            run_dir, model, average.variables if average else ()
+        )
+        if is_chief:
+            workers.meet(strategy)
         if start.step and start.standing is None:
             figures = history.figures_of(run_dir, start.step) or None
             start = dataclasses.replace(start, figures=figures)

@@ -17,9 +17,10 @@ from keras_transformer.runs.averaging import (
 )
 from keras_transformer.runs.checkpoints import (
     WEIGHTS_FILE,
+    Progress,
     Standing,
     find_best,
-    read_newest,
+    newest_undamaged,
 )
 from keras_transformer.runs.weights import Chosen
 from keras_transformer.training.request import Session
@@ -79,7 +80,8 @@ def _compare(
     averages = averaging.average_of(len(names))
     if recipe.ema:
         averages = "moving average of the weights"
-    newest, noted = read_newest(run_dir)
+    newest, state = newest_undamaged(run_dir, 1)[0]
+    noted = Progress.of(state)
     weights = {LAST: last, AVERAGE: averaged.get_weights()}
     made_of = {LAST: (newest.name,), AVERAGE: names}
     figures = {}
@@ -99,7 +101,7 @@ def _compare(
         validator.model.set_weights(weights[which])
         if (found := validator.measure(called[which])) is None:
             break
-        figures[which] = found._asdict()
+        figures[which] = found
     by = recipe.patience_on if recipe.patience else "loss"
     better = AVERAGE
     if figures.keys() >= {AVERAGE, LAST}:

@@ -14,7 +14,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -95,22 +95,6 @@ class Abandoned(Exception):
     """A validation is no longer wanted."""
 
 
-class Figures(NamedTuple):
-    """The figures of a validation.
-
-    Attributes:
-        loss: Nats per target token, label-smoothed as in training.
-        perplexity: Perplexity of the unsmoothed likelihood.
-        token_accuracy: Share of correct tokens, in [0, 1].
-        bleu: BLEU of a sample decoded greedily, 0 to 100.
-    """
-
-    loss: float
-    perplexity: float
-    token_accuracy: float
-    bleu: float
-
-
 class Validator:
     """Measures a model's present weights.
 
@@ -145,7 +129,7 @@ class Validator:
 
     def measure(
         self, what: str, is_unwanted: Callable[[], bool] = lambda: False
-    ) -> Figures | None:
+    ) -> dict[str, float] | None:
         """Evaluate, translate a sample, and log the figures.
 
         Args:
@@ -153,8 +137,9 @@ class Validator:
             is_unwanted: Called after every batch; returns whether to stop.
 
         Returns:
-            The figures; None if it was stopped or failed. A failure is logged,
-            since it is no reason to lose a training.
+            The figures that `Result.validation` describes; None if it was
+            stopped or failed. A failure is logged, since it is no reason to
+            lose a training.
         """
 
         def leave_off(*_: Any, **__: Any) -> None:
@@ -175,7 +160,9 @@ class Validator:
             )
         return None
 
-    def _measure(self, what: str, after_batch: Callable[..., None]) -> Figures:
+    def _measure(
+        self, what: str, after_batch: Callable[..., None]
+    ) -> dict[str, float]:
         results = self.model.evaluate(
             self.batches,
             verbose=0,
@@ -191,20 +178,17 @@ class Validator:
         bleu = evaluation.bleu(
             translations, self.targets, tokenize=self.tokenize
         )
-        figures = Figures(
-            float(results["loss"]),
-            float(results["perplexity"]),
-            float(results["token_accuracy"]),
-            bleu.value,
-        )
+        names = ("loss", "perplexity", "token_accuracy")
+        figures = {name: float(results[name]) for name in names}
+        figures["bleu"] = bleu.value
         logger.info(
             "%s  validation loss %.3f  perplexity %.2f  accuracy %.1f %%  "
             "BLEU %.1f (greedy, %d sentences, %s)",
             what,
-            figures.loss,
-            figures.perplexity,
-            100 * figures.token_accuracy,
-            figures.bleu,
+            figures["loss"],
+            figures["perplexity"],
+            100 * figures["token_accuracy"],
+            figures["bleu"],
             len(self.sources),
             bleu.signature,
         )
@@ -265,11 +249,11 @@ class Validation(keras.callbacks.Callback):
                 f"step {now.step}", lambda: self.stop.signal is not None
             )
             if figures:
-                value = getattr(figures, self.patience.on)
+                value = figures[self.patience.on]
                 is_best = self.patience.count(now.step, value)
                 now = dataclasses.replace(
                     now,
-                    figures=figures._asdict(),
+                    figures=figures,
                     standing=self.patience.standing,
                 )
                 if is_best:
@@ -281,16 +265,16 @@ class Validation(keras.callbacks.Callback):
             return
         self.history.add(
             now,
-            validation_loss=figures.loss,
-            validation_perplexity=figures.perplexity,
-            validation_accuracy=figures.token_accuracy,
-            validation_bleu=figures.bleu,
+            validation_loss=figures["loss"],
+            validation_perplexity=figures["perplexity"],
+            validation_accuracy=figures["token_accuracy"],
+            validation_bleu=figures["bleu"],
         )
         # Last: a validation that is not in its checkpoint is done again.
         self.last = now
         checkpoints.note(run_dir, now)
         checkpoints.forget_best(run_dir, self.patience.standing)
-        if self.target_bleu is not None and figures.bleu >= self.target_bleu:
+        if self.target_bleu is not None and figures["bleu"] >= self.target_bleu:
             self._end(f"BLEU has reached {self.target_bleu:g}", now)
         if self.patience.is_over:
             self._end(self.patience.reason(), now)

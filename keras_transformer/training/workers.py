@@ -347,17 +347,6 @@ def share_rows(
     return strategy.distribute_datasets_from_function(of_this_worker)
 
 
-@contextlib.contextmanager
-def chief_first(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Run the block on the chief first, then on the other workers."""
-    chief = is_chief(strategy)
-    if not chief:
-        meet(strategy)
-    yield
-    if chief:
-        meet(strategy)
-
-
 def meet(strategy: tf.distribute.Strategy) -> None:
     """Wait until every worker has reached this call."""
     if are_several(strategy):

@@ -52,10 +52,12 @@ def running(
         Batcher(batching or Batching()),
         limits or Limits(),
         explain,
+        origins,
+        hosts,
     )
     listening = server.bind("127.0.0.1", port)
     listening.listen()
-    running_server = server.make(service, origins, hosts)
+    running_server = server.make(service)
     thread = threading.Thread(
         target=lambda: asyncio.run(running_server.serve([listening]))
     )

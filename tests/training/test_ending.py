@@ -10,7 +10,6 @@ from keras_transformer.runs.checkpoints import Standing
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import ending
 from keras_transformer.training.request import Session
-from keras_transformer.training.validation import Figures
 
 
 def test_an_average_that_is_only_validated_is_not_called_taken(
@@ -24,7 +23,7 @@ def test_an_average_that_is_only_validated_is_not_called_taken(
     found = {"average of the last 3 checkpoints": 2.5, "last weights": 1.5}
     validator = types.SimpleNamespace(
         model=make_tiny_model(0),
-        measure=lambda what: Figures(found[what], 7.0, 0.5, 11.0),
+        measure=lambda what: {"loss": found[what], "perplexity": 7.0},
     )
     last = make_tiny_model(5).get_weights()
     with caplog.at_level(logging.INFO):

@@ -17,12 +17,12 @@ from keras_transformer.runs.checkpoints import (
     Progress,
     Standing,
     find_best,
-    list_best,
+    list_checkpoints,
 )
 from keras_transformer.runs.history import History, read_history
 from keras_transformer.training import validation
 from keras_transformer.training.callbacks import StopTraining
-from keras_transformer.training.validation import Figures, Patience, Validation
+from keras_transformer.training.validation import Patience, Validation
 
 EVERY = 2  # Updates between validations.
 # After update 2, 4, 6, …; the history has six digits of each.
@@ -68,7 +68,7 @@ class Told:
     def measure(self, what, is_unwanted):
         value = self.values[int(what.removeprefix("step ")) // EVERY - 1]
         found = {"loss": 7.0, "bleu": 7.0, self.on: value}
-        return Figures(perplexity=1.0, token_accuracy=0.5, **found)
+        return {"perplexity": 1.0, "token_accuracy": 0.5, **found}
 
 
 def make_patience(patience=3, on="loss", standing=NONE_YET):
@@ -121,7 +121,7 @@ def session(run_dir, values, patience=3, on="loss", until=20, saves=()):
 def kept(run_dir):
     """The first number of all weights kept, by update."""
     found = {}
-    for path in list_best(run_dir):
+    for path in list_checkpoints(run_dir, "best"):
         model = make_model()
         model.optimizer = None  # As when they were written.
         model.load_weights(path / "model.weights.h5")
@@ -236,7 +236,9 @@ def test_damaged_best_weights_are_passed_over_with_a_word(tmp_path, caplog):
     path, found = find_best(tmp_path, Standing(8))
     assert path.name == "best-000000008"
     assert (found.step, found.figures["loss"]) == (8, LOSSES[3])
-    (list_best(tmp_path)[0] / "model.weights.h5").write_bytes(b"")
+    (list_checkpoints(tmp_path, "best")[0] / "model.weights.h5").write_bytes(
+        b""
+    )
     assert find_best(tmp_path, Standing(8)) is None
     assert "Skipping the best weights, damaged" in caplog.text
 
@@ -286,7 +288,9 @@ def test_a_model_that_cannot_learn_ends_exactly_in_time_and_says_so_again(
     rows = run.history()
     validated = [row["step"] for row in rows if "validation_loss" in row]
     assert validated == [2, 4, 6, 8]
-    assert [path.name for path in list_best(run.path)] == ["best-000000002"]
+    assert [path.name for path in list_checkpoints(run.path, "best")] == [
+        "best-000000002"
+    ]
     before = {path: path.read_bytes() for path in run.path.glob("**/*.h5")}
     caplog.clear()
     train(tmp_path / "run", corpus, **settings)
@@ -299,7 +303,8 @@ def let_validations_find(monkeypatch, losses):
     """Say what each finds, by what the log calls it."""
 
     def measure(self, what, is_unwanted=lambda: False):
-        return Figures(losses[what], 1.0, 0.5, 7.0)
+        others = {"perplexity": 7.0, "token_accuracy": 0.5, "bleu": 7.0}
+        return {"loss": losses[what], **others}
 
     monkeypatch.setattr(validation.Validator, "measure", measure)
 
@@ -324,7 +329,7 @@ def test_an_early_end_leaves_the_best_weights_and_a_kill_changes_no_bit(
         # Long since gone from the checkpoints.
         (newest,) = checkpoints.list_checkpoints(run.path)
         assert newest.name == "step-000000014"
-        (best,) = list_best(run.path)
+        (best,) = list_checkpoints(run.path, "best")
         finals.append(arrays_of(run.path / "final.weights.h5"))
         lasts.append(arrays_of(newest / "model.weights.h5"))
         kept_best = arrays_of(best / "model.weights.h5")
