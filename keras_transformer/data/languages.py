@@ -81,7 +81,8 @@ class Language:
 
     def is_same(self, other: "Language") -> bool:
         """Whether both are one language in one script, in any country."""
-        return (self.base, self.script) == (other.base, other.script)
+        bases = {"no" if x.base == "nb" else x.base for x in (self, other)}
+        return len(bases) == 1 and self.script == other.script
 
 
 def is_code(text: object) -> bool:
@@ -108,7 +109,9 @@ def language_of(code: str) -> Language:
         base, base
     )
     base, *more = known.split("_")
-    subtags = [_cased(subtag) for subtag in (rest or more)]
+    subtags = [_cased(subtag) for subtag in rest]
+    if not any(map(_is_script, subtags)):  # An alias such as sh has one.
+        subtags = [x for x in more if _is_script(x) or not rest] + subtags
     likely = core.get_global("likely_subtags")
     script = next((x for x in subtags if _is_script(x)), None)
     if script is None:

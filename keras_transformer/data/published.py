@@ -20,6 +20,7 @@ from keras_transformer.data.corpus import (
     Pair,
     some,
 )
+from keras_transformer.data.languages import language_of
 from keras_transformer.machine import extras
 
 # Dataset examples decoded at a time.
@@ -126,6 +127,12 @@ def _examples(
 SPLIT = "test"
 
 
+def _are_same(pair: str, *codes: str) -> bool:
+    """Whether `en-zh`, for one, is of the languages `EN` and `zh_Hans`."""
+    sides = zip(pair.split("-"), codes, strict=True)
+    return all(language_of(x).is_same(language_of(y)) for x, y in sides)
+
+
 def open_test_set(name: str, source_lang: str, target_lang: str) -> Corpus:
     """Find a test set of sacreBLEU, such as `sacrebleu:wmt14/full`.
 
@@ -142,11 +149,12 @@ def open_test_set(name: str, source_lang: str, target_lang: str) -> Corpus:
             f"{some(tuple(DATASETS))}."
         )
     dataset = DATASETS[test_set]
-    pair = f"{source_lang}-{target_lang}"
-    if pair not in dataset.langpairs:
+    codes = source_lang, target_lang
+    pair = next((x for x in dataset.langpairs if _are_same(x, *codes)), None)
+    if pair is None:
         raise UserError(
-            f"Expected languages of {name}, received {pair}; it has: "
-            f"{some(tuple(dataset.langpairs))}."
+            f"Expected languages of {name}, received {'-'.join(codes)}; it "
+            f"has: {some(tuple(dataset.langpairs))}."
         )
 
     def references(split: str) -> list[tuple[str, ...]]:

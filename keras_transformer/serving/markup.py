@@ -13,6 +13,7 @@ import bisect
 import dataclasses
 import html
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -49,7 +50,6 @@ _DEPTH = 64  # Of nested elements; elements further out are borders.
 
 _WHITE = " \t\r\n\f"
 _SPACE = re.compile(f"[{_WHITE}]+")
-_SIGNS = re.compile(r"[\W_]+")
 _ATTRIBUTE = (
     r"""([^\s/>][^\s/>=]*)(?:\s*=\s*(?:"([^"]*)"?|'([^']*)'?|([^\s>]*)))?"""
 )
@@ -411,9 +411,9 @@ class _Placing:
         origins = self._origins_of(element)
         first = self._source_words[origins.start]
         last = self._source_words[origins.end - 1]
-        if _SIGNS.fullmatch(self._text, first.start, element.start):
+        if _is_signs(self._text[first.start : element.start]):
             start += _signs(self._target[start:end])
-        if _SIGNS.fullmatch(self._text, element.end, last.end):
+        if _is_signs(self._text[element.end : last.end]):
             end -= _signs(self._target[start:end][::-1])
         if self._text[element.end - 1] == self._target[end : end + 1] == " ":
             end += 1
@@ -424,7 +424,7 @@ class _Placing:
         at = element.start
         if self._text[at - 1 : at] in ("", " "):
             return False
-        return at < element.end or not self._text[at : at + 1].isalnum()
+        return at < element.end or not _is_of_word(self._text[at : at + 1])
 
 
 def _words(text: str, language: str, at: int) -> list[Span]:
@@ -433,4 +433,15 @@ def _words(text: str, language: str, at: int) -> list[Span]:
 
 def _signs(text: str) -> int:
     """Count the signs that a text begins with; 0 if it has nothing else."""
-    return next((i for i, each in enumerate(text) if each.isalnum()), 0)
+    return next((i for i, each in enumerate(text) if _is_of_word(each)), 0)
+
+
+def _is_signs(text: str) -> bool:
+    return bool(text) and not any(map(_is_of_word, text))
+
+
+def _is_of_word(character: str) -> bool:
+    """Whether it is a letter, a digit, or a mark that belongs to one."""
+    return character.isalnum() or any(
+        unicodedata.category(each)[0] == "M" for each in character
+    )

@@ -95,7 +95,7 @@ class PageApi:
         async def work(job: Job) -> Response:
             nonlocal text
             fields = await job.turn(lambda: as_form(job.body))
-            text = "\n".join(fields.get("text", "").splitlines())
+            text = fields.get("text", "").replace("\r\n", "\n")
             ((found,),) = await job.translate([text])
             return await job.turn(lambda: self._page(text, found))
 

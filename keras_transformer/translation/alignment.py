@@ -155,8 +155,12 @@ def align_pairs(
             ]
         )
     return [
-        # The source may be cut.
-        align_words(each.mean(), source[: len(each.source_pieces) - 1], target)
+        # The source may be cut, and a blank text has its end alone.
+        align_words(
+            each.mean(),
+            source[: len(each.source_pieces) - 1],
+            target[: len(each.target_pieces) - 1],
+        )
         for each, source, target in zip(attentions, *words, strict=True)
     ]
 

@@ -31,6 +31,7 @@ from keras_transformer.runs.layout import EVALUATION
 from keras_transformer.translation.significance import (
     Comparison,
     compare,
+    composed,
 )
 
 if TYPE_CHECKING:  # What is scored alone needs no TensorFlow.
@@ -355,8 +356,8 @@ def _prepared_score(
     score = _score(
         name,
         counting,
-        prepare(translations),
-        [prepare(texts) for texts in references],
+        prepare(composed(translations)),
+        [prepare(composed(texts)) for texts in references],
     )
     version = metadata.version("sacremoses")
     return dataclasses.replace(
@@ -372,7 +373,7 @@ def _score(
     references: Sequence[Sequence[str]],
 ) -> Score:
     value = metric.corpus_score(
-        list(translations), [list(texts) for texts in references]
+        composed(translations), [composed(texts) for texts in references]
     ).score
     # The signature counts the references, so it comes after the score.
     return Score(name, value, str(metric.get_signature()))

@@ -139,11 +139,11 @@ def write(
 ) -> None:
     """Write the candidates that `learn` has found with this tokenizer."""
     names = tokenizer.pieces(range(tokenizer.vocab_size))
-    # The format cannot hold a piece whose name has a space.
+    # The format parts pieces by these; spaces of other kinds may stay.
     ids = {
         i
         for i, name in enumerate(names)
-        if i >= SPECIAL and name.split() == [name]
+        if i >= SPECIAL and name and not set(name) & set(" \t\r\n")
     }
     names[PAD_ID] = ""
     lines = []

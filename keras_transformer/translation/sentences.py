@@ -25,7 +25,8 @@ _NEXT = re.compile(rf"\S[^\r\n]{{,{_PIECE - 1}}}")
 # An end of a sentence and the beginning of the next: a guess, for a warning.
 _TWO = re.compile(
     # After two letters it could be "Dr. Dog".
-    r"(?:\w{3}\.|\w[!?…])[^\w\s]*\s+[^\w\s]*[^\W\d_a-z]|[。！？]\s*\w"
+    r"(?:\w{3}\.|\w[!?…])[^\w\s]*\s+[^\w\s]*[^\W\d_a-z]"
+    r"|[。！？।۔؟։።။។]\s*\w"
 )
 
 _LINE_END = re.compile(r"[\r\n]")
@@ -94,13 +95,21 @@ class Splitter:
         # sentencex 1.0.32 panics at "A\u00a0. B": it takes every space to be
         # one byte long.
         plain = re.sub(r"[^\S\r\n]", " ", text)
-        position = 0
+        position, found = 0, list[tuple[int, int]]()
         for part in self._segment(plain):
             begin = position + len(part) - len(part.lstrip())
             end = position + len(part.rstrip())
             position += len(part)
+            # sentencex leaves closing brackets to the next sentence.
+            while found and begin == found[-1][1] and begin < end:
+                if unicodedata.category(plain[begin]) not in ("Pe", "Pf"):
+                    break
+                begin += 1
+                found[-1] = found[-1][0], begin
+            begin += len(plain[begin:end]) - len(plain[begin:end].lstrip())
             if begin < end:
-                yield begin, end
+                found.append((begin, end))
+        yield from found
 
     def halves(self, text: str, span: Span) -> tuple[Span, Span] | None:
         """Cut a span between the words nearest to its middle, if it can."""
@@ -217,7 +226,7 @@ def check_alone(**others: bool) -> None:
 
 def warn_of_several(texts: Iterable[str]) -> bool:
     """Log a text that looks like several sentences; return whether one does."""
-    several = next((text for text in texts if _TWO.search(text)), None)
+    several = next(filter(_looks_like_several, texts), None)
     if several is not None:
         logger.warning(
             "%r looks like several sentences, and a model that has learnt from "
@@ -228,13 +237,26 @@ def warn_of_several(texts: Iterable[str]) -> bool:
     return several is not None
 
 
+def _looks_like_several(text: str) -> bool:
+    # The pattern takes a small letter such as ü for a capital.
+    return any(not found[0][-1].islower() for found in _TWO.finditer(text))
+
+
 def _best_cut(text: str, begin: int, end: int) -> int:
     """Find where to cut a clause without an end: the best place, the last."""
     for place in (r"\s", r"[^\w\s]"):
-        found = [m.end() for m in re.finditer(place, text[begin:end])]
+        found = [
+            m.end()
+            for m in re.finditer(place, text[begin:end])
+            if not _is_mark(m[0])
+        ]
         # Not so early that pieces of a word or two are left.
         if found and found[-1] > (end - begin) // 2:
             return begin + found[-1]
     # A letter has few marks; of nothing but marks, the end will do.
     places = range(end, (begin + end) // 2, -1)
-    return next((i for i in places if not unicodedata.combining(text[i])), end)
+    return next((i for i in places if not _is_mark(text[i])), end)
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character)[0] == "M"

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import shlex
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -19,6 +20,7 @@ from sacrebleu import significance
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data.corpora import absolute_name
 from keras_transformer.data.corpus import Corpus, Pair, checked_texts
+from keras_transformer.data.languages import language_of
 from keras_transformer.data.lines import open_file, read_lines
 from keras_transformer.runs.layout import EVALUATION
 from keras_transformer.runs.run_config import RunConfig
@@ -87,12 +89,15 @@ def compare(
     found = []
     for test, name in _TESTS.items():
         run_test = significance.PairedTest(
-            [("baseline", list(others)), ("system", list(translations))],
+            [
+                ("baseline", composed(others)),
+                ("system", composed(translations)),
+            ],
             {
                 "BLEU": sacrebleu.BLEU(tokenize=tokenize),
                 "chrF2": sacrebleu.CHRF(),
             },
-            [list(texts) for texts in references],
+            [composed(texts) for texts in references],
             test_type=test,
         )
         signatures, results = run_test()
@@ -106,6 +111,11 @@ def compare(
                 Comparison(metric, name, other, system, str(signature))
             )
     return tuple(sorted(found, key=lambda each: each.metric))
+
+
+def composed(texts: Sequence[str]) -> list[str]:
+    """Compose letters and their marks, as a vocabulary does (NFC)."""
+    return [unicodedata.normalize("NFC", text) for text in texts]
 
 
 def _tested(result: Any) -> Tested:
@@ -188,7 +198,7 @@ def _evaluated(
 ) -> pathlib.Path:
     """Find what `evaluate` has written in a run directory."""
     other = RunConfig.load(run_dir).target_lang
-    if other != target_lang:
+    if language_of(other).code != language_of(target_lang).code:
         raise UserError(
             f"Expected a run that translates into {target_lang}, but "
             f"{run_dir} translates into {other}; give another one as "
@@ -211,7 +221,7 @@ def _evaluated(
             f"Expected an evaluation of {corpus} in {report}, found one of "
             f"{found}; evaluate {run_dir} on the same corpus first."
         )
-    return folder / f"{split}.{target_lang}.txt"
+    return folder / f"{split}.{other}.txt"
 
 
 def refuse_beside_hypotheses(given: Mapping[str, Any]) -> None:

@@ -52,6 +52,13 @@ def test_a_test_set_is_read_from_the_cache(cache):
     assert absolute_name("sacrebleu:wmt14/full") == "sacrebleu:wmt14/full"
 
 
+@pytest.mark.parametrize("codes", [("EN", "de_AT"), ("eng", "deu")])
+def test_a_test_set_knows_its_languages_however_spelt(cache, codes):
+    put(cache, "wmt14/full", ref=FIRST)
+    corpus = open_corpus("sacrebleu:wmt14/full", *codes)
+    assert list(corpus.pairs("test")) == list(zip(SOURCES, FIRST, strict=True))
+
+
 def test_all_references_of_a_set_are_there_and_a_pair_has_the_first(cache):
     put(cache, "wmt20/tworefs", ref_0=FIRST, ref_1=SECOND)
 

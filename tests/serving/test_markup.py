@@ -189,6 +189,28 @@ def test_an_image_at_the_head_of_a_sentence_stays_there():
             [(0, 0), (1, 1), (3, 2)],
             "I <b>love</b> Thai",
         ),
+        # The vowel sign, the tone and the virama belong to the last letter.
+        (
+            "Hello <b>world</b>!",
+            ("en", "hi"),
+            "नमस्ते दुनिया!",
+            [(0, 0), (1, 1)],
+            "नमस्ते <b>दुनिया</b>!",
+        ),
+        (
+            "Hello <b>Tamil</b>!",
+            ("en", "ta"),
+            "வணக்கம் தமிழ்!",
+            [(0, 0), (1, 1)],
+            "வணக்கம் <b>தமிழ்</b>!",
+        ),
+        (
+            "Thanks <b>very</b>!",
+            ("en", "ar"),
+            "شكراً جداً!",
+            [(0, 0), (1, 1)],
+            "شكراً <b>جداً</b>!",
+        ),
     ],
 )
 def test_a_tag_can_enclose_one_word_of_a_text_without_spaces(

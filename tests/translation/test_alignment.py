@@ -176,6 +176,8 @@ def test_pairs_count_the_words_of_the_texts_as_they_were_given():
 
 def test_blank_texts_have_no_pairs(small_translator):
     assert small_translator.align(["", "dog", ""], ["", "", "Hund"]) == [[]] * 3
+    blank = ["\u3000", "\u200b", "\xa0"]
+    assert small_translator.align(["dog"] * 3, blank) == [[]] * 3
     assert small_translator.align([], []) == []
     assert small_translator.attention([], []) == []
 

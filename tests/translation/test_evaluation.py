@@ -2,6 +2,7 @@
 
 import json
 import math
+import unicodedata
 
 import numpy as np
 import pytest
@@ -271,3 +272,24 @@ def test_without_the_packages_of_japanese_characters_are_counted(
     assert "the packages of ja-mecab; install them with" in record.message
     with pytest.raises(UserError, match="install them with"):
         evaluation.bleu_tokenizer("de", "ja-mecab")
+
+
+@pytest.mark.parametrize(
+    "code, reference",
+    [
+        ("vi", "Ta co\u0301 me\u0300o tra\u0306\u0301ng va\u0300 ga\u0300."),
+        # NFC takes these apart.
+        ("hi", "ल\u095cके ने ब\u095cा पे\u095c देखा।"),
+        ("he", "\ufb2aלום לכל הילדים ה\ufb31אים."),
+    ],
+)
+def test_a_reference_may_spell_its_letters_in_another_form(code, reference):
+    system = unicodedata.normalize("NFC", reference)
+    assert system != reference
+    found = evaluate(
+        [system], [reference], code, lowercase=True, against=[reference]
+    )
+    assert [score.value for score in found.scores.values()] == pytest.approx(
+        [100] * len(found.scores)
+    )
+    assert {each.system.p_value for each in found.comparisons} == {1}

@@ -284,3 +284,38 @@ def test_a_tag_goes_before_each_sentence():
 def test_nothing_but_marks_is_cut_in_long_pieces():
     text = "a" + "\u0301" * 20_011
     assert len(spans_of(text, "en")) < 12
+
+
+@pytest.mark.parametrize(
+    "code, text, sentences",
+    [
+        ("ja", "『はい。』と言った。", ["『はい。』", "と言った。"]),
+        ("ja", "【注意。】次。", ["【注意。】", "次。"]),
+    ],
+)
+def test_a_closing_bracket_stays_with_its_sentence(code, text, sentences):
+    assert cut_out(text, spans_of(text, code)) == sentences
+
+
+@pytest.mark.parametrize("syllable", ["นี่", "ကို", "हिं", "ญុំ"])
+def test_a_long_line_is_not_cut_before_a_mark(syllable):
+    for start in range(6):
+        text = "a" * start + syllable * 2_003
+        first, second, *_ = spans_of(text, "th")
+        assert first.end == second.start
+        assert unicodedata.category(text[second.start])[0] != "M"
+
+
+@pytest.mark.parametrize(
+    "text, are_several",
+    [
+        ("Он заплатил 100 руб. за книгу.", False),
+        ("Das kostet usw. überall viel.", False),
+        ("Он ушёл. Она осталась.", True),
+        ("यह एक है। वह दो है।", True),
+        ("یہ ایک ہے۔ وہ دو ہے۔", True),
+        ("ይህ አንድ ነው። ያ ሁለት ነው።", True),
+    ],
+)
+def test_the_hint_knows_the_ends_of_other_scripts(text, are_several):
+    assert sentences.warn_of_several([text]) == are_several

@@ -124,6 +124,11 @@ def test_a_run_gives_what_it_has_translated_and_a_file_its_lines(tmp_path):
     assert read(path) == ["eins", "\u2028"]
 
 
+def test_a_run_may_spell_the_language_in_another_way(tmp_path):
+    run_dir = evaluated(tmp_path / "run", target="deu")
+    assert read(run_dir) == ["eins", "zwei"]
+
+
 def test_a_corpus_is_known_by_its_place(tmp_path, monkeypatch):
     run_dir = evaluated(tmp_path / "run", corpus=str(tmp_path / "text"))
     monkeypatch.chdir(tmp_path)
