@@ -290,6 +290,8 @@ class Run:
         scoring, report = significance.comparison(
             opened, split, pairs, reference, against
         )
+        # A tokeniser that cannot be had shows before the work.
+        tokenize = evaluation.bleu_tokenizer(opened.target_lang, tokenize)
         scoring |= {"lowercase": lowercase, "tokenize": tokenize}
         name, kept = split, None
         if hypotheses is not None:
