@@ -203,6 +203,22 @@ def test_other_weights_under_the_same_name_are_other_weights(run):
     assert after.startswith("step-000000007 ") and after != before
 
 
+@pytest.mark.parametrize("names", [[], ["step-000000007"]])
+def test_the_scores_of_other_weights_are_not_the_cards(run, names):
+    assert len(write_evaluation(run, ["step-000000007"])) == 1
+    now = run.chosen()
+    if not names:  # As in a run whose checkpoints are gone.
+        alone = dataclasses.replace(now.chosen[0], checkpoints=())
+        now = dataclasses.replace(now, chosen=(alone,))
+    for weights, is_same in (
+        ({"weights": now.identity}, True),
+        ({"weights": now.identity[:-8] + "0badf00d"}, False),
+        ({}, bool(names)),  # A report of an older version.
+    ):
+        write_evaluation(run, names, **weights)
+        assert bool(run._card(now, None, "float32", False).scores) == is_same
+
+
 def test_scores_that_cannot_be_read_are_passed_over(run, caplog):
     write_evaluation(run, ["step-000000007"])
     (run.path / "evaluation" / "val.json").write_text("{")
