@@ -410,7 +410,8 @@ class Run:
         if kept is None or not is_alike or kept.weights != now.weights:
             made = ModelCard.load(self.export(output, newest + 1))
             if kept and made and kept.how == made.how:
-                shutil.rmtree(path)
+                # Another process may have removed it.
+                shutil.rmtree(path, ignore_errors=True)
         elif kept.scores != now.scores:  # The run was evaluated since.
             dataclasses.replace(kept, scores=now.scores).save(path)
 

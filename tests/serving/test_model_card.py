@@ -132,6 +132,20 @@ def test_a_run_is_exported_once_and_again_when_it_changes(run):
     assert sorted(path.name for path in output.iterdir()) == ["2", "3"]
 
 
+def test_an_old_version_may_be_gone_already(run, monkeypatch):
+    output, export = run.path / "exported", Run.export
+    run.keep_exported(output)
+    save_checkpoint(run, 11)
+
+    def beside_another(self, output, version):
+        shutil.rmtree(output / "1")
+        return export(self, output, version)
+
+    monkeypatch.setattr(Run, "export", beside_another)
+    run.keep_exported(output)
+    assert [path.name for path in output.iterdir()] == ["2"]
+
+
 @pytest.mark.parametrize(
     "how",
     [
