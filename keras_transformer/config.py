@@ -419,8 +419,11 @@ class Search:
     max_finished: int | None = setting(
         None,
         "stop once N hypotheses, at least `n_best`, have ended among the best "
-        "`beam_size` of their step, even if others could still win",
+        "`beam_size` of their step, even if others could still win, so a "
+        "larger `n_best` may find a better first one; 0: search until the "
+        "result is proven",
         metavar="N",
+        within="[0, 1000000)",
         may_change=True,
     )
     no_unknown: bool = setting(False, "never write the unknown piece")
@@ -437,6 +440,8 @@ class Search:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        # 0 takes back what a run keeps; None means as the run.
+        object.__setattr__(self, "max_finished", self.max_finished or None)
         if not self.sampling and self.n_best > self.beam_size:
             raise SettingError(
                 "n_best",

@@ -290,6 +290,8 @@ class Run:
         scoring, report = significance.comparison(
             opened, split, pairs, reference, against
         )
+        # A tokeniser that cannot be had shows before the work.
+        tokenize = evaluation.bleu_tokenizer(opened.target_lang, tokenize)
         scoring |= {"lowercase": lowercase, "tokenize": tokenize}
         name, kept = split, None
         if hypotheses is not None:
@@ -408,7 +410,8 @@ class Run:
         if kept is None or not is_alike or kept.weights != now.weights:
             made = ModelCard.load(self.export(output, newest + 1))
             if kept and made and kept.how == made.how:
-                shutil.rmtree(path)
+                # Another process may have removed it.
+                shutil.rmtree(path, ignore_errors=True)
         elif kept.scores != now.scores:  # The run was evaluated since.
             dataclasses.replace(kept, scores=now.scores).save(path)
 

@@ -194,7 +194,7 @@ def _chooser(
 
 def backtranslate(
     reverse: Run | str | os.PathLike,
-    text: str | os.PathLike | Sequence[str],
+    text: str | os.PathLike | Iterable[str],
     output: str | os.PathLike,
     *,
     noise: bool = False,
@@ -258,6 +258,8 @@ def backtranslate(
     lock_folder = folder.with_name(f"{folder.name}.lock")
     limit = {"max_source_length": run.longest_source}
     search = search_with(run.search, **{**limit, **options})
+    if not isinstance(text, str | os.PathLike):
+        text = list(checked_texts("text", text))  # It is opened twice.
     count, checksum, read = _open(text)
     identity = reverse.chosen().identity
     origin = {

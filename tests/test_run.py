@@ -327,6 +327,15 @@ def test_a_finished_run_can_be_slimmed_and_moved(
         train(slim, in_memory)
     assert "is finished. Its checkpoints are gone" in caplog.text
     assert digest(slim) == before
+    # How it searches may still change.
+    train(slim, in_memory, beam_size=3)
+    assert kt.Run(slim).config.search.beam_size == 3
+    dataclasses.replace(kt.Run(slim).config, is_imported=True).save(slim)
+    caplog.clear()
+    with caplog.at_level("INFO", "keras_transformer"):
+        train(slim, in_memory)
+    assert f"{slim} is imported, " in caplog.text
+    assert "checkpoints" not in caplog.text
 
 
 def tune(run_dir, source, **more):

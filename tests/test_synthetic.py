@@ -43,6 +43,14 @@ def test_a_text_that_is_blank_or_cut_has_no_pair(
     assert "text in en, writing its translations into de" in caplog.text
 
 
+def test_texts_may_come_from_a_generator(small_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
+    texts = (text for text in ["two dogs", "a dog"])
+    folder = kt.backtranslate(small_run, texts, tmp_path / "back")
+    assert read(folder, "train.en") == ["two dogs", "a dog"]
+    assert read(folder, "train.de") == ["TWO DOGS", "A DOG"]
+
+
 @pytest.mark.parametrize("is_finished", [True, False])
 def test_translations_of_another_search_are_not_taken_up(
     small_run, tmp_path, monkeypatch, is_finished

@@ -116,6 +116,7 @@ class Weights:
             "precision": self.precision,
             "ema": own.ema,
             "checkpoints": [*own.checkpoints],
+            "weights": self.identity,
         }
         if others:
             report["ensemble"] = {

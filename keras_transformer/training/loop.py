@@ -127,10 +127,18 @@ def train(session: Session) -> None:
         SystemExit: After SIGTERM and a checkpoint.
     """
     if averaging.is_slim(session.run_dir):
+        begun = RunConfig.load(session.run_dir)
+        if begun.search != session.run.search:
+            run = dataclasses.replace(begun, search=session.run.search)
+            with lock.only_writer(session.run_dir):
+                run.save(session.run_dir)
+        why = "finished. Its checkpoints are gone"
+        if begun.is_imported:
+            why = "imported, without what a training needs"
         logger.info(
-            "%s is finished. Its checkpoints are gone, so it cannot go on; "
-            "`init_from` starts another run from its weights.",
-            session.run_dir,
+            "%s is %s, so it cannot go on; `init_from` starts another run "
+            "from its weights.",
+            *(session.run_dir, why),
         )
         return
     is_chosen = session.preset is None and session.init_from is None

@@ -204,6 +204,11 @@ def understand(**arguments: Any) -> Session:
         UserError: If they make no sense, or do not fit the run.
     """
     given = {name: x for name, x in arguments.items() if x is not None}
+    for name, other in EXCLUDED.items():
+        if name in given and other in given:
+            raise UserError(
+                f"Expected `{name}` or `{other}`, received both; leave one out."
+            )
     if "recipe" in given:
         excluded = [EXCLUDED.get(name) for name in given]
         for name, value in recipe(given["recipe"]).items():

@@ -205,6 +205,9 @@ def _scores(
         try:
             report = {**_HOW, **json.loads(path.read_text(encoding="utf-8"))}
             report["shortlist"] = bool(report["shortlist"])  # Its file.
+            # Reports of older versions name the checkpoints alone.
+            same = how["weights"] if report["checkpoints"] else None
+            report.setdefault("weights", same)
             if any(report[name] != value for name, value in how.items()):
                 continue
             test_set = {

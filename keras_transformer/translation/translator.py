@@ -336,7 +336,8 @@ class Translator:
     ) -> Explanation:
         """Translate a text, and show its attention and its search.
 
-        The translations and their scores are those of `translate`.
+        The translations and their scores are those of `translate` with the
+        same `n_best`; with `max_finished`, the best one may depend on it.
 
         Args:
             text: A source text.

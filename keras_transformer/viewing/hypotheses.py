@@ -17,7 +17,7 @@ class Fate(str, enum.Enum):
         PRUNED: `beam_size` others that had not ended were better.
         RETURNED: It ended and is one of the hypotheses returned.
         DISPLACED: It ended, and better ones took its place in the result.
-        GIVEN_UP: Still live when no descendant could change the result.
+        GIVEN_UP: Still live when the search ended.
     """
 
     FOLLOWED = "followed"

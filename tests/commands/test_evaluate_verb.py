@@ -10,6 +10,7 @@ import pytest
 import sacrebleu
 from verb_calls import ENGLISH, GERMAN, on_one_line, run, write_lines
 
+from keras_transformer.config import UserError
 from keras_transformer.run import Run
 from keras_transformer.translation import evaluation, significance
 
@@ -155,6 +156,14 @@ def test_what_is_wrong_is_known_before_the_work(
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1
     assert message.format(tmp_path) in error
+
+
+def test_an_unknown_tokeniser_is_refused_before_the_work(
+    run_dir, monkeypatch
+):
+    monkeypatch.setattr(evaluation, "evaluate", None)  # Never called.
+    with pytest.raises(UserError, match="`tokenize` to be one of 13a, "):
+        Run(run_dir).evaluate(tokenize="13b")
 
 
 def test_the_report_of_evaluate_says_how_it_came_about(run_dir, corpus):

@@ -339,7 +339,6 @@ def test_the_normaliser_is_that_of_wu_et_al():
         {"beam_size": 0},
         {"length_penalty": -0.5},
         {"n_best": 5},
-        {"max_finished": 0},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings):

@@ -11,9 +11,10 @@ from session_loader import Served
 
 from keras_transformer import __main__
 from keras_transformer.commands import flags
-from keras_transformer.config import ModelConfig, Search
+from keras_transformer.config import ModelConfig, Search, SettingError
 from keras_transformer.run import Run
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.settings import overridden
 from keras_transformer.training.request import understand
 from keras_transformer.translation.model_card import ModelCard
 
@@ -84,6 +85,20 @@ def test_flags_that_are_not_given_are_the_runs(run_dir):
     assert (given.beam_size, given.n_best, given.length_penalty) == (5, 5, 1.7)
     given = options("translate", run_dir, "--max-extra-length=7")
     assert (given.beam_size, given.max_extra_length) == (2, 7)
+
+
+def test_what_a_run_keeps_of_an_earlier_stop_can_be_taken_back(run_dir):
+    begun = RunConfig.load(run_dir)
+    stops = begun.with_changes({"max_finished": 7}, run_dir)
+    assert stops.search.max_finished == 7
+    assert stops.with_changes({"max_finished": 0}, run_dir) == begun
+    for search in (
+        options("translate", run_dir, "--max-finished=0"),
+        overridden(stops.search, max_finished=0),
+    ):
+        assert search.max_finished is None
+    with pytest.raises(SettingError, match=r"in \[0, 1000000\)"):
+        Search(max_finished=10**20)
 
 
 def test_a_translation_is_at_most_as_much_longer_as_the_run_says(translator):

@@ -31,7 +31,9 @@ def test_a_report_has_what_was_chosen_and_how_it_is_used():
     alone = Weights(precision="int8", shortlist="words.tsv", chosen=(own,))
     assert alone.identity == "step-000000003 step-000000005 000002bc"
     of_own = dict(precision="int8", ema=0.9, checkpoints=[*steps])
-    assert alone.report() == dict(of_own, shortlist="words.tsv")
+    assert alone.report() == dict(
+        of_own, weights=alone.identity, shortlist="words.tsv"
+    )
 
     other = Chosen(pathlib.Path("runs/b"), steps[:1], 0xD, "last")
     both = Weights(ensemble=["runs/b"], chosen=(own, other))
@@ -41,6 +43,7 @@ def test_a_report_has_what_was_chosen_and_how_it_is_used():
     assert both.report() == dict(
         of_own,
         precision="float32",
+        weights=both.identity,
         ensemble={"runs/b": ["step-000000003"]},
         ensemble_mean="probabilities",
     )

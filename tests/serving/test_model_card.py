@@ -132,6 +132,20 @@ def test_a_run_is_exported_once_and_again_when_it_changes(run):
     assert sorted(path.name for path in output.iterdir()) == ["2", "3"]
 
 
+def test_an_old_version_may_be_gone_already(run, monkeypatch):
+    output, export = run.path / "exported", Run.export
+    run.keep_exported(output)
+    save_checkpoint(run, 11)
+
+    def beside_another(self, output, version):
+        shutil.rmtree(output / "1")
+        return export(self, output, version)
+
+    monkeypatch.setattr(Run, "export", beside_another)
+    run.keep_exported(output)
+    assert [path.name for path in output.iterdir()] == ["2"]
+
+
 @pytest.mark.parametrize(
     "how",
     [
@@ -201,6 +215,22 @@ def test_other_weights_under_the_same_name_are_other_weights(run):
     save_checkpoint(run, 7)
     after = run.card().weights
     assert after.startswith("step-000000007 ") and after != before
+
+
+@pytest.mark.parametrize("names", [[], ["step-000000007"]])
+def test_the_scores_of_other_weights_are_not_the_cards(run, names):
+    assert len(write_evaluation(run, ["step-000000007"])) == 1
+    now = run.chosen()
+    if not names:  # As in a run whose checkpoints are gone.
+        alone = dataclasses.replace(now.chosen[0], checkpoints=())
+        now = dataclasses.replace(now, chosen=(alone,))
+    for weights, is_same in (
+        ({"weights": now.identity}, True),
+        ({"weights": now.identity[:-8] + "0badf00d"}, False),
+        ({}, bool(names)),  # A report of an older version.
+    ):
+        write_evaluation(run, names, **weights)
+        assert bool(run._card(now, None, "float32", False).scores) == is_same
 
 
 def test_scores_that_cannot_be_read_are_passed_over(run, caplog):

@@ -166,6 +166,13 @@ def test_of_two_settings_that_exclude_each_other_the_later_counts(name):
     assert (run.training.max_length, run.search.max_extra_length) == (17, 7)
 
 
+@pytest.mark.parametrize("more", [{}, {"recipe": "small-corpus"}])
+def test_python_has_no_later_one_of_two_that_exclude_each_other(more):
+    both = dict(checkpoint_steps=100, checkpoint_minutes=5.0)
+    with pytest.raises(UserError, match="received both; leave one out"):
+        understand(corpus="demo", **both, **more)
+
+
 def test_no_other_recipe_is_known():
     with pytest.raises(UserError, match="wmt14-en-fr-big, received 'tiny'"):
         keras_transformer.recipe("tiny")

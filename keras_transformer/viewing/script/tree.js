@@ -16,7 +16,7 @@ const FATES = {
   "pruned": "others of its step were better",
   "returned": "ended, and is in the result",
   "displaced": "ended, but others were better",
-  "given up": "could no longer change the result",
+  "given up": "still live when the search ended",
 };
 
 class Tree {
