@@ -158,9 +158,7 @@ def test_what_is_wrong_is_known_before_the_work(
     assert message.format(tmp_path) in error
 
 
-def test_an_unknown_tokeniser_is_refused_before_the_work(
-    run_dir, monkeypatch
-):
+def test_an_unknown_tokeniser_is_refused_before_the_work(run_dir, monkeypatch):
     monkeypatch.setattr(evaluation, "evaluate", None)  # Never called.
     with pytest.raises(UserError, match="`tokenize` to be one of 13a, "):
         Run(run_dir).evaluate(tokenize="13b")
