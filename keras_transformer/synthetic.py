@@ -94,9 +94,7 @@ def distill(
             "Expected another run_dir for the student than the teacher's, "
             f"received {run_dir} for both."
         )
-    own = ("tokenizer", "init_from", "symbols", "normalization")
-    if all(arguments.get(name) is None for name in own):
-        arguments["tokenizer"] = teacher.path / TOKENIZER_FILE
+    arguments = with_vocabulary(teacher, arguments)
     folder = pathlib.Path(run_dir) / DISTILLED
     # As for a run there: `train` looks at what the student has begun with.
     asked = understand(run_dir=folder, **arguments)
@@ -127,6 +125,14 @@ def distill(
     # Its validation text is a split of the folder now.
     arguments["validation_share"] = None
     return train(run_dir, **{**arguments, "corpus": folder})
+
+
+def with_vocabulary(teacher: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Add the teacher's vocabulary unless the arguments choose another."""
+    own = ("tokenizer", "init_from", "symbols", "normalization")
+    if any(arguments.get(name) is not None for name in own):
+        return arguments
+    return {**arguments, "tokenizer": teacher.path / TOKENIZER_FILE}
 
 
 def _teach(

@@ -8,7 +8,9 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer import synthetic
+from keras_transformer.__main__ import main
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training import dry_run
 from keras_transformer.translation.translated_corpus import TranslatedCorpus
 
 
@@ -49,6 +51,16 @@ def test_texts_may_come_from_a_generator(small_run, tmp_path, monkeypatch):
     folder = kt.backtranslate(small_run, texts, tmp_path / "back")
     assert read(folder, "train.en") == ["two dogs", "a dog"]
     assert read(folder, "train.de") == ["TWO DOGS", "A DOG"]
+
+
+def test_a_dry_run_costs_a_student_with_the_teachers_vocabulary(
+    small_run, tmp_path, monkeypatch
+):
+    asked = []
+    monkeypatch.setattr(dry_run, "dry_run", asked.append)
+    flags = ["--corpus", "demo", "--run-dir", str(tmp_path / "s"), "--dry-run"]
+    assert main(["distill", "--teacher", str(small_run), *flags]) == 0
+    assert asked[0].tokenizer == small_run / "tokenizer.model"
 
 
 @pytest.mark.parametrize("is_finished", [True, False])

@@ -56,16 +56,18 @@ def run(args: argparse.Namespace) -> None:
     teachers = own.pop("teacher")
     # Report what is plainly wrong before TensorFlow is loaded.
     run_dir = arguments.pop("run_dir")
-    asked = understand(**arguments, run_dir=run_dir / DISTILLED)
+    folder = run_dir / DISTILLED
+    understand(**arguments, run_dir=folder)
     from keras_transformer.run import Run
 
     teacher = Run(teachers[0], teachers[1:])
     command_line.quiet_tensorflow()
-    from keras_transformer.synthetic import distill
+    from keras_transformer.synthetic import distill, with_vocabulary
     from keras_transformer.training.dry_run import dry_run as costs
 
     if args.dry_run:
-        print(costs(asked))
+        of_student = with_vocabulary(teacher, arguments)
+        print(costs(understand(**of_student, run_dir=folder)))
         return
     # After SIGTERM the checkpoint is written, and nothing has failed.
     with contextlib.suppress(SystemExit):
