@@ -331,5 +331,5 @@ def test_what_is_no_language_is_not_taken_over(copy_of, tmp_path, languages):
     with pytest.raises(UserError, match="give `source_lang` and `target"):
         run_directory.import_run(folder, tmp_path / "run")
     # One of the command is part of file names.
-    with pytest.raises(UserError, match=r"such as en.*received \.\./x"):
+    with pytest.raises(UserError, match=r"such as de.*received '\.\./x'"):
         run_directory.import_run(folder, tmp_path / "run", "en", "../x")
