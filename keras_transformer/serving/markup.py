@@ -442,6 +442,5 @@ def _is_signs(text: str) -> bool:
 
 def _is_of_word(character: str) -> bool:
     """Whether it is a letter, a digit, or a mark that belongs to one."""
-    return character.isalnum() or any(
-        unicodedata.category(each)[0] == "M" for each in character
-    )
+    # At the end of a text there is none.
+    return unicodedata.category(character or " ")[0] in "LMN"
