@@ -54,6 +54,7 @@ class _Tree(NamedTuple):
 def explain(
     text_model: TextModel,
     model: Transformer,
+    languages: tuple[str, str],
     text: str,
     search: Search,
     prefix: str | None = None,
@@ -63,6 +64,7 @@ def explain(
     Args:
         text_model: The model with its tokenizer.
         model: The only model in it.
+        languages: The codes of the text's and the translation's.
         text: The text.
         search: How to search.
         prefix: How the translation begins.
@@ -103,6 +105,8 @@ def explain(
     texts = tokenizer.detokenize(result.ids)[0].numpy()
     return Explanation(
         source=text,
+        source_lang=languages[0],
+        target_lang=languages[1],
         source_pieces=tokenizer.pieces(inputs[0][0].numpy()),
         translations=[
             translation.decode("utf-8", "replace")

@@ -360,8 +360,9 @@ class Translator:
         if n_best is None:
             n_best = min(4, self.search_with(n_best=1, **options).beam_size)
         search = self.search_with(n_best=n_best, **options)
+        languages = self.source_lang, self.target_lang
         return explaining.explain(
-            *(self.text_model, self.model, text, search, prefix)
+            *(self.text_model, self.model, languages, text, search, prefix)
         )
 
     def score(

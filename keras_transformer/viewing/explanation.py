@@ -35,6 +35,8 @@ class Explanation:
 
     Attributes:
         source: The source text.
+        source_lang: The code of its language.
+        target_lang: The code of the language of the translations.
         source_pieces: S pieces, the end token last.
         translations: The texts of the hypotheses returned, best first.
         leaves: The last node of each of them; -1 for an empty translation.
@@ -53,6 +55,8 @@ class Explanation:
     """
 
     source: str
+    source_lang: str
+    target_lang: str
     source_pieces: list[str]
     translations: list[str]
     leaves: list[int]
@@ -192,7 +196,9 @@ class Explanation:
             {None: best.cross.mean(axis=(0, 1))},
         )
         weights = viewer.pack(self.encoder, self.cross, self.decoder)
-        table = viewer.table(self.translations, self.leaves, self.nodes)
+        table = viewer.table(
+            self.translations, self.target_lang, self.leaves, self.nodes
+        )
         return viewer.fragment(self._facts(), weights, table, picture)
 
     def _repr_html_(self) -> str:
@@ -203,6 +209,8 @@ class Explanation:
         layers, heads, rows, longest = self.decoder.shape
         return {
             "source": self.source,
+            "sourceSide": viewer.side(self.source_lang),
+            "targetSide": viewer.side(self.target_lang),
             "sourcePieces": self.source_pieces,
             "translations": self.translations,
             "leaves": self.leaves,

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.data.languages import language_of
 from keras_transformer.viewing.hypotheses import Node
 
 # The scripts, in the order in which they are joined.
@@ -38,7 +39,10 @@ COLUMNS = ("", "Translation", "Score", "Log-probability", "Tokens", "Ended by")
 
 
 def table(
-    translations: Sequence[str], leaves: Sequence[int], nodes: Sequence[Node]
+    translations: Sequence[str],
+    language: str,
+    leaves: Sequence[int],
+    nodes: Sequence[Node],
 ) -> str:
     """Write the hypotheses returned; -1 is the leaf of an empty translation."""
     lines = []
@@ -51,7 +55,7 @@ def table(
             ends_with = node.ends_with
         cells = (
             str(rank),
-            f'<bdi dir="auto">{html.escape(text)}</bdi>',
+            _isolated(text, side(language)),
             f"{score:.4f}",
             f"{log_prob:.4f}",
             str(tokens),
@@ -66,6 +70,23 @@ def table(
     )
 
 
+def side(language: str) -> dict[str, str]:
+    """Make the attributes of HTML of texts in a language.
+
+    One from the right may begin with a number or a name; any other tells its
+    direction by itself.
+    """
+    known = language_of(language)
+    is_rtl = known.direction == "rtl"
+    return {"lang": known.code, "dir": "rtl" if is_rtl else "auto"}
+
+
+def _isolated(text: str, attributes: dict[str, str]) -> str:
+    """Write a text whose direction does not touch what stands beside it."""
+    said = "".join(f' {name}="{of}"' for name, of in attributes.items())
+    return f"<bdi{said}>{html.escape(text)}</bdi>"
+
+
 def empty_end(nodes: Sequence[Node]) -> str:
     """Say why a search wrote nothing, or why none of it is left."""
     return "no hypothesis left" if nodes else "limit"
@@ -74,8 +95,9 @@ def empty_end(nodes: Sequence[Node]) -> str:
 def script() -> str:
     """Join all JavaScript of the viewer, without leaving a global name."""
     text = "".join(_file(f"script/{name}") for name in SCRIPTS)
-    # Without indentation, since each viewer in a notebook holds a copy.
+    # Without indentation and comments: each viewer in a notebook holds a copy.
     lines = [line.lstrip() for line in text.splitlines()]
+    lines = [line for line in lines if not line.startswith("//")]
     return "\n".join(["(() => {", '"use strict";', *lines, "})();", ""])
 
 
@@ -98,7 +120,7 @@ def fragment(
         picture: An SVG.
     """
     cut = TRUNCATED if facts["truncated"] else ""
-    still = _still(facts["source"], cut, hypotheses, picture)
+    still = _still(facts, cut, hypotheses, picture)
     style = _file("viewer.css")
     data = json_for_script({**facts, "cut": cut, "style": style})
     return (
@@ -139,14 +161,17 @@ def _script_element() -> str:
     return f"<script>\n{script()}</script>\n"
 
 
-def _still(source: str, cut: str, hypotheses: str, picture: str) -> str:
+def _still(
+    facts: dict[str, Any], cut: str, hypotheses: str, picture: str
+) -> str:
     """Write the table and the picture that need no script."""
-    title = html.escape(_shortened(source))
+    source, written = facts["source"], facts["sourceSide"]
     image = base64.b64encode(picture.encode()).decode()
     return (
         '<div style="padding: 0 16px">\n'
-        f'<h1 style="font-size: 20px"><bdi dir="auto">{title}</bdi></h1>\n'
-        f'<p>Source: <bdi dir="auto">{html.escape(source)}</bdi></p>\n'
+        '<h1 style="font-size: 20px">'
+        f"{_isolated(_shortened(source), written)}</h1>\n"
+        f"<p>Source: {_isolated(source, written)}</p>\n"
         f"{f'<p>{cut}</p>' if cut else ''}"
         f"{hypotheses}"
         '<p><img style="max-width: 100%" '

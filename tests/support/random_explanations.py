@@ -42,6 +42,7 @@ def make_explanation(
     ends_with="end token",
     source=ENGLISH,
     target=GERMAN,
+    languages=("en", "de"),
     truncated=False,
     seed=0,
 ):
@@ -58,6 +59,8 @@ def make_explanation(
     paths = [_pieces(nodes, leaf) for leaf in leaves]
     return Explanation(
         source=text_of(source_pieces),
+        source_lang=languages[0],
+        target_lang=languages[1],
         source_pieces=source_pieces,
         translations=[text_of(path) for path in paths],
         leaves=leaves,

@@ -46,6 +46,8 @@ def test_the_translations_and_scores_are_those_of_translate(translator, beams):
     assert found.translations == [text for text, _ in expected]
     scores = [found.nodes[leaf].score for leaf in found.leaves]
     assert scores == [score for _, score in expected]
+    languages = translator.source_lang, translator.target_lang
+    assert (found.source_lang, found.target_lang) == languages == ("en", "de")
 
 
 def test_every_node_follows_its_parent_and_costs_what_the_model_says(

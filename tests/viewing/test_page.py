@@ -30,7 +30,7 @@ class Reader(html.parser.HTMLParser):
 
 def test_the_script_is_short_whole_and_leaves_no_way_to_its_own_end():
     text = viewer.script()
-    assert len(text.encode()) <= 60_000
+    assert len(text.encode()) <= 57_000
     assert "</script" not in text.lower() and "<!--" not in text
     folder = pathlib.Path(viewer.__file__).parent / "script"
     assert {path.name for path in folder.iterdir()} == set(viewer.SCRIPTS)
@@ -56,6 +56,14 @@ def test_the_table_has_what_the_hypotheses_have(explanation):
             str(node.step + 1),
             node.ends_with,
         ]
+
+
+def test_texts_say_their_language_and_from_where_they_are_written():
+    made = make_explanation(languages=("ar_EG", "ja"))
+    texts = [of for tag, of in Reader(made.to_html()).tags if tag == "bdi"]
+    arabic = {"lang": "ar-EG", "dir": "rtl"}
+    japanese = {"lang": "ja", "dir": "auto"}
+    assert texts == [arabic, arabic, *[japanese] * len(made.translations)]
 
 
 def test_markup_in_a_text_stays_text():

@@ -29,6 +29,26 @@ def test_text_from_the_right_is_set_from_the_right(opened):
     assert second < first
 
 
+def test_a_language_from_the_right_is_set_so_whatever_its_first_letter(opened):
+    words = "▁HTTP ▁ضوء ▁مئت ين ▁يورو".split()
+    made = make_explanation(source=words, target=words, languages=("fa", "he"))
+    page = opened(made.to_html())
+    strips = page.locator(".strip")
+    languages = [strips.nth(i).get_attribute("lang") for i in range(3)]
+    assert languages == ["fa", "he", "fa"]
+    for strip in strips.all():
+        assert strip.get_attribute("dir") == "rtl"
+    for text in page.locator("h1 bdi, .source, .hypotheses .text").all():
+        assert text.get_attribute("dir") == "rtl"
+    assert page.locator(".tree [lang=he]").count() > 0
+    # The key with the arrow to the left goes on, to the word on the left.
+    first, second = (strips.nth(1).locator(".token").nth(i) for i in range(2))
+    first.press("ArrowLeft")
+    expect(second).to_be_focused()
+    second.press("ArrowRight")
+    expect(first).to_be_focused()
+
+
 def test_bytes_are_read_as_the_characters_they_are(opened):
     pieces = [*byte_pieces("ضوء"), "▁مئت", "ين"]
     made = make_explanation(

@@ -124,14 +124,14 @@ function grouped(pieces, words) {
 
 // Rows or columns: places of pieces, a label and a key for each group. Views
 // mark what has the same key: "s3" of the source, "t3" of the target.
-function axis(pieces, { words, hideEnd }, key) {
+function axis(pieces, lang, { words, hideEnd }, key) {
   let groups = grouped(pieces, words);
   if (hideEnd && pieces.at(-1) === END) groups = groups.slice(0, -1);
   const label = (group) => {
     if (!words) return pieces[group[0]];
     return spelled(group.map((i) => pieces[i])).replace(/^▁(?=.)/, "");
   };
-  return { groups, labels: groups.map(label), keys: groups.map(key) };
+  return { lang, groups, labels: groups.map(label), keys: groups.map(key) };
 }
 
 // What one hypothesis looked at, in pieces or words.
@@ -142,10 +142,11 @@ class Attention {
     this.cache = new Map();
     const pieces = this.path.map((node) => node.piece);
     const read = [START, ...pieces].slice(0, pieces.length);
-    this.source = axis(data.sourcePieces, options, (_, i) => `s${i}`);
-    this.target = axis(pieces, options, (_, i) => `t${i}`);
+    const [source, target] = [data.sourceSide.lang, data.targetSide.lang];
+    this.source = axis(data.sourcePieces, source, options, (_, i) => `s${i}`);
+    this.target = axis(pieces, target, options, (_, i) => `t${i}`);
     // What the decoder read: the start token stands before the target.
-    this.read = axis(read, { words: options.words },
+    this.read = axis(read, target, { words: options.words },
       (_, i) => (i ? `t${i - 1}` : "start"));
     // The rows of the weights, one for each piece.
     this.places = {

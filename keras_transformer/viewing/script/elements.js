@@ -24,19 +24,31 @@ function s(tag, attributes, ...children) {
 }
 
 // A piece or a text whose direction does not touch what stands beside it.
-function isolated(text) {
-  return h("bdi", { dir: "auto" }, text);
+function isolated(text, lang) {
+  return h("bdi", { dir: "auto", lang }, text);
 }
 
-function quoted(text) {
-  return ["“", isolated(text), "”"];
+function quoted(text, lang) {
+  return ["“", isolated(text, lang), "”"];
 }
 
-// Whether the first letter is one that is written from the right.
+// By the first letter.
 function direction(text) {
   const letter = /\p{L}/u.exec(text);
   const right = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]|\p{Script=Adlam}/u;
   return letter && right.test(letter[0]) ? "rtl" : "ltr";
+}
+
+// Attributes of a row of pieces that spell a text. A browser's own "auto" does
+// not look into isolated pieces.
+function laidOut({ lang, dir }, text) {
+  return { lang, dir: dir === "auto" ? direction(text) : dir };
+}
+
+// The key that goes the same way where text comes from the left.
+function alongText(element, key) {
+  if (getComputedStyle(element).direction !== "rtl") return key;
+  return { ArrowLeft: "ArrowRight", ArrowRight: "ArrowLeft" }[key] || key;
 }
 
 function fixed(value, digits = 3) {

@@ -91,10 +91,10 @@ class Head {
 
   numbers({ rows, columns, values, title }) {
     const width = columns.labels.length;
-    const heading = (scope, { keys, labels }, i, pointed) => h("th", {
+    const heading = (scope, { lang, keys, labels }, i, pointed) => h("th", {
       scope, "data-key": keys[i],
       ...this.viewer.hovering(() => this.viewer.hover(pointed)),
-    }, isolated(labels[i]));
+    }, isolated(labels[i], lang));
     const cells = (i) => columns.labels.map((_, j) => h("td", {
       "data-key": rows.keys[i],
       ...this.viewer.hovering(
@@ -186,22 +186,23 @@ class Head {
     const { viewer } = this;
     const [row, column] = viewer.pointedAt(rows, columns);
     const width = columns.labels.length;
-    const most = (labels, weight) => labels
-      .map((label, i) => [weight(i), label])
+    const named = ({ labels, lang }, i) => quoted(labels[i], lang);
+    const most = (side, weight) => side.labels
+      .map((_, i) => [weight(i), i])
       .sort((a, b) => b[0] - a[0]).slice(0, 3)
-      .map(([value, label], i) => [
-        i ? ", " : "", quoted(label), ` ${fixed(value)}`]);
+      .map(([value, i], rank) => [
+        rank ? ", " : "", named(side, i), ` ${fixed(value)}`]);
     if (row >= 0 && column >= 0 && viewer.hovered.length > 1) {
-      return [quoted(rows.labels[row]), " → ", quoted(columns.labels[column]),
+      return [named(rows, row), " → ", named(columns, column),
         `: ${fixed(values[row * width + column])}`];
     }
     if (row >= 0) {
-      return [quoted(rows.labels[row]), " → ",
-        most(columns.labels, (j) => values[row * width + j])];
+      return [named(rows, row), " → ",
+        most(columns, (j) => values[row * width + j])];
     }
     if (column >= 0) {
-      return [quoted(columns.labels[column]), " ← ",
-        most(rows.labels, (i) => values[i * width + column])];
+      return [named(columns, column), " ← ",
+        most(rows, (i) => values[i * width + column])];
     }
     return ["Point at a word or a weight to read its number."];
   }

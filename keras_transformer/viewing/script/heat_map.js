@@ -91,7 +91,7 @@ class HeatMap {
     const { rows, columns, across, down, left, top, viewer } = this;
     pen.textBaseline = "middle";
     // Labels closer than 12 pixels would overlap.
-    const put = (label, i, marked, angle) => {
+    const put = ({ lang, labels }, i, marked, angle) => {
       if (i % Math.ceil(12 / (angle ? across : down)) && !marked) return;
       pen.save();
       pen.font = marked ? `600 ${this.font}` : this.font;
@@ -104,20 +104,21 @@ class HeatMap {
         pen.translate(left - 5, top + (i + 0.5) * down);
         pen.textAlign = "right";
       }
-      pen.direction = direction(label);
-      pen.fillText(this.fitting(pen, label, (angle ? top : left) - 8), 0, 0);
+      pen.lang = lang;
+      pen.direction = direction(labels[i]);
+      pen.fillText(this.fitting(pen, labels[i], (angle ? top : left) - 8), 0, 0);
       pen.restore();
     };
     // A marked label takes the place of the others near it.
     const near = (i, at, side) =>
       at >= 0 && i !== at && Math.abs(i - at) * side < 12;
     const step = this.kind === "encoder" ? -1 : viewer.state.step;
-    rows.labels.forEach((label, i) => {
+    rows.labels.forEach((_, i) => {
       const marked = i === row || rows.groups[i].includes(step);
-      if (!near(i, row, down)) put(label, i, marked, false);
+      if (!near(i, row, down)) put(rows, i, marked, false);
     });
-    columns.labels.forEach((label, j) => {
-      if (!near(j, column, across)) put(label, j, j === column, true);
+    columns.labels.forEach((_, j) => {
+      if (!near(j, column, across)) put(columns, j, j === column, true);
     });
   }
 

@@ -66,7 +66,7 @@ function linesPicture(
     return s("text", {
       x, y, "text-anchor": anchor, "dominant-baseline": "central",
       "data-key": key, opacity: dim ? 0.45 : null,
-      "unicode-bidi": "plaintext",
+      "unicode-bidi": "plaintext", lang: side.lang,
       transform: across ? `rotate(-90 ${x} ${y})` : null,
       ...viewer.hovering(
         () => viewer.hover(side === rows ? [key, null] : [null, key])),

@@ -48,7 +48,8 @@ class Steps {
     const where = `step ${state.step + 1} of ${path.length}`;
     this.slider.setAttribute(
       "aria-valuetext", `${where}, writes ${node.piece}`);
-    this.where.replaceChildren(`${where} writes `, isolated(node.piece));
+    const { lang } = this.viewer.data.targetSide;
+    this.where.replaceChildren(`${where} writes `, isolated(node.piece, lang));
     this.looked(node);
     this.alternatives(node);
     this.hypotheses(node);
@@ -59,7 +60,7 @@ class Steps {
     const whole = new Attention(data, node.number, {});
     const width = data.sourcePieces.length;
     const weights = whole.matrix("cross", ALL, ALL).slice(-width);
-    this.looks.dir = direction(data.source);
+    fill(this.looks, laidOut(data.sourceSide, data.source), []);
     this.looks.replaceChildren(...data.sourcePieces.map((piece, j) => {
       const shown = shade(colours, weights[j]);
       const isBright = shown[0] * 3 + shown[1] * 6 + shown[2] > 1400;
@@ -96,7 +97,7 @@ class Steps {
         return h("li", {
           "aria-current": chosen ? "true" : null, ...viewer.pointing(child),
         },
-        isolated(piece),
+        isolated(piece, data.targetSide.lang),
         h("span", { class: "track" }, h("span", {
           class: `bar ${child && child.fate !== "pruned" ? "taken" : ""}`,
           style: `width: ${(100 * probability).toFixed(1)}%`,
@@ -121,7 +122,8 @@ class Steps {
         onclick: () => viewer.set({ leaf: other.number, step: node.step }),
       },
       h("td", {}, h("button", {
-        type: "button", class: "text tail", dir: direction(text), title: text,
+        type: "button", class: "text tail", title: text,
+        ...laidOut(data.targetSide, text),
         "data-focus": `weighed-${other.number}`,
       }, this.tail(text))),
       h("td", { class: "number" }, fixed(other.logProb)),

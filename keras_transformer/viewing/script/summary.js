@@ -8,14 +8,15 @@ class Summary {
     this.source = h("div", { class: "strip" });
     this.target = h("div", { class: "strip" });
     this.rows = h("tbody", {});
-    roving(this.target, (button, key) => (key === "ArrowRight"
-      ? button.nextElementSibling : key === "ArrowLeft"
-        ? button.previousElementSibling : null));
+    roving(this.target, (button, key) => ({
+      ArrowRight: button.nextElementSibling,
+      ArrowLeft: button.previousElementSibling,
+    })[alongText(button, key)]);
     this.element = h("section", { "aria-label": "Translation" },
       h("div", { class: "pair" },
         h("h3", {}, "Source"), h("div", {},
-          h("p", { class: "source", dir: direction(viewer.data.source) },
-            isolated(viewer.data.source)),
+          h("p", { class: "source", ...viewer.data.sourceSide },
+            viewer.data.source),
           viewer.data.cut ? h("p", { class: "note" }, viewer.data.cut) : null,
           this.source),
         h("h3", {}, "Looked at"), this.target),
@@ -28,10 +29,10 @@ class Summary {
 
   render() {
     const { data, state, attention } = this.viewer;
-    this.source.dir = direction(data.source);
+    fill(this.source, laidOut(data.sourceSide, data.source), []);
     this.source.replaceChildren(...attention.source.labels.map(
       (label, i) => this.token("span", label, attention.source.keys[i])));
-    this.target.dir = direction(data.text(state.leaf));
+    fill(this.target, laidOut(data.targetSide, data.text(state.leaf)), []);
     const { groups, labels, keys } = attention.target;
     this.target.replaceChildren(...labels.map((label, i) => {
       const now = groups[i].includes(state.step);
@@ -70,7 +71,7 @@ class Summary {
     h("td", {}, h("button", {
       type: "button", class: "text", "aria-pressed": String(chosen),
       "data-focus": `leaf-${leaf}`,
-      dir: direction(data.text(leaf)),
+      ...data.targetSide,
     }, data.text(leaf) || "(empty)")),
     h("td", { class: "number" }, fixed(node ? node.score : 0)),
     h("td", { class: "number" }, fixed(node ? node.logProb : 0)),

@@ -121,7 +121,9 @@ class Tree {
   }
 
   label(piece, [x, y]) {
-    return s("text", { x, y: y - 13, class: "piece" }, shortened(piece, 10));
+    const { lang } = this.viewer.data.targetSide;
+    return s("text", { x, y: y - 13, class: "piece", lang },
+      shortened(piece, 10));
   }
 
   described(node) {

@@ -35,7 +35,8 @@ class Viewer {
       (view) => view.element);
     return h("div", { class: "viewer" },
       h("header", {},
-        h("h1", {}, isolated(shortened(this.data.source || "(empty)", 60)),
+        h("h1", {}, h("bdi", this.data.sourceSide,
+          shortened(this.data.source || "(empty)", 60)),
           h("small", {}, "Attention and beam search")),
         this.theme),
       summary,
