@@ -340,7 +340,7 @@ class Run:
         *,
         average: int | None = None,
         kit: "ServingKit | None" = None,
-        quantization: str = "float32",
+        quantization: str | None = None,
         portable: bool = False,
         shortlist: str | os.PathLike | None = None,
     ) -> pathlib.Path:
@@ -355,7 +355,8 @@ class Run:
             average: As in `translator`.
             kit: The files for TensorFlow Serving.
             quantization: Type to store the weights in: `"float32"`,
-                `"float16"`, `"bfloat16"` or `"int8"`.
+                `"float16"`, `"bfloat16"` or `"int8"`; by default that of
+                `using(precision=…)`.
             portable: Whether every TensorFlow can load it.
             shortlist: As in `translator`; it becomes a part of the export.
 
@@ -376,6 +377,7 @@ class Run:
         used = self.using(average=average, shortlist=shortlist)
         translator = used.translator()
         logger.info("Tracing the signatures of %s", self.path)
+        quantization = quantization or used.weights.precision
         has_shortlist = used.weights.shortlist is not None
         card = used._card(
             translator.weights, search, quantization, has_shortlist

@@ -59,7 +59,7 @@ def export(
     version: int = 1,
     search: Search | None = None,
     kit: ServingKit | None = None,
-    quantization: str = "float32",
+    quantization: str | None = None,
     card: ModelCard | None = None,
     portable: bool = False,
 ) -> pathlib.Path:
@@ -79,9 +79,10 @@ def export(
         kit: The files for TensorFlow Serving, by default those of
             `ServingKit.plan(output)`.
         quantization: How the weights are stored: `"float32"`; `"float16"` or
-            `"bfloat16"` for half the size; `"int8"` for a quarter. Every
-            signature computes in float32, but with weights in bfloat16 or int8
-            it multiplies in these, as `Translator.freeze` says.
+            `"bfloat16"` for half the size; `"int8"` for a quarter; by default
+            what the translator multiplies in. Every signature computes in
+            float32, but with weights in bfloat16 or int8 it multiplies in
+            these, as `Translator.freeze` says.
         card: Where the model comes from; the export adds how it searches.
             Without it, the export has no card, and `keras-transformer serve`
             does not know the languages.
@@ -95,7 +96,8 @@ def export(
 
     Raises:
         UserError: As in `files.version_path`, `ServingKit.plan` and
-            `Translator.freeze`, or if the files cannot be written.
+            `Translator.freeze`, or if the files cannot be written, or weights
+            that are rounded to bfloat16 shall be stored otherwise.
         JobError: If the disk is full.
         ValueError: If `quantization` is not one of the four.
     """
@@ -103,11 +105,19 @@ def export(
         raise SettingError(
             "translator", "a Translator(model, tokenizer)", translator
         )
+    precision = translator.weights.precision
+    quantization = quantization or precision
     if quantization not in EXPORT_PRECISIONS:
         raise SettingError(
             "quantization",
             f"one of {', '.join(EXPORT_PRECISIONS)}",
             quantization,
+        )
+    if precision == "bfloat16" and quantization != precision:
+        raise UserError(
+            "Expected to store in bfloat16 a translator whose weights are "
+            f"rounded to it, received {quantization}; export the translator "
+            "from which you made it."
         )
     path = files.version_path(output, version)
     kit = kit or ServingKit.plan(output)

@@ -191,6 +191,7 @@ def _given_vocabulary(
         run = dataclasses.replace(run, initial=initial_record(chosen))
         if given is None:
             given = load_vocabulary(source).with_symbols(run.symbols or ())
+            given = given.with_symbols(_lacking_tags(run.corpus, given))
             split = RunConfig.load(source).train_split
             with contextlib.suppress(UserError, OSError):  # It may have none.
                 path = source / layout.RECORDS / split
@@ -228,15 +229,18 @@ def check_tags(corpus: str, tokenizer: Tokenizer) -> None:
     Raises:
         UserError: If it lacks one of them.
     """
+    for tag in _lacking_tags(corpus, tokenizer):
+        raise UserError(
+            f"Expected a vocabulary with the piece {tag}, a tag in `corpus`, "
+            "received one without; leave the tag out, or learn a new "
+            "vocabulary."
+        )
+
+
+def _lacking_tags(corpus: str, tokenizer: Tokenizer) -> list[str]:
     tags = tags_of(corpus)
     pieces = tags and tokenizer.pieces(range(tokenizer.vocab_size))
-    for tag in tags:
-        if tag not in pieces:
-            raise UserError(
-                f"Expected a vocabulary with the piece {tag}, a tag in "
-                "`corpus`, received one without; leave the tag out, add it by "
-                "`symbols` beside `init_from`, or learn a new vocabulary."
-            )
+    return [tag for tag in tags if tag not in pieces]
 
 
 def prepare_records(

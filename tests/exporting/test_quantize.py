@@ -17,6 +17,7 @@ from keras_transformer.__main__ import main
 from keras_transformer.config import UserError
 from keras_transformer.exporting import saved_model as serving
 from keras_transformer.machine import devices
+from keras_transformer.run import Run
 from keras_transformer.translation import loading
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
@@ -214,6 +215,25 @@ def test_the_command_stores_what_it_is_told(
     assert main(["export", *arguments]) == 0
     assert capsys.readouterr().out == f"{tmp_path / '1'}\n"
     assert {dtype for _, dtype in stored(tmp_path / "1")} == {"bfloat16"}
+
+
+@pytest.mark.slow
+def test_what_multiplies_in_bfloat16_is_stored_so(
+    small_run, tmp_path, one_signature
+):
+    run = Run(small_run).using(precision="bfloat16")
+    path = run.export(tmp_path)
+    assert {dtype for _, dtype in stored(path)} == {"bfloat16"}
+    assert ModelCard.load(path).quantization == "bfloat16"
+
+
+def test_weights_that_are_rounded_already_are_not_stored_as_if_not(
+    small_translator, tmp_path
+):
+    rounded = small_translator.freeze("bfloat16")
+    with pytest.raises(UserError, match="rounded to it, received float32"):
+        serving.export(rounded, tmp_path, quantization="float32")
+    assert not list(tmp_path.iterdir())
 
 
 def test_another_quantization_is_refused(small_translator, tmp_path):
