@@ -295,8 +295,9 @@ class Run:
         scoring |= {"lowercase": lowercase, "tokenize": tokenize}
         name, kept = split, None
         if hypotheses is not None:
-            texts = significance.read_hypotheses(
-                hypotheses, split, pairs, report
+            report["hypotheses"] = significance.name_of(hypotheses)
+            texts = significance.given_texts(
+                hypotheses, "hypotheses", split, len(pairs)
             )
         else:
             translator = used.translator()

@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import functools
 import itertools
-import logging
 import os
 import pathlib
 import sys
@@ -20,8 +19,6 @@ from keras_transformer.translation.display import SentenceDisplay
 
 if TYPE_CHECKING:
     from keras_transformer.translation.translator import Translator
-
-logger = logging.getLogger("keras_transformer")
 
 # The translations of one text with their scores, best first.
 _Hypotheses = Sequence[tuple[str, float]]
@@ -106,6 +103,8 @@ def run(args: argparse.Namespace) -> None:
             # It need not leave a core to others.
             opened.before_loading = functools.partial(flags.load_tensorflow, 1)
         translator = opened.translator()
+        from keras_transformer.translation.text_batches import warn_of_cuts
+
         on_screen = not args.output and sys.stdout.isatty()
         progress = stack.enter_context(
             SentenceDisplay(total, bar=not on_screen)
@@ -121,7 +120,7 @@ def run(args: argparse.Namespace) -> None:
                 progress=progress,
             )
             first = progress.before + 1
-            warn_of_cuts(truncated, first, search.max_source_length)
+            warn_of_cuts(truncated, search.max_source_length, first)
             for row in rows_out(
                 translator, texts, found, first, search, args.alignment
             ):
@@ -165,22 +164,6 @@ def open_rows(
         lines.read_lines(file, name), itertools.repeat(args.prefix or "")
     )
     return rows, total
-
-
-def warn_of_cuts(
-    truncated: Iterable[bool], first: int, longest: int | None
-) -> None:
-    """Name the lines that were cut."""
-    from keras_transformer.translation.text_batches import numbered
-
-    cut = list(truncated)
-    if any(cut):
-        logger.warning(
-            "Cut after %d tokens (--max-source-length): line%s %s.",
-            longest,
-            "s" if sum(cut) > 1 else "",
-            numbered(cut, first),
-        )
 
 
 def rows_out(

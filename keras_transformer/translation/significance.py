@@ -284,15 +284,3 @@ def comparison(
     ]
     report["reference"] = [name_of(each) for each in reference]
     return scoring, report
-
-
-def read_hypotheses(
-    hypotheses: Texts, split: str, pairs: Sequence[Pair], report: dict[str, Any]
-) -> list[str]:
-    """Read translations to score, and name them in the report.
-
-    Raises:
-        UserError: If they are not as many as the pairs.
-    """
-    report["hypotheses"] = name_of(hypotheses)
-    return given_texts(hypotheses, "hypotheses", split, len(pairs))

@@ -76,12 +76,17 @@ def numbered(are_cut: Iterable[bool], first: int = 1) -> str:
     return named + (f" and {more} more" if more > 0 else "")
 
 
-def warn_of_cuts(are_cut: np.ndarray, longest: int | None) -> None:
-    """Log which texts were cut, if any."""
+def warn_of_cuts(
+    are_cut: np.ndarray, longest: int | None, first: int = 1
+) -> None:
+    """Log which texts were cut, if any; the first one has the number `first`.
+
+    In a file it is the number of the line.
+    """
     if are_cut.any():
         logger.warning(
             "Cut %d of %d texts after %d tokens: number %s.",
-            *(are_cut.sum(), len(are_cut), longest, numbered(are_cut)),
+            *(are_cut.sum(), len(are_cut), longest, numbered(are_cut, first)),
         )
 
 

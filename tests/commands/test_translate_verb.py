@@ -16,9 +16,9 @@ from verb_calls import (
 )
 
 from keras_transformer.commands import text_streams
-from keras_transformer.commands import translate as translate_verb
 from keras_transformer.config import Sampling, Search
 from keras_transformer.run import Run
+from keras_transformer.translation import text_batches
 from keras_transformer.translation.translator import Hypothesis, Translator
 
 
@@ -228,17 +228,18 @@ def test_lines_that_are_cut_are_named(
     translated("--max-length", 3, "--max-source-length", longest)
 
     assert 0 < len(cut) < 3
-    for number in cut:
-        assert f"line {number}" in caplog.text or f", {number}" in caplog.text
-    assert f"Cut after {longest} tokens (--max-source-length)" in caplog.text
+    said = [text for text in caplog.messages if "Cut" in text]
+    named = [text.rpartition("number ")[2].rstrip(".") for text in said]
+    assert [int(x) for text in named for x in text.split(", ")] == cut
+    assert all(f"texts after {longest} tokens" in text for text in said)
     caplog.clear()
     translated()
     assert "Cut" not in caplog.text
     # At most twenty are named.
-    translate_verb.warn_of_cuts([True] * 23, first=101, longest=7)
+    text_batches.warn_of_cuts(np.full(23, True), 7, first=101)
     numbers = ", ".join(map(str, range(101, 121)))
     assert caplog.messages[-1] == (
-        f"Cut after 7 tokens (--max-source-length): lines {numbers} and 3 more."
+        f"Cut 23 of 23 texts after 7 tokens: number {numbers} and 3 more."
     )
 
 

@@ -75,7 +75,7 @@ def replace_translator(monkeypatch, translate=say_a):
             self, texts, search, progress, parallel, prefixes, split_sentences
         ):
             given.update(search=search, prefixes=prefixes, parallel=parallel)
-            return translate(texts), [False] * len(texts)
+            return translate(texts), np.zeros(len(texts), bool)
 
     home = "keras_transformer.translation.translator.Translator"
     monkeypatch.setattr(home, Replacement)
