@@ -418,10 +418,9 @@ class Search:
     )
     max_finished: int | None = setting(
         None,
-        "stop once N hypotheses, at least `n_best`, have ended among the best "
-        "`beam_size` of their step, even if others could still win, so a "
-        "larger `n_best` may find a better first one; 0: search until the "
-        "result is proven",
+        "stop once N hypotheses, or as many as are returned if that is more, "
+        "have ended among the best `beam_size` of their step, even if others "
+        "could still win; 0: search until the result is proven",
         metavar="N",
         within="[0, 1000000)",
         may_change=True,

@@ -123,7 +123,7 @@ else:
 stays.mkdir(parents=True, exist_ok=True)
 run_dir = stays / "runs" / "mine"
 
-for folder in ("my-text", "one-line-short", "another-machine"):
+for folder in ("built-in-text", "one-line-short", "another-machine"):
     shutil.rmtree(folder, ignore_errors=True)
 
 # %% [markdown]
@@ -132,7 +132,8 @@ for folder in ("my-text", "one-line-short", "another-machine"):
 # A corpus is a folder with a file for each split and language, one sentence a
 # line, UTF-8, plain or gzipped. Line 7 of `train.en` is the translation of line
 # 7 of `train.de`. We write such a folder from the built-in corpus, German to
-# English. To use your own, upload it instead of running this cell.
+# English. This notebook deletes it again. To train on your own text, keep it
+# elsewhere and give its folder to `kt.train`, as in section 6.
 
 
 # %%
@@ -147,8 +148,8 @@ def write_corpus(folder):
             path.write_text("\n".join(sentences) + "\n", encoding="utf-8")
 
 
-write_corpus("my-text")
-for path in sorted(pathlib.Path("my-text").iterdir()):
+write_corpus("built-in-text")
+for path in sorted(pathlib.Path("built-in-text").iterdir()):
     lines = path.read_text(encoding="utf-8").splitlines()
     print(f"{path.name:9} {len(lines):6} lines, such as: {lines[2]}")
 
@@ -159,7 +160,7 @@ for path in sorted(pathlib.Path("my-text").iterdir()):
 # does for every mistake of a user.
 
 # %%
-shutil.copytree("my-text", "one-line-short")
+shutil.copytree("built-in-text", "one-line-short")
 german = pathlib.Path("one-line-short/train.de")
 lines = german.read_text(encoding="utf-8").splitlines()
 german.write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
@@ -219,10 +220,11 @@ assert precision_for((8, 9)) == "mixed_bfloat16"  # An L4.
 # %% [markdown]
 # ## 4. First ask what it costs
 #
-# The settings below are those of a small model. For a real corpus of tens of
-# thousands of pairs, take `**kt.recipe("small-corpus")` instead and 45 minutes.
-# For millions of pairs, take `preset="base"`, the paper's, and set nothing
-# else.
+# The settings below are those of a small model, and the checks in this notebook
+# expect them. For a real corpus of tens of thousands of pairs, leave the
+# notebook and call `kt.train(run_dir, corpus=…, source_lang=…, target_lang=…,
+# recipe="small-corpus", minutes=45)`. For millions of pairs, give
+# `preset="base"`, the paper's, instead of the recipe, and hours.
 
 # %%
 settings = dict(
@@ -243,16 +245,16 @@ settings = dict(
 
 # %% [markdown]
 # The command line does all that `kt.train` does, with the same names. In a cell
-# you would type `!keras-transformer train --corpus my-text …`; here Python puts
-# the line together. With `--dry-run` it reads the head of the corpus, measures
-# three steps on this machine and writes nothing.
+# you would type `!keras-transformer train --corpus built-in-text …`; here
+# Python puts the line together. With `--dry-run` it reads the head of the
+# corpus, measures three steps on this machine and writes nothing.
 
 # %%
 flags = [
     f"--{name.replace('_', '-')}={value}" for name, value in settings.items()
 ]
 command = [sys.executable, "-m", "keras_transformer", "train"]
-command += ["--corpus", "my-text", "--run-dir", str(run_dir), *flags]
+command += ["--corpus", "built-in-text", "--run-dir", str(run_dir), *flags]
 print("keras-transformer", *command[3:])
 
 existed = run_dir.exists()
@@ -339,7 +341,7 @@ while training.poll() is None and not list(
     time.sleep(0.1)
 training.kill()
 training.wait()
-shutil.rmtree("my-text")
+shutil.rmtree("built-in-text")
 
 for path in sorted(run_dir.iterdir()):
     print(path.relative_to(stays))
@@ -363,14 +365,14 @@ assert training.returncode != 0 or reached == settings["steps"]
 # see all.
 
 # %%
-write_corpus("another-machine/my-text")
+write_corpus("another-machine/built-in-text")
 
 quiet = logging.StreamHandler(sys.stdout)
 quiet.addFilter(lambda record: record.getMessage().startswith("Resuming"))
 logging.getLogger("keras_transformer").addHandler(quiet)
 logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
-run = kt.train(run_dir, corpus="another-machine/my-text", **settings)
+run = kt.train(run_dir, corpus="another-machine/built-in-text", **settings)
 
 # %% [markdown]
 # The run resumed from its last checkpoint and trained to the end. The learning
@@ -419,7 +421,7 @@ assert "d_model" in told
 # signature belongs to the score.
 
 # %%
-result = run.evaluate("test", corpus="another-machine/my-text")
+result = run.evaluate("test", corpus="another-machine/built-in-text")
 print(f"{result.bleu.name} {result.bleu.value:.1f}  {result.bleu.signature}")
 
 sources = [

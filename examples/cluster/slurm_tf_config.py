@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-# What `train.sbatch` may set; of a node's ports, the first.
+# The first port on each node; `train.sbatch` may set it.
 PORT = int(os.environ.get("PORT", "8888"))
 
 

@@ -64,7 +64,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="texts that TensorFlow Serving translates together; default: 32, "
         "or what OUTPUT/batching_parameters.txt says",
     )
-    flags.add_search_flags(parser)
+    flags.add_search_flags(parser, "4, or --beam-size if that is less")
     flags.add_sampling_flags(parser)
 
 

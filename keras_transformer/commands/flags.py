@@ -149,13 +149,17 @@ def add_parallel_flag(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_search_flags(parser: argparse.ArgumentParser) -> None:
-    """Add every setting of the search, except those of sampling."""
+def add_search_flags(
+    parser: argparse.ArgumentParser, n_best: str = "1"
+) -> None:
+    """Add every setting of the search, except those of sampling.
+
+    `n_best` is what the verb takes without that flag, in words.
+    """
     add_beam_flags(parser)
-    add(
-        parser,
-        [field for name, field in _FIELDS.items() if name not in RUN_SEARCH],
-    )
+    add(parser, [_FIELDS["n_best"]], default=f"; default: {n_best}")
+    known = {"n_best", *RUN_SEARCH}
+    add(parser, [x for name, x in _FIELDS.items() if name not in known])
 
 
 def add_sampling_flags(parser: argparse.ArgumentParser) -> None:

@@ -46,7 +46,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Learn from a run's training text what each source piece may become.
 
-    The verbs translate, evaluate and export take the file as --shortlist. A
+    The verbs that search take the file as --shortlist. A
     search then scores only the candidates of its sources, not the whole
     vocabulary. CTranslate2 reads the file too, as vmap.txt.
     """

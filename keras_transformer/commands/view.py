@@ -35,7 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="the beginning of the translation, as in translate",
     )
-    flags.add_search_flags(parser)
+    flags.add_search_flags(parser, "4, or --beam-size if that is less")
 
 
 def run(args: argparse.Namespace) -> None:

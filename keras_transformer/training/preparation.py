@@ -164,6 +164,7 @@ def prepare_vocabulary(
             made_for,
             (run.source_lang, run.target_lang),
         )
+        logger.info("Taking a vocabulary of %d pieces.", given.vocab_size)
         given.save(path)
         tokenizer = given
     else:

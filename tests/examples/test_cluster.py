@@ -77,6 +77,8 @@ class Job:
         self.port = ports_in_a_row(3)
         self.processes = []
         self.train = [
+            # As in the recipes of `base`; the script's own folder wins.
+            *("--run-dir", str(folder / "of-a-recipe")),
             *("--preset", "demo", "--corpus", str(self.corpus)),
             *("--vocab-size", "300", "--num-layers", "1", "--d-model", "14"),
             *("--num-heads", "2", "--ffn-dim", "17", "--batch-tokens", "256"),
@@ -118,7 +120,7 @@ class Job:
             return self._popen(
                 [
                     *(self.folder / "bin" / "keras-transformer", "train"),
-                    *("--run-dir", self.run_dir, *self.train),
+                    *(*self.train, "--run-dir", self.run_dir),
                 ],
                 TF_CONFIG=tf_config(addresses, index),
                 stderr=log,
