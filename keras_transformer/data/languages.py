@@ -24,10 +24,9 @@ logger = logging.getLogger("keras_transformer")
 _OTHER_CODES = {"zt": "zh_Hant", "pb": "pt_BR"}
 
 # ISO 15924. Kore and Ethi put spaces, or a mark of their own, between words.
-_WITHOUT_SPACES = frozenset(
-    "Bopo Hans Hant Hani Hira Hrkt Jpan Kana Khmr Laoo Mymr Thai Tibt".split()
-)
 _CHINESE = frozenset("Hans Hant Hani Bopo".split())
+_WITHOUT_GAPS = _CHINESE | {"Hira", "Hrkt", "Jpan", "Kana"}
+_WITHOUT_SPACES = _WITHOUT_GAPS | {"Khmr", "Laoo", "Mymr", "Thai", "Tibt"}
 _RIGHT_TO_LEFT = frozenset(
     "Adlm Arab Aran Hebr Mand Mend Nkoo Rohg Samr Syrc Thaa".split()
 )
@@ -50,8 +49,13 @@ class Language:
 
     @property
     def has_spaces(self) -> bool:
-        """Whether words, and then sentences, stand between spaces."""
+        """Whether words stand between spaces."""
         return self.script not in _WITHOUT_SPACES
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether sentences stand between spaces."""
+        return self.script not in _WITHOUT_GAPS
 
     @property
     def direction(self) -> str:

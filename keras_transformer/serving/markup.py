@@ -17,7 +17,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from keras_transformer.data.languages import words_of
+from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.service import Job, Sentence
 from keras_transformer.serving.versions import card_of
@@ -278,8 +278,8 @@ class _Placing:
         self, text: str, parts: Sequence[Part], splitter: Splitter
     ) -> None:
         self._text = text
-        self._has_spaces = splitter.has_spaces
         languages = splitter.languages
+        self._has_spaces = language_of(languages[1]).has_spaces
         spans, translations, _ = zip(*parts, strict=True)
         found = splitter.pieces(text, spans, translations)
         self._target = "".join(found)

@@ -29,6 +29,8 @@ _TWO = re.compile(
     r"|[。！？।۔؟։።။។]\s*\w"
 )
 
+# sentencex does not know it.
+_KHMER_END = re.compile(r"(?<=[។៕])(?=\s)")
 _LINE_END = re.compile(r"[\r\n]")
 # Marian's way to tell a model of several languages which one to write.
 _TAG = re.compile(r"\s*(>>[^<>\s]+<<)\s*")
@@ -54,7 +56,6 @@ class Splitter:
 
     Attributes:
         languages: Both codes.
-        has_spaces: Whether the target language puts spaces between words.
 
     Raises:
         UserError: If sentencex is missing.
@@ -62,7 +63,7 @@ class Splitter:
 
     def __init__(self, source_lang: str, target_lang: str) -> None:
         self.languages = source_lang, target_lang
-        self.has_spaces = language_of(target_lang).has_spaces
+        self._has_gaps = language_of(target_lang).has_gaps
         sentencex = extras.needs("sentencex", "sentences")
         base = language_of(source_lang).base
         self._segment = functools.partial(sentencex.segment, base)
@@ -96,7 +97,8 @@ class Splitter:
         # one byte long.
         plain = re.sub(r"[^\S\r\n]", " ", text)
         position, found = 0, list[tuple[int, int]]()
-        for part in self._segment(plain):
+        parts = self._segment(plain)
+        for part in (x for part in parts for x in _KHMER_END.split(part)):
             begin = position + len(part) - len(part.lstrip())
             end = position + len(part.rstrip())
             position += len(part)
@@ -141,15 +143,15 @@ class Splitter:
 
         Returns:
             The space before the first span, its translation, the space after
-            it, the next translation and so on. Between two spans of a line a
-            language that has spaces gets one at least, and another gets none.
+            it, the next translation and so on. Between two spans of a line
+            Chinese and Japanese have no space, and others have one at least.
         """
         result: list[str] = []
         position = _start(text)
         for span, part in zip(spans, parts, strict=True):
             gap = text[position : span.start]
             if result and not _LINE_END.search(gap):
-                gap = (gap or " ") if self.has_spaces else ""
+                gap = (gap or " ") if self._has_gaps else ""
             result += [gap, part]
             position = span.end
         return [*result, text[position:]]
@@ -238,6 +240,8 @@ def warn_of_several(texts: Iterable[str]) -> bool:
 
 
 def _looks_like_several(text: str) -> bool:
+    if not text.isascii():  # To the pattern a mark is no part of a word.
+        text = "".join(each for each in text if not _is_mark(each))
     # The pattern takes a small letter such as ü for a capital.
     return any(not found[0][-1].islower() for found in _TWO.finditer(text))
 

@@ -256,6 +256,10 @@ def test_a_clause_without_an_end_is_cut_at_the_least_bad_place(clause):
         ("ja", "Hallo.Tschüs.\n Ja.Nein."),
         ("zh-Hant", "Hallo.Tschüs.\n Ja.Nein."),
         ("ko", "Hallo. Tschüs.\n Ja. Nein."),
+        # With none between words, but one between sentences.
+        ("th", "Hallo. Tschüs.\n Ja. Nein."),
+        ("km", "Hallo. Tschüs.\n Ja. Nein."),
+        ("bo", "Hallo. Tschüs.\n Ja. Nein."),
     ],
 )
 def test_between_sentences_stands_what_the_target_language_puts_there(
@@ -291,9 +295,10 @@ def test_nothing_but_marks_is_cut_in_long_pieces():
     [
         ("ja", "『はい。』と言った。", ["『はい。』", "と言った。"]),
         ("ja", "【注意。】次。", ["【注意。】", "次。"]),
+        ("km", "ខ្ញុំទៅផ្ទះ។ គាត់មក។", ["ខ្ញុំទៅផ្ទះ។", "គាត់មក។"]),
     ],
 )
-def test_a_closing_bracket_stays_with_its_sentence(code, text, sentences):
+def test_what_sentencex_does_not_know_is_known(code, text, sentences):
     assert cut_out(text, spans_of(text, code)) == sentences
 
 
@@ -315,6 +320,9 @@ def test_a_long_line_is_not_cut_before_a_mark(syllable):
         ("यह एक है। वह दो है।", True),
         ("یہ ایک ہے۔ وہ دو ہے۔", True),
         ("ይህ አንድ ነው። ያ ሁለት ነው።", True),
+        ("ខ្ញុំទៅផ្ទះ។ គាត់មក។", True),
+        ("நான் வீட்டுக்குப் போனேன். அவன் வந்தான்.", True),
+        (unicodedata.normalize("NFD", "Tôi về nhà rồi. Ông ấy đến."), True),
     ],
 )
 def test_the_hint_knows_the_ends_of_other_scripts(text, are_several):
