@@ -135,12 +135,12 @@ def _shares(words: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def align_pairs(
-    attentions: Sequence[Attention],
+    attentions: Sequence[np.ndarray],
     tokenizer: Any,
     pairs: tuple[Sequence[bytes], Sequence[bytes]],
     languages: tuple[str, str],
 ) -> list[Links]:
-    """Align the words of each pair of texts by their attention."""
+    """Align the words of each pair of texts by their attention, `(T, S)`."""
     words = []
     for side, texts, language in zip(
         (tokenizer, tokenizer.target), pairs, languages, strict=True
@@ -157,9 +157,9 @@ def align_pairs(
     return [
         # The source may be cut, and a blank text has its end alone.
         align_words(
-            each.mean(),
-            source[: len(each.source_pieces) - 1],
-            target[: len(each.target_pieces) - 1],
+            each,
+            source[: each.shape[1] - 1],
+            target[: each.shape[0] - 1],
         )
         for each, source, target in zip(attentions, *words, strict=True)
     ]

@@ -97,8 +97,8 @@ class Splitter:
         # one byte long.
         plain = re.sub(r"[^\S\r\n]", " ", text)
         position, found = 0, list[tuple[int, int]]()
-        parts = self._segment(plain)
-        for part in (x for part in parts for x in _KHMER_END.split(part)):
+        found_by = self._segment(plain)
+        for part in (x for each in found_by for x in _KHMER_END.split(each)):
             begin = position + len(part) - len(part.lstrip())
             end = position + len(part.rstrip())
             position += len(part)

@@ -222,23 +222,49 @@ def attention_all(
 ) -> list[Attention]:
     """Find what targets look at, as `Translator.attention` says."""
     look = text_model.graph("attention", text_model.attention_ids, IDS, IDS)
-    tokenizer = text_model.tokenizer
+    pieces = text_model.tokenizer.pieces
+    pairs = sources, targets
+    return [
+        Attention(pieces(source), pieces(target), weights)
+        for source, target, weights in _attended(
+            text_model, look, pairs, max_source_length, batch_tokens
+        )
+    ]
+
+
+def mean_attention_all(
+    text_model: TextModel,
+    sources: list[bytes],
+    targets: list[bytes],
+    max_source_length: int | None,
+    batch_tokens: int,
+) -> list[np.ndarray]:
+    """Average what targets look at over layers and heads, each `(T, S)`."""
+    look = text_model.graph("mean", text_model.mean_attention_ids, IDS, IDS)
+    pairs = sources, targets
+    found = _attended(text_model, look, pairs, max_source_length, batch_tokens)
+    return [weights for *_, weights in found]
+
+
+def _attended(
+    text_model: TextModel,
+    look: Callable,
+    pairs: tuple[list[bytes], list[bytes]],
+    max_source_length: int | None,
+    batch_tokens: int,
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return the ids of each pair and its attention, without padding."""
 
     def of_batch(*ids: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return *ids, look(*ids)
 
-    found = []
-    for *pair, weights in _read(
-        text_model, of_batch, sources, targets, max_source_length, batch_tokens
+    found, pad = [], text_model.tokenizer.ids.pad
+    for *ids, weights in _read(
+        text_model, of_batch, *pairs, max_source_length, batch_tokens
     ):
-        source, target = (ids[ids != tokenizer.ids.pad] for ids in pair)
-        found.append(
-            Attention(
-                tokenizer.pieces(source),
-                tokenizer.pieces(target),
-                weights[:, :, : len(target), : len(source)],
-            )
-        )
+        source, target = (of_side[of_side != pad] for of_side in ids)
+        own = weights[..., : len(target), : len(source)]
+        found.append((source, target, own))
     return found
 
 

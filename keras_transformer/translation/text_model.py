@@ -270,19 +270,26 @@ class TextModel:
                 axis=1,
             )
 
+    def mean_attention_ids(
+        self, source: tf.Tensor, target: tf.Tensor
+    ) -> tf.Tensor:
+        """Average `attention_ids` over layers, heads and models, `(B, T, S)`.
+
+        The models may have other numbers of heads.
+        """
+        self.check_attention()
+        models, ids = self.id_model.models, self.tokenizer.ids
+        with self.id_model.weights_in_use():
+            found = [mean_attention(x, source, target, ids) for x in models]
+        return tf.add_n(found) / len(models)
+
     def attention_text(
         self, source: tf.Tensor, target: tf.Tensor, search: Search
     ) -> AttentionResult:
         """Find what translations look at, with the texts of `score_text`."""
         source, target = self._ids(source, target, search)
-        models, ids = self.id_model.models, self.tokenizer.ids
-        with self.id_model.weights_in_use():
-            total = tf.add_n(
-                [mean_attention(x, source, target, ids) for x in models]
-            )
-        return AttentionResult(
-            self._pieces(source), self._pieces(target), total / len(models)
-        )
+        mean = self.mean_attention_ids(source, target)
+        return AttentionResult(self._pieces(source), self._pieces(target), mean)
 
     def _ids(
         self, source: tf.Tensor, target: tf.Tensor, search: Search

@@ -29,6 +29,7 @@ from keras_transformer.translation.text_batches import (
     Hypothesis,
     as_bytes,
     attention_all,
+    mean_attention_all,
     pairs_as_bytes,
     score_all,
     search_all,
@@ -450,7 +451,7 @@ class Translator:
             ValueError: If there are not as many targets as sources.
         """
         pairs = pairs_as_bytes(sources=sources, targets=targets)
-        found = attention_all(
+        found = mean_attention_all(
             self.text_model, *pairs, max_source_length, batch_tokens
         )
         languages = self.source_lang, self.target_lang

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import sample_runs
 import tensorflow as tf
+from small_models import make_model
 
 from keras_transformer import config
 from keras_transformer.translation.alignment import (
@@ -11,6 +12,7 @@ from keras_transformer.translation.alignment import (
     attention_weights,
     words_of_pieces,
 )
+from keras_transformer.translation.translator import Translator
 
 PAD, BOS, EOS = config.PAD_ID, config.BOS_ID, config.EOS_ID
 
@@ -148,6 +150,30 @@ def test_a_source_that_is_cut_is_aligned_as_far_as_it_was_read(
     assert attention.source_pieces[-1] == "</s>"
     ((pair,),) = small_translator.align([text], ["Hund"], max_source_length=5)
     assert pair[0] < 4 and pair[1] == 0
+
+
+def test_models_with_other_numbers_of_heads_align_together(small_translator):
+    tokenizer = small_translator.tokenizer
+    sizes = dict(vocab_size=tokenizer.vocab_size, max_positions=101)
+    models = [make_model(num_heads=heads, **sizes) for heads in (2, 3)]
+    pair = ["the dog runs over the meadow"], ["ein Hund über die Wiese"]
+    together = Translator(models, tokenizer)
+    with pytest.raises(config.UserError, match="equal numbers of heads"):
+        together.attention(*pair)
+    means = [
+        Translator(model, tokenizer).attention(*pair)[0].mean()
+        for model in models
+    ]
+    words = [
+        [piece.startswith("▁") for piece in tokenizer.pieces(ids)[:-1]]
+        for (ids,) in (tokenizer.tokenize(text).to_list() for text in pair)
+    ]
+    # Numbers of words, from 0: each begins with a space.
+    of_source, of_target = (
+        [[number - 1] for number in np.cumsum(begins)] for begins in words
+    )
+    expected = align_words(sum(means) / 2, of_source, of_target)
+    assert together.align(*pair) == [expected]
 
 
 def test_words_of_a_learnt_toy_align_with_their_translations():
