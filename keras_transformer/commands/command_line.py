@@ -139,7 +139,8 @@ def _read(name: str) -> list[str]:
 
 def _text(name: str) -> str:
     try:
-        return pathlib.Path(name).read_text(encoding="utf-8")
+        # Windows may put a byte-order mark before the text.
+        return pathlib.Path(name).read_text(encoding="utf-8-sig")
     except (FileNotFoundError, IsADirectoryError):
         known = recipes()
         recipe = name.removesuffix(RECIPE_SUFFIX)

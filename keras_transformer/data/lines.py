@@ -4,6 +4,7 @@ A line ends only at "\n", as `wc -l` counts: `str.splitlines` would also end
 it at U+0085 and U+2028.
 """
 
+import codecs
 import os
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -33,6 +34,8 @@ def on_one_line(text: str) -> str:
 def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
     r"""Decode lines, without their "\n" and a "\r" before it.
 
+    A byte-order mark before the first line is no text.
+
     Args:
         file: Text in UTF-8.
         name: Its name in errors.
@@ -41,6 +44,8 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
         UserError: If a line is not UTF-8.
     """
     for number, line in enumerate(file, start=1):
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
         try:
             yield line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:

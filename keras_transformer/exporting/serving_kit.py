@@ -34,6 +34,7 @@ from keras_transformer.machine.batching_file import (
     Batching,
     read_batching,
 )
+from keras_transformer.settings import whole_number
 
 MODELS_FILE = "models.config"
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
@@ -107,10 +108,7 @@ class ServingKit:
                 )
         if max_batch_size is None:
             max_batch_size = kept or Batching().max_batch_size
-        if max_batch_size < 1:
-            raise UserError(
-                f"Expected a batch of at least 1, received {max_batch_size}."
-            )
+        max_batch_size = whole_number("max_batch_size", max_batch_size)
         if kept not in (None, max_batch_size):
             raise UserError(
                 f"{path} has max_batch_size {kept}, this command says "

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 from keras_transformer.config import UserError
+from keras_transformer.settings import whole_number
 
 PARTIAL = ".partial-"
 # The errors of reading a damaged archive. An unknown compression, or a member
@@ -53,8 +54,9 @@ def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         A free path beside it. An error leaves nothing there.
     """
     path = pathlib.Path(path)
+    name = re.compile(rf"{re.escape(_ours())}\d+-{re.escape(path.name)}")
     for left in path.parent.glob(f"{_ours()}*-{glob.escape(path.name)}"):
-        if not _is_being_written(left):
+        if name.fullmatch(left.name) and not _is_being_written(left):
             _erase(left)
     partial = _beside(path)
     _erase(partial)
@@ -119,14 +121,11 @@ def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
     """Return `output/version`, where TensorFlow Serving looks for a version.
 
     Raises:
-        UserError: If the version is below 1 or exists already, or `output` is
-            not a folder.
+        UserError: If the version is no whole number above 0 or exists already,
+            or `output` is not a folder.
     """
     output = pathlib.Path(output)
-    if version < 1:
-        raise UserError(
-            f"Expected a version of at least 1, received {version}."
-        )
+    version = whole_number("version", version)
     if output.exists() and not output.is_dir():
         raise UserError(
             f"Expected a folder for the exported model, {output} is a file; "
@@ -211,7 +210,12 @@ def _moved_away(path: pathlib.Path) -> Iterator[None]:
     going = _beside(path, "old-")
     _erase(going)
     path.rename(going)
-    yield
+    try:
+        yield
+    except BaseException:
+        if not os.path.lexists(path):
+            going.rename(path)
+        raise
     _erase(going)
 
 

@@ -18,6 +18,9 @@ def test_a_file_may_hold_comments_quotes_and_spaces(tmp_path):
     )
     words = ["--steps", "3", "--corpus", "a folder", "--seed=5"]
     assert with_files(["-a", f"@{path}", "-b"]) == ["-a", *words, "-b"]
+    # As Windows may save it.
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert with_files([f"@{path}"]) == words
     # A command line without a file stays as it is.
     argv = ["--corpus", "a@b", "", "--seed=5"]
     assert with_files(argv) == argv

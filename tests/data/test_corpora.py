@@ -48,6 +48,18 @@ def test_a_folder_pairs_its_files_line_by_line(tmp_path):
     assert list(turned.pairs("test")) == [("drei", "three")]
 
 
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    mark = b"\xef\xbb\xbf"
+    name = write(
+        tmp_path,
+        test_en=mark + b"one\r\ntwo\r\n",
+        test_de=mark + b"eins\r\n" + mark + b"zwei\r\n",
+    )
+    pairs = list(open_corpus(name, "en", "de").pairs("test"))
+    # Within a file it is a joiner of old.
+    assert pairs == [("one", "eins"), ("two", "\ufeffzwei")]
+
+
 @pytest.mark.parametrize("plain", [True, False])
 def test_numbered_files_are_further_references(tmp_path, plain):
     name = write(

@@ -255,10 +255,10 @@ def test_the_command_prints_the_path_and_nothing_else(
     "arguments, message",
     [
         (["--run-dir=nowhere"], "Expected a run directory with a config.json"),
-        (["--version=0"], "Expected a version of at least 1, received 0"),
+        (["--version=0"], "Expected --version to be at least 1, received 0"),
         (["--average=0"], "Expected --average to be at least 1"),
         (["--beam-size=0"], "Expected --beam-size to be at least 1"),
-        (["--max-batch-size=0"], "a batch of at least 1, received 0"),
+        (["--max-batch-size=0"], "Expected --max-batch-size to be at least 1"),
         (["--name=a/b"], "Expected a model name without / and :"),
     ],
 )
