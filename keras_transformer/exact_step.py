@@ -38,6 +38,7 @@ from keras_transformer.replicas import (
     strategy_of,
     sum_over_replicas,
 )
+from keras_transformer.settings import whole_number
 
 
 class ExactModel(keras_internals.BuiltFromSpec):
@@ -126,13 +127,11 @@ class ExactModel(keras_internals.BuiltFromSpec):
         )
         given = [kwargs.get(name) for name in ("metrics", "weighted_metrics")]
         self.adds_metrics = self.is_exact and not any(given)
-        if accumulate < 1 or accumulate > 1 and not self.adds_metrics:
+        self.accumulate = whole_number("accumulate", accumulate)
+        if self.accumulate > 1 and not self.adds_metrics:
             raise SettingError(
-                "accumulate",
-                "at least 1, and 1 with metrics or another loss",
-                accumulate,
+                "accumulate", "1 with metrics or another loss", accumulate
             )
-        self.accumulate = accumulate
         self._given_jit_compile = jit_compile
         self.xla = False
         self._added_metrics = tuple

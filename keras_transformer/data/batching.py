@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer import config
-from keras_transformer.config import SettingError
+from keras_transformer.config import SettingError, checked
 from keras_transformer.data.batch_plan import Batch, BatchPlan, Epoch
 from keras_transformer.data.bpe_dropout import AnyCorpus, ResegmentedCorpus
 from keras_transformer.data.corpus import checked_pairs, checked_texts
@@ -76,6 +76,10 @@ def batches(
     if not isinstance(tokenizer, Tokenizer):
         raise SettingError("tokenizer", _EXPECTED, tokenizer)
     batch_tokens = whole_number("batch_tokens", batch_tokens)
+    bpe_dropout = checked("bpe_dropout", bpe_dropout)
+    seed = checked("seed", seed)
+    if max_length is not None:
+        max_length = checked("max_length", max_length)
     with tempfile.TemporaryDirectory() as folder:
         plain = TokenisedCorpus.build(
             checked_pairs("pairs", pairs),

@@ -164,7 +164,11 @@ def checked_texts(name: str, texts: Iterable[str]) -> Iterator[str]:
         SettingError: If `texts` is a single text or does not hold texts.
         UserError: While iterating, if one of them is not a `str`.
     """
-    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+    # Of a table, `for` would give the names of its columns.
+    is_other = isinstance(texts, str | bytes | Mapping) or hasattr(
+        texts, "itertuples"
+    )
+    if is_other or not isinstance(texts, Iterable):
         raise SettingError(name, "a list of texts", texts)
 
     def checked() -> Iterator[str]:

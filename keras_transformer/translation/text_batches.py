@@ -28,6 +28,7 @@ from keras_transformer.data.corpus import checked_texts
 from keras_transformer.decoding.beam_search import BeamResult
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
+from keras_transformer.settings import whole_number
 from keras_transformer.translation.alignment import Attention
 from keras_transformer.translation.text_model import (
     IDS,
@@ -278,6 +279,8 @@ def _read(
 ) -> list[Any]:
     """Call a graph with batches of pairs; return what it says of each pair."""
     tokenizer = text_model.tokenizer
+    if max_source_length is not None:
+        whole_number("max_source_length", max_source_length, least=2)
     source_ids, _ = text_model.source_ids(sources, max_source_length)
     ids = source_ids, tokenizer.target.tokenize(targets)
     longest = np.maximum(*(side.row_lengths().numpy() for side in ids))
@@ -316,6 +319,7 @@ def batches(
     Returns:
         The rows of each batch.
     """
+    batch_tokens = whole_number("batch_tokens", batch_tokens)
     rows = rows[np.argsort(-lengths[rows], kind="stable")]
     found = _fill(rows, lengths, costs, batch_tokens)
     # If there are many, the last ones are the shortest and soon done.

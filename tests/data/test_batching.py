@@ -316,6 +316,19 @@ def test_texts_are_forgotten_with_their_batches(words, monkeypatch):
     assert plan() is None
 
 
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        *[("seed", -1), ("seed", 1.5), ("max_length", "10")],
+        *[("bpe_dropout", "x"), ("bpe_dropout", 1.0), ("batch_tokens", 0)],
+    ],
+)
+def test_a_setting_of_batches_is_checked_before_the_first(words, name, value):
+    settings = {"batch_tokens": 61, name: value}
+    with pytest.raises(ValueError, match=f"Expected `{name}` to be"):
+        batching.batches(PAIRS, words, **settings)
+
+
 def test_pairs_that_are_too_long_are_left_out_of_batches(words):
     long = [("one " * 60, "eins"), ("", "zwei")]
     kept = batching.batches(PAIRS + long, words, 61, max_length=59)

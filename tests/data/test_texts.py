@@ -1,6 +1,7 @@
 """What counts as texts, and one batch of them."""
 
 import numpy as np
+import pandas
 import pytest
 import sample_runs
 import tensorflow as tf
@@ -21,10 +22,19 @@ def batched_in_a_graph(tokenizer):
     return dataset.map(lambda s, t: kt.batch(s, t, tokenizer))
 
 
-@pytest.mark.parametrize("texts", ["runs/text.en", b"text", None, 7])
+TABLE = pandas.DataFrame({"en": ["a"], "de": ["b"]})
+
+
+@pytest.mark.parametrize(
+    "texts", ["runs/text.en", b"text", None, 7, {"train": ["a"]}, TABLE]
+)
 def test_one_text_or_none_is_no_list_of_texts(texts):
     with pytest.raises(kt.UserError, match="`sources` to be a list of texts"):
         checked_texts("sources", texts)
+
+
+def test_a_column_of_a_table_is_a_list_of_texts():
+    assert list(checked_texts("sources", TABLE["de"])) == ["b"]
 
 
 @pytest.mark.parametrize("wrong", [None, float("nan"), b"a", tf.constant("a")])

@@ -181,6 +181,16 @@ def test_a_score_is_the_normalised_log_probability(
         np.testing.assert_allclose(score, expected, rtol=1e-4)
 
 
+@pytest.mark.parametrize("tokens", [0, 2.5, "8"])
+def test_limits_are_whole_numbers(translator, tokens):
+    for call in translator.score, translator.attention, translator.align:
+        with pytest.raises(UserError, match="Expected `batch_tokens` to be"):
+            call(["laut"], ["laut"], batch_tokens=tokens)
+    for call in translator.attention, translator.align:
+        with pytest.raises(UserError, match="`max_source_length` to be"):
+            call(["laut"], ["laut"], max_source_length=tokens)
+
+
 @pytest.mark.parametrize("one", [None, "runs/text.en"])
 def test_a_side_that_is_no_list_of_texts_is_not_scored(translator, one):
     for call in translator.score, translator.attention, translator.align:
