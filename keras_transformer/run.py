@@ -152,7 +152,7 @@ class Run:
         )
         return Translator.of(used._runs(), used.weights)
 
-    @exhaustion.explained(_LESS_MEMORY)
+    @exhaustion.explained("learn from fewer `pairs`")
     def shortlist(
         self,
         output: str | os.PathLike,

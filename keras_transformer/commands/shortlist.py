@@ -46,9 +46,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Learn from a run's training text what each source piece may become.
 
-    The verbs that search take the file as --shortlist. A
-    search then scores only the candidates of its sources, not the whole
-    vocabulary. CTranslate2 reads the file too, as vmap.txt.
+    The verbs translate, evaluate, backtranslate and export take the file as
+    --shortlist. A search then scores only the candidates of its sources, not
+    the whole vocabulary. CTranslate2 reads the file too, as vmap.txt.
     """
     command_line.quiet_tensorflow()
     from keras_transformer.run import Run

@@ -69,7 +69,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Translate UTF-8 text line by line, including empty lines.
 
-    Output is written after every 10,000 lines and at the end of the input.
+    Output is written after every 10,000 lines and at the end of the input; a
+    file of --output appears there once it is complete.
 
     With --n-best above 1 each translation has its own line, best first:
 

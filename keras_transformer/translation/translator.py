@@ -338,7 +338,8 @@ class Translator:
         """Translate a text, and show its attention and its search.
 
         The translations and their scores are those of `translate` with the
-        same `n_best`; with `max_finished`, the best one may depend on it.
+        same `n_best`, but a text that two hypotheses spell is there twice.
+        With `max_finished`, the best one may depend on `n_best`.
 
         Args:
             text: A source text.
