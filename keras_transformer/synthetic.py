@@ -25,6 +25,7 @@ import sacrebleu
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import folders, lines
 from keras_transformer.data.corpus import Corpus, checked_texts
+from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.machine import files
 from keras_transformer.run import Run, train
 from keras_transformer.runs import lock
@@ -276,7 +277,7 @@ def backtranslate(
         "shortlist": words and files.checksum(words),
     }
     load = functools.partial(_load, reverse, identity)
-    pick = _noised if noise else _best
+    pick = functools.partial(_noised, run.target_lang) if noise else _best
     with log_shown(), lock.only_writer(lock_folder):
         made = TranslatedCorpus(folder, origin, search)
         if not made.is_complete:
@@ -315,8 +316,8 @@ def _best(number: int, found: Sequence[Hypothesis]) -> str:
     return found[0].text
 
 
-def _noised(number: int, found: Sequence[Hypothesis]) -> str:
-    return _with_noise(number, _best(number, found))
+def _noised(language: str, number: int, found: Sequence[Hypothesis]) -> str:
+    return _with_noise(number, _best(number, found), language)
 
 
 def _open(
@@ -347,13 +348,14 @@ def _checksum(texts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def _with_noise(number: int, text: str) -> str:
+def _with_noise(number: int, text: str, language: str) -> str:
     """Drop, blank and move words; a text always keeps one.
 
     The draws depend on the text's number alone.
     """
     random = np.random.default_rng(number)
-    words = np.array(text.split(), object)
+    spans = words_of(text, language)
+    words = np.array([text[start:end] for start, end in spans], object)
     draws = random.random(len(words))
     words[draws < _DROPPED + _BLANKED] = _BLANK
     kept = words[draws >= _DROPPED]
@@ -361,4 +363,5 @@ def _with_noise(number: int, text: str) -> str:
         return text
     # No word passes one that is more than `_MOVED` places away.
     places = np.arange(len(kept)) + random.random(len(kept)) * (_MOVED + 1)
-    return " ".join(kept[np.argsort(places, kind="stable")])
+    space = " " if language_of(language).has_spaces else ""
+    return space.join(kept[np.argsort(places, kind="stable")])

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import shutil
 
+import numpy as np
 import pytest
 
 import keras_transformer as kt
@@ -125,3 +126,27 @@ def test_the_closest_hypothesis_shares_words_of_its_language(
 ):
     found = [kt.Hypothesis(text, 0.0) for text in texts]
     assert synthetic._chooser(language)(found, original) == texts[1]
+
+
+@pytest.mark.parametrize(
+    "language, letters",
+    [("zh", "一乐今他我吃饭书"), ("th", "กขคงจ"), ("ja", "かきくけ")],
+)
+def test_noise_finds_words_where_none_stand_between_spaces(
+    small_run, tmp_path, monkeypatch, language, letters
+):
+    draw = np.random.default_rng(5)
+    texts = ["".join(draw.choice([*letters], 41)) for _ in range(59)]
+    run = shutil.copytree(small_run, tmp_path / "run")
+    config = RunConfig.load(run)
+    # The language of what it writes, which gets the noise.
+    dataclasses.replace(config, target_lang=language).save(run)
+    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
+    folder = kt.backtranslate(run, texts, tmp_path / "back", noise=True)
+    noised = read(folder, f"train.{language}")
+    # A tenth of the words goes, and a tenth becomes a blank.
+    blanks = sum(text.count("_") for text in noised)
+    kept = sum(map(len, noised)) - blanks
+    assert kept / (59 * 41) == pytest.approx(0.8, abs=0.05)
+    assert sum({"_"} < {*text} for text in noised) > 29
+    assert " " not in "".join(noised)
