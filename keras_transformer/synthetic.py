@@ -158,12 +158,13 @@ def _teach(
     originals = list(corpus.pairs(split))
     sources = [source for source, _ in originals]
     identity = teacher.chosen().identity
-    origin = {
-        "teacher": identity,
-        "text": _checksum(itertools.chain.from_iterable(originals)),
-        "keep_originals": keep_originals,
-        "closest": closest,
-    }
+    origin = _origin(
+        teacher,
+        teacher=identity,
+        text=_checksum(itertools.chain.from_iterable(originals)),
+        keep_originals=keep_originals,
+        closest=closest,
+    )
     made = TranslatedCorpus(folder, origin, search)
     if made.is_complete:
         return
@@ -260,7 +261,6 @@ def backtranslate(
         raise SettingError(
             "n_best", "1, a source for each text", options["n_best"]
         )
-    words = reverse.weights.shortlist
     run, folder = reverse.config, pathlib.Path(os.path.abspath(output))
     lock_folder = folder.with_name(f"{folder.name}.lock")
     limit = {"max_source_length": run.longest_source}
@@ -269,13 +269,7 @@ def backtranslate(
         text = list(checked_texts("text", text))  # It is opened twice.
     count, checksum, read = _open(text)
     identity = reverse.chosen().identity
-    origin = {
-        "model": identity,
-        "text": checksum,
-        "noise": noise,
-        "precision": reverse.weights.precision,
-        "shortlist": words and files.checksum(words),
-    }
+    origin = _origin(reverse, model=identity, text=checksum, noise=noise)
     load = functools.partial(_load, reverse, identity)
     pick = functools.partial(_noised, run.target_lang) if noise else _best
     with log_shown(), lock.only_writer(lock_folder):
@@ -299,6 +293,16 @@ def backtranslate(
     with contextlib.suppress(OSError):
         lock_folder.rmdir()
     return pathlib.Path(output)
+
+
+def _origin(run: Run, **more: Any) -> dict[str, Any]:
+    """Add to what translations are made of how the run multiplies."""
+    words = run.weights.shortlist
+    return {
+        **more,
+        "precision": run.weights.precision,
+        "shortlist": words and files.checksum(words),
+    }
 
 
 def _load(run: Run, noted: Any) -> Translator:

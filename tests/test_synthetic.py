@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import shutil
 
 import numpy as np
@@ -150,3 +151,26 @@ def test_noise_finds_words_where_none_stand_between_spaces(
     assert kept / (59 * 41) == pytest.approx(0.8, abs=0.05)
     assert sum({"_"} < {*text} for text in noised) > 29
     assert " " not in "".join(noised)
+
+
+def test_a_distillation_goes_on_with_the_precision_that_it_began_with(
+    small_run, tmp_path, monkeypatch
+):
+    pairs = [("two dogs", "zwei Hunde"), ("a dog", "ein Hund")]
+    how = dict(corpus={"train": pairs, "val": pairs}, preset="tiny")
+    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
+    monkeypatch.setattr(synthetic, "train", lambda *_, **__: None)
+    teacher, student = kt.Run(small_run), tmp_path / "student"
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(TranslatedCorpus, "complete", killed)
+        kt.distill(teacher, student, **how)
+    with pytest.raises(kt.UserError, match="of another precision than"):
+        kt.distill(teacher.using(precision="int8"), student, **how)
+
+    # As one of before 2026-12, which noted neither.
+    path = student / "distilled.unfinished" / "origin.json"
+    noted = json.loads(path.read_text())
+    assert noted.pop("precision") and noted.pop("shortlist") is None
+    path.write_text(json.dumps(noted))
+    kt.distill(teacher, student, **how)
+    assert read(student / "distilled", "train.de") == ["TWO DOGS", "A DOG"]
