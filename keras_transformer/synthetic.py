@@ -281,13 +281,13 @@ def backtranslate(
                 *(run.source_lang, run.target_lang) * 2,
             )
             made.translate(read(), count, load, pick, parallel)
-            languages = run.source_lang, run.target_lang
-            made.write("train", languages, made.pairs(read()))
             if _open(text)[:2] != (count, checksum):
                 raise UserError(
                     f"{text} changed while it was translated; remove "
                     f"{folder}.unfinished and begin again."
                 )
+            languages = run.source_lang, run.target_lang
+            made.write("train", languages, made.pairs(read()))
             made.complete()
     # A process that was killed has left it.
     with contextlib.suppress(OSError):
@@ -348,7 +348,7 @@ def _open(
 def _checksum(texts: Iterable[str]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for text in texts:
-        digest.update(f"{text}\n".encode())
+        digest.update(f"{text}\n".encode("utf-8", "replace"))
     return digest.hexdigest()
 
 

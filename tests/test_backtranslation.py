@@ -179,22 +179,6 @@ def test_a_call_that_fails_at_once_is_followed_by_the_corrected_one(
     assert [path.name for path in tmp_path.iterdir()] == ["back"]
 
 
-def test_text_that_changes_meanwhile_makes_no_corpus(
-    reverse, tmp_path, monkeypatch
-):
-    text = tmp_path / "text.de"
-    text.write_text("eins\nzwei\n")
-
-    def change(self, texts, *_, **how):
-        text.write_text("zwei\neins\n")
-        return [[kt.Hypothesis(x, 0.0)] for x in texts], [False, False]
-
-    monkeypatch.setattr(kt.Translator, "n_best", change)
-    with pytest.raises(kt.UserError, match="changed while it was translated"):
-        kt.backtranslate(reverse, text, tmp_path / "back")
-    assert not (tmp_path / "back").exists()
-
-
 @pytest.mark.parametrize("output", [".", "own"])
 def test_a_folder_of_the_user_is_left_as_it_is(
     reverse, tmp_path, monkeypatch, output

@@ -174,3 +174,30 @@ def test_a_distillation_goes_on_with_the_precision_that_it_began_with(
     path.write_text(json.dumps(noted))
     kt.distill(teacher, student, **how)
     assert read(student / "distilled", "train.de") == ["TWO DOGS", "A DOG"]
+
+
+@pytest.mark.parametrize("change", ["zwei\neins\n", "eins\n", "1\n2\n3\n"])
+def test_text_that_changes_while_it_is_translated_makes_no_corpus(
+    small_run, tmp_path, monkeypatch, change
+):
+    text = tmp_path / "text.en"
+    text.write_text("eins\nzwei\n")
+
+    class Changing(AtOnce):
+        def n_best(self, *how, **more):
+            text.write_text(change)
+            return super().n_best(*how, **more)
+
+    monkeypatch.setattr(synthetic, "_load", lambda *_: Changing())
+    with pytest.raises(kt.UserError, match="changed while it was translated"):
+        kt.backtranslate(small_run, text, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+def test_half_a_surrogate_pair_in_a_text_becomes_a_question_mark(
+    small_run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
+    folder = kt.backtranslate(small_run, ["\ud800 x", "y"], tmp_path / "back")
+    assert read(folder, "train.en") == ["? x", "y"]
+    assert read(folder, "train.de") == ["? X", "Y"]

@@ -195,4 +195,4 @@ class TranslatedCorpus:
 
 
 def _line(text: str) -> bytes:
-    return f"{lines.on_one_line(text)}\n".encode()
+    return f"{lines.on_one_line(text)}\n".encode("utf-8", "replace")
