@@ -446,6 +446,17 @@ def _train_model(
     rare = _rare_characters(text, form, most)
     model = io.BytesIO()
     # Left out if there are none, since the model stores its arguments.
+    raised: list[BaseException] = []
+
+    def normalized(lines: Iterable[str]) -> Iterator[str]:
+        # For sentencepiece an error is the end of the lines.
+        try:
+            for line in lines:
+                yield unicodedata.normalize(form, line).translate(rare)
+        except (Exception, KeyboardInterrupt) as error:
+            raised.append(error)
+            raise
+
     extra: dict[str, Any] = {"user_defined_symbols": symbols} if symbols else {}
     # Fixes how sentencepiece shuffles the lines.
     sentencepiece.set_random_generator_seed(1)
@@ -453,10 +464,7 @@ def _train_model(
         with contextlib.closing(text.lines()) as lines:
             sentencepiece.SentencePieceTrainer.Train(
                 # Not `input`, which would put the path into the model.
-                sentence_iterator=(
-                    unicodedata.normalize(form, line).translate(rare)
-                    for line in lines
-                ),
+                sentence_iterator=normalized(lines),
                 model_writer=model,
                 model_type="bpe",
                 vocab_size=vocab_size,
@@ -476,6 +484,8 @@ def _train_model(
                 **rules,
                 **extra,
             )
+        if raised:
+            raise raised[0] from None
     except RuntimeError as error:
         raise config.UserError(
             "Expected sentences to learn a vocabulary from, received none that "
