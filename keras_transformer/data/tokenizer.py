@@ -31,7 +31,6 @@ from keras_transformer import config
 from keras_transformer.data import bulk_tokenizer, sentencepiece_file
 from keras_transformer.data.corpus import checked_texts
 from keras_transformer.data.sample import Sample
-from keras_transformer.data.sentencepiece_file import write_rules
 from keras_transformer.data.symbols import Form, read_symbols
 from keras_transformer.machine import files
 from keras_transformer.settings import checked_value, whole_number
@@ -215,7 +214,7 @@ class Tokenizer(tf.Module):
                 model = _train_model(text, vocab_size, symbols, named)
             else:
                 file = os.path.join(folder, "rules.tsv")
-                write_rules(file)
+                sentencepiece_file.write_rules(file)
                 named = {"normalization_rule_tsv": file}
                 model = _train_model(text, vocab_size, symbols, named)
                 model = sentencepiece_file.with_named_rules(model)
@@ -446,6 +445,7 @@ def _train_model(
     rare = _rare_characters(text, form, most)
     model = io.BytesIO()
     # Left out if there are none, since the model stores its arguments.
+    extra: dict[str, Any] = {"user_defined_symbols": symbols} if symbols else {}
     raised: list[BaseException] = []
 
     def normalized(lines: Iterable[str]) -> Iterator[str]:
@@ -457,7 +457,6 @@ def _train_model(
             raised.append(error)
             raise
 
-    extra: dict[str, Any] = {"user_defined_symbols": symbols} if symbols else {}
     # Fixes how sentencepiece shuffles the lines.
     sentencepiece.set_random_generator_seed(1)
     try:
@@ -484,9 +483,9 @@ def _train_model(
                 **rules,
                 **extra,
             )
+    except RuntimeError as error:
         if raised:
             raise raised[0] from None
-    except RuntimeError as error:
         raise config.UserError(
             "Expected sentences to learn a vocabulary from, received none that "
             "sentencepiece can use; check the corpus."
