@@ -280,3 +280,39 @@ def test_long_work_gives_a_sign_of_life(caplog):
     with heartbeat("Nothing", seconds=1000):
         pass
     assert len(caplog.messages) == count
+LLAMA = '{"model_type": "llama"}'
+
+
+@pytest.mark.parametrize(
+    "names, said",
+    [
+        (["config.json", "tokenizer.model"], "is not a configuration this"),
+        (["tokenizer.model"], "has a vocabulary or checkpoints but no config"),
+    ],
+)
+def test_a_folder_of_another_program_is_left_as_it_is(
+    folder, run_dir, names, said
+):
+    run_dir.mkdir()
+    for name in names:
+        (run_dir / name).write_text(LLAMA)
+    with pytest.raises(UserError, match=said):
+        prepare(folder, run_dir)
+    found = {path.name: path.read_text() for path in run_dir.iterdir()}
+    assert found == dict.fromkeys(names, LLAMA)
+
+
+def test_a_kill_between_vocabulary_and_configuration_leaves_a_free_place(
+    folder, run_dir, monkeypatch
+):
+    def kill(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunConfig, "save", kill)
+        with pytest.raises(Killed):
+            prepare(folder, run_dir)
+    assert not [*run_dir.iterdir()]
+    prepare(folder, run_dir)
+
+
