@@ -27,7 +27,7 @@ from keras_transformer.runs.run_config import (
     checksum_of,
     load_vocabulary,
 )
-from keras_transformer.training.building import initial_record, plan_batches
+from keras_transformer.training.building import plan_batches
 from keras_transformer.training.display import heartbeat, log_count
 from keras_transformer.training.request import Session
 from keras_transformer.training.validation import validation_batches
@@ -39,7 +39,7 @@ VALIDATION_TOKENS = 4_096
 # What a vocabulary and records are made of, and so may be taken up again.
 _MADE_OF = (
     *("corpus", "source_lang", "target_lang", "train_split"),
-    *("validation_split", "requested_vocab_size", "symbols", "initial", "text"),
+    *("validation_split", "requested_vocab_size", "symbols", "text"),
     *("max_length", "validation_share", "normalization"),
 )
 
@@ -192,8 +192,7 @@ def _given_vocabulary(
     made_for = None
     if run.initial:
         source = pathlib.Path(run.initial["run_dir"])
-        chosen = averaging.choose(source)
-        run = dataclasses.replace(run, initial=initial_record(chosen))
+        averaging.choose(source)  # Refuses one without weights.
         if given is None:
             given = load_vocabulary(source).with_symbols(run.symbols or ())
             given = given.with_symbols(_lacking_tags(run.corpus, given))

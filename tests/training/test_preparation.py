@@ -1,5 +1,6 @@
 """Preparing a run: nothing is done twice, and no change goes unnoticed."""
 
+import dataclasses
 import json
 import logging
 import os
@@ -7,6 +8,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from sample_runs import make_run
 
 from keras_transformer.config import (
@@ -17,9 +19,10 @@ from keras_transformer.config import (
 from keras_transformer.data import records
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.runs import layout
+from keras_transformer.runs import averaging, checkpoints, layout
+from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training import preparation
+from keras_transformer.training import building, preparation
 from keras_transformer.training.display import heartbeat
 from keras_transformer.training.request import (
     Session,
@@ -270,16 +273,6 @@ def test_a_vocabulary_made_for_something_else_is_trained_again(
     assert saved.model.vocab_size == tokenizer.vocab_size
 
 
-def test_long_work_gives_a_sign_of_life(caplog):
-    caplog.set_level(logging.INFO, "keras_transformer")
-    with heartbeat("Waiting", seconds=0.01):
-        while not caplog.messages:
-            pass
-    count = len(caplog.messages)
-    assert caplog.messages[0] == "Waiting: 0 s so far."
-    with heartbeat("Nothing", seconds=1000):
-        pass
-    assert len(caplog.messages) == count
 LLAMA = '{"model_type": "llama"}'
 
 
@@ -316,3 +309,46 @@ def test_a_kill_between_vocabulary_and_configuration_leaves_a_free_place(
     prepare(folder, run_dir)
 
 
+def test_the_run_begun_with_may_train_on_while_another_is_prepared(
+    small_run, tmp_path, run_dir, caplog
+):
+    source = shutil.copytree(small_run, tmp_path / "source")
+    begun = RunConfig.load(source)
+    run = dataclasses.replace(begun, initial={"run_dir": str(source)})
+    pairs = [("two dogs", "zwei Hunde")]
+    text = open_corpus({"train": pairs, "val": pairs})
+    asked = Session(run_dir=run_dir, corpus=text, run=run)
+    run, vocabulary = preparation.prepare_vocabulary(asked, run_dir)
+
+    model = averaging.load(source)[0]
+    model.set_weights([weight + 1 for weight in model.get_weights()])
+    model.compile("sgd", "mse")
+    newest = checkpoints.save_checkpoint(source, model, Progress(471))
+
+    caplog.set_level(logging.INFO)
+    preparation.prepare_vocabulary(asked, run_dir)
+    assert "Taking the vocabulary that is there already." in caplog.messages
+    session = dataclasses.replace(asked, run=run)
+    strategy = tf.distribute.get_strategy()
+    tuned, *_ = building.restore_model(session, strategy)
+    expected, chosen = averaging.load(source)
+    for weight, other in zip(
+        tuned.get_weights(), expected.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(weight, other)
+    noted = RunConfig.load(run_dir).initial
+    assert noted["run_dir"] == str(source)
+    assert newest.name in noted["checkpoints"]
+    assert noted["weights"] == chosen.checksum
+
+
+def test_long_work_gives_a_sign_of_life(caplog):
+    caplog.set_level(logging.INFO, "keras_transformer")
+    with heartbeat("Waiting", seconds=0.01):
+        while not caplog.messages:
+            pass
+    count = len(caplog.messages)
+    assert caplog.messages[0] == "Waiting: 0 s so far."
+    with heartbeat("Nothing", seconds=1000):
+        pass
+    assert len(caplog.messages) == count
