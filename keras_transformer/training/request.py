@@ -241,9 +241,9 @@ def understand(**arguments: Any) -> Session:
         begun = begun_config(run_dir)
     if begun:
         if isinstance(corpus, str):
-            languages = begun.source_lang, begun.target_lang
+            known = [getattr(begun, name) for name in sides]
             is_known = corpus == begun.corpus
-            corpus = None if is_known else open_corpus(corpus, *languages)
+            corpus = None if is_known else open_corpus(corpus, *known)
         asked = dataclasses.replace(session, run_dir=run_dir, corpus=corpus)
         return session_of_begun(begun, asked)
     if corpus is None:

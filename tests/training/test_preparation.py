@@ -30,6 +30,7 @@ from keras_transformer.training.request import (
     session_of_begun,
 )
 
+    understand,
 MODEL = ModelConfig(
     vocab_size=293,
     num_layers=1,
@@ -183,6 +184,19 @@ def test_how_many_pairs_were_held_out_is_said(folder, run_dir, caplog):
 
 def test_a_bad_byte_in_any_split_is_found_before_anything_is_made(
     folder, run_dir
+def test_a_mixture_that_was_moved_is_mixed_in_the_split_of_its_run(
+    folder, run_dir
+):
+    for path in folder.glob("train.*"):
+        path.rename(folder / f"tr{path.suffix}")
+    run = make_run(MODEL, corpus=f"{folder} + {folder}:2", train_split="tr")
+    run.save(run_dir)
+    (run_dir / "checkpoints" / "step-000000001").mkdir(parents=True)
+    moved = folder.rename(folder.with_name("moved"))
+    asked = understand(run_dir=run_dir, corpus=[moved, f"{moved}:2"])
+    assert len([*asked.open_text().pairs("tr")]) == 3 * 97
+
+
 ):
     (folder / "val.de").write_bytes("zwölf\n".encode("latin-1") * 11)
     with pytest.raises(UserError, match="val.de, found other bytes in line 1"):
