@@ -79,7 +79,7 @@ def local_copy(run: RunConfig) -> Transformer:
 
 
 def restore_model(
-    session: Session, strategy: tf.distribute.Strategy
+    session: Session, plan: BatchPlan, strategy: tf.distribute.Strategy
 ) -> tuple[Transformer, MovingAverage | None, Progress]:
     """Build the model and its moving average, if any, and restore them.
 
@@ -114,11 +114,11 @@ def restore_model(
             session = dataclasses.replace(session, run=run)
             if is_chief:
                 run.save(run_dir)
-    workers.check_alike(strategy, start.step, shared_by_workers(session))
+    workers.check_alike(strategy, start.step, shared_by_workers(session, plan))
     return model, average, start
 
 
-def shared_by_workers(session: Session) -> dict[str, Any]:
+def shared_by_workers(session: Session, plan: BatchPlan) -> dict[str, Any]:
     """Collect what must be the same on every worker; paths may differ."""
     run = session.run
     return {
@@ -127,6 +127,7 @@ def shared_by_workers(session: Session) -> dict[str, Any]:
         **run.search.kept_by_run(),
         "minutes": session.minutes,
         "vocabulary": run.vocabulary,
+        "plan of the batches": plan.checksum(),
         "initial weights": run.initial and run.initial["weights"],
     }
 

@@ -190,7 +190,7 @@ def _train(
     run, tokenizer, plan, validation, watched = prepare(session)
     session = dataclasses.replace(session, run=run)
     workers.meet(strategy)  # The others now read the files.
-    restored = restore_model(session, strategy)
+    restored = restore_model(session, plan, strategy)
     for side in {tokenizer, tokenizer.target}:
         # `build_model` has set the seed, which unloads these operators.
         side.load_operator()
@@ -264,12 +264,9 @@ def _train_beside_chief(
     run = session.run
     records = TokenisedCorpus.load(run_dir / layout.RECORDS / run.train_split)
     tokenizer = load_vocabulary(run_dir)
-    training = Training(
-        session,
-        tokenizer,
-        plan_batches(records, run.training, tokenizer),
-        *restore_model(session, strategy),
-    )
+    plan = plan_batches(records, run.training, tokenizer)
+    restored = restore_model(session, plan, strategy)
+    training = Training(session, tokenizer, plan, *restored)
     if training.vote_finished():
         return None
     stopwatch = callbacks.Stopwatch(training.start)

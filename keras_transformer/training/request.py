@@ -143,8 +143,8 @@ class Session:
     )
     callbacks: Sequence[Any] = setting(
         (),
-        "Keras callbacks, called after the package's own; a training is one "
-        "epoch of as many batches as it has updates",
+        "Keras callbacks, called after the package's own, on the first worker "
+        "alone; a training is one epoch of as many batches as it has updates",
         flag=False,
         several="a list of Keras callbacks",
     )

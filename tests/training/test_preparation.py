@@ -9,6 +9,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+from natural_corpus import natural_corpus
 from sample_runs import make_run
 
 from keras_transformer.config import (
@@ -17,6 +18,7 @@ from keras_transformer.config import (
     UserError,
 )
 from keras_transformer.data import records
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.runs import averaging, checkpoints, layout
@@ -28,9 +30,9 @@ from keras_transformer.training.request import (
     Session,
     open_text,
     session_of_begun,
+    understand,
 )
 
-    understand,
 MODEL = ModelConfig(
     vocab_size=293,
     num_layers=1,
@@ -182,8 +184,6 @@ def test_how_many_pairs_were_held_out_is_said(folder, run_dir, caplog):
     assert 11 < held_out < 53 and said in caplog.messages
 
 
-def test_a_bad_byte_in_any_split_is_found_before_anything_is_made(
-    folder, run_dir
 def test_a_mixture_that_was_moved_is_mixed_in_the_split_of_its_run(
     folder, run_dir
 ):
@@ -197,6 +197,8 @@ def test_a_mixture_that_was_moved_is_mixed_in_the_split_of_its_run(
     assert len([*asked.open_text().pairs("tr")]) == 3 * 97
 
 
+def test_a_bad_byte_in_any_split_is_found_before_anything_is_made(
+    folder, run_dir
 ):
     (folder / "val.de").write_bytes("zwölf\n".encode("latin-1") * 11)
     with pytest.raises(UserError, match="val.de, found other bytes in line 1"):
@@ -343,8 +345,9 @@ def test_the_run_begun_with_may_train_on_while_another_is_prepared(
     preparation.prepare_vocabulary(asked, run_dir)
     assert "Taking the vocabulary that is there already." in caplog.messages
     session = dataclasses.replace(asked, run=run)
+    plan = BatchPlan(natural_corpus(53), 509, 5)
     strategy = tf.distribute.get_strategy()
-    tuned, *_ = building.restore_model(session, strategy)
+    tuned, *_ = building.restore_model(session, plan, strategy)
     expected, chosen = averaging.load(source)
     for weight, other in zip(
         tuned.get_weights(), expected.get_weights(), strict=True
