@@ -190,8 +190,8 @@ def test_a_mixture_that_was_moved_is_mixed_in_the_split_of_its_run(
     for path in folder.glob("train.*"):
         path.rename(folder / f"tr{path.suffix}")
     run = make_run(MODEL, corpus=f"{folder} + {folder}:2", train_split="tr")
-    run.save(run_dir)
     (run_dir / "checkpoints" / "step-000000001").mkdir(parents=True)
+    run.save(run_dir)
     moved = folder.rename(folder.with_name("moved"))
     asked = understand(run_dir=run_dir, corpus=[moved, f"{moved}:2"])
     assert len([*asked.open_text().pairs("tr")]) == 3 * 97

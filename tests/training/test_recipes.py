@@ -168,9 +168,8 @@ def test_of_two_settings_that_exclude_each_other_the_later_counts(name):
 
 
 def test_a_recipe_gives_no_shape_to_a_run_that_begins_with_another(tmp_path):
-    source = tmp_path / "source"
-    make_run(dataclasses.replace(TINY, dropout=0.3)).save(source)
-    asked = dict(corpus="demo", recipe="small-corpus", init_from=source)
+    make_run(dataclasses.replace(TINY, dropout=0.3)).save(tmp_path)
+    asked = dict(corpus="demo", recipe="small-corpus", init_from=tmp_path)
     run = understand(**asked).run
     assert run.model == dataclasses.replace(TINY, dropout=0.2)
     assert run.training.warmup_steps == 2_000
