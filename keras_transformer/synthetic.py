@@ -25,6 +25,7 @@ import sacrebleu
 from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import folders, lines
 from keras_transformer.data.corpus import Corpus, checked_texts
+from keras_transformer.data.languages import language_of, words_of
 from keras_transformer.machine import files
 from keras_transformer.run import Run, train
 from keras_transformer.runs import lock
@@ -157,12 +158,13 @@ def _teach(
     originals = list(corpus.pairs(split))
     sources = [source for source, _ in originals]
     identity = teacher.chosen().identity
-    origin = {
-        "teacher": identity,
-        "text": _checksum(itertools.chain.from_iterable(originals)),
-        "keep_originals": keep_originals,
-        "closest": closest,
-    }
+    origin = _origin(
+        teacher,
+        teacher=identity,
+        text=_checksum(itertools.chain.from_iterable(originals)),
+        keep_originals=keep_originals,
+        closest=closest,
+    )
     made = TranslatedCorpus(folder, origin, search)
     if made.is_complete:
         return
@@ -259,7 +261,6 @@ def backtranslate(
         raise SettingError(
             "n_best", "1, a source for each text", options["n_best"]
         )
-    words = reverse.weights.shortlist
     run, folder = reverse.config, pathlib.Path(os.path.abspath(output))
     lock_folder = folder.with_name(f"{folder.name}.lock")
     limit = {"max_source_length": run.longest_source}
@@ -268,15 +269,9 @@ def backtranslate(
         text = list(checked_texts("text", text))  # It is opened twice.
     count, checksum, read = _open(text)
     identity = reverse.chosen().identity
-    origin = {
-        "model": identity,
-        "text": checksum,
-        "noise": noise,
-        "precision": reverse.weights.precision,
-        "shortlist": words and files.checksum(words),
-    }
+    origin = _origin(reverse, model=identity, text=checksum, noise=noise)
     load = functools.partial(_load, reverse, identity)
-    pick = _noised if noise else _best
+    pick = functools.partial(_noised, run.target_lang) if noise else _best
     with log_shown(), lock.only_writer(lock_folder):
         made = TranslatedCorpus(folder, origin, search)
         if not made.is_complete:
@@ -286,18 +281,28 @@ def backtranslate(
                 *(run.source_lang, run.target_lang) * 2,
             )
             made.translate(read(), count, load, pick, parallel)
-            languages = run.source_lang, run.target_lang
-            made.write("train", languages, made.pairs(read()))
             if _open(text)[:2] != (count, checksum):
                 raise UserError(
                     f"{text} changed while it was translated; remove "
                     f"{folder}.unfinished and begin again."
                 )
+            languages = run.source_lang, run.target_lang
+            made.write("train", languages, made.pairs(read()))
             made.complete()
     # A process that was killed has left it.
     with contextlib.suppress(OSError):
         lock_folder.rmdir()
     return pathlib.Path(output)
+
+
+def _origin(run: Run, **more: Any) -> dict[str, Any]:
+    """Add to what translations are made of how the run multiplies."""
+    words = run.weights.shortlist
+    return {
+        **more,
+        "precision": run.weights.precision,
+        "shortlist": words and files.checksum(words),
+    }
 
 
 def _load(run: Run, noted: Any) -> Translator:
@@ -315,8 +320,8 @@ def _best(number: int, found: Sequence[Hypothesis]) -> str:
     return found[0].text
 
 
-def _noised(number: int, found: Sequence[Hypothesis]) -> str:
-    return _with_noise(number, _best(number, found))
+def _noised(language: str, number: int, found: Sequence[Hypothesis]) -> str:
+    return _with_noise(number, _best(number, found), language)
 
 
 def _open(
@@ -343,17 +348,18 @@ def _open(
 def _checksum(texts: Iterable[str]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for text in texts:
-        digest.update(f"{text}\n".encode())
+        digest.update(f"{text}\n".encode("utf-8", "replace"))
     return digest.hexdigest()
 
 
-def _with_noise(number: int, text: str) -> str:
+def _with_noise(number: int, text: str, language: str) -> str:
     """Drop, blank and move words; a text always keeps one.
 
     The draws depend on the text's number alone.
     """
     random = np.random.default_rng(number)
-    words = np.array(text.split(), object)
+    spans = words_of(text, language)
+    words = np.array([text[start:end] for start, end in spans], object)
     draws = random.random(len(words))
     words[draws < _DROPPED + _BLANKED] = _BLANK
     kept = words[draws >= _DROPPED]
@@ -361,4 +367,5 @@ def _with_noise(number: int, text: str) -> str:
         return text
     # No word passes one that is more than `_MOVED` places away.
     places = np.arange(len(kept)) + random.random(len(kept)) * (_MOVED + 1)
-    return " ".join(kept[np.argsort(places, kind="stable")])
+    space = " " if language_of(language).has_spaces else ""
+    return space.join(kept[np.argsort(places, kind="stable")])

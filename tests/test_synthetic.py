@@ -2,8 +2,10 @@
 
 import contextlib
 import dataclasses
+import json
 import shutil
 
+import numpy as np
 import pytest
 
 import keras_transformer as kt
@@ -125,3 +127,77 @@ def test_the_closest_hypothesis_shares_words_of_its_language(
 ):
     found = [kt.Hypothesis(text, 0.0) for text in texts]
     assert synthetic._chooser(language)(found, original) == texts[1]
+
+
+@pytest.mark.parametrize(
+    "language, letters",
+    [("zh", "一乐今他我吃饭书"), ("th", "กขคงจ"), ("ja", "かきくけ")],
+)
+def test_noise_finds_words_where_none_stand_between_spaces(
+    small_run, tmp_path, monkeypatch, language, letters
+):
+    draw = np.random.default_rng(5)
+    texts = ["".join(draw.choice([*letters], 41)) for _ in range(59)]
+    run = shutil.copytree(small_run, tmp_path / "run")
+    config = RunConfig.load(run)
+    # The language of what it writes, which gets the noise.
+    dataclasses.replace(config, target_lang=language).save(run)
+    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
+    folder = kt.backtranslate(run, texts, tmp_path / "back", noise=True)
+    noised = read(folder, f"train.{language}")
+    # A tenth of the words goes, and a tenth becomes a blank.
+    blanks = sum(text.count("_") for text in noised)
+    kept = sum(map(len, noised)) - blanks
+    assert kept / (59 * 41) == pytest.approx(0.8, abs=0.05)
+    assert sum({"_"} < {*text} for text in noised) > 29
+    assert " " not in "".join(noised)
+
+
+def test_a_distillation_goes_on_with_the_precision_that_it_began_with(
+    small_run, tmp_path, monkeypatch
+):
+    pairs = [("two dogs", "zwei Hunde"), ("a dog", "ein Hund")]
+    how = dict(corpus={"train": pairs, "val": pairs}, preset="tiny")
+    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
+    monkeypatch.setattr(synthetic, "train", lambda *_, **__: None)
+    teacher, student = kt.Run(small_run), tmp_path / "student"
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(TranslatedCorpus, "complete", killed)
+        kt.distill(teacher, student, **how)
+    with pytest.raises(kt.UserError, match="of another precision than"):
+        kt.distill(teacher.using(precision="int8"), student, **how)
+
+    # As one of before 2026-12, which noted neither.
+    path = student / "distilled.unfinished" / "origin.json"
+    noted = json.loads(path.read_text())
+    assert noted.pop("precision") and noted.pop("shortlist") is None
+    path.write_text(json.dumps(noted))
+    kt.distill(teacher, student, **how)
+    assert read(student / "distilled", "train.de") == ["TWO DOGS", "A DOG"]
+
+
+@pytest.mark.parametrize("change", ["zwei\neins\n", "eins\n", "1\n2\n3\n"])
+def test_text_that_changes_while_it_is_translated_makes_no_corpus(
+    small_run, tmp_path, monkeypatch, change
+):
+    text = tmp_path / "text.en"
+    text.write_text("eins\nzwei\n")
+
+    class Changing(AtOnce):
+        def n_best(self, *how, **more):
+            text.write_text(change)
+            return super().n_best(*how, **more)
+
+    monkeypatch.setattr(synthetic, "_load", lambda *_: Changing())
+    with pytest.raises(kt.UserError, match="changed while it was translated"):
+        kt.backtranslate(small_run, text, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+def test_half_a_surrogate_pair_in_a_text_becomes_a_question_mark(
+    small_run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
+    folder = kt.backtranslate(small_run, ["\ud800 x", "y"], tmp_path / "back")
+    assert read(folder, "train.en") == ["? x", "y"]
+    assert read(folder, "train.de") == ["? X", "Y"]

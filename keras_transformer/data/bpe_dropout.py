@@ -17,6 +17,7 @@ Lengths count tokens, including the end token.
 """
 
 import itertools
+import logging
 from typing import NamedTuple
 
 import numpy as np
@@ -27,12 +28,15 @@ from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.data.symbols import SPACE
 from keras_transformer.data.tokenizer import Tokenizer
 
+logger = logging.getLogger("keras_transformer")
 NORMAL = 1  # A piece's type in a sentencepiece model.
 # Pairs on which the growth of segmentations is measured.
 MEASURED_PAIRS = 2_000
 # The plan leaves room for this many standard deviations above the mean length.
 # Nine tenths of the pieces that dropout adds fit (`benchmarks/multi30k.md`).
 DEVIATIONS = 0.5
+# Below this growth, the merges that are skipped are made up for.
+NOTICEABLE = 1.05
 
 
 class Growth(NamedTuple):
@@ -104,6 +108,16 @@ class ResegmentedCorpus:
         self._dropout = dropout
         self._seed = seed
         self._growths = [self._measure(self.source), self._measure(self.target)]
+        for name, growth in zip(
+            ("source", "target"), self._growths, strict=True
+        ):
+            if growth.factor < NOTICEABLE:
+                logger.warning(
+                    "BPE-dropout of %g makes the %s side %.1f %% longer, which "
+                    "is next to nothing; text without spaces between words "
+                    "needs more, such as 0.6.",
+                    *(dropout, name, 100 * (growth.factor - 1)),
+                )
         self._max_length = max_length
 
     def __len__(self) -> int:

@@ -228,4 +228,5 @@ def warn_of_misfit(
 def _tokens_a_character(side: Tokenizer, texts: Sequence[str]) -> float:
     lengths = side.tokenize(texts).row_lengths().numpy() if texts else []
     characters = sum(map(len, texts))
-    return float(np.sum(lengths) - len(texts)) / max(characters, 1)
+    # The end token and the "▁" that each text begins with spell nothing.
+    return float(np.sum(lengths) - 2 * len(texts)) / max(characters, 1)

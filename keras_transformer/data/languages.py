@@ -20,8 +20,12 @@ from keras_transformer.machine import extras
 
 logger = logging.getLogger("keras_transformer")
 
-# Codes of LibreTranslate and Argos Translate that BCP 47 does not have.
-_OTHER_CODES = {"zt": "zh_Hant", "pb": "pt_BR"}
+# Codes that BCP 47 does not have: of LibreTranslate and Argos Translate, and
+# of countries, which people take for their language.
+_OTHER_CODES = {
+    **{"zt": "zh_Hant", "pb": "pt_BR", "jap": "ja", "jp": "ja", "cn": "zh"},
+    **{"kh": "km", "vn": "vi", "cz": "cs", "gr": "el", "ua": "uk", "dk": "da"},
+}
 
 # ISO 15924. Kore and Ethi put spaces, or a mark of their own, between words.
 _CHINESE = frozenset("Hans Hant Hani Bopo".split())
@@ -122,6 +126,14 @@ def language_of(code: str) -> Language:
         region = next((x for x in subtags if x.isupper()), "")
         found = likely.get(f"{base}_{region}") or likely.get(base) or ""
         script = next(filter(_is_script, found.split("_")), "")
+    # A longer code, such as the `tree` of a recipe, means no language.
+    if not script and len(base) < 4:
+        logger.warning(
+            "Nobody knows the script of the language %s, so its words are "
+            "taken to stand between spaces; if they do not, name it by its "
+            "code of BCP 47, such as ja, or add the script, as in %s-Jpan.",
+            *(code, base),
+        )
     return Language("-".join([base, *subtags]), base, script)
 
 

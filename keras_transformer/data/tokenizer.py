@@ -31,7 +31,6 @@ from keras_transformer import config
 from keras_transformer.data import bulk_tokenizer, sentencepiece_file
 from keras_transformer.data.corpus import checked_texts
 from keras_transformer.data.sample import Sample
-from keras_transformer.data.sentencepiece_file import write_rules
 from keras_transformer.data.symbols import Form, read_symbols
 from keras_transformer.machine import files
 from keras_transformer.settings import checked_value, whole_number
@@ -215,7 +214,7 @@ class Tokenizer(tf.Module):
                 model = _train_model(text, vocab_size, symbols, named)
             else:
                 file = os.path.join(folder, "rules.tsv")
-                write_rules(file)
+                sentencepiece_file.write_rules(file)
                 named = {"normalization_rule_tsv": file}
                 model = _train_model(text, vocab_size, symbols, named)
                 model = sentencepiece_file.with_named_rules(model)
@@ -447,16 +446,24 @@ def _train_model(
     model = io.BytesIO()
     # Left out if there are none, since the model stores its arguments.
     extra: dict[str, Any] = {"user_defined_symbols": symbols} if symbols else {}
+    raised: list[BaseException] = []
+
+    def normalized(lines: Iterable[str]) -> Iterator[str]:
+        # For sentencepiece an error is the end of the lines.
+        try:
+            for line in lines:
+                yield unicodedata.normalize(form, line).translate(rare)
+        except (Exception, KeyboardInterrupt) as error:
+            raised.append(error)
+            raise
+
     # Fixes how sentencepiece shuffles the lines.
     sentencepiece.set_random_generator_seed(1)
     try:
         with contextlib.closing(text.lines()) as lines:
             sentencepiece.SentencePieceTrainer.Train(
                 # Not `input`, which would put the path into the model.
-                sentence_iterator=(
-                    unicodedata.normalize(form, line).translate(rare)
-                    for line in lines
-                ),
+                sentence_iterator=normalized(lines),
                 model_writer=model,
                 model_type="bpe",
                 vocab_size=vocab_size,
@@ -477,6 +484,8 @@ def _train_model(
                 **extra,
             )
     except RuntimeError as error:
+        if raised:
+            raise raised[0] from None
         raise config.UserError(
             "Expected sentences to learn a vocabulary from, received none that "
             "sentencepiece can use; check the corpus."

@@ -6,14 +6,13 @@ chosen once, when the run begins.
 
 import dataclasses
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.config import TrainingConfig, UserError
+from keras_transformer.config import TrainingConfig
 from keras_transformer.data.batch_plan import (
     LENGTH_GROWTH,
     XLA_LENGTH_GROWTH,
@@ -28,7 +27,6 @@ from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, history
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig, load_vocabulary
-from keras_transformer.runs.weights import Chosen
 from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training import workers
 from keras_transformer.training.callbacks import MovingAverage
@@ -81,13 +79,15 @@ def local_copy(run: RunConfig) -> Transformer:
 
 
 def restore_model(
-    session: Session, strategy: tf.distribute.Strategy
+    session: Session, plan: BatchPlan, strategy: tf.distribute.Strategy
 ) -> tuple[Transformer, MovingAverage | None, Progress]:
     """Build the model and its moving average, if any, and restore them.
 
+    A run that begins with another's weights notes which these were.
+
     Raises:
-        UserError: If no checkpoint can be read, the initial weights have
-            changed, or other workers start elsewhere.
+        UserError: If no checkpoint or no initial weights can be read, or other
+            workers start elsewhere.
     """
     run, run_dir = session.run, session.run_dir
     with strategy.scope():
@@ -107,12 +107,18 @@ def restore_model(
             figures = history.figures_of(run_dir, start.step) or None
             start = dataclasses.replace(start, figures=figures)
         if run.initial and not start.step:
-            _begin_with(model, run.initial, load_vocabulary(run_dir))
-    workers.check_alike(strategy, start.step, shared_by_workers(session))
+            initial = _begin_with(
+                model, run.initial["run_dir"], load_vocabulary(run_dir)
+            )
+            run = dataclasses.replace(run, initial=initial)
+            session = dataclasses.replace(session, run=run)
+            if is_chief:
+                run.save(run_dir)
+    workers.check_alike(strategy, start.step, shared_by_workers(session, plan))
     return model, average, start
 
 
-def shared_by_workers(session: Session) -> dict[str, Any]:
+def shared_by_workers(session: Session, plan: BatchPlan) -> dict[str, Any]:
     """Collect what must be the same on every worker; paths may differ."""
     run = session.run
     return {
@@ -121,29 +127,20 @@ def shared_by_workers(session: Session) -> dict[str, Any]:
         **run.search.kept_by_run(),
         "minutes": session.minutes,
         "vocabulary": run.vocabulary,
-    }
-
-
-def initial_record(chosen: Chosen) -> dict[str, Any]:
-    """Note for `config.json` the weights that this run begins with."""
-    return {
-        "run_dir": str(chosen.run_dir),
-        "checkpoints": [*chosen.checkpoints],
-        "weights": chosen.checksum,
+        "plan of the batches": plan.checksum(),
+        "initial weights": run.initial and run.initial["weights"],
     }
 
 
 def _begin_with(
-    model: Transformer, initial: Mapping[str, Any], vocabulary: Tokenizer
-) -> None:
-    """Take over weights; unknown pieces start at the mean of the known."""
-    source, chosen = averaging.load(initial["run_dir"])
-    if initial_record(chosen) != initial:
-        raise UserError(
-            f"The weights of {initial['run_dir']} are not those that this run "
-            "began with; restore them, or choose another `run_dir`."
-        )
-    rows = _rows_of(load_vocabulary(initial["run_dir"]), vocabulary)
+    model: Transformer, run_dir: str, vocabulary: Tokenizer
+) -> dict[str, Any]:
+    """Take over weights, and return a note of them for `config.json`.
+
+    Unknown pieces start at the mean of the known.
+    """
+    source, chosen = averaging.load(run_dir)
+    rows = _rows_of(load_vocabulary(run_dir), vocabulary)
     of_pieces = {
         id(weight)
         for layer in model.layers
@@ -161,7 +158,12 @@ def _begin_with(
             f"; {np.sum(rows >= 0):,} of {len(rows):,} pieces keep their rows, "
             "the others start at the mean"
         )
-    logger.info("Starting from the weights of %s%s.", initial["run_dir"], known)
+    logger.info("Starting from the weights of %s%s.", run_dir, known)
+    return {
+        "run_dir": run_dir,
+        "checkpoints": [*chosen.checkpoints],
+        "weights": chosen.checksum,
+    }
 
 
 def _rows_of(old: Tokenizer, new: Tokenizer) -> np.ndarray:

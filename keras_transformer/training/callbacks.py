@@ -125,9 +125,9 @@ class StopTraining(keras.callbacks.Callback):
     """Ends `fit` after the running step: on a signal, or when time is up.
 
     Inside `listening`, which also covers validations before and after `fit`,
-    the first Ctrl-C or SIGTERM lets the step end, so that a checkpoint can be
-    written. A second Ctrl-C raises `KeyboardInterrupt` at once, as usual; a
-    second SIGTERM ends the process.
+    the first Ctrl-C, SIGTERM or SIGHUP lets the step end, so that a checkpoint
+    can be written. A second Ctrl-C raises `KeyboardInterrupt` at once, as
+    usual; a second SIGTERM or SIGHUP ends the process.
     """
 
     now: Callable[[], Progress]
@@ -146,8 +146,10 @@ class StopTraining(keras.callbacks.Callback):
         """Note signals until the block ends."""
         # Python gives signals only to the main thread.
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self.handlers[number] = signal.signal(number, self._note)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                # `nohup` and a shell's `&` have them ignored.
+                if signal.getsignal(number) != signal.SIG_IGN:
+                    self.handlers[number] = signal.signal(number, self._note)
         try:
             yield
         finally:

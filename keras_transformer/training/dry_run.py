@@ -43,7 +43,6 @@ from keras_transformer.training.preparation import (
     prepare_vocabulary,
 )
 from keras_transformer.training.request import Session
-from keras_transformer.training.workers import count_workers
 
 logger = logging.getLogger("keras_transformer")
 HEAD_PAIRS = 20_000
@@ -90,7 +89,7 @@ def dry_run(session: Session) -> Table:
 
 
 def _dry_run(session: Session) -> Table:
-    if session.strategy == "multiworker" or count_workers() > 1:
+    if session.strategy == "multiworker" or workers.count_workers() > 1:
         raise UserError(
             "Expected one machine for a dry run, received `strategy` "
             "multiworker or several workers in TF_CONFIG; leave them out."

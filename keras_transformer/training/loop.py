@@ -26,7 +26,6 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.machine import devices, exhaustion
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging, checkpoints, history, layout, lock
-from keras_transformer.runs.averaging import final_result
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig, load_vocabulary
 from keras_transformer.training import callbacks, ending, workers
@@ -39,7 +38,6 @@ from keras_transformer.training.building import (
     schedule_of,
     warn_of_warm_up,
 )
-from keras_transformer.training.callbacks import MovingAverage
 from keras_transformer.training.display import Compilations, TrainingDisplay
 from keras_transformer.training.preparation import check_beginning, prepare
 from keras_transformer.training.request import Session, session_of_begun
@@ -48,7 +46,6 @@ from keras_transformer.training.validation import (
     Validation,
     Validator,
 )
-from keras_transformer.training.workers import count_workers
 
 # One training at a time, since it sets the process's seeds.
 _training = threading.Lock()
@@ -68,7 +65,7 @@ class Training:
     tokenizer: Tokenizer
     plan: BatchPlan
     model: Transformer
-    average: MovingAverage | None
+    average: callbacks.MovingAverage | None
     start: Progress
 
     @property
@@ -111,7 +108,7 @@ class Training:
         """Whether a kill came between a checkpoint and its validation."""
         step = self.start.step
         # `result.json` is written only after the last validation.
-        if not step or final_result(self.run_dir):
+        if not step or averaging.final_result(self.run_dir):
             return False
         is_due = step % self.run.training.validation_steps == 0
         return (is_due or self.is_at_limit) and self.start.figures is None
@@ -160,7 +157,7 @@ def train(session: Session) -> None:
 
 def _train_on_workers(session: Session) -> signal.Signals | None:
     """Train as the chief or beside it; return the signal that ended it."""
-    if isinstance(session.tokenizer, Tokenizer) and count_workers() > 1:
+    if isinstance(session.tokenizer, Tokenizer) and workers.count_workers() > 1:
         raise UserError(
             "Expected the path of a vocabulary where there are several "
             "workers, which must meet before TensorFlow computes anything; "
@@ -193,7 +190,7 @@ def _train(
     run, tokenizer, plan, validation, watched = prepare(session)
     session = dataclasses.replace(session, run=run)
     workers.meet(strategy)  # The others now read the files.
-    restored = restore_model(session, strategy)
+    restored = restore_model(session, plan, strategy)
     for side in {tokenizer, tokenizer.target}:
         # `build_model` has set the seed, which unloads these operators.
         side.load_operator()
@@ -267,12 +264,9 @@ def _train_beside_chief(
     run = session.run
     records = TokenisedCorpus.load(run_dir / layout.RECORDS / run.train_split)
     tokenizer = load_vocabulary(run_dir)
-    training = Training(
-        session,
-        tokenizer,
-        plan_batches(records, run.training, tokenizer),
-        *restore_model(session, strategy),
-    )
+    plan = plan_batches(records, run.training, tokenizer)
+    restored = restore_model(session, plan, strategy)
+    training = Training(session, tokenizer, plan, *restored)
     if training.vote_finished():
         return None
     stopwatch = callbacks.Stopwatch(training.start)

@@ -27,7 +27,7 @@ from keras_transformer.runs.run_config import (
     checksum_of,
     load_vocabulary,
 )
-from keras_transformer.training.building import initial_record, plan_batches
+from keras_transformer.training.building import plan_batches
 from keras_transformer.training.display import heartbeat, log_count
 from keras_transformer.training.request import Session
 from keras_transformer.training.validation import validation_batches
@@ -39,7 +39,7 @@ VALIDATION_TOKENS = 4_096
 # What a vocabulary and records are made of, and so may be taken up again.
 _MADE_OF = (
     *("corpus", "source_lang", "target_lang", "train_split"),
-    *("validation_split", "requested_vocab_size", "symbols", "initial", "text"),
+    *("validation_split", "requested_vocab_size", "symbols", "text"),
     *("max_length", "validation_share", "normalization"),
 )
 
@@ -109,11 +109,14 @@ def check_beginning(session: Session) -> None:
             f"Expected a directory as `run_dir`, received {run_dir}, which is "
             "a file; choose another name."
         )
-    has_config = (run_dir / layout.CONFIG_FILE).exists()
-    if not has_config and list_checkpoints(run_dir):
+    vocabulary = run_dir / layout.TOKENIZER_FILE
+    if (run_dir / layout.CONFIG_FILE).exists():
+        RunConfig.load(run_dir)  # Another program's is not overwritten.
+    elif vocabulary.exists() or list_checkpoints(run_dir):
         raise UserError(
-            f"{run_dir} has checkpoints but no {layout.CONFIG_FILE} that "
-            "describes them; restore the file, or choose another `run_dir`."
+            f"{run_dir} has a vocabulary or checkpoints but no "
+            f"{layout.CONFIG_FILE} that describes them; restore the file, or "
+            "choose another `run_dir`."
         )
 
 
@@ -156,29 +159,30 @@ def prepare_vocabulary(
     run_dir.mkdir(parents=True, exist_ok=True)
     for header in (run_dir / layout.RECORDS).glob(f"*/{RECORDS_FILE}"):
         files.remove(header.parent)  # Made with another vocabulary.
-    path = run_dir / layout.TOKENIZER_FILE
-    if given:
-        inspection.warn_of_misfit(
-            corpus.pairs(run.train_split),
-            given,
-            made_for,
-            (run.source_lang, run.target_lang),
-        )
-        logger.info("Taking a vocabulary of %d pieces.", given.vocab_size)
-        given.save(path)
-        tokenizer = given
-    else:
-        size = run.model.vocab_size
-        logger.info("Training a vocabulary of %d pieces.", size)
-        with heartbeat("Training the vocabulary"):
-            sentences = corpus.sentences(run.train_split)
-            tokenizer = Tokenizer.train(
-                *(sentences, size, path, run.symbols or ()),
-                run.training.normalization or "nfc",
+    # It gets its name last, since one without a configuration is not ours.
+    with files.whole(run_dir / layout.TOKENIZER_FILE) as path:
+        if given:
+            inspection.warn_of_misfit(
+                corpus.pairs(run.train_split),
+                given,
+                made_for,
+                (run.source_lang, run.target_lang),
             )
-    run = _with_vocabulary(run, tokenizer)
-    run.save(run_dir)  # `_take_up` may use the folder for this request now.
-    return run, tokenizer
+            logger.info("Taking a vocabulary of %d pieces.", given.vocab_size)
+            given.save(path)
+            tokenizer = given
+        else:
+            size = run.model.vocab_size
+            logger.info("Training a vocabulary of %d pieces.", size)
+            with heartbeat("Training the vocabulary"):
+                sentences = corpus.sentences(run.train_split)
+                tokenizer = Tokenizer.train(
+                    *(sentences, size, path, run.symbols or ()),
+                    run.training.normalization or "nfc",
+                )
+        run = _with_vocabulary(run, tokenizer)
+        run.save(run_dir)
+    return run, tokenizer  # Which `_take_up` may use now.
 
 
 def _given_vocabulary(
@@ -188,8 +192,7 @@ def _given_vocabulary(
     made_for = None
     if run.initial:
         source = pathlib.Path(run.initial["run_dir"])
-        chosen = averaging.choose(source)
-        run = dataclasses.replace(run, initial=initial_record(chosen))
+        averaging.choose(source)  # Refuses one without weights.
         if given is None:
             given = load_vocabulary(source).with_symbols(run.symbols or ())
             given = given.with_symbols(_lacking_tags(run.corpus, given))

@@ -17,6 +17,7 @@ from typing import Any
 from keras_transformer.config import (
     EXCLUDED,
     SETTINGS,
+    ModelConfig,
     SettingError,
     UserError,
 )
@@ -142,8 +143,8 @@ class Session:
     )
     callbacks: Sequence[Any] = setting(
         (),
-        "Keras callbacks, called after the package's own; a training is one "
-        "epoch of as many batches as it has updates",
+        "Keras callbacks, called after the package's own, on the first worker "
+        "alone; a training is one epoch of as many batches as it has updates",
         flag=False,
         several="a list of Keras callbacks",
     )
@@ -210,13 +211,17 @@ def understand(**arguments: Any) -> Session:
                 f"Expected `{name}` or `{other}`, received both; leave one out."
             )
     if "recipe" in given:
-        excluded = [EXCLUDED.get(name) for name in given]
+        skipped = {EXCLUDED.get(name) for name in given}
+        if "init_from" in given:  # Whose weights have a shape.
+            shape = {field.name for field in dataclasses.fields(ModelConfig)}
+            skipped |= shape - {"dropout"}
         for name, value in recipe(given["recipe"]).items():
-            if name not in excluded:
+            if name not in skipped:
                 given.setdefault(name, value)
     own = {name: given.pop(name) for name in SESSION_SETTINGS if name in given}
     if "tokenizer" in own or "init_from" in own:
-        given.pop("vocab_size", None)  # Of a recipe; a vocabulary has a size.
+        # Of a recipe among the flags; a vocabulary has a size.
+        given.pop("vocab_size", None)
     session = Session(**own, settings=given)
     _refuse_two_vocabularies({**own, **given})
     preset, run_dir = session.preset, session.run_dir
@@ -241,9 +246,9 @@ def understand(**arguments: Any) -> Session:
         begun = begun_config(run_dir)
     if begun:
         if isinstance(corpus, str):
-            languages = begun.source_lang, begun.target_lang
+            known = [getattr(begun, name) for name in sides]
             is_known = corpus == begun.corpus
-            corpus = None if is_known else open_corpus(corpus, *languages)
+            corpus = None if is_known else open_corpus(corpus, *known)
         asked = dataclasses.replace(session, run_dir=run_dir, corpus=corpus)
         return session_of_begun(begun, asked)
     if corpus is None:

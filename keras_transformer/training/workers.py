@@ -426,7 +426,7 @@ def check_alike(
     ]
     if not differ:
         return
-    way_on = "give all of them the same arguments"
+    way_on = "give all of them the same arguments and packages"
     if len({*found[:, 0].tolist()}) > 1:
         way_on = "`run_dir` must be on a file system that all workers share"
     raise UserError(

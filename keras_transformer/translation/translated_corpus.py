@@ -13,7 +13,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from keras_transformer.config import Search, UserError
+from keras_transformer.config import SEARCH_PRECISIONS, Search, UserError
 from keras_transformer.data import lines
 from keras_transformer.data.corpus import Pair
 from keras_transformer.machine import files
@@ -56,7 +56,8 @@ class TranslatedCorpus:
     def _check(self, found: pathlib.Path) -> None:
         try:
             text = (found / _ORIGIN).read_text(encoding="utf-8")
-            of_found = dict(json.loads(text))
+            # A distillation of before 2026-12 notes no precision.
+            of_found = {"precision": SEARCH_PRECISIONS[0], **json.loads(text)}
         except (OSError, ValueError, TypeError):
             raise UserError(
                 f"{found} exists, and holds no translations made here; "
@@ -194,4 +195,4 @@ class TranslatedCorpus:
 
 
 def _line(text: str) -> bytes:
-    return f"{lines.on_one_line(text)}\n".encode()
+    return f"{lines.on_one_line(text)}\n".encode("utf-8", "replace")

@@ -132,6 +132,28 @@ def test_the_way_in_from_python_takes_it(tokenizer):
     assert plain.shape != dropped.shape or (plain != dropped).numpy().any()
 
 
+@pytest.mark.parametrize(
+    "space, dropout, told",
+    [(" ", 0.1, False), ("", 0.1, True), ("", 0.6, False)],
+)
+def test_a_rate_that_changes_next_to_nothing_is_told(
+    tmp_path, caplog, space, dropout, told
+):
+    draw = np.random.default_rng(5)
+    letters = [chr(0x4E00 + i) for i in range(101)]
+    words = ["".join(draw.choice(letters, draw.integers(1, 4)))
+             for _ in range(211)]  # fmt: skip
+    often = 1 / np.arange(1, 212)
+    often /= often.sum()
+    text = [space.join(draw.choice(words, 17, p=often)) for _ in range(307)]
+    tokenizer = Tokenizer.train(text, 601, tmp_path / "vocabulary")
+    pairs = [(source, source) for source in text]
+    records = TokenisedCorpus.build(pairs, tokenizer, tmp_path / "records")
+    ResegmentedCorpus(records, tokenizer, dropout, 5, None)
+    said = [x for x in caplog.messages if x.startswith("BPE-dropout of 0.1 m")]
+    assert [x.split()[5] for x in said] == ["source", "target"] * told
+
+
 @pytest.mark.parametrize("dropout", [-0.1, 1.0])
 def test_a_probability_that_is_none_is_refused(tokenizer, dropout):
     with pytest.raises(ValueError, match=r"in \(0, 1\)"):

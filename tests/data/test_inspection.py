@@ -2,6 +2,7 @@
 
 import logging
 
+import numpy as np
 import pytest
 from sample_runs import digit_corpus, digit_tokenizer
 
@@ -13,6 +14,7 @@ from keras_transformer.data.inspection import (
     warn_of_misfit,
 )
 from keras_transformer.data.records import TokenisedCorpus
+from keras_transformer.data.tokenizer import Tokenizer
 
 # 23 characters against 46.
 CLEAN = [(f"source of number {i:06}", f"target {i:06}" + 33 * "x")
@@ -101,13 +103,13 @@ def test_a_vocabulary_of_another_language_is_told_with_both_numbers(
     assert not caplog.records
     chinese = [("一二三四五六七", "eins zwei drei vier"), ("八九", "acht neun")]
     sources = [source for source, _ in here]
-    tokens = words.tokenize(sources).row_lengths().numpy() - 1
+    tokens = words.tokenize(sources).row_lengths().numpy() - 2
     known = tokens.sum() / sum(map(len, sources))
     for own in (records, None):
         warn_of_misfit(chinese, words, own, ("zh", "de"))
         (record,) = caplog.records
-        # Three bytes each, and a space before a text of 7 and one of 2.
-        said = "takes 3.22 tokens a character for the zh side, "
+        # Three bytes each.
+        said = "takes 3.00 tokens a character for the zh side, "
         assert said in record.message
         usual = record.message.partition(said)[2]
         if own:
@@ -115,3 +117,13 @@ def test_a_vocabulary_of_another_language_is_told_with_both_numbers(
         else:
             assert usual.startswith("seldom more than 1:")
         caplog.clear()
+
+
+def test_a_vocabulary_of_characters_fits_its_own_text(tmp_path, caplog):
+    # A character seldom follows another often enough for a piece of both.
+    draw = np.random.default_rng(5)
+    letters = [chr(0x4E00 + i) for i in range(101)]
+    texts = ["".join(draw.choice(letters, 5 + i % 7)) for i in range(211)]
+    words = Tokenizer.train(texts, 373, tmp_path / "vocabulary")
+    warn_of_misfit([(x, x) for x in texts], words, None, ("zh", "zh"))
+    assert "made for another language" not in caplog.text

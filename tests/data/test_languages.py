@@ -4,6 +4,7 @@ import unicodedata
 
 import pytest
 from babel import Locale, localedata
+from babel.core import get_global
 from sacrebleu.metrics import BLEU
 
 from keras_transformer.config import UserError
@@ -24,6 +25,9 @@ from keras_transformer.data.languages import language_of
         (["sr-Latn", "sh"], "sr-Latn", "Latn"),
         (["sh-BA", "sr_latn_ba"], "sr-Latn-BA", "Latn"),
         (["es-419"], "es-419", "Latn"),
+        (["jp", "jap", "jpn", "JP"], "ja", "Jpan"),
+        (["cn", "CN"], "zh", "Hans"),
+        (["kh", "khm"], "km", "Khmr"),
         (["xx"], "xx", ""),
     ],
 )
@@ -32,6 +36,29 @@ def test_a_code_is_understood_in_any_spelling(codes, code, script):
         found = language_of(spelling)
         assert (found.code, found.script) == (code, script)
         assert found.base == code.split("-")[0]
+
+
+@pytest.mark.parametrize(
+    "code", ["jp", "cn", "kh", "vn", "cz", "gr", "ua", "dk"]
+)
+def test_a_country_is_taken_for_its_language_where_no_language_has_its_code(
+    code,
+):
+    # CLDR's likely language of the country, and its locales.
+    likely = get_global("likely_subtags")[f"und_{code.upper()}"]
+    assert language_of(code).base == likely.split("_")[0]
+    assert code not in localedata.locale_identifiers()
+    assert code not in get_global("language_aliases")
+
+
+def test_a_language_that_nobody_knows_is_told_once_unless_its_script_is_given(
+    caplog,
+):
+    for code in ("xq", "xq", "xq-Jpan", "tree", "de"):
+        language_of(code)
+    (said,) = caplog.messages
+    assert said.startswith("Nobody knows the script of the language xq,")
+    assert not language_of("xq-Jpan").has_spaces
 
 
 @pytest.mark.parametrize("code", ["", "a/b", "..", ".", "de ", "de-", "-de", 7])

@@ -1,5 +1,6 @@
 """The vocabulary: round trips, the four ids, and what bad input says."""
 
+import itertools
 import logging
 import unicodedata
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from natural_corpus import train_pieces
 
 from keras_transformer import config
+from keras_transformer.data.sample import Sample
 from keras_transformer.data.tokenizer import Tokenizer
 
 SENTENCES = [
@@ -151,6 +153,27 @@ def test_lines_with_zero_bytes_and_line_ends_train_too(tmp_path):
     tokenizer = Tokenizer.train(["ab\0ab\nab"], 300, tmp_path / "t.model")
     (ids,) = tokenizer.tokenize(["ab"]).to_list()
     assert tokenizer.pieces(ids) == ["▁ab", "</s>"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("no disk")])
+def test_what_ends_the_reading_of_the_lines_is_what_the_caller_gets(
+    tmp_path, monkeypatch, error
+):
+    read, times = Sample.lines, itertools.count(1)
+
+    def lines(sample):
+        # First their characters are counted, then pieces are learnt.
+        is_learning = next(times) == 2
+        for i, line in enumerate(read(sample)):
+            if is_learning and i == 7:
+                raise error
+            yield line
+
+    monkeypatch.setattr(Sample, "lines", lines)
+    with pytest.raises(type(error)) as caught:
+        Tokenizer.train(["one two"] * 11, 277, tmp_path / "vocabulary")
+    assert caught.value is error
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_size_that_the_text_cannot_fill_gives_way(tmp_path, caplog):

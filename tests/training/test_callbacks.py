@@ -243,6 +243,25 @@ def test_a_second_ctrl_c_is_an_exception_and_a_second_sigterm_deadly():
     assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
 
 
+@pytest.mark.parametrize(
+    "before, noted",
+    [(lambda *_: None, signal.SIGHUP), (signal.SIG_IGN, None)],
+    ids=["as usual", "under nohup"],
+)
+def test_a_closed_terminal_ends_a_training_that_nobody_told_to_go_on(
+    before, noted
+):
+    found = signal.signal(signal.SIGHUP, before)
+    try:
+        stop = callbacks.StopTraining(Clock(), None)
+        with stop.listening():
+            signal.raise_signal(signal.SIGHUP)
+        assert stop.signal == noted
+        assert signal.getsignal(signal.SIGHUP) == before
+    finally:
+        signal.signal(signal.SIGHUP, found)
+
+
 def test_the_curve_is_a_picture_of_the_history(tmp_path):
     history = History(tmp_path, step=0)
     for step in (10, 20):

@@ -1,5 +1,6 @@
 """Preparing a run: nothing is done twice, and no change goes unnoticed."""
 
+import dataclasses
 import json
 import logging
 import os
@@ -7,6 +8,8 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from natural_corpus import natural_corpus
 from sample_runs import make_run
 
 from keras_transformer.config import (
@@ -15,16 +18,19 @@ from keras_transformer.config import (
     UserError,
 )
 from keras_transformer.data import records
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.runs import layout
+from keras_transformer.runs import averaging, checkpoints, layout
+from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training import preparation
+from keras_transformer.training import building, preparation
 from keras_transformer.training.display import heartbeat
 from keras_transformer.training.request import (
     Session,
     open_text,
     session_of_begun,
+    understand,
 )
 
 MODEL = ModelConfig(
@@ -178,6 +184,19 @@ def test_how_many_pairs_were_held_out_is_said(folder, run_dir, caplog):
     assert 11 < held_out < 53 and said in caplog.messages
 
 
+def test_a_mixture_that_was_moved_is_mixed_in_the_split_of_its_run(
+    folder, run_dir
+):
+    for path in folder.glob("train.*"):
+        path.rename(folder / f"tr{path.suffix}")
+    run = make_run(MODEL, corpus=f"{folder} + {folder}:2", train_split="tr")
+    (run_dir / "checkpoints" / "step-000000001").mkdir(parents=True)
+    run.save(run_dir)
+    moved = folder.rename(folder.with_name("moved"))
+    asked = understand(run_dir=run_dir, corpus=[moved, f"{moved}:2"])
+    assert len([*asked.open_text().pairs("tr")]) == 3 * 97
+
+
 def test_a_bad_byte_in_any_split_is_found_before_anything_is_made(
     folder, run_dir
 ):
@@ -268,6 +287,76 @@ def test_a_vocabulary_made_for_something_else_is_trained_again(
     saved = RunConfig.load(run_dir)
     tokenizer = Tokenizer.load(run_dir / "tokenizer.model")
     assert saved.model.vocab_size == tokenizer.vocab_size
+
+
+LLAMA = '{"model_type": "llama"}'
+
+
+@pytest.mark.parametrize(
+    "names, said",
+    [
+        (["config.json", "tokenizer.model"], "is not a configuration this"),
+        (["tokenizer.model"], "has a vocabulary or checkpoints but no config"),
+    ],
+)
+def test_a_folder_of_another_program_is_left_as_it_is(
+    folder, run_dir, names, said
+):
+    run_dir.mkdir()
+    for name in names:
+        (run_dir / name).write_text(LLAMA)
+    with pytest.raises(UserError, match=said):
+        prepare(folder, run_dir)
+    found = {path.name: path.read_text() for path in run_dir.iterdir()}
+    assert found == dict.fromkeys(names, LLAMA)
+
+
+def test_a_kill_between_vocabulary_and_configuration_leaves_a_free_place(
+    folder, run_dir, monkeypatch
+):
+    def kill(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunConfig, "save", kill)
+        with pytest.raises(Killed):
+            prepare(folder, run_dir)
+    assert not [*run_dir.iterdir()]
+    prepare(folder, run_dir)
+
+
+def test_the_run_begun_with_may_train_on_while_another_is_prepared(
+    small_run, tmp_path, run_dir, caplog
+):
+    source = shutil.copytree(small_run, tmp_path / "source")
+    begun = RunConfig.load(source)
+    run = dataclasses.replace(begun, initial={"run_dir": str(source)})
+    pairs = [("two dogs", "zwei Hunde")]
+    text = open_corpus({"train": pairs, "val": pairs})
+    asked = Session(run_dir=run_dir, corpus=text, run=run)
+    run, vocabulary = preparation.prepare_vocabulary(asked, run_dir)
+
+    model = averaging.load(source)[0]
+    model.set_weights([weight + 1 for weight in model.get_weights()])
+    model.compile("sgd", "mse")
+    newest = checkpoints.save_checkpoint(source, model, Progress(471))
+
+    caplog.set_level(logging.INFO)
+    preparation.prepare_vocabulary(asked, run_dir)
+    assert "Taking the vocabulary that is there already." in caplog.messages
+    session = dataclasses.replace(asked, run=run)
+    plan = BatchPlan(natural_corpus(53), 509, 5)
+    strategy = tf.distribute.get_strategy()
+    tuned, *_ = building.restore_model(session, plan, strategy)
+    expected, chosen = averaging.load(source)
+    for weight, other in zip(
+        tuned.get_weights(), expected.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(weight, other)
+    noted = RunConfig.load(run_dir).initial
+    assert noted["run_dir"] == str(source)
+    assert newest.name in noted["checkpoints"]
+    assert noted["weights"] == chosen.checksum
 
 
 def test_long_work_gives_a_sign_of_life(caplog):

@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 import pytest
+from sample_runs import TINY, make_run
 
 import keras_transformer
 from keras_transformer.__main__ import parse_args
@@ -164,6 +165,16 @@ def test_of_two_settings_that_exclude_each_other_the_later_counts(name):
     text = "--corpus demo --max-length 17 --max-extra-length 7"
     run, _ = run_of(name, *text.split())
     assert (run.training.max_length, run.search.max_extra_length) == (17, 7)
+
+
+def test_a_recipe_gives_no_shape_to_a_run_that_begins_with_another(tmp_path):
+    make_run(dataclasses.replace(TINY, dropout=0.3)).save(tmp_path)
+    asked = dict(corpus="demo", recipe="small-corpus", init_from=tmp_path)
+    run = understand(**asked).run
+    assert run.model == dataclasses.replace(TINY, dropout=0.2)
+    assert run.training.warmup_steps == 2_000
+    with pytest.raises(UserError, match="leave out `norm_first`"):
+        understand(**asked, norm_first=True)
 
 
 @pytest.mark.parametrize("more", [{}, {"recipe": "small-corpus"}])

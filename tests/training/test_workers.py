@@ -14,12 +14,14 @@ import pytest
 import tensorflow as tf
 from forked_programs import Program
 from local_workers import free_addresses, tf_config
+from natural_corpus import natural_corpus
 from sample_runs import TINY, digit_arguments, make_run
 from toy_trainings import arrays_of
 
 from keras_transformer.__main__ import main
 from keras_transformer.commands import command_line
 from keras_transformer.config import TrainingConfig, UserError
+from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.history import read_history
 from keras_transformer.training import building, workers
@@ -142,18 +144,27 @@ def test_a_file_of_the_chief_that_never_comes_is_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes, update, said",
+    "changes, update, seed, said",
     [
-        (dict(corpus="/there/text"), 7, None),
-        (dict(), 11, "here it is update 7; `run_dir` must be on a file system"),
+        (dict(corpus="/there/text"), 7, 5, None),
+        (dict(), 11, 5, "here it is update 7; `run_dir` must be on a file sy"),
+        # As another NumPy's, whose shuffle is another.
+        (dict(), 7, 3, "batches {plan}; give all of them the same arguments"),
         (
             dict(training=TrainingConfig(steps=5, patience=3)),
-            7,
+            *(7, 5),
             "here it is steps 100000, patience None; give all of them the same",
+        ),
+        (
+            dict(initial={"run_dir": "/a", "weights": 97}),
+            *(7, 5),
+            "here it is initial weights None; give all of them the same",
         ),
     ],
 )
-def test_workers_that_differ_hear_in_what(monkeypatch, changes, update, said):
+def test_workers_that_differ_hear_in_what(
+    monkeypatch, changes, update, seed, said
+):
     sent = []
 
     def gather(mine, axis):
@@ -163,15 +174,17 @@ def test_workers_that_differ_hear_in_what(monkeypatch, changes, update, said):
     monkeypatch.setattr(workers, "are_several", lambda strategy: True)
     strategy = types.SimpleNamespace(gather=gather)
     run = make_run(TINY, corpus="/here/text")
+    plan, of_other = (BatchPlan(natural_corpus(53), 509, x) for x in (5, seed))
     other = building.shared_by_workers(
-        Session(run=dataclasses.replace(run, **changes))
+        Session(run=dataclasses.replace(run, **changes)), of_other
     )
     workers.check_alike(strategy, update, other)
-    mine = building.shared_by_workers(Session(run=run))
+    mine = building.shared_by_workers(Session(run=run), plan)
     if said is None:
         workers.check_alike(strategy, 7, mine)
     else:
-        with pytest.raises(UserError, match=re.escape(said)):
+        said = re.escape(said.format(plan=plan.checksum()))
+        with pytest.raises(UserError, match=said):
             workers.check_alike(strategy, 7, mine)
 
 
