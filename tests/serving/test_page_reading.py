@@ -2,6 +2,7 @@
 
 import json
 import re
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -94,6 +95,16 @@ def test_hypotheses_are_there_with_their_scores(visit):
         "lamp. Die!\t-0.500",
         "lamp. Die?\t-1.000",
     ]
+
+
+def test_a_sentence_is_looked_at_with_the_tag_of_its_text(visit):
+    opened = translated(visit, ">>fra<< Ein Hund. Zwei Euro.")
+    first, *_ = opened.page.locator("#hypotheses tr").all_inner_texts()
+    assert first == "euros. Zwei >>fra<<\t-0.250"
+    opened.output.locator(".word", has_text="euros.").hover()
+    assert marked(opened) == ["Euro."]
+    address = opened.page.locator("#explain").get_attribute("href")
+    assert parse_qs(urlsplit(address).query) == {"text": [">>fra<< Zwei Euro."]}
 
 
 def test_a_closer_look_that_takes_its_time_is_announced(visit):
