@@ -207,6 +207,28 @@ def test_a_busy_server_is_asked_again_when_it_says(visit):
     assert questions == ["ein Hund", "ein kleiner Hund"]
 
 
+def test_an_answer_may_take_as_long_as_the_server_allows(visit):
+    late = []
+
+    def hold(route):
+        if late:
+            route.continue_()
+        else:
+            late.append(route)
+
+    opened = visit(lambda page: page.clock.install(time=0))
+    opened.page.clock.pause_at(60_000)
+    questions = opened.questions()
+    opened.page.route(QUESTION, hold)
+    opened.field.fill("ein Hund")
+    with opened.page.expect_request(QUESTION):
+        opened.page.clock.run_for(300)
+    opened.page.clock.run_for(600_000)
+    late[0].continue_()
+    opened.wait_for("dog a")
+    assert questions == ["ein Hund"]
+
+
 def test_a_text_over_the_limit_is_not_sent(visit):
     with running(WordByWord(), limits=Limits(max_body_bytes=300)) as server:
         opened = visit(server=server)
