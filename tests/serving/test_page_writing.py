@@ -161,6 +161,17 @@ def test_loading_the_page_again_loses_no_text(visit):
     assert opened.field.input_value() == "ein Hund"
 
 
+def test_no_model_gets_a_text_that_was_written_for_another(visit):
+    opened = visit()
+    opened.field.fill("ein Hund")
+    opened.wait_for("dog a")
+    opened.go_behind_a_proxy("models/fr/")
+    opened.page.locator("#card").wait_for()
+    assert opened.field.input_value() == ""
+    opened.page.go_back()
+    opened.wait_for("dog a")
+
+
 def test_waits_grow_until_one_wants_to_know_now(visit):
     def prepare(page):
         page.add_init_script("Math.random = () => 0.5")

@@ -40,8 +40,8 @@ function announce(message) {
 }
 
 // The text outlives the page in its tab, so that loading it again, as people do
-// when a server is away, loses nothing.
-const KEPT = "keras-transformer text";
+// when a server is away, loses nothing. Another path may be another model's.
+const KEPT = `keras-transformer text ${location.pathname}`;
 
 function keep() {
   try {
