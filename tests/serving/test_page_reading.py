@@ -290,6 +290,15 @@ def test_without_scripts_a_form_translates(visit):
     assert opened.page.locator("main img, main script").count() == 0
 
 
+def test_without_scripts_a_form_goes_where_the_page_came_from(visit):
+    opened = visit(java_script_enabled=False)
+    opened.go_behind_a_proxy("models/de/")
+    opened.field.fill("ein Hund")
+    opened.page.get_by_role("button", name="Translate").click()
+    assert opened.output.text_content() == "dog a"
+    assert urlsplit(opened.page.url).path == "/models/de/"
+
+
 def test_without_scripts_a_refusal_is_said_in_the_page(visit):
     with running(WordByWord(), limits=Limits(max_texts=1)) as server:
         opened = visit(expected="400", server=server, java_script_enabled=False)
