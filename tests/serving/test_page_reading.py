@@ -183,6 +183,26 @@ def test_a_screen_reader_hears_the_translation(visit):
         assert found == language
 
 
+def test_a_screen_reader_hears_each_message_in_its_own_language(visit):
+    def prepare(page):
+        def answer(route):
+            card = route.fetch().json()
+            route.fulfill(json={**card, "target_lang": "ar"})
+
+        page.route("**/api/card", answer)
+
+    permissions = ["clipboard-read", "clipboard-write"]
+    opened = translated(
+        visit, "Hund.", prepare=prepare, permissions=permissions
+    )
+    said = opened.page.get_by_role("status")
+    said.get_by_text("dog.").wait_for()
+    assert said.get_attribute("lang") == "ar"
+    opened.page.get_by_role("button", name="Copy").click()
+    said.get_by_text("The translation is copied.").wait_for()
+    assert said.get_attribute("lang") == "en"
+
+
 def test_axe_finds_nothing_that_hinders_people(visit):
     opened = translated(visit)
     opened.output.locator(".word").first.hover()

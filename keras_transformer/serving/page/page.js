@@ -32,9 +32,10 @@ function say(message, canRetry = false) {
   announce(message.replace(/;.*/, "."));
 }
 
-function announce(message) {
+function announce(message, lang = "en") {
   later("announcement", CALM, () => {
     const live = byId("announcement");
+    live.lang = lang;
     if (live.textContent !== message) live.textContent = message;
   });
 }
@@ -118,9 +119,10 @@ function show(text, answer) {
   output.classList.toggle("stale", sentences.isStale);
   count();
   byId("copy").hidden = !answer.translation;
-  if (answer.translation) {
-    announce(answer.translation.length <= 300 ? answer.translation
-      : `${number(found.length)} sentences are translated.`);
+  if (answer.translation.length > 300) {
+    announce(`${number(found.length)} sentences are translated.`);
+  } else if (answer.translation) {
+    announce(answer.translation, card.target_lang);
   }
 }
 
