@@ -26,6 +26,26 @@ def test_a_text_is_translated_as_one_types(visit):
     assert opened.page.inner_text("#counter") == counted
 
 
+def test_what_an_input_method_composes_is_translated_where_it_rests(visit):
+    opened = visit(lambda page: page.clock.install(time=0))
+    opened.page.clock.pause_at(60_000)
+    questions = opened.questions()
+    keys = opened.page.context.new_cdp_session(opened.page)
+    for text in "ein Hun", "ein Hund":
+        keys.send(
+            "Input.imeSetComposition",
+            {"text": text, "selectionStart": 8, "selectionEnd": 8},
+        )
+        assert opened.field.input_value() == text
+        # Half a word of Japanese rests no longer than this.
+        opened.page.clock.run_for(999)
+    assert questions == []
+    opened.page.clock.run_for(1)
+    opened.wait_for("dog a")
+    assert questions == ["ein Hund"]
+    assert opened.page.inner_text("#counter").startswith("8 characters")
+
+
 def test_an_example_takes_the_place_of_the_text_until_it_is_undone(visit):
     opened = visit()
     said = opened.page.inner_text("#subject")

@@ -7,7 +7,9 @@ import { Sentence, element } from "./words.js";
 
 const STILL = 300; // Milliseconds without a key before a text is sent.
 const SLOW = 300; // And without an answer before the page says so.
-const CALM = 1000; // Without a change before a screen reader is told.
+// Without a change before a screen reader is told, or a text sent that an input
+// method composes: half a word of Japanese, but whole ones on a telephone.
+const CALM = 1000;
 
 const byId = (id) => document.getElementById(id);
 const number = (value) => value.toLocaleString("en");
@@ -58,13 +60,13 @@ function kept() {
   }
 }
 
-function changed() {
+function changed(event) {
   keep();
   sentences.mirror.show();
   output.classList.toggle("stale", sentences.isStale);
   const isTooLong = count();
   if (field.value.trim() && !isTooLong) {
-    later("still", STILL, translate);
+    later("still", event?.isComposing ? CALM : STILL, translate);
     return;
   }
   never("still");
@@ -245,10 +247,7 @@ async function start() {
   field.value ||= kept();
   sentences.mirror.show();
   count();
-  field.addEventListener("input", (event) => {
-    if (!event.isComposing) changed();
-  });
-  field.addEventListener("compositionend", changed);
+  field.addEventListener("input", changed);
   byId("form").addEventListener("submit", (event) => event.preventDefault());
   byId("again").addEventListener("click", () => server.retry());
   byId("copy").addEventListener("click", copy);
