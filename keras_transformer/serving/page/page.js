@@ -208,10 +208,8 @@ function introduce() {
 
 // What the model says of itself: terms, and texts or elements for each.
 function facts() {
-  const found = [];
-  if (card.source_lang) {
-    found.push(["Languages", [`${card.source_name} to ${card.target_name}`]]);
-  }
+  const languages = `${card.source_name} to ${card.target_name}`;
+  const found = [["Languages", [languages]]];
   if (card.parameters) {
     found.push(["Parameters", [number(card.parameters)]]);
   }
