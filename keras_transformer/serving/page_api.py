@@ -136,7 +136,7 @@ class PageApi:
                     "max_texts": limits.max_texts,
                     "max_body_bytes": limits.max_body_bytes,
                     "max_source_length": card.search.get("max_source_length"),
-                    "seconds": limits.seconds,
+                    "seconds": limits.timeout,
                 },
                 "n_best": card.search.get("n_best", 1),
                 "explain": self.service.explain is not None,

@@ -128,7 +128,7 @@ class Service:
         try:
             done, _ = await asyncio.wait(
                 {task, gone},
-                timeout=self.limits.seconds,
+                timeout=self.limits.timeout,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if task in done:
@@ -139,7 +139,7 @@ class Service:
         if gone in done:
             raise RefusalError("The client has left.", status=GONE)
         raise RefusalError(
-            f"No answer within {self.limits.seconds:g} seconds; send less at a "
+            f"No answer within {self.limits.timeout:g} seconds; send less at a "
             "time.",
             status=504,
         )

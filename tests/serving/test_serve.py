@@ -34,6 +34,7 @@ def test_wrong_arguments_are_a_sentence_before_anything_is_loaded(tmp_path):
         ((tmp_path, "--run-dir", tmp_path), "expected either"),
         (("--run-dir", tmp_path), "error: .*config.json"),
         ((tmp_path, "--cors", "example.org"), "origin such as https://"),
+        ((tmp_path, "--timeout", "0"), "Expected --timeout to be above 0"),
     ):
         process = start(*arguments)
         _, errors = process.communicate(timeout=60)
