@@ -48,6 +48,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--cors",
+        type=str.lower,  # As browsers name a site.
         action="append",
         default=[],
         metavar="ORIGIN",
@@ -89,6 +90,12 @@ def run(args: argparse.Namespace) -> None:
             raise UserError(
                 "Expected an origin such as https://example.org as --cors, "
                 f"received {origin}."
+            )
+    for name in args.allow_host:
+        if not re.fullmatch(r"[^/:\s]+|\[[^]\s]+\]", name):
+            raise UserError(
+                "Expected a name without scheme and port, such as example.org, "
+                f"as --allow-host, received {name}."
             )
     limits = Limits(**flags.given(args, LIMITS))
     for package in ("prometheus_client", "sentencex", "starlette", "uvicorn"):
