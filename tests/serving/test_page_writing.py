@@ -37,7 +37,7 @@ def test_what_an_input_method_composes_is_translated_where_it_rests(visit):
             {"text": text, "selectionStart": 8, "selectionEnd": 8},
         )
         assert opened.field.input_value() == text
-        # Half a word of Japanese rests no longer than this.
+        # Half a word of Japanese seldom rests as long.
         opened.page.clock.run_for(999)
     assert questions == []
     opened.page.clock.run_for(1)
