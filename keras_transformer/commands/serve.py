@@ -17,7 +17,7 @@ from keras_transformer.machine import devices, extras
 from keras_transformer.machine.batching_file import BATCHING_FILE, Batching
 from keras_transformer.runs.layout import CONFIG_FILE, EXPORTED
 from keras_transformer.runs.weights import WEIGHTS
-from keras_transformer.serving.limits import Limits
+from keras_transformer.serving.limits import LIMITS, Limits
 
 if TYPE_CHECKING:
     from keras_transformer.run import Run
@@ -48,6 +48,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--cors",
+        type=str.lower,  # As browsers name a site.
         action="append",
         default=[],
         metavar="ORIGIN",
@@ -69,25 +70,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="default: EXPORTED/batching_parameters.txt, if it is there",
     )
-    add(
-        "--max-texts",
-        type=int,
-        default=Limits.max_texts,
-        help="most texts or sentences in a request; default: %(default)s",
-    )
-    add(
-        "--max-body-bytes",
-        type=int,
-        default=Limits.max_body_bytes,
-        help="most bytes in a request; default: %(default)s",
-    )
-    add(
-        "--timeout",
-        type=float,
-        default=Limits.seconds,
-        metavar="SECONDS",
-        help="time for a request; default: %(default)s",
-    )
+    flags.add(parser, LIMITS)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -108,6 +91,13 @@ def run(args: argparse.Namespace) -> None:
                 "Expected an origin such as https://example.org as --cors, "
                 f"received {origin}."
             )
+    for name in args.allow_host:
+        if not re.fullmatch(r"[^/:\s]+|\[[^]\s]+\]", name):
+            raise UserError(
+                "Expected a name without scheme and port, such as example.org, "
+                f"as --allow-host, received {name}."
+            )
+    limits = Limits(**flags.given(args, LIMITS))
     for package in ("prometheus_client", "sentencex", "starlette", "uvicorn"):
         extras.needs(package, "serve")
     # Without a handler, SIGTERM would not end a container's first process while
@@ -123,7 +113,6 @@ def run(args: argparse.Namespace) -> None:
     from keras_transformer.serving.service import Service
     from keras_transformer.serving.versions import Versions
 
-    limits = Limits(args.max_texts, args.max_body_bytes, args.timeout)
     listening = server.bind(args.host, args.port)
     folder, explain = args.exported, None
     if run is not None:

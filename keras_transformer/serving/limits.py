@@ -1,40 +1,45 @@
 """What a server takes, and how it refuses what is beyond."""
 
 import dataclasses
-import math
 
-from keras_transformer.config import UserError
+from keras_transformer.settings import check_settings, setting
 
 GONE = 499  # For the metrics: the client has left.
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Bounds, each above 0; a server refuses what is beyond.
+    """Bounds; a server refuses what is beyond."""
 
-    Attributes:
-        max_texts: Texts of a request; a document counts its sentences.
-        max_body_bytes: Bytes of a body, compressed or not.
-        seconds: Time from the last byte of a request until the answer.
-        body_seconds: Time that a client has to send a body.
-        max_bytes_held: Bytes of all bodies, from their arrival until they are
-            answered. Short ones are counted, but not refused.
-        max_connections: Connected clients.
-    """
-
-    max_texts: int = 2_048
-    max_body_bytes: int = 1 << 20
-    seconds: float = 120.0
-    body_seconds: float = 30.0
-    max_bytes_held: int = 32 << 20
-    max_connections: int = 1_000
+    max_texts: int = setting(2_048, "most texts or sentences in a request")
+    max_body_bytes: int = setting(
+        1 << 20, "most bytes in a request, compressed or not"
+    )
+    timeout: float = setting(
+        120.0,
+        "time from the last byte of a request until its answer",
+        within="(0, inf)",
+        metavar="SECONDS",
+    )
+    body_seconds: float = setting(
+        30.0,
+        "time that a client has to send a body",
+        within="(0, inf)",
+        flag=False,
+    )
+    max_bytes_held: int = setting(
+        32 << 20,
+        "most bytes of all bodies, from their arrival until they are answered; "
+        "short ones are counted, but not refused",
+        flag=False,
+    )
+    max_connections: int = setting(1_000, "most connected clients", flag=False)
 
     def __post_init__(self) -> None:
-        for name, value in dataclasses.asdict(self).items():
-            if not 0 < value < math.inf:
-                raise UserError(
-                    f"Expected a limit {name} above 0, received {value}."
-                )
+        check_settings(self)
+
+
+LIMITS = dataclasses.fields(Limits)
 
 
 class RefusalError(Exception):

@@ -5,8 +5,9 @@ that is not text are copied as they were sent. A segment is the text between two
 blocks, with the inline elements that open and close in it. In the translation
 each element encloses the words that the word links give to its words.
 
-Code and elements marked `translate="no"` come back whole. Like an image, each
-has one place in its sentence; the model does not see what is inside.
+Code, the reading above a word and elements marked `translate="no"` come back
+whole. Like an image, each has one place in its sentence; the model does not see
+what is inside.
 """
 
 import bisect
@@ -45,7 +46,11 @@ _VOID = {
 }
 # To a browser, all up to their own end tag is text.
 _RAW = {*"iframe noembed noframes script style textarea title xmp".split()}
-_LEFT_ALONE = _RAW - {"title"} | {*"code kbd math object pre samp svg".split()}
+_LEFT_ALONE = _RAW - {"title"} | {
+    *"code kbd math object pre rp rt samp svg".split()
+}
+# Before which of these an element is over, though it has no end tag.
+_ENDS = {"p": ["p"], **dict.fromkeys(["rp", "rt"], ["rp", "rt", "/ruby"])}
 _DEPTH = 64  # Of nested elements; elements further out are borders.
 
 _WHITE = " \t\r\n\f"
@@ -248,8 +253,8 @@ def _joined(tokens: Sequence[_Token]) -> Iterator[_Token]:
         if name in _VOID or _is_left_alone(source, name):
             depth = int(name not in _VOID and not source.endswith("/>"))
             while depth and end < len(tokens):
-                if name == tokens[end].name == "p":
-                    break  # The first has no end tag.
+                if tokens[end].name in _ENDS.get(name, ()):
+                    break
                 depth += tokens[end].name == name
                 depth -= tokens[end].name == f"/{name}"
                 end += 1

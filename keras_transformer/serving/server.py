@@ -94,15 +94,16 @@ def bind(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # A name that no host can have.
         raise _taken(host, port, error) from None
     return listening
 
 
-def _taken(host: str, port: int, error: OSError) -> UserError:
+def _taken(host: str, port: int, error: Exception) -> UserError:
+    why = getattr(error, "strerror", None) or error
     return UserError(
         f"Expected a free address, cannot listen at {host}, port {port} "
-        f"({error.strerror}); choose another `port` or `host`."
+        f"({why}); choose another `port` or `host`."
     )
 
 

@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from keras_transformer.data.languages import words_of
 from keras_transformer.serving.batcher import Batcher, Turns
 from keras_transformer.serving.limits import GONE, Limits, RefusalError
 from keras_transformer.serving.versions import (
@@ -56,11 +57,13 @@ class Sentence(NamedTuple):
     Attributes:
         span: Its place.
         source: The part.
+        tag: What the model read before it, or "".
         hypotheses: Texts and scores, best first, no two texts alike.
     """
 
     span: Span
     source: str
+    tag: str
     hypotheses: list[tuple[str, float]]
 
     @property
@@ -125,7 +128,7 @@ class Service:
         try:
             done, _ = await asyncio.wait(
                 {task, gone},
-                timeout=self.limits.seconds,
+                timeout=self.limits.timeout,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if task in done:
@@ -136,7 +139,7 @@ class Service:
         if gone in done:
             raise RefusalError("The client has left.", status=GONE)
         raise RefusalError(
-            f"No answer within {self.limits.seconds:g} seconds; send less at a "
+            f"No answer within {self.limits.timeout:g} seconds; send less at a "
             "time.",
             status=504,
         )
@@ -324,7 +327,7 @@ class Job:
                 return [(number, half, tag) for half in two]
             hypotheses = _hypotheses(answers, scores)
             source = texts[number][slice(*span)]
-            found[number].append(Sentence(span, source, hypotheses))
+            found[number].append(Sentence(span, source, tag, hypotheses))
             return []
 
         waiting = await self.collect(self._split(texts))
@@ -362,15 +365,19 @@ class Job:
         languages = card_of(model).splitter.languages
 
         def link(sentence: Sentence, *of_pieces: Any) -> Links | None:
-            pair = sentence.source, sentence.best
-            return word_links(pair, languages, *of_pieces)
+            pair = sentence.tag + sentence.source, sentence.best
+            links = word_links(pair, languages, *of_pieces)
+            first = len(words_of(sentence.tag, languages[0]))
+            return links and [(x - first, y) for x, y in links if x >= first]
 
         found: list[Links | None] = []
         # The matrices of a document take much memory: one batch at a time.
         size = batcher.batching.max_batch_size
         for start in range(0, len(sentences), size):
             part = sentences[start : start + size]
-            rows = [(x.source.encode(), x.best.encode()) for x in part]
+            rows = [
+                ((x.tag + x.source).encode(), x.best.encode()) for x in part
+            ]
             outputs = await batcher.run(model, "attention", rows)
             names = "source_pieces", "target_pieces", "attention"
             columns = [outputs[name] for name in names]

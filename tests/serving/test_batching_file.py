@@ -46,5 +46,7 @@ def test_a_file_that_makes_no_sense_is_one_sentence(tmp_path, text, said):
 
 
 def test_a_limit_of_nothing_is_refused():
-    with pytest.raises(UserError, match="max_texts above 0, received 0"):
+    with pytest.raises(
+        UserError, match="max_texts. to be at least 1, received 0"
+    ):
         Limits(max_texts=0)

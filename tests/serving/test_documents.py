@@ -1,6 +1,7 @@
 """Documents come apart into sentences and together again."""
 
 import asyncio
+import dataclasses
 import itertools
 import time
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from waiting import until_in_loop
+from word_by_word_model import CARD, WordByWord
 
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving.batcher import Batcher
@@ -137,6 +139,26 @@ async def test_what_the_model_would_cut_is_halved_until_nothing_is_lost():
     text = "a wooden box of many words. So.\n\nbreathtakingly"
     expected = "A WOODEN BOX OF MANY WORDS. SO.\n\nBREATHT AKINGLY"
     assert await translate(text) == [expected]
+
+
+@pytest.mark.parametrize("source_lang", ["de", "zh"])
+async def test_words_are_linked_behind_the_tag_with_which_they_were_searched(
+    source_lang,
+):
+    model, asked = WordByWord(), []
+    model.card = dataclasses.replace(CARD, source_lang=source_lang)
+    run = model.run
+    model.run = lambda name, rows: asked.append((name, rows)) or run(name, rows)
+    job = a_job(model)
+    (sentences,) = await job.search([">>fra<< 狗 猫。\n鸟 鱼"])
+    links = await job.links(sentences)
+    rows = itertools.chain(*(x for name, x in asked if name == "attention"))
+    assert {tuple(text.decode() for text in row) for row in rows} == {
+        (">>fra<< 狗 猫。", "猫。 狗 >>fra<<"),
+        (">>fra<< 鸟 鱼", "鱼 鸟 >>fra<<"),
+    }
+    # The tag has written its own copy, which is linked to no word.
+    assert links == [[(1, 0), (0, 1)], [(1, 0), (0, 1)]]
 
 
 async def test_the_texts_of_a_list_stay_apart_and_in_order():

@@ -26,7 +26,7 @@ PREDICT = "/v1/models/small:predict"
 SECRET = "Geheimnis"
 # Room for three texts.
 BATCHING = Batching(1, 0, num_batch_threads=1, max_enqueued_batches=2)
-LIMITS = Limits(max_body_bytes=4_096, seconds=20, body_seconds=0.3)
+LIMITS = Limits(max_body_bytes=4_096, timeout=20, body_seconds=0.3)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_a_client_that_leaves_frees_its_place(held, model):
 
 
 def test_no_request_takes_longer_than_the_limit(model):
-    limits = Limits(seconds=0.2)
+    limits = Limits(timeout=0.2)
     model.gate.clear()
     with running(model, BATCHING, limits) as server:
         answer = httpx.post(server.url + PREDICT, json={"inputs": ["a"]})
@@ -338,6 +338,11 @@ def test_an_address_is_taken_before_anybody_is_served():
         said = f"cannot listen at .* {address[1]}"
         with pytest.raises(UserError, match=said):
             bind(*address)
+
+
+def test_a_name_that_no_host_can_have_is_one_sentence():
+    with pytest.raises(UserError, match="cannot listen at a..b, port 0 .+;"):
+        bind("a..b", 0)
 
 
 def test_of_two_that_start_together_one_is_refused(model):

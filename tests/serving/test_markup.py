@@ -85,6 +85,16 @@ def backwards(place, count):
         ("a <code>b  <i>c</i></code> d e", "E <code>b  <i>c</i></code> D A"),
         ("a <b translate=no>b</b> d e", "E <b translate=no>b</b> D A"),
         ("a <svg><g/><b>x</b></svg> d e", "E <svg><g/><b>x</b></svg> D A"),
+        (
+            "a <ruby>b<rp>(</rp><rt>x y</rt><rp>)</rp></ruby> d",
+            "D <ruby>B<rp>(</rp><rt>x y</rt><rp>)</rp></ruby> A",
+        ),
+        # Their end tags may be left out.
+        (
+            "a <ruby>b<rp>(<rt>x y<rp>)</ruby> d <i>e</i>",
+            "<i>E</i> D <ruby>B<rp>(<rt>x y<rp>)</ruby> A",
+        ),
+        ("a <ruby>b<rt>x</ruby> d", "D <ruby>B<rt>x</ruby> A"),
         ("&lt;b&gt; &eacute;t&eacute; &amp; co", "CO &amp; ÉTÉ &lt;B&gt;"),
     ],
 )

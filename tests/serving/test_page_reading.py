@@ -2,6 +2,7 @@
 
 import json
 import re
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -96,6 +97,16 @@ def test_hypotheses_are_there_with_their_scores(visit):
     ]
 
 
+def test_a_sentence_is_looked_at_with_the_tag_of_its_text(visit):
+    opened = translated(visit, ">>fra<< Ein Hund. Zwei Euro.")
+    first, *_ = opened.page.locator("#hypotheses tr").all_inner_texts()
+    assert first == "euros. Zwei >>fra<<\t-0.250"
+    opened.output.locator(".word", has_text="euros.").hover()
+    assert marked(opened) == ["Euro."]
+    address = opened.page.locator("#explain").get_attribute("href")
+    assert parse_qs(urlsplit(address).query) == {"text": [">>fra<< Zwei Euro."]}
+
+
 def test_a_closer_look_that_takes_its_time_is_announced(visit):
     late = []
 
@@ -170,6 +181,26 @@ def test_a_screen_reader_hears_the_translation(visit):
     for selector, language in languages.items():
         found = opened.page.locator(selector).get_attribute("lang")
         assert found == language
+
+
+def test_a_screen_reader_hears_each_message_in_its_own_language(visit):
+    def prepare(page):
+        def answer(route):
+            card = route.fetch().json()
+            route.fulfill(json={**card, "target_lang": "ar"})
+
+        page.route("**/api/card", answer)
+
+    permissions = ["clipboard-read", "clipboard-write"]
+    opened = translated(
+        visit, "Hund.", prepare=prepare, permissions=permissions
+    )
+    said = opened.page.get_by_role("status")
+    said.get_by_text("dog.").wait_for()
+    assert said.get_attribute("lang") == "ar"
+    opened.page.get_by_role("button", name="Copy").click()
+    said.get_by_text("The translation is copied.").wait_for()
+    assert said.get_attribute("lang") == "en"
 
 
 def test_axe_finds_nothing_that_hinders_people(visit):
@@ -277,6 +308,15 @@ def test_without_scripts_a_form_translates(visit):
     assert "<script>window.struck=1</script>" in opened.output.text_content()
     assert opened.field.input_value() == text
     assert opened.page.locator("main img, main script").count() == 0
+
+
+def test_without_scripts_a_form_goes_where_the_page_came_from(visit):
+    opened = visit(java_script_enabled=False)
+    opened.go_behind_a_proxy("models/de/")
+    opened.field.fill("ein Hund")
+    opened.page.get_by_role("button", name="Translate").click()
+    assert opened.output.text_content() == "dog a"
+    assert urlsplit(opened.page.url).path == "/models/de/"
 
 
 def test_without_scripts_a_refusal_is_said_in_the_page(visit):

@@ -26,6 +26,26 @@ def test_a_text_is_translated_as_one_types(visit):
     assert opened.page.inner_text("#counter") == counted
 
 
+def test_what_an_input_method_composes_is_translated_where_it_rests(visit):
+    opened = visit(lambda page: page.clock.install(time=0))
+    opened.page.clock.pause_at(60_000)
+    questions = opened.questions()
+    keys = opened.page.context.new_cdp_session(opened.page)
+    for text in "ein Hun", "ein Hund":
+        keys.send(
+            "Input.imeSetComposition",
+            {"text": text, "selectionStart": 8, "selectionEnd": 8},
+        )
+        assert opened.field.input_value() == text
+        # Half a word of Japanese seldom rests as long.
+        opened.page.clock.run_for(999)
+    assert questions == []
+    opened.page.clock.run_for(1)
+    opened.wait_for("dog a")
+    assert questions == ["ein Hund"]
+    assert opened.page.inner_text("#counter").startswith("8 characters")
+
+
 def test_an_example_takes_the_place_of_the_text_until_it_is_undone(visit):
     opened = visit()
     said = opened.page.inner_text("#subject")
@@ -161,6 +181,17 @@ def test_loading_the_page_again_loses_no_text(visit):
     assert opened.field.input_value() == "ein Hund"
 
 
+def test_no_model_gets_a_text_that_was_written_for_another(visit):
+    opened = visit()
+    opened.field.fill("ein Hund")
+    opened.wait_for("dog a")
+    opened.go_behind_a_proxy("models/fr/")
+    opened.page.locator("#card").wait_for()
+    assert opened.field.input_value() == ""
+    opened.page.go_back()
+    opened.wait_for("dog a")
+
+
 def test_waits_grow_until_one_wants_to_know_now(visit):
     def prepare(page):
         page.add_init_script("Math.random = () => 0.5")
@@ -205,6 +236,28 @@ def test_a_busy_server_is_asked_again_when_it_says(visit):
     opened.page.clock.run_for(1)
     opened.wait_for("dog small a")
     assert questions == ["ein Hund", "ein kleiner Hund"]
+
+
+def test_an_answer_may_take_as_long_as_the_server_allows(visit):
+    late = []
+
+    def hold(route):
+        if late:
+            route.continue_()
+        else:
+            late.append(route)
+
+    opened = visit(lambda page: page.clock.install(time=0))
+    opened.page.clock.pause_at(60_000)
+    questions = opened.questions()
+    opened.page.route(QUESTION, hold)
+    opened.field.fill("ein Hund")
+    with opened.page.expect_request(QUESTION):
+        opened.page.clock.run_for(300)
+    opened.page.clock.run_for(600_000)
+    late[0].continue_()
+    opened.wait_for("dog a")
+    assert questions == ["ein Hund"]
 
 
 def test_a_text_over_the_limit_is_not_sent(visit):

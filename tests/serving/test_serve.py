@@ -34,6 +34,9 @@ def test_wrong_arguments_are_a_sentence_before_anything_is_loaded(tmp_path):
         ((tmp_path, "--run-dir", tmp_path), "expected either"),
         (("--run-dir", tmp_path), "error: .*config.json"),
         ((tmp_path, "--cors", "example.org"), "origin such as https://"),
+        ((tmp_path, "--allow-host", "example.org:8501"), "scheme and port"),
+        ((tmp_path, "--allow-host", "https://example.org"), "scheme and port"),
+        ((tmp_path, "--timeout", "0"), "Expected --timeout to be above 0"),
     ):
         process = start(*arguments)
         _, errors = process.communicate(timeout=60)
@@ -48,7 +51,7 @@ def test_a_server_answers_changes_over_and_finishes_what_it_took(
 ):
     folder = tmp_path / "small"
     shutil.copytree(exported, folder / "17")
-    process = start(folder, "--port", "0")
+    process = start(folder, "--port", "0", "--cors", "https://Example.org")
     try:
         line = process.stderr.readline()
         url = re.fullmatch(
@@ -66,6 +69,11 @@ def test_a_server_answers_changes_over_and_finishes_what_it_took(
             check=True,
         )
         assert client.stdout == f"{expected.decode()}\n"
+
+        # Browsers write the names of sites in small letters.
+        site = {"Origin": "https://example.org", "Sec-Fetch-Site": "cross-site"}
+        answer = httpx.get(f"{url}/api/card", headers=site)
+        assert answer.headers["Access-Control-Allow-Origin"] == site["Origin"]
 
         # A newer version comes, and no request is lost meanwhile.
         shutil.copytree(exported, tmp_path / "18")

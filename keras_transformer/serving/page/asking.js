@@ -1,7 +1,6 @@
 // Questions to the server, which may be slow, busy or away.
 
 const FIRST_WAIT = 1, LONGEST_WAIT = 15; // Seconds.
-const PATIENCE = 150; // Seconds, longer than the server takes at most.
 
 // A sentence of the server's that says why not.
 export class Refusal extends Error {}
@@ -20,30 +19,27 @@ export class Server {
 
   // The answer, or undefined where a newer question came in between.
   async ask(channel, path, body) {
-    const mine = { controller: new AbortController() };
+    const mine = new AbortController(), { signal } = mine;
     this.drop(channel);
     this.newest.set(channel, mine);
-    const isOld = () => this.newest.get(channel) !== mine;
     for (;;) {
-      await this.pause(mine.controller.signal);
-      if (isOld()) return undefined;
-      const found = await request(path, body, mine.controller);
-      if (isOld()) return undefined;
+      await this.pause(signal);
+      if (signal.aborted) return undefined;
+      const found = await request(path, body, signal);
+      if (signal.aborted) return undefined;
       if (!found.wait) {
         if (this.failures) this.onBack();
         this.failures = 0;
         if (found.refusal) throw new Refusal(found.refusal);
         return found.answer;
       }
-      mine.controller = new AbortController();
       this.failed(found);
     }
   }
 
   // Nobody waits for the channel's question any more.
   drop(channel) {
-    this.newest.get(channel)?.controller.abort();
-    this.newest.delete(channel);
+    this.newest.get(channel)?.abort();
   }
 
   // Whoever waits asks now.
@@ -73,11 +69,10 @@ export class Server {
 }
 
 // An answer, a refusal, or why to wait and the seconds that the server names.
-async function request(path, body, controller) {
-  const clock = setTimeout(() => controller.abort(), 1000 * PATIENCE);
+async function request(path, body, signal) {
   try {
     const response = await fetch(path, {
-      signal: controller.signal,
+      signal,
       ...(body && {
         method: "POST",
         headers: { "Content-Type": "application/json" },
@@ -92,8 +87,6 @@ async function request(path, body, controller) {
     return parsed(text, response);
   } catch {
     return { wait: "away" };
-  } finally {
-    clearTimeout(clock);
   }
 }
 

@@ -7,7 +7,9 @@ import { Sentence, element } from "./words.js";
 
 const STILL = 300; // Milliseconds without a key before a text is sent.
 const SLOW = 300; // And without an answer before the page says so.
-const CALM = 1000; // Without a change before a screen reader is told.
+// Without a change before a screen reader is told, or a text sent that an input
+// method composes: half a word of Japanese, but whole ones on a telephone.
+const CALM = 1000;
 
 const byId = (id) => document.getElementById(id);
 const number = (value) => value.toLocaleString("en");
@@ -32,16 +34,17 @@ function say(message, canRetry = false) {
   announce(message.replace(/;.*/, "."));
 }
 
-function announce(message) {
+function announce(message, lang = "en") {
   later("announcement", CALM, () => {
     const live = byId("announcement");
+    live.lang = lang;
     if (live.textContent !== message) live.textContent = message;
   });
 }
 
 // The text outlives the page in its tab, so that loading it again, as people do
-// when a server is away, loses nothing.
-const KEPT = "keras-transformer text";
+// when a server is away, loses nothing. Another path may be another model's.
+const KEPT = `keras-transformer text ${location.pathname}`;
 
 function keep() {
   try {
@@ -57,13 +60,13 @@ function kept() {
   }
 }
 
-function changed() {
+function changed(event) {
   keep();
   sentences.mirror.show();
   output.classList.toggle("stale", sentences.isStale);
   const isTooLong = count();
   if (field.value.trim() && !isTooLong) {
-    later("still", STILL, translate);
+    later("still", event?.isComposing ? CALM : STILL, translate);
     return;
   }
   never("still");
@@ -118,9 +121,10 @@ function show(text, answer) {
   output.classList.toggle("stale", sentences.isStale);
   count();
   byId("copy").hidden = !answer.translation;
-  if (answer.translation) {
-    announce(answer.translation.length <= 300 ? answer.translation
-      : `${number(found.length)} sentences are translated.`);
+  if (answer.translation.length > 300) {
+    announce(`${number(found.length)} sentences are translated.`);
+  } else if (answer.translation) {
+    announce(answer.translation, card.target_lang);
   }
 }
 
@@ -204,10 +208,8 @@ function introduce() {
 
 // What the model says of itself: terms, and texts or elements for each.
 function facts() {
-  const found = [];
-  if (card.source_lang) {
-    found.push(["Languages", [`${card.source_name} to ${card.target_name}`]]);
-  }
+  const languages = `${card.source_name} to ${card.target_name}`;
+  const found = [["Languages", [languages]]];
   if (card.parameters) {
     found.push(["Parameters", [number(card.parameters)]]);
   }
@@ -243,10 +245,7 @@ async function start() {
   field.value ||= kept();
   sentences.mirror.show();
   count();
-  field.addEventListener("input", (event) => {
-    if (!event.isComposing) changed();
-  });
-  field.addEventListener("compositionend", changed);
+  field.addEventListener("input", changed);
   byId("form").addEventListener("submit", (event) => event.preventDefault());
   byId("again").addEventListener("click", () => server.retry());
   byId("copy").addEventListener("click", copy);

@@ -20,7 +20,7 @@ export class Sentences {
     this.text = "";
     this.all = [];
     this.chosen = 0;
-    this.known = new Map(); // By source.
+    this.known = new Map(); // By tagged source.
     this.field = byId("text");
     this.output = byId("translation");
     this.mirror = new Mirror(this.field, byId("mirror"));
@@ -58,6 +58,13 @@ export class Sentences {
   get atCaret() {
     return Math.max(0, this.all.findLastIndex(
       (sentence) => sentence.start <= this.field.selectionStart));
+  }
+
+  // A sentence with the tag of the text, which tells a model of several
+  // languages which one to write.
+  tagged({ source }) {
+    const tag = /^\s*>>[^<>\s]+<<\s*/.exec(this.text)?.[0] ?? "";
+    return tag + source;
   }
 
   span(sentence) {
@@ -109,19 +116,19 @@ export class Sentences {
 
   // Asks for the best translations of a sentence and its words.
   async know(sentence, channel) {
-    const { source } = sentence;
-    if (!this.known.has(source)) {
-      const body = { text: source, n_best: this.card.n_best, alignment: true };
+    const text = this.tagged(sentence);
+    if (!this.known.has(text)) {
+      const body = { text, n_best: this.card.n_best, alignment: true };
       // What is refused stays unknown; the translation is there.
       const answer = await this.server.ask(channel, "api/translate", body)
         .catch(() => ({ sentences: [] }));
       if (answer?.sentences.length !== 1) return;
       if (this.known.size >= REMEMBERED) this.known.clear();
-      this.known.set(source, answer.sentences[0]);
+      this.known.set(text, answer.sentences[0]);
     }
-    const found = this.known.get(source);
+    const found = this.known.get(text);
     if (found.hypotheses[0]?.text !== sentence.target) {
-      this.known.delete(source); // Of another version of the model.
+      this.known.delete(text); // Of another version of the model.
       return;
     }
     sentence.hypotheses = found.hypotheses;
@@ -155,7 +162,7 @@ export class Sentences {
         }),
         element("td", { textContent: score.toFixed(3), className: "number" }),
       ])));
-    const query = new URLSearchParams({ text: sentence.source });
+    const query = new URLSearchParams({ text: this.tagged(sentence) });
     byId("explain").href = `explain?${query}`;
     byId("explain").hidden = !this.card.explain;
     byId("closer").classList.remove("stale", "bare");

@@ -18,7 +18,6 @@ class Viewer {
       folded: data.nodes.length > MANY, word: Infinity,
       other: Math.min(1, data.heads - 1), theme: theme(), width: 0,
     };
-    this.prepare();
     this.views = VIEWS.map((View) => new View(this));
     this.element = this.layout();
     root.append(h("style", {}, data.style), this.element);
@@ -85,22 +84,17 @@ class Viewer {
     if (changed.size) this.render(changed);
   }
 
-  prepare() {
-    const { leaf, words, hideEnd } = this.state;
-    this.attention = new Attention(this.data, leaf, { words, hideEnd });
-    this.colours = ramp(this.state.theme);
-  }
-
   render(changed) {
     if (["leaf", "words", "hideEnd"].some((name) => changed.has(name))) {
-      this.prepare();
+      const { leaf, words, hideEnd } = this.state;
+      this.attention = new Attention(this.data, leaf, { words, hideEnd });
       this.hover([]);
     }
     if (changed.has("theme")) {
       const { theme } = this.state;
       this.element.dataset.theme = theme;
       this.theme.textContent = theme === "dark" ? "Light page" : "Dark page";
-      this.colours = ramp(this.state.theme);
+      this.colours = ramp(theme);
       if (isOwnPage()) {
         const { backgroundColor } = getComputedStyle(this.element);
         document.body.style.background = backgroundColor;
