@@ -69,8 +69,7 @@ class Progress:
             some, which the learning rate does not count.
         seconds: Time spent training, over all sessions.
         figures: What a validation found at this update, if there was one.
-        standing: How the validations stand; None if an earlier version wrote
-            the checkpoint, which noted neither.
+        standing: How the validations stand; None at the start.
     """
 
     step: int = 0
@@ -80,7 +79,7 @@ class Progress:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> "Progress":
-        """Read it from a `state.json`; an older one lacks what was measured."""
+        """Read it from a `state.json`."""
         names = {field.name for field in dataclasses.fields(cls)}
         known = {name: state[name] for name in names & state.keys()}
         if known.get("standing"):

@@ -137,14 +137,6 @@ def read_history(run_dir: str | os.PathLike) -> list[dict[str, float]]:
     return rows
 
 
-def figures_of(run_dir: str | os.PathLike, step: int) -> dict[str, float]:
-    """Find what validation found at an update, for an older checkpoint."""
-    row = {row["step"]: row for row in read_history(run_dir)}.get(step, {})
-    names = ("loss", "perplexity", "token_accuracy", "bleu")
-    fields = zip(names, HISTORY_FIELDS[-4:], strict=True)
-    return {name: row[field] for name, field in fields if field in row}
-
-
 def plot(run_dir: str | os.PathLike) -> "Figure":
     """Draw loss and validation BLEU over the minutes of training.
 

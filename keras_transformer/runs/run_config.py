@@ -259,7 +259,6 @@ class RunConfig:
         try:
             fields = files.from_json(path.read_text(encoding="utf-8"))
             fields.setdefault("version", None)
-            fields.pop("fingerprints", None)  # Of runs before version 0.1.
             version = fields["version"] or version
             fields["model"] = _completed(ModelConfig, fields["model"])
             fields["training"] = _completed(TrainingConfig, fields["training"])

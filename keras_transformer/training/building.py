@@ -24,7 +24,7 @@ from keras_transformer.data.tokenizer import NUM_SPECIAL, Tokenizer
 from keras_transformer.layers import TiedEmbedding
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
-from keras_transformer.runs import averaging, checkpoints, history
+from keras_transformer.runs import averaging, checkpoints
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig, load_vocabulary
 from keras_transformer.schedules import TransformerSchedule
@@ -103,9 +103,6 @@ def restore_model(
         )
         if is_chief:
             workers.meet(strategy)
-        if start.step and start.standing is None:
-            figures = history.figures_of(run_dir, start.step) or None
-            start = dataclasses.replace(start, figures=figures)
         if run.initial and not start.step:
             initial = _begin_with(
                 model, run.initial["run_dir"], load_vocabulary(run_dir)

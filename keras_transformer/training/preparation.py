@@ -309,11 +309,6 @@ def _watched(run: RunConfig, session: Session) -> list[Pair]:
         with contextlib.suppress(OSError, ValueError, TypeError):
             text = (folder / layout.WATCHED_FILE).read_text("utf-8")
             return [(source, target) for source, target in json.loads(text)]
-        with contextlib.suppress(OSError, ValueError, LookupError):
-            # As runs of before 2026-12 kept them.
-            text = (folder / "remembered.json").read_text("utf-8")
-            _, pairs = json.loads(text)["watched"]
-            return [(source, target) for source, target in pairs]
     pairs = list(session.open_text().pairs(run.validation_split))
     random.Random(run.training.seed).shuffle(pairs)
     del pairs[VALIDATION_SAMPLE:]

@@ -13,7 +13,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from keras_transformer.config import SEARCH_PRECISIONS, Search, UserError
+from keras_transformer.config import Search, UserError
 from keras_transformer.data import lines
 from keras_transformer.data.corpus import Pair
 from keras_transformer.machine import files
@@ -56,8 +56,7 @@ class TranslatedCorpus:
     def _check(self, found: pathlib.Path) -> None:
         try:
             text = (found / _ORIGIN).read_text(encoding="utf-8")
-            # A distillation of before 2026-12 notes no precision.
-            of_found = {"precision": SEARCH_PRECISIONS[0], **json.loads(text)}
+            of_found = dict(json.loads(text))
         except (OSError, ValueError, TypeError):
             raise UserError(
                 f"{found} exists, and holds no translations made here; "

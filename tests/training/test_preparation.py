@@ -148,13 +148,13 @@ def test_records_that_are_damaged_are_made_again_from_the_text(
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1, 2]", None])
-def test_the_watched_pairs_of_an_older_run_are_found(folder, run_dir, content):
+def test_watched_pairs_that_are_damaged_are_chosen_again(
+    folder, run_dir, content
+):
     watched = prepare(folder, run_dir).watched
     path = run_dir / "records" / "watched.json"
-    old = json.dumps({"watched": [["x", 1], watched[:3]]})
-    path.with_name("remembered.json").write_text(old)
     path.unlink() if content is None else path.write_text(content)
-    assert prepare(folder, run_dir).watched == watched[:3]
+    assert prepare(folder, run_dir).watched == watched
 
 
 def test_what_to_clean_and_a_vocabulary_that_misfits_are_told(
