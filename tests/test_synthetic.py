@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import shutil
 
 import numpy as np
@@ -166,12 +165,6 @@ def test_a_distillation_goes_on_with_the_precision_that_it_began_with(
         kt.distill(teacher, student, **how)
     with pytest.raises(kt.UserError, match="of another precision than"):
         kt.distill(teacher.using(precision="int8"), student, **how)
-
-    # As one of before 2026-12, which noted neither.
-    path = student / "distilled.unfinished" / "origin.json"
-    noted = json.loads(path.read_text())
-    assert noted.pop("precision") and noted.pop("shortlist") is None
-    path.write_text(json.dumps(noted))
     kt.distill(teacher, student, **how)
     assert read(student / "distilled", "train.de") == ["TWO DOGS", "A DOG"]
 

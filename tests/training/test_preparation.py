@@ -1,7 +1,6 @@
 """Preparing a run: nothing is done twice, and no change goes unnoticed."""
 
 import dataclasses
-import json
 import logging
 import os
 import shutil
