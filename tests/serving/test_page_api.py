@@ -196,7 +196,10 @@ def test_a_form_gets_its_translation_and_no_markup(client, served):
 
 def test_the_viewer_may_run_its_own_script_alone():
     fragment = viewer.fragment(
-        {"source": "Hund", "truncated": False}, "", "", "<svg/>"
+        {"source": "Hund", "sourceSide": {}, "truncated": False},
+        "",
+        "",
+        "<svg/>",
     )
     (script,) = re.findall("<script>(.*?)</script>", fragment, re.S)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest())
