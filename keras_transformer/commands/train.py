@@ -28,8 +28,8 @@ def run(args: argparse.Namespace) -> None:
 
     To resume from the last checkpoint, --run-dir is enough. Ctrl-C, SIGTERM and
     a closed terminal save a checkpoint and stop, with exit codes 130, 0 and 0;
-    only a finished run has a final.weights.h5. Settings that you leave out come from
-    the preset. @FILE inserts the arguments in a file, and a name such as
+    only a finished run has a final.weights.h5. Settings that you leave out come
+    from the preset. @FILE inserts the arguments in a file, and a name such as
     @wmt14-en-de-base those of a recipe of this package. --dry-run prints what
     the training would cost.
     """
