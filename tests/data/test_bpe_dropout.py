@@ -156,7 +156,7 @@ def test_a_rate_that_changes_next_to_nothing_is_told(
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.0])
 def test_a_probability_that_is_none_is_refused(tokenizer, dropout):
-    with pytest.raises(ValueError, match=r"in \(0, 1\)"):
+    with pytest.raises(ValueError, match=r"in \[0, 1\)"):
         batching.batches(PAIRS[:3], tokenizer, bpe_dropout=dropout)
 
 
