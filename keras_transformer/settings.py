@@ -51,8 +51,10 @@ class SettingError(UserError, ValueError):
     """
 
     def __init__(self, setting: str, expected: str, received: Any) -> None:
+        # A table is shown in lines.
+        shown = re.sub(r"\s*\n\s*", " ", repr(received))[:60]
         super().__init__(
-            f"Expected `{setting}` to be {expected}, received {received!r:.60}."
+            f"Expected `{setting}` to be {expected}, received {shown}."
         )
         self.setting = setting
         self.expected = expected

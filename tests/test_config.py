@@ -133,7 +133,7 @@ def test_a_damaged_configuration_is_named(tmp_path, damage):
     assert message.startswith(
         f"{path} is not a configuration this version can read ("
     )
-    assert message.endswith("); train the run again or restore the file.")
+    assert message.endswith("); restore the file or choose another folder.")
 
 
 def test_a_run_of_before_a_setting_existed_has_its_default(

@@ -274,7 +274,7 @@ class RunConfig:
                     f"Expected a run directory, received {path.parent}, an "
                     "export to CTranslate2, which reads it."
                 ) from None
-            advice = "train the run again or restore the file"
+            advice = "restore the file or choose another folder"
             if version != __version__:
                 advice = f"install version {version}, which wrote it"
             raise UserError(
