@@ -94,16 +94,29 @@ def held(visit, text):
     return visit(prepare), late
 
 
+def being_asked(opened, text):
+    """Waits for a question; the details of a sentence are asked for too."""
+    return opened.page.expect_request(
+        lambda request: (
+            request.url.endswith("/api/translate")
+            and json.loads(request.post_data)["text"] == text
+        )
+    )
+
+
 def let_go(opened, late):
     """Answer; the page has had the time to show it."""
-    with opened.page.expect_response(QUESTION):
+    question = late[0].request
+    with opened.page.expect_event(
+        "requestfinished", lambda request: request == question
+    ):
         late[0].continue_()
     opened.page.evaluate("new Promise(requestAnimationFrame)")
 
 
 def test_a_late_answer_never_overwrites_a_newer_one(visit):
     opened, late = held(visit, "ein Hund")
-    with opened.page.expect_request(QUESTION):
+    with being_asked(opened, "ein Hund"):
         opened.field.fill("ein Hund")
     opened.field.fill("eine Wiese")
     opened.wait_for("meadow a")
@@ -115,7 +128,7 @@ def test_a_late_answer_to_what_was_taken_back_is_not_shown(visit):
     opened, late = held(visit, "ein Hund")
     opened.field.fill("eine Wiese")
     opened.wait_for("meadow a")
-    with opened.page.expect_request(QUESTION):
+    with being_asked(opened, "ein Hund"):
         opened.field.fill("ein Hund")
     opened.field.fill("eine Wiese")
     opened.page.wait_for_timeout(400)
