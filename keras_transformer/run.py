@@ -293,6 +293,7 @@ class Run:
         # A tokeniser that cannot be had shows before the work.
         tokenize = evaluation.bleu_tokenizer(opened.target_lang, tokenize)
         scoring |= {"lowercase": lowercase, "tokenize": tokenize}
+        speed: dict[str, Any] = {}
         name, kept = split, None
         if hypotheses is not None:
             report["hypotheses"] = significance.name_of(hypotheses)
@@ -304,19 +305,18 @@ class Run:
             report |= {**search.kept_by_run(), **translator.weights.report()}
             name = f"{split}.ensemble" if self.ensemble else split
             kept = self.path
-        with evaluation.written(
-            kept, name, run.target_lang, json_file
-        ) as write:
-            if hypotheses is not None:
-                result = evaluation.score(texts, **scoring)
-            else:
-                result = evaluation.evaluate(
+        files_of = evaluation.written(kept, name, run.target_lang, json_file)
+        with files_of as (write_texts, write_figures):
+            if hypotheses is None:
+                texts, speed = evaluation.translate(
                     *(translator, [source for source, _ in pairs], search),
                     parallel=parallel,
                     progress=progress,
-                    **scoring,
                 )
-            write(result, report)
+                write_texts(texts)
+            scored = evaluation.score(texts, **scoring)
+            result = dataclasses.replace(scored, **speed)
+            write_figures(result, report)
         return result
 
     def _open_corpus(self, corpus: Source | None, run: RunConfig) -> Corpus:

@@ -134,16 +134,15 @@ class Evaluation:
         }
 
 
-def evaluate(
+def translate(
     translator: "Translator",
     sources: Sequence[str],
     search: Search,
     *,
     parallel: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-    **scoring: Any,
-) -> Evaluation:
-    """Translate every source, leaving none out, and score the result.
+) -> tuple[list[str], dict[str, Any]]:
+    """Translate every source, leaving none out.
 
     Args:
         translator: The translator.
@@ -152,7 +151,9 @@ def evaluate(
         search: How to search.
         parallel: As in `Translator.n_best`.
         progress: Called with the number of sentences done and in all.
-        **scoring: All arguments of `score` but the translations.
+
+    Returns:
+        The translations, and `seconds` and `target_tokens` of `Evaluation`.
 
     Raises:
         ValueError: If there are no sources.
@@ -169,11 +170,8 @@ def evaluate(
     warn_of_cuts(are_cut, search.max_source_length)
     translations = [hypotheses[0].text for hypotheses in found]
     tokens = translator.tokenizer.target.tokenize(translations)
-    return dataclasses.replace(
-        score(translations, **scoring),
-        seconds=seconds,
-        target_tokens=int(tokens.row_lengths().numpy().sum()),
-    )
+    target_tokens = int(tokens.row_lengths().numpy().sum())
+    return translations, {"seconds": seconds, "target_tokens": target_tokens}
 
 
 def score(
@@ -385,39 +383,52 @@ def written(
     split: str,
     target_lang: str,
     json_file: str | os.PathLike | None,
-) -> Iterator[Callable[[Evaluation, Mapping[str, Any]], None]]:
+) -> Iterator[
+    tuple[
+        Callable[[Sequence[str]], None],
+        Callable[[Evaluation, Mapping[str, Any]], None],
+    ]
+]:
     """Open the files of an evaluation before its work, whole or not at all.
 
     They are `evaluation/SPLIT.LANG.txt` and `evaluation/SPLIT.json` of the run
     directory, if there is one, and `json_file`, which gets the figures too.
 
     Yields:
-        A function that writes an evaluation, with further fields first in the
-        report.
+        A function that writes the translations at once, where scoring may take
+        long, and removes the figures of earlier ones; and one that writes an
+        evaluation's figures, with further fields first in the report.
     """
     texts, reports = [], [pathlib.Path(json_file)] if json_file else []
     if run_dir:
         folder = run_dir / EVALUATION
         folder.mkdir(exist_ok=True)
         texts = [folder / f"{split}.{target_lang}.txt"]
-        kept = folder / f"{split}.json"
-        if [path.resolve() for path in reports] != [kept.resolve()]:
-            reports.insert(0, kept)
+        earlier = folder / f"{split}.json"
+        if [path.resolve() for path in reports] != [earlier.resolve()]:
+            reports.insert(0, earlier)
     with contextlib.ExitStack() as stack:
         # An unwritable place shows now.
-        text_files, report_files = (
-            [stack.enter_context(files.open_whole(path)) for path in paths]
-            for paths in (texts, reports)
-        )
+        report_files = [
+            stack.enter_context(files.open_whole(path)) for path in reports
+        ]
+        of_texts = stack.enter_context(contextlib.ExitStack())
+        text_files = [
+            of_texts.enter_context(files.open_whole(path)) for path in texts
+        ]
 
-        def write(result: Evaluation, more: Mapping[str, Any]) -> None:
-            lines = [on_one_line(text) for text in result.translations]
-            report = json.dumps({**more, **result.report()}, indent=2)
+        def write_texts(translations: Sequence[str]) -> None:
+            lines = "".join(f"{on_one_line(text)}\n" for text in translations)
             for file in text_files:
-                file.write("".join(f"{line}\n" for line in lines).encode())
+                file.write(lines.encode())
+                earlier.unlink(missing_ok=True)
+            of_texts.close()
+
+        def write_figures(result: Evaluation, more: Mapping[str, Any]) -> None:
+            report = json.dumps({**more, **result.report()}, indent=2)
             for file in report_files:
                 file.write(f"{report}\n".encode())
 
-        yield write
+        yield write_texts, write_figures
     if paths := [*texts, *reports]:
         logger.info("Wrote %s.", " and ".join(map(str, paths)))

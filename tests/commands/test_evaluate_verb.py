@@ -61,7 +61,7 @@ def test_evaluate_scores_what_it_writes_with_sacrebleu(
 def test_given_translations_are_scored_against_every_reference(
     run_dir, corpus, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(evaluation, "evaluate", None)  # Nothing is translated.
+    monkeypatch.setattr(evaluation, "translate", None)  # Nothing is translated.
     hypotheses, second = tmp_path / "hypotheses.de", tmp_path / "second.de"
     texts = [text.replace("Hund", "Dackel") for text in GERMAN]
     others = [f"auch {text}" for text in texts]
@@ -143,7 +143,7 @@ def test_translations_are_scored_against_every_reference(
 def test_what_is_wrong_is_known_before_the_work(
     run_dir, corpus, tmp_path, monkeypatch, capsys, flags, message
 ):
-    monkeypatch.setattr(evaluation, "evaluate", None)  # Never called.
+    monkeypatch.setattr(evaluation, "translate", None)  # Never called.
     monkeypatch.chdir(tmp_path)
     write_lines(tmp_path / "short", GERMAN[:-1])
     write_lines(tmp_path / "whole", GERMAN)
@@ -159,7 +159,7 @@ def test_what_is_wrong_is_known_before_the_work(
 
 
 def test_an_unknown_tokeniser_is_refused_before_the_work(run_dir, monkeypatch):
-    monkeypatch.setattr(evaluation, "evaluate", None)  # Never called.
+    monkeypatch.setattr(evaluation, "translate", None)  # Never called.
     with pytest.raises(UserError, match="`tokenize` to be one of 13a, "):
         Run(run_dir).evaluate(tokenize="13b")
 
@@ -212,9 +212,29 @@ def test_an_evaluation_that_fails_keeps_the_results_before_it(
     assert run("evaluate", run_dir) == 0
     before = {path: path.read_bytes() for path in folder.iterdir()}
     interrupt = mock.Mock(side_effect=KeyboardInterrupt)
-    monkeypatch.setattr(evaluation, "evaluate", interrupt)
+    monkeypatch.setattr(evaluation, "translate", interrupt)
     assert run("evaluate", run_dir) == 130
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_translations_outlive_an_interrupt_while_they_are_scored(
+    run_dir, monkeypatch, capsys
+):
+    folder = run_dir / "evaluation"
+    assert run("evaluate", run_dir) == 0
+    said = capsys.readouterr().out
+    texts = (folder / "test.de.txt").read_bytes()
+    (folder / "test.de.txt").write_text("Of an earlier training.\n")
+    interrupt = mock.Mock(side_effect=KeyboardInterrupt)
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "score", interrupt)
+        assert run("evaluate", run_dir) == 130
+    # Figures of the earlier translations would be taken for theirs.
+    assert [path.name for path in folder.glob("test.*")] == ["test.de.txt"]
+    assert (folder / "test.de.txt").read_bytes() == texts
+    given = folder / "test.de.txt"
+    assert run("evaluate", run_dir, "--hypotheses", given) == 0
+    assert capsys.readouterr().out == said
 
 
 def test_evaluate_compares_with_another_run_or_file(

@@ -1,5 +1,6 @@
 """Scores against sacreBLEU called directly, and against counts by hand."""
 
+import dataclasses
 import json
 import math
 import unicodedata
@@ -61,7 +62,8 @@ def evaluate(translations, references, target_lang="de", **scoring):
     sources = [f"sentence {i}" for i in range(len(references))]
     book = dict(zip(sources, translations, strict=True))
     scoring.update(target_lang=target_lang, references=[references])
-    return evaluation.evaluate(Phrasebook(book), sources, Search(), **scoring)
+    texts, speed = evaluation.translate(Phrasebook(book), sources, Search())
+    return dataclasses.replace(evaluation.score(texts, **scoring), **speed)
 
 
 def test_compound_split_bleu_counts_the_parts_of_compounds():
@@ -155,14 +157,10 @@ def test_no_sentence_is_dropped_however_long_or_empty():
     sources = ["short", "", "long " * 3_001, "short", " "]
     translator = Phrasebook({source: source.upper() for source in sources})
 
-    result = evaluation.evaluate(
-        *(translator, sources, Search()),
-        target_lang="de",
-        references=[["x"] * len(sources)],
-    )
+    found, _ = evaluation.translate(translator, sources, Search())
 
     assert translator.asked == sources
-    assert list(result.translations) == [source.upper() for source in sources]
+    assert found == [source.upper() for source in sources]
 
 
 def test_an_empty_translation_costs_the_length_of_its_reference():
@@ -186,12 +184,10 @@ def test_the_search_and_progress_reach_the_translator():
     shown = []
     search = Search(beam_size=7, length_penalty=0.3, max_source_length=11)
 
-    evaluation.evaluate(
+    evaluation.translate(
         *(translator, ["a"], search),
         parallel=3,
         progress=lambda done, total: shown.append((done, total)),
-        target_lang="de",
-        references=[["b"]],
     )
 
     assert translator.how == (search, 3)
@@ -216,7 +212,7 @@ def test_the_report_counts_sentences_and_target_tokens():
 
 def test_no_sources_are_refused():
     with pytest.raises(ValueError, match="`sources` must not be empty"):
-        evaluation.evaluate(Phrasebook({}), [], Search())
+        evaluation.translate(Phrasebook({}), [], Search())
 
 
 # A quarter of these words are other ones.
