@@ -231,7 +231,8 @@ def _int8_product(
     # is then multiplied by 0.
     sizes = tf.reduce_max(tf.abs(rows), axis=-1, keepdims=True)
     scales = sizes * (1 / _EIGHT_BITS)
-    rounded = tf.cast(tf.round(rows / scales), tf.int8)
+    # A division of each number takes twice as long as a product.
+    rounded = tf.cast(tf.round(rows * (_EIGHT_BITS / sizes)), tf.int8)
     # Hardly any other operator takes qint8, not even a loop.
     rounded, kernel = (tf.bitcast(x, tf.qint8) for x in (rounded, kernel))
     largest = tf.constant(float(_EIGHT_BITS))
