@@ -39,16 +39,16 @@ class Shared(NamedTuple):
     Attributes:
         state: Nest of tensors `(B, ...)`. `step` takes it as a fourth argument
             and returns it as a third result. It is not reordered as beams
-            branch. An axis after the first that starts with the static size 0
-            may grow.
-        extend: Called as `extend(state, steps, rows)` before every block of
-            steps, with an int32 scalar and int64 `(b,)`; returns the state of
-            those sentences alone, the others being finished, with room for
-            that many more steps. The first time it gets all rows.
+            branch; every few steps the rows of finished sentences are
+            dropped. An axis after the first that starts with the static
+            size 0 may grow.
+        extend: Called as `extend(state, steps)` before every block of steps,
+            with an int32 scalar; returns the state with room for that many
+            more steps.
     """
 
     state: Any
-    extend: Callable[[Any, tf.Tensor, tf.Tensor], Any]
+    extend: Callable[[Any, tf.Tensor], Any]
 
 
 # The settings that a search over ids uses.
@@ -234,9 +234,6 @@ def _run_in_blocks(
 ) -> Beams:
     """Search until all sentences are finished; return the hypotheses of all."""
 
-    def steps_after(position: tf.Tensor) -> tf.Tensor:
-        return tf.maximum(fewest, position // part)
-
     def run_block(
         position: tf.Tensor,
         done: Beams,
@@ -245,37 +242,45 @@ def _run_in_blocks(
         state: Any,
         memory: Any,
     ) -> tuple[tf.Tensor, Beams, Sentences, Beams, Any, Any]:
-        start = (position, beams, state, memory)
-        steps = steps_after(position)
+        if not is_alone:
+            sentences, beams, state, memory = _keep_open(
+                sentences, beams, state, memory
+            )
+        steps = tf.maximum(fewest, position // part)
+        memory = shared.extend(memory, steps)
         position, beams, state, memory = _run(
-            step, rules, sentences, start, steps
+            step, rules, sentences, (position, beams, state, memory), steps
         )
         done = _record(rules, done, sentences, beams, position)
-        rows = tf.zeros([1], tf.int64)
-        if not is_alone:  # Finished sentences are dropped.
-            rows = tf.where(_is_open(beams))[:, 0]
-            sentences, beams, state = tf.nest.map_structure(
-                lambda tensor: tf.gather(tensor, rows),
-                (sentences, beams, state),
-            )
-        memory = shared.extend(memory, steps_after(position), rows)
         return position, done, sentences, beams, state, memory
 
     is_alone = sentences.limits.shape[0] == 1
     fewest, part = _STEPS_ALONE if is_alone else _STEPS
-    position = tf.constant(0)
-    start = (position, beams, sentences, beams, state, shared.state)
-    invariants = _shape_invariants(start, any_batch=not is_alone)
-    memory = shared.extend(shared.state, steps_after(position), sentences.rows)
+    start = (tf.constant(0), beams, sentences, beams, state, shared.state)
     _, done, *_ = tf.while_loop(
         lambda position, done, sentences, beams, *_: tf.reduce_any(
             _is_open(beams)
         ),
         run_block,
-        (*start[:-1], memory),
-        shape_invariants=invariants,
+        start,
+        shape_invariants=_shape_invariants(start, any_batch=not is_alone),
     )
     return done
+
+
+def _keep_open(
+    sentences: Sentences, beams: Beams, state: Any, memory: Any
+) -> tuple[Sentences, Beams, Any, Any]:
+    """Drop the sentences that are finished."""
+    everything = (sentences, beams, state, memory)
+    stay = _is_open(beams)
+    rows = tf.where(stay)[:, 0]
+    kept = tf.cond(
+        tf.reduce_all(stay),
+        lambda: tf.nest.flatten(everything),
+        lambda: [tf.gather(t, rows) for t in tf.nest.flatten(everything)],
+    )
+    return tf.nest.pack_sequence_as(everything, kept)
 
 
 def _record(

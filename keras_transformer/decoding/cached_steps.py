@@ -119,57 +119,33 @@ class CachedSteps:
         ids = tf.cast(ids, tf.int64)  # As the search keeps them.
         return ids if self._words is None else tf.gather(self._words.ids, ids)
 
-    def _extend(self, shared: Any, steps: tf.Tensor, rows: tf.Tensor) -> Any:
-        """Keep some sentences, with room for more steps or the whole ring."""
-        keys = shared["cache"][0][0]
+    def _extend(self, shared: Any, steps: tf.Tensor) -> Any:
+        """Make room for that many more steps, or for the whole ring."""
         if self._ring is not None:
-            slots = tf.shape(keys)[2]
+            slots = tf.shape(shared["cache"][0][0])[2]
             steps = tf.minimum(steps, self._ring - slots // self._beam_size)
-        extend = extender(keys, rows, steps, self._beam_size)
-        fixed = {name: shared[name] for name in ("cross", "source_mask")}
-        fixed = tf.cond(
-            tf.size(rows) < tf.shape(keys)[0],
-            lambda: tf.nest.map_structure(lambda t: tf.gather(t, rows), fixed),
-            lambda: fixed,
-        )
-        cache = tf.nest.map_structure(extend, shared["cache"])
-        return {**fixed, "cache": cache}
+        more = steps * self._beam_size
+        return {
+            **shared,
+            "cache": tf.nest.map_structure(
+                lambda slots: extended(slots, more),
+                shared["cache"],
+            ),
+        }
 
 
-def extender(
-    slots: tf.Tensor, rows: tf.Tensor, steps: tf.Tensor, beams: int
-) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Make the function that keeps some rows of slots `(B, H, t, K)`.
+def extended(slots: tf.Tensor, more: int | tf.Tensor) -> tf.Tensor:
+    """Make room: `(B, H, t, K)` to `(B, H, t + more, K)`, always a new tensor.
 
-    It returns `(b, H, t + steps W, K)` of the sentences `rows`, always a new
-    tensor, for every tensor whose shape is that of `slots` but for the last
-    axis.
+    TensorFlow's optimiser takes `Empty` for stateful and leaves it alone. It
+    would fold zeros into one constant, and what is written in place into a
+    constant is still there in the next run, and in every cache.
     """
-    heads = slots.shape[1]
-    batch = rows.shape[0] or tf.shape(rows)[0]
-    if slots.shape[2] == 0:
-        # TensorFlow's optimiser takes `Empty` for stateful and leaves it alone.
-        # It would fold zeros into one constant, and what is written in place
-        # into a constant is still there in the next run, and in every cache.
-        return lambda slots: tf.raw_ops.Empty(
-            shape=[batch, heads, steps * beams, slots.shape[3]],
-            dtype=slots.dtype,
-            init=True,
-        )
-    # One row of memory holds a position's W slots of one (sentence, head). The
-    # room gets copies of the last one, which no beam sees.
-    positions = tf.shape(slots)[2] // beams
-    places = tf.minimum(tf.range(positions + steps), positions - 1)
-    first = rows[:, None] * heads + np.arange(heads)  # (b, H)
-    first = first[:, :, None] * tf.cast(positions, tf.int64)
-    places = first + tf.cast(places, tf.int64)  # (b, H, t / W + steps)
-
-    def extend(slots: tf.Tensor) -> tf.Tensor:
-        width = slots.shape[3]
-        found = tf.gather(tf.reshape(slots, [-1, beams * width]), places)
-        return tf.reshape(found, [batch, heads, -1, width])
-
-    return extend
+    batch, heads, _, width = tf.unstack(tf.shape(slots))
+    room = tf.raw_ops.Empty(
+        shape=[batch, heads, more, width], dtype=slots.dtype, init=True
+    )
+    return tf.concat([slots, room], axis=2)
 
 
 def writer(

@@ -373,8 +373,8 @@ class _StepsTogether:
         ]
         return zip(*found, strict=True)
 
-    def _extend(self, shared: Any, steps: tf.Tensor, rows: tf.Tensor) -> Any:
+    def _extend(self, shared: Any, steps: tf.Tensor) -> Any:
         return tuple(
-            member.shared.extend(own, steps, rows)
+            member.shared.extend(own, steps)
             for member, own in zip(self._members, shared, strict=True)
         )

@@ -48,9 +48,7 @@ class PrefixSteps:
         self._words = words
         batch = source.shape[0] or tf.shape(source)[0]
         self.state = self.empty_cache = tf.zeros([batch, beam_size, 0], "int32")
-        self.shared = Shared(
-            source, lambda source, steps, rows: tf.gather(source, rows)
-        )
+        self.shared = Shared(source, lambda source, steps: source)
 
     def step(
         self, ids: tf.Tensor, position: tf.Tensor, state: Any, shared: Any
