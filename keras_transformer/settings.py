@@ -174,9 +174,7 @@ def checked_value(field: dataclasses.Field, value: Any) -> Any:
         return tuple(items)
     converted = _as(kind, value)
     if converted is None:
-        raise SettingError(
-            field.name, _KINDS.get(kind, f"a {kind.__name__}"), value
-        )
+        raise SettingError(field.name, _expected(kind, value), value)
     if about.choices and converted not in about.choices:
         expected = f"one of {', '.join(about.choices)}"
         raise SettingError(
@@ -195,6 +193,8 @@ _KINDS = {
     str: "text",
     pathlib.Path: "a path",
 }
+# The first whole number that an int64 of TensorFlow cannot be.
+TOO_LARGE = 2**63
 
 
 def whole_number(name: str, value: Any, least: int = 1) -> int:
@@ -205,7 +205,7 @@ def whole_number(name: str, value: Any, least: int = 1) -> int:
     """
     number = _as(int, value)
     if number is None:
-        raise SettingError(name, "a whole number", value)
+        raise SettingError(name, _expected(int, value), value)
     if number < least:
         raise SettingError(name, f"at least {least}", value)
     return number
@@ -219,13 +219,26 @@ def _as(kind: type, value: Any) -> Any:
     if kind in (int, float):
         if is_bool or not isinstance(value, numbers.Real):
             return None
-        number = float(value)
+        if kind is int and isinstance(value, numbers.Integral):
+            # A float would lack the last digits of a large one.
+            return int(value) if int(value) < TOO_LARGE else None
+        try:
+            number = float(value)
+        except OverflowError:
+            return None
         if kind is float:
             return number
         return int(number) if number.is_integer() else None
     if kind is pathlib.Path and isinstance(value, str | os.PathLike):
         return pathlib.Path(value)
     return value if kind is Any or isinstance(value, kind) else None
+
+
+def _expected(kind: type, value: Any) -> str:
+    """Say what a value that `_as` refuses should have been."""
+    if kind is int and isinstance(value, numbers.Integral) and int(value) > 1:
+        return "below 2^63"
+    return _KINDS.get(kind, f"a {kind.__name__}")
 
 
 def _is_within(value: float, within: str) -> bool:

@@ -212,6 +212,7 @@ REFUSED = [
     (Search, "n_best", 5, "at most 4"),
     (Search, "max_extra_length", 10**6, "in [0, 1000000)"),
     (Search, "max_source_length", 1, "at least 2"),
+    (Search, "beam_size", 2**63, "below 2^63"),
     (Search, "sampling", 0.7, "a Sampling"),
     (Sampling, "temperature", 0.0, "above 0"),
     (Sampling, "top_p", 0.0, "in (0, 1]"),
@@ -235,6 +236,12 @@ def test_a_setting_that_makes_no_sense_is_refused(kind, name, value, expected):
     assert isinstance(error, UserError) and isinstance(error, ValueError)
 
 
+@pytest.mark.parametrize("name", ["beam_size", "length_penalty"])
+def test_a_number_of_hundreds_of_digits_is_refused(name):
+    with pytest.raises(SettingError, match="received 99999"):
+        Search(**{name: 10**400 - 1})
+
+
 def test_settings_that_do_not_go_together_are_refused():
     with pytest.raises(SettingError, match="`max_length` to be at least 7"):
         Search(min_length=7, max_length=5)
@@ -247,6 +254,7 @@ def test_settings_that_do_not_go_together_are_refused():
     [
         ({"steps": 1e3}, 1_000),
         ({"steps": np.int64(7)}, 7),
+        ({"steps": 2**53 + 1}, 9_007_199_254_740_993),
         ({"label_smoothing": np.float64(0.3)}, 0.3),
         ({"label_smoothing": 0}, 0.0),
         ({"target_bleu": float("inf")}, float("inf")),

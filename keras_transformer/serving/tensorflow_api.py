@@ -30,6 +30,7 @@ from starlette.routing import Route
 from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.service import Job, Service, json_response
 from keras_transformer.serving.versions import DEFAULT_SIGNATURE, Row
+from keras_transformer.settings import TOO_LARGE
 
 _PLACE = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
 _PREDICT = re.compile(f"{_PLACE}:(classify|regress|predict)", re.I | re.A)
@@ -123,7 +124,7 @@ def _find(
         )
     if not version:
         return None, of
-    if len(version) > 19 or int(version) >= 2**63:
+    if len(version) > 19 or int(version) >= TOO_LARGE:
         raise RefusalError(f"{version} is no number of a version.")
     return int(version), of
 

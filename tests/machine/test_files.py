@@ -131,6 +131,14 @@ def test_a_version_is_a_whole_number(tmp_path, version):
     assert files.version_path(tmp_path, 3.0) == tmp_path / "3"
 
 
+def test_a_version_may_be_the_time_in_nanoseconds_up_to_int64(tmp_path):
+    path = files.version_path(tmp_path, 1795759200123456789)
+    assert path.name == "1795759200123456789"
+    assert files.version_path(tmp_path, 2**63 - 1).name == "9223372036854775807"
+    with pytest.raises(UserError, match="`version` to be below 2.63, received"):
+        files.version_path(tmp_path, 2**63)
+
+
 def test_a_folder_takes_the_place_of_the_one_before(tmp_path):
     for text in ("old", "new"):
         with files.whole(tmp_path / "a") as partial:
