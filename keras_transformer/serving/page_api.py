@@ -16,6 +16,7 @@ import base64
 import hashlib
 import html
 import importlib.resources
+import math
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -203,7 +204,11 @@ async def _translate(job: Job) -> Response:
                     "start": each.span.start,
                     "end": each.span.end,
                     "hypotheses": [
-                        {"text": text, "score": score}
+                        # JSON has no -Infinity, of a search left with nothing.
+                        {
+                            "text": text,
+                            "score": score if math.isfinite(score) else None,
+                        }
                         for text, score in each.hypotheses
                     ],
                     "words": of_sentence,

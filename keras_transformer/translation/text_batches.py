@@ -141,6 +141,7 @@ def search_all(
             done += len(rows)
             if progress:
                 progress(done, len(texts))
+    _warn_of_none(found, texts)
     return found, truncated.numpy()
 
 
@@ -151,6 +152,19 @@ def _hypotheses(texts: np.ndarray, scores: np.ndarray) -> list[Hypothesis]:
         for text, score in zip(texts, scores, strict=True)
         if score > -np.inf
     ] or [Hypothesis("", -np.inf)]
+
+
+def _warn_of_none(found: list[list[Hypothesis]], texts: list[bytes]) -> None:
+    """Log which texts a search has found no translation of, if any."""
+    pairs = zip(texts, found, strict=True)
+    none = [text for text, (best, *_) in pairs if best.score == -np.inf]
+    if none:
+        logger.warning(
+            "The search allows no translation of %d of %d texts, such as %r, "
+            "and theirs are empty; loosen `no_repeat_ngram`, `min_length`, "
+            "`no_unknown` or `shortlist`.",
+            *(len(none), len(texts), none[0].decode()[:60]),
+        )
 
 
 def _searches(text_model: TextModel, asked: int | None, texts: int) -> int:

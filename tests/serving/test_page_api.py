@@ -4,6 +4,7 @@ import base64
 import contextlib
 import hashlib
 import html
+import json
 import pathlib
 import re
 import threading
@@ -83,6 +84,33 @@ def test_of_hypotheses_that_read_the_same_the_best_is_there():
         {"text": "dog. Ein", "score": -0.25},
         {"text": "dog. Ein?", "score": -1.0},
     ]
+
+
+def left_with_nothing():
+    """A model whose search ends without a hypothesis, as ours says it."""
+    model = WordByWord()
+    run = model.run
+
+    def without(signature, rows):
+        outputs = run(signature, rows)
+        if signature == "n_best":
+            outputs["translations"][:] = b""
+            outputs["scores"][:] = -np.inf
+        return outputs
+
+    model.run = without
+    return model
+
+
+def test_a_search_that_is_left_with_nothing_has_no_score():
+    with running(left_with_nothing()) as server:
+        body = {"text": "Ein Hund.", "n_best": 3}
+        found = httpx.post(f"{server.url}/api/translate", json=body)
+    # JSON knows no -Infinity.
+    (sentence,) = json.loads(found.text, parse_constant=pytest.fail)[
+        "sentences"
+    ]
+    assert sentence["hypotheses"] == [{"text": "", "score": None}]
 
 
 def test_words_are_those_of_the_model_s_own_alignment(client, small_translator):

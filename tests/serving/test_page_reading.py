@@ -34,7 +34,7 @@ def marked(opened):
     return opened.page.locator("#mirror mark").all_text_contents()
 
 
-def answers(source, *hypotheses):
+def answers(source, *hypotheses, score=-0.5):
     """Says that the server answers so, whatever it is asked."""
 
     def prepare(page):
@@ -45,7 +45,7 @@ def answers(source, *hypotheses):
                     "start": 0,
                     "end": len(source),
                     "hypotheses": [
-                        {"text": text, "score": -0.5} for text in hypotheses
+                        {"text": text, "score": score} for text in hypotheses
                     ],
                     "words": [[i, i] for i in range(len(source.split()))],
                     "source_words": source.split(),
@@ -217,6 +217,12 @@ def test_an_empty_translation_is_said_to_be_empty(visit):
     opened = translated(visit, "Ein Hund", prepare=answers("Ein Hund", ""))
     assert opened.page.inner_text("#hypotheses") == "(empty)\t-0.500"
     assert Axe().run(opened.page).violations_count == 0
+
+
+def test_a_hypothesis_that_has_no_score_is_shown(visit):
+    prepare = answers("Ein Hund", "", score=None)
+    opened = translated(visit, "Ein Hund", prepare=prepare)
+    assert opened.page.inner_text("#hypotheses") == "(empty)\t−∞"
 
 
 def test_dark_is_what_the_reader_asks_for(visit):

@@ -286,6 +286,15 @@ def test_a_text_over_the_limit_is_not_sent(visit):
         assert questions == ["ein Hund"]
 
 
+@pytest.mark.parametrize("body", ["<html>Sign in</html>", ""])
+def test_what_a_proxy_says_for_the_server_is_no_translation(visit, body):
+    opened = visit()
+    opened.page.route(QUESTION, lambda route: route.fulfill(body=body))
+    opened.field.fill("ein Hund")
+    said = "The server could not answer (status 200)."
+    opened.page.get_by_text(said).first.wait_for()
+
+
 def test_what_the_server_refuses_is_said_in_its_words(visit):
     with running(WordByWord(), limits=Limits(max_texts=2)) as server:
         opened = visit(expected="400", server=server)

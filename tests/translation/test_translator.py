@@ -301,6 +301,18 @@ def test_places_without_a_hypothesis_are_left_out(
     ]
 
 
+def test_a_text_that_the_search_leaves_without_a_translation_is_named(
+    model, tokenizer, monkeypatch, caplog
+):
+    translator, _ = scripted_translator(
+        model, tokenizer, monkeypatch, [-np.inf]
+    )
+    # A blank text has its own translation, which is empty.
+    assert translator.translate(["dog", ""]) == ["", ""]
+    (said,) = caplog.messages
+    assert "no translation of 1 of 2 texts, such as 'dog'" in said
+
+
 def test_a_batch_has_sources_of_similar_length_within_the_budget(
     model, tokenizer, monkeypatch
 ):

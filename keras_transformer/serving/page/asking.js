@@ -95,7 +95,7 @@ function parsed(text, response) {
   try {
     answer = JSON.parse(text);
   } catch {
-    answer = {};
+    answer = null; // Such as the page of a proxy that asks for a password.
   }
   if (response.ok && answer && !answer.error) return { answer };
   const said = answer?.error;

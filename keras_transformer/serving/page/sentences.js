@@ -160,7 +160,9 @@ export class Sentences {
           textContent: text || "(empty)",
           dir: byId("translation").dir || "auto",
         }),
-        element("td", { textContent: score.toFixed(3), className: "number" }),
+        element("td", {
+          textContent: score?.toFixed(3) ?? "−∞", className: "number",
+        }),
       ])));
     const query = new URLSearchParams({ text: this.tagged(sentence) });
     byId("explain").href = `explain?${query}`;
