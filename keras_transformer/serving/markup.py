@@ -23,7 +23,7 @@ from keras_transformer.serving.limits import RefusalError
 from keras_transformer.serving.service import Job, Sentence
 from keras_transformer.serving.versions import card_of
 from keras_transformer.translation.alignment import Links
-from keras_transformer.translation.sentences import Span, Splitter
+from keras_transformer.translation.sentences import Span, Splitter, tag_of
 
 # The most characters of HTML in a request: reading and placing so many can take
 # a second, if every other one is a tag.
@@ -81,7 +81,9 @@ async def translate_html(job: Job, texts: Sequence[str]) -> list[list[str]]:
 
     whole = await job.collect(map(Markup, texts))
     segments = [segment for each in whole for segment in each.segments]
-    found = await job.search([segment.text for segment in segments])
+    # As in plain text, the tag of a whole text goes before each of its parts.
+    tags = [tag_of(x.segments[0].text) for x in whole for _ in x.segments]
+    found = await job.search([x.text for x in segments], tags=tags)
     with_elements = [
         sentence
         for segment, sentences in zip(segments, found, strict=True)

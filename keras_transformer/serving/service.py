@@ -13,10 +13,11 @@ it fits. Blank lines, indentation and the space between sentences stay.
 import asyncio
 import dataclasses
 import email
+import itertools
 import json
 import math
 import zlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
@@ -236,8 +237,11 @@ class Job:
             found = packed.decompress(self.body, most + 1)
         except zlib.error:
             found = b""
-        if not packed.eof and len(found) <= most:
-            raise RefusalError("Expected a body in gzip, cannot unpack it.")
+        # Each further member would cost a copy of all that follow.
+        if packed.unused_data or (not packed.eof and len(found) <= most):
+            raise RefusalError(
+                "Expected a body in gzip as one member, cannot unpack it."
+            )
         return found
 
     def check_texts(self, count: int, what: str = "") -> None:
@@ -297,9 +301,11 @@ class Job:
         return fields
 
     async def search(
-        self, texts: Sequence[str], count: int = 1
+        self, texts: Sequence[str], count: int = 1, tags: Iterable[str] = ()
     ) -> list[list[Sentence]]:
         """Translate sentence by sentence, halving what the model cuts.
+
+        A text without a tag of its own gets that of `tags`.
 
         Returns:
             For each text its sentences in order, each with at most `count`
@@ -330,7 +336,7 @@ class Job:
             found[number].append(Sentence(span, source, tag, hypotheses))
             return []
 
-        waiting = await self.collect(self._split(texts))
+        waiting = await self.collect(self._split(texts, tags))
         while waiting:
             check_signature(model, signature)
             rows = [
@@ -348,10 +354,13 @@ class Job:
             waiting = [piece for two in cut for piece in two]
         return [sorted(sentences) for sentences in found]
 
-    def _split(self, texts: Sequence[str]) -> Iterator[_Piece]:
+    def _split(
+        self, texts: Sequence[str], tags: Iterable[str]
+    ) -> Iterator[_Piece]:
         splitter, count = card_of(self.model).splitter, 0
-        for number, text in enumerate(texts):
-            tag = tag_of(text)
+        pairs = itertools.zip_longest(texts, tags, fillvalue="")
+        for number, (text, tag) in enumerate(pairs):
+            tag = tag_of(text) or tag
             for span in splitter.spans(text):
                 count += 1
                 self.check_texts(count, "sentences or more")

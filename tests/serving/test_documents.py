@@ -14,6 +14,7 @@ from word_by_word_model import CARD, WordByWord
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.serving.batcher import Batcher
 from keras_transformer.serving.limits import Limits, RefusalError
+from keras_transformer.serving.markup import translate_html
 from keras_transformer.serving.service import Job, Service
 from keras_transformer.translation.sentences import Span, Splitter
 
@@ -159,6 +160,13 @@ async def test_words_are_linked_behind_the_tag_with_which_they_were_searched(
     }
     # The tag has written its own copy, which is linked to no word.
     assert links == [[(1, 0), (0, 1)], [(1, 0), (0, 1)]]
+
+
+async def test_the_tag_of_an_html_document_goes_before_each_of_its_blocks():
+    model = ShortModel()
+    page = "<p>&gt;&gt;x&lt;&lt; <b>a</b></p><p>b</p>"
+    await translate_html(a_job(model), [page, "<i>c</i>"])
+    assert sorted(model.texts) == [b">>x<< a", b">>x<< b", b"c"]
 
 
 async def test_the_texts_of_a_list_stay_apart_and_in_order():

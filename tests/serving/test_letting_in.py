@@ -186,6 +186,7 @@ def test_bodies_may_come_in_gzip_and_no_bomb_goes_off(still):
         (body, {"Content-Encoding": "identity"}, 400),
         (body, {"Content-Encoding": "br"}, 415),
         (body[:-9], packed, 400),
+        (body + body, packed, 400),  # Two members.
         (b"{}", packed, 400),
         (bomb, packed, 413),
     ):
