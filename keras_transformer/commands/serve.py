@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import os
 import pathlib
 import re
 import signal
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.commands import command_line, flags
 from keras_transformer.config import MAX_SOURCE_LENGTH, UserError
-from keras_transformer.machine import devices, extras
+from keras_transformer.machine import devices, extras, files
 from keras_transformer.machine.batching_file import BATCHING_FILE, Batching
 from keras_transformer.runs.layout import CONFIG_FILE, EXPORTED
 from keras_transformer.runs.weights import WEIGHTS
@@ -97,6 +96,7 @@ def run(args: argparse.Namespace) -> None:
                 "Expected a name without scheme and port, such as example.org, "
                 f"as --allow-host, received {name}."
             )
+    name = files.model_name(args.run_dir or args.exported, args.name)
     limits = Limits(**flags.given(args, LIMITS))
     for package in ("prometheus_client", "sentencex", "starlette", "uvicorn"):
         extras.needs(package, "serve")
@@ -128,9 +128,8 @@ def run(args: argparse.Namespace) -> None:
     # Parallel batches share the cores: two threads that meet after every
     # operator cost more than they gain.
     threads = max(1, devices.cores() // batching.num_batch_threads)
-    named = os.path.abspath(args.run_dir or folder)
     service = Service(
-        args.name or os.path.basename(named),
+        name,
         Versions(folder, threads),
         Batcher(batching),
         limits,
@@ -149,8 +148,10 @@ def _served_run(args: argparse.Namespace) -> "Run | None":
         args.run_dir, args.exported = args.exported, None
     if args.run_dir is not None:
         return flags.open_run(args)
-    if args.ensemble:
-        args.parser.error("expected --run-dir beside --ensemble")
+    if args.ensemble or args.ensemble_mean:
+        args.parser.error(
+            "expected --run-dir beside --ensemble and --ensemble-mean"
+        )
     if (args.exported / "saved_model.pb").exists():
         raise UserError(
             "Expected the folder of all versions of an export, received "

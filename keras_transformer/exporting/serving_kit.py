@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from google.protobuf import text_format
+from google.protobuf import text_encoding, text_format
 
 from keras_transformer.config import UserError
 from keras_transformer.machine import extras, files
@@ -86,17 +86,21 @@ class ServingKit:
                 batching file of `output` says, or 32 where there is none.
 
         Raises:
-            UserError: If the name cannot be part of a URL, or the size is
-                below 1 or differs from the batching file's.
+            UserError: If the name cannot be part of a URL, or it or the size
+                differs from that in the files of `output`, or the size is
+                below 1.
         """
-        name = (
-            os.path.basename(os.path.abspath(output)) if name is None else name
-        )
-        if not name or re.search("[/:]", name):
-            raise UserError(
-                "Expected a model name without / and :, received "
-                f"{name!r}; give one with `name`."
+        models = pathlib.Path(output) / MODELS_FILE
+        if name is not None and models.is_file():
+            names = re.findall(
+                r'\bname\s*:\s*"(.*)"', models.read_text("utf-8", "replace")
             )
+            if text_encoding.CEscape(name, True) not in names:
+                raise UserError(
+                    f"{models} names {' and '.join(names) or 'no model'}, this "
+                    f"command says {name}; leave out `name` or change the file."
+                )
+        name = files.model_name(output, name)
         path = pathlib.Path(output) / BATCHING_FILE
         kept = None
         if path.is_file():

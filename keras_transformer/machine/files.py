@@ -140,6 +140,21 @@ def version_path(output: str | os.PathLike, version: int) -> pathlib.Path:
     return path
 
 
+def model_name(folder: str | os.PathLike, name: str | None = None) -> str:
+    """Return a model's name for clients, by default that of its folder.
+
+    Raises:
+        UserError: If it cannot be part of a URL.
+    """
+    name = os.path.basename(os.path.abspath(folder)) if name is None else name
+    if not name or re.search("[/:]", name):
+        raise UserError(
+            f"Expected a model name without / and :, received {name!r}; give "
+            "one with `name`."
+        )
+    return name
+
+
 def versions(output: str | os.PathLike) -> dict[int, pathlib.Path]:
     """Find what is in a folder by version, which is its name."""
     return {

@@ -9,7 +9,11 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from keras_transformer.config import ENSEMBLE_MEANS, SEARCH_PRECISIONS
+from keras_transformer.config import (
+    ENSEMBLE_MEANS,
+    SEARCH_PRECISIONS,
+    UserError,
+)
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.settings import check_settings, setting
 
@@ -90,8 +94,14 @@ class Weights:
         """Read the configurations of a run and of those beside it.
 
         Raises:
-            UserError: If one is not a run directory.
+            UserError: If one is not a run directory, or there is nothing for
+                `ensemble_mean` to average.
         """
+        if self.ensemble_mean != ENSEMBLE_MEANS[0] and not self.ensemble:
+            raise UserError(
+                "Expected `ensemble` beside `ensemble_mean`, received "
+                "`ensemble_mean` alone; name another run or leave it out."
+            )
         paths = (pathlib.Path(run_dir), *self.ensemble)
         return [(path, RunConfig.load(path)) for path in paths]
 

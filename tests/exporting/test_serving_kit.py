@@ -156,6 +156,17 @@ def test_another_batch_size_than_in_the_file_is_refused(tmp_path):
     assert "has max_batch_size 8, this command says 9" in str(error.value)
 
 
+@pytest.mark.parametrize("kept", ["demo", 'größe "2"'])
+def test_another_name_than_in_the_file_is_refused(tmp_path, kept):
+    # No server would know the export by it.
+    (tmp_path / "models.config").write_text(ServingKit(kept, 8).models_config())
+    assert ServingKit.plan(tmp_path).name == tmp_path.name
+    assert ServingKit.plan(tmp_path, name=kept).name == kept
+    with pytest.raises(UserError) as error:
+        ServingKit.plan(tmp_path, name="other")
+    assert "this command says other; leave out `name`" in str(error.value)
+
+
 def test_a_batching_file_without_a_size_is_refused(tmp_path):
     (tmp_path / BATCHING).write_text(
         "# max_batch_size { value: 4 }\nnum_batch_threads { value: 2 }\n"

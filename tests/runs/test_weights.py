@@ -25,6 +25,13 @@ def test_weights_that_make_no_sense_are_refused(given, message):
         Weights(**given)
 
 
+def test_a_mean_needs_several_models(tmp_path):
+    alone = Weights(ensemble_mean="log-probabilities")
+    message = "Expected `ensemble` beside `ensemble_mean`"
+    with pytest.raises(UserError, match=message):
+        alone.runs(tmp_path)
+
+
 def test_a_report_has_what_was_chosen_and_how_it_is_used():
     steps = ("step-000000003", "step-000000005")
     own = Chosen(pathlib.Path("runs/a"), steps, 0x2BC, "average", ema=0.9)

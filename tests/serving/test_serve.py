@@ -13,6 +13,8 @@ import time
 import httpx
 import pytest
 
+from keras_transformer.__main__ import main
+
 ROOT = pathlib.Path(__file__).parents[2]
 CLIENT = ROOT / "examples" / "serving" / "rest_client.py"
 
@@ -43,6 +45,15 @@ def test_wrong_arguments_are_a_sentence_before_anything_is_loaded(tmp_path):
         assert process.returncode == 2
         assert re.search(said, errors), errors
         assert "Traceback" not in errors
+
+
+def test_what_no_client_could_ask_for_is_refused(tmp_path, capsys):
+    assert main(["serve", str(tmp_path), "--name", "a/b"]) == 2
+    said = "Expected a model name without / and :, received 'a/b'"
+    assert said in capsys.readouterr().err
+    with pytest.raises(SystemExit):  # An export has one mean already.
+        main(["serve", str(tmp_path), "--ensemble-mean", "log-probabilities"])
+    assert "expected --run-dir beside --ensemble" in capsys.readouterr().err
 
 
 @pytest.mark.slow
