@@ -155,6 +155,9 @@ def run(command: Callable[[], int | None]) -> int:
     Returns:
         0 done, 1 the job failed, 2 wrong arguments or input, 130 interrupted.
     """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # Closed, as some init scripts do.
+            setattr(sys, name, open(os.devnull, "r+"))
     logging.basicConfig(
         level=logging.INFO,
         format="%(asctime)s %(message)s",

@@ -55,11 +55,19 @@ _LONGEST = 10_000
 
 def check_folder(folder: pathlib.Path) -> None:
     """Refuse a folder that does not exist."""
+    if folder.is_file():
+        raise UserError(
+            f"Expected the folder of a model, received the file {folder}; give "
+            "the folder that holds it, or unpack it if it is an archive."
+        )
     if not folder.is_dir():
+        # Of another name the address would be made up.
+        is_known = folder.name.startswith("opus-mt")
+        name = folder.name if is_known else "opus-mt-en-de"
         raise UserError(
             f"There is no folder {folder}; models are not downloaded here, so "
             "fetch the files first, such as with `git clone "
-            f"https://huggingface.co/Helsinki-NLP/{folder.name}`, and give "
+            f"https://huggingface.co/Helsinki-NLP/{name}`, and give "
             "their folder."
         )
 

@@ -225,7 +225,8 @@ def bleu_tokenizer(target_lang: str, tokenize: str | None = None) -> str:
         `char`, and the log says so.
 
     Raises:
-        UserError: If there is no such tokeniser, or its packages are missing.
+        UserError: If there is no such tokeniser, or its packages or its model
+            are missing.
     """
     if tokenize is not None and tokenize not in TOKENIZERS:
         raise SettingError(
@@ -234,6 +235,12 @@ def bleu_tokenizer(target_lang: str, tokenize: str | None = None) -> str:
     chosen = tokenize or language_of(target_lang).bleu_tokenizer
     try:
         sacrebleu.BLEU(tokenize=chosen)
+    except OSError as error:  # Some models of SentencePiece are downloaded.
+        raise UserError(
+            f"Expected the model of sacreBLEU's {chosen}, which it downloads "
+            f"once, cannot get it ({error}); connect to the Internet or choose "
+            "another `tokenize`."
+        ) from None
     except RuntimeError:  # Its packages are missing.
         command = extras.install_command(chosen.partition("-")[0])
         if tokenize:

@@ -65,9 +65,9 @@ def learn(
         UserError: If there are no pairs.
         SettingError: If a number is below 1.
     """
-    common = whole_number("common", common)
-    best = whole_number("best", best)
     size = tokenizer.vocab_size
+    common = min(whole_number("common", common), size)
+    best = min(whole_number("best", best), size)
     paired = _paired(pairs, tokenizer)
     probabilities = _probabilities(paired, size)
     candidates = np.full([size, max(common, best + 1)], PAD_ID, np.int32)

@@ -118,6 +118,29 @@ def test_a_reader_that_has_gone_is_told_nothing():
     assert program.wait() == 1
 
 
+READ = """
+import sys
+from keras_transformer.commands import command_line
+def run():
+    assert sys.stdin.buffer.read() == b"" and not sys.stdin.isatty()
+    sys.stdout.buffer.write(b"x")
+sys.exit(command_line.run(run))
+"""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "2>&-"])
+def test_a_stream_that_is_closed_is_an_empty_one(closed):
+    command = f'"{sys.executable}" -c "$READ" {closed}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=ROOT,
+        env={**os.environ, "READ": READ},
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_a_full_disk_is_one_sentence():
     with open("/dev/full", "wb") as full:
         done = start("-c", PRINT, stdout=full, text=True)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import unicodedata
+import urllib.error
 
 import numpy as np
 import pytest
@@ -268,6 +269,15 @@ def test_without_the_packages_of_japanese_characters_are_counted(
     assert "the packages of ja-mecab; install them with" in record.message
     with pytest.raises(UserError, match="install them with"):
         evaluation.bleu_tokenizer("de", "ja-mecab")
+
+
+def test_a_tokenizer_that_cannot_be_downloaded_is_one_sentence(monkeypatch):
+    def unreachable(**_):
+        raise urllib.error.URLError("Name or service not known")
+
+    monkeypatch.setattr(sacrebleu, "BLEU", unreachable)
+    with pytest.raises(UserError, match="flores200, .* once, .*not known"):
+        evaluation.bleu_tokenizer("hi", "flores200")
 
 
 @pytest.mark.parametrize(

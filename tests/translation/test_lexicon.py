@@ -133,6 +133,14 @@ def test_what_is_no_shortlist_of_this_model_is_refused(
         lexicon.read(path, translator.tokenizer)
 
 
+def test_no_source_piece_has_more_candidates_than_there_are(translator):
+    size = translator.tokenizer.vocab_size
+    found = lexicon.learn(PAIRS, translator.tokenizer, 2 * 10**9, 2 * 10**9)
+    assert found.shape == (size, size + 1)  # The piece itself comes twice.
+    every = lexicon.learn(PAIRS, translator.tokenizer, size, size)
+    np.testing.assert_array_equal(found, every)
+
+
 def test_there_must_be_something_to_learn_from(translator):
     with pytest.raises(UserError, match="pairs of texts to learn"):
         lexicon.learn([("", "null")], translator.tokenizer)
