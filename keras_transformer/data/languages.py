@@ -81,7 +81,7 @@ class Language:
 
         `char` where words have no spaces and sacreBLEU knows no other.
         """
-        if self.base in ("ja", "ko"):
+        if self.base in ("ja", "ko") and self.script != "Latn":
             return f"{self.base}-mecab"
         if self.script in _CHINESE:
             return "zh"

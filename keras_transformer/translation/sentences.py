@@ -31,6 +31,8 @@ _TWO = re.compile(
 
 # sentencex does not know it.
 _KHMER_END = re.compile(r"(?<=[។៕])(?=\s)")
+# With such a particle a sentence of Japanese goes on behind a quotation.
+_GOES_ON = re.compile("って|など|[とのをはがにも]")
 _LINE_END = re.compile(r"[\r\n]")
 # Marian's way to tell a model of several languages which one to write.
 _TAG = re.compile(r"\s*(>>[^<>\s]+<<)\s*")
@@ -104,9 +106,14 @@ class Splitter:
             position += len(part)
             # sentencex leaves closing brackets to the next sentence.
             while found and begin == found[-1][1] and begin < end:
-                if unicodedata.category(plain[begin]) not in ("Pe", "Pf"):
+                if _is_closing(plain, begin):
+                    begin += 1
+                elif _is_closing(plain, begin - 1) and _GOES_ON.match(
+                    plain, begin
+                ):
+                    begin = end
+                else:
                     break
-                begin += 1
                 found[-1] = found[-1][0], begin
             begin += len(plain[begin:end]) - len(plain[begin:end].lstrip())
             if begin < end:
@@ -240,8 +247,13 @@ def warn_of_several(texts: Iterable[str]) -> bool:
 
 
 def _looks_like_several(text: str) -> bool:
-    if not text.isascii():  # To the pattern a mark is no part of a word.
-        text = "".join(each for each in text if not _is_mark(each))
+    if not text.isascii():
+        # To the pattern a mark is no part of a word, and where marks are vowels
+        # short words have few letters. Those from U+FE00 on choose emoji.
+        text = "".join(
+            "x" * (each < "\ufe00") if _is_mark(each) else each
+            for each in unicodedata.normalize("NFC", text)
+        )
     # The pattern takes a small letter such as ü for a capital.
     return any(not found[0][-1].islower() for found in _TWO.finditer(text))
 
@@ -260,6 +272,11 @@ def _best_cut(text: str, begin: int, end: int) -> int:
     # A letter has few marks; of nothing but marks, the end will do.
     places = range(end, (begin + end) // 2, -1)
     return next((i for i in places if not _is_mark(text[i])), end)
+
+
+def _is_closing(text: str, at: int) -> bool:
+    """Return whether there is a closing bracket or quotation mark."""
+    return unicodedata.category(text[at]) in ("Pe", "Pf")
 
 
 def _is_mark(character: str) -> bool:

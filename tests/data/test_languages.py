@@ -115,6 +115,7 @@ def test_scripts_without_spaces_are_known_by_a_sentence_of_each():
     [
         *[("ja", "ja-mecab"), ("ko", "ko-mecab"), ("ko-KR", "ko-mecab")],
         *[("zh_TW", "zh"), ("yue", "zh"), ("th", "char"), ("my", "char")],
+        *[("ja-Latn", "13a"), ("ko-Latn", "13a"), ("ja-Hira", "ja-mecab")],
         *[("bo", "char"), ("de", "13a"), ("fa", "13a"), ("xx", "13a")],
     ],
 )

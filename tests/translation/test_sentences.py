@@ -293,7 +293,15 @@ def test_nothing_but_marks_is_cut_in_long_pieces():
 @pytest.mark.parametrize(
     "code, text, sentences",
     [
-        ("ja", "『はい。』と言った。", ["『はい。』", "と言った。"]),
+        # "He came. He said: Yes.": the particle belongs to what it follows.
+        (
+            "ja",
+            "彼は来た。「はい。」と言った。",
+            ["彼は来た。", "「はい。」と言った。"],
+        ),
+        ("ja", "「行く？」の一言。", ["「行く？」の一言。"]),
+        ("ja", "「はい。」彼女は来た。", ["「はい。」", "彼女は来た。"]),
+        ("ja", "とある町。」", ["とある町。」"]),
         ("ja", "【注意。】次。", ["【注意。】", "次。"]),
         ("km", "ខ្ញុំទៅផ្ទះ។ គាត់មក។", ["ខ្ញុំទៅផ្ទះ។", "គាត់មក។"]),
     ],
@@ -321,6 +329,14 @@ def test_a_long_line_is_not_cut_before_a_mark(syllable):
         ("یہ ایک ہے۔ وہ دو ہے۔", True),
         ("ይህ አንድ ነው። ያ ሁለት ነው።", True),
         ("ខ្ញុំទៅផ្ទះ។ គាត់មក។", True),
+        # Marathi, Tamil, Lao, Dhivehi: words of two letters and their vowels.
+        ("हे आहे. ते आहे.", True),
+        ("இது. அது.", True),
+        ("ນີ້. ນັ້ນ.", True),
+        ("މިއީ. އެއީ.", True),
+        ("डॉ. राम आए.", False),  # Dr. Ram.
+        ("Me\u0301. Dog barks.", False),
+        ("Bravo!\u2764\ufe0f Encore", True),
         ("நான் வீட்டுக்குப் போனேன். அவன் வந்தான்.", True),
         (unicodedata.normalize("NFD", "Tôi về nhà rồi. Ông ấy đến."), True),
     ],

@@ -83,6 +83,15 @@ def test_words_without_spaces_are_put_together(opened):
     assert words == ["今日", "は", "東京", "に", "Ab", "</s>"]
 
 
+def test_words_of_tibetan_are_put_together(opened):
+    pieces = ["▁བོད", "་", "ཡི", "ག"]
+    page = opened(make_explanation(source=pieces, source_length=5).to_html())
+    choose(page, "Words")
+    words = page.locator(".strip").first.locator(".token").all_inner_texts()
+    # To ICU the mark between syllables is a word.
+    assert words == ["བོད", "་", "ཡིག", "</s>"]
+
+
 def test_a_source_that_was_cut_is_said_to_be(opened, explanation):
     cut = make_explanation(truncated=True).to_html()
     for scripts in (True, False):

@@ -100,7 +100,7 @@ class Data {
 const WORDS = new Intl.Segmenter([], { granularity: "word" });
 // Without spaces.
 const BARE =
-  /[\p{sc=Han}\p{sc=Hira}\p{sc=Kana}\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}\p{sc=Mymr}]/u;
+  /[\p{sc=Han}\p{sc=Bopo}\p{sc=Hira}\p{sc=Kana}\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}\p{sc=Mymr}\p{sc=Tibt}]/u;
 
 // Places of pieces, those of one word together where words are wanted.
 function grouped(pieces, words) {
