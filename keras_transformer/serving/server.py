@@ -150,6 +150,7 @@ def make(service: Service) -> uvicorn.Server:
             allow_origins=list(service.origins),
             allow_methods=["GET", "POST"],
             allow_headers=["Content-Type"],
+            expose_headers=["Retry-After"],
         )
     return uvicorn.Server(
         uvicorn.Config(
@@ -376,7 +377,10 @@ class _Door:
         if site is None and origin is not None:
             # Over plain HTTP, browsers tell the site to loopback addresses
             # alone. A page without an origin sends "null".
-            is_foreign = origin.lower().partition("://")[2] != host
+            scheme, _, place = origin.lower().partition("://")
+            # Browsers leave this port out, some proxies write it.
+            port = {"http": ":80", "https": ":443"}.get(scheme, "")
+            is_foreign = place != host.removesuffix(port)
         is_friend = {"*", origin}.intersection(self._origins)
         if is_link or is_friend or not is_foreign:
             return None

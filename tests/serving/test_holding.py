@@ -239,6 +239,16 @@ def test_a_page_of_another_site_makes_the_model_do_nothing(model):
             # Over plain HTTP on a network.
             ("/languages", {"Origin": f"http://127.0.0.1:{server.port}"}, 200),
             ("/languages", {"Origin": "http://127.0.0.1:1"}, 403),
+            # As a proxy writes it that has the name of the site.
+            *(
+                ("/languages", {"Origin": origin, "Host": host}, status)
+                for origin, host, status in (
+                    ("https://a.org", "a.org:443", 200),
+                    ("http://a.org", "a.org:80", 200),
+                    ("https://a.org", "a.org:80", 403),
+                    ("https://a.org:8443", "a.org:8443", 200),
+                )
+            ),
             ("/languages", {"Origin": "http://other.org"}, 403),
             ("/languages", {"Origin": "null"}, 403),
             ("/languages", {"Origin": friend}, 200),
@@ -247,6 +257,8 @@ def test_a_page_of_another_site_makes_the_model_do_nothing(model):
             assert found.status_code == status, (path, headers)
             named = friend if headers.get("Origin") == friend else None
             assert found.headers.get(allowed) == named
+            exposed = found.headers.get("access-control-expose-headers")
+            assert exposed == "Retry-After" or not named
     with running(model, origins=["*"]) as server:
         headers = {**cross, "Origin": "https://other.org"}
         found = httpx.get(f"{server.url}/languages", headers=headers)
