@@ -21,7 +21,12 @@ from keras_transformer.data.corpus import Corpus
 from keras_transformer.machine import exhaustion, files
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.weights import Runs, Weights
-from keras_transformer.settings import overridden, whole_number, with_settings
+from keras_transformer.settings import (
+    checked,
+    overridden,
+    whole_number,
+    with_settings,
+)
 from keras_transformer.training.estimates import parameters
 from keras_transformer.training.request import (
     TRAINING_SETTINGS,
@@ -207,7 +212,7 @@ class Run:
         max_finished: int | None = None,
         lowercase: bool = False,
         tokenize: str | None = None,
-        against: str | os.PathLike | None = None,
+        against: "Texts | None" = None,
         json_file: str | os.PathLike | None = None,
         parallel: int | None = None,
         precision: str | None = None,
@@ -242,8 +247,8 @@ class Run:
             tokenize: SacreBLEU's tokeniser for BLEU, such as `13a` or `char`;
                 by default that of the target language.
             against: The system to compare with: another run directory that was
-                evaluated on the same split, or a file of its translations, one
-                a line.
+                evaluated on the same split, or its translations, as a file with
+                one a line or a list.
             json_file: Another file for the figures.
             parallel: Batches searched at the same time, as in
                 `Translator.n_best`.
@@ -263,6 +268,7 @@ class Run:
         if not isinstance(split, str):
             expected = "the name of a split; pairs are given as `corpus`"
             raise SettingError("split", expected, split)
+        checked("lowercase", bool, lowercase)
         from keras_transformer.translation import evaluation, significance
 
         used = self.using(
@@ -373,6 +379,9 @@ class Run:
         from keras_transformer.exporting.serving_kit import ServingKit
 
         # Refuse an impossible export before the model is loaded.
+        if search is not None:
+            checked("search", Search, search)
+        checked("portable", bool, portable)
         files.version_path(output, version)
         kit = kit or ServingKit.plan(output)
         used = self.using(average=average, shortlist=shortlist)

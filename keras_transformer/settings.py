@@ -172,9 +172,7 @@ def checked_value(field: dataclasses.Field, value: Any) -> Any:
         if None in items:
             raise SettingError(field.name, about.several, value)
         return tuple(items)
-    converted = _as(kind, value)
-    if converted is None:
-        raise SettingError(field.name, _expected(kind, value), value)
+    converted = checked(field.name, kind, value)
     if about.choices and converted not in about.choices:
         expected = f"one of {', '.join(about.choices)}"
         raise SettingError(
@@ -197,15 +195,25 @@ _KINDS = {
 TOO_LARGE = 2**63
 
 
+def checked(name: str, kind: type, value: Any) -> Any:
+    """Check the type of an argument, and convert it as a setting's value.
+
+    Raises:
+        SettingError: If it is of another type.
+    """
+    converted = _as(kind, value)
+    if converted is None:
+        raise SettingError(name, _expected(kind, value), value)
+    return converted
+
+
 def whole_number(name: str, value: Any, least: int = 1) -> int:
     """Check an argument that counts something.
 
     Raises:
         SettingError: If it is no whole number, or below `least`.
     """
-    number = _as(int, value)
-    if number is None:
-        raise SettingError(name, _expected(int, value), value)
+    number = checked(name, int, value)
     if number < least:
         raise SettingError(name, f"at least {least}", value)
     return number

@@ -47,6 +47,7 @@ from keras_transformer.config import (
 )
 from keras_transformer.exporting.serving_kit import ServingKit
 from keras_transformer.machine import exhaustion, files
+from keras_transformer.settings import checked
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
@@ -105,6 +106,12 @@ def export(
         raise SettingError(
             "translator", "a Translator(model, tokenizer)", translator
         )
+    if search is None:
+        search = translator.search_with(
+            n_best=min(4, translator.search.beam_size)
+        )
+    checked("search", Search, search)
+    checked("portable", bool, portable)
     precision = translator.weights.precision
     quantization = quantization or precision
     if quantization not in EXPORT_PRECISIONS:
@@ -121,9 +128,6 @@ def export(
         )
     path = files.version_path(output, version)
     kit = kit or ServingKit.plan(output)
-    search = search or translator.search_with(
-        n_best=min(4, translator.search.beam_size)
-    )
     if search.max_source_length is None:
         # Clients must not choose how much memory the server needs.
         search = dataclasses.replace(

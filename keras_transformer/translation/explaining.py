@@ -59,21 +59,7 @@ def explain(
     search: Search,
     prefix: str | None = None,
 ) -> Explanation:
-    """Explain a translation, as `Translator.explain` says.
-
-    Args:
-        text_model: The model with its tokenizer.
-        model: The only model in it.
-        languages: The codes of the text's and the translation's.
-        text: The text.
-        search: How to search.
-        prefix: How the translation begins.
-
-    Raises:
-        ValueError: If `text` or `prefix` is not a `str`, or `search` says to
-            sample.
-        UserError: If the model does not say what it attends to.
-    """
+    """Explain a translation, as `Translator.explain` says."""
     for name, given in (("text", text), ("prefix", prefix or "")):
         if not isinstance(given, str):
             raise ValueError(

@@ -128,7 +128,7 @@ def _tested(result: Any) -> Tested:
 
 
 def read_translations(
-    against: str | os.PathLike,
+    against: Texts,
     corpus: str,
     split: str,
     target_lang: str,
@@ -137,11 +137,13 @@ def read_translations(
     """Read another system's translations of a split of `count` sentences.
 
     They are those of a run directory where `evaluate` has translated the split,
-    or of a text file with a translation on each line.
+    those of a text file with a translation on each line, or a list.
 
     Raises:
         UserError: If there are none, or they belong to something else.
     """
+    if not isinstance(against, str | os.PathLike):
+        return given_texts(against, "against", split, count)
     path = pathlib.Path(against)
     if not path.exists():
         raise UserError(
@@ -243,7 +245,7 @@ def comparison(
     split: str,
     pairs: Sequence[Pair],
     reference: Texts | Sequence[Texts] | None,
-    against: str | os.PathLike | None,
+    against: Texts | None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read references and another system's translations of a split.
 
@@ -267,7 +269,7 @@ def comparison(
         scoring["against"] = read_translations(
             against, corpus.name, split, corpus.target_lang, len(pairs)
         )
-        report["against"] = os.fspath(against)
+        report["against"] = name_of(against)
     if reference is None:
         found = corpus.references(corpus.find(split))
         if found and len(found) != len(pairs):  # Some pairs are held out.

@@ -11,7 +11,6 @@ import numpy as np
 from keras_transformer.config import (
     MAX_SOURCE_LENGTH,
     Search,
-    SettingError,
     UserError,
 )
 from keras_transformer.data.adapter import TokenizerAdapter
@@ -22,7 +21,12 @@ from keras_transformer.decoding.prefix_steps import Model
 from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.machine import devices
 from keras_transformer.runs.weights import Runs, Weights
-from keras_transformer.settings import did_you_mean, overridden, whole_number
+from keras_transformer.settings import (
+    checked,
+    did_you_mean,
+    overridden,
+    whole_number,
+)
 from keras_transformer.translation import explaining, loading, sentences
 from keras_transformer.translation.alignment import Attention, align_pairs
 from keras_transformer.translation.text_batches import (
@@ -86,7 +90,8 @@ class Translator:
         if not isinstance(tokenizer, Tokenizer | TokenizerAdapter):
             tokenizer = TokenizerAdapter(tokenizer)
         self.tokenizer: Any = tokenizer
-        self.search = search or Search()
+        search = Search() if search is None else search
+        self.search: Search = checked("search", Search, search)
         self.source_lang = source_lang
         self.target_lang = target_lang
         self.weights = weights or Weights()
@@ -248,14 +253,12 @@ class Translator:
         Raises:
             ValueError: If an option is out of range, `texts` is one `str`, or
                 there are not as many prefixes as texts.
-            UserError: If `split_sentences` is combined with `n_best` or
-                `prefixes`, or sentencex is missing.
+            UserError: If `split_sentences` is combined with `n_best` above 1
+                or `prefixes`, or sentencex is missing.
         """
         search = self.search_with(
             n_best=1 if n_best is None else n_best, **options
         )
-        if split_sentences:
-            sentences.check_alone(n_best=n_best is not None)
         found, truncated = self.n_best(
             texts,
             search,
@@ -293,7 +296,8 @@ class Translator:
         Raises:
             SettingError: If `search` is no `Search`, or `batch_tokens` or
                 `parallel` is not a number from 1 on.
-            UserError: If `split_sentences` is combined with `prefixes`.
+            UserError: If `split_sentences` is combined with several hypotheses
+                or `prefixes`.
         """
         beginnings: list[bytes] | None = None
         if prefixes is None:
@@ -301,13 +305,14 @@ class Translator:
         else:
             encoded, beginnings = pairs_as_bytes(texts=texts, prefixes=prefixes)
         batch_tokens = whole_number("batch_tokens", batch_tokens)
-        if not isinstance(search, Search):
-            raise SettingError(
-                "search", "a Search, as `Translator.search_with` makes", search
-            )
+        checked("search", Search, search)
+        if split_sentences is not None:
+            checked("split_sentences", bool, split_sentences)
         decoded = (text.decode() for text in encoded)
         if split_sentences:
-            sentences.check_alone(prefixes=prefixes is not None)
+            sentences.check_alone(
+                n_best=search.n_best > 1, prefixes=prefixes is not None
+            )
             languages = self.source_lang, self.target_lang
             whole, are_cut = sentences.Splitter(*languages).translate(
                 functools.partial(
@@ -355,7 +360,9 @@ class Translator:
             NumPy reads.
 
         Raises:
-            ValueError: If `text` is no `str`, or an option is out of range.
+            ValueError: If `text` or `prefix` is no `str`, or an option is out
+                of range or says to sample.
+            UserError: If the model does not say what it attends to.
         """
         if self.search.max_source_length is None:
             options.setdefault("max_source_length", MAX_SOURCE_LENGTH)

@@ -158,6 +158,22 @@ def test_a_version_is_never_overwritten(small_translator, exported):
 
 
 @pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"search": {}}, "`search` to be a Search, received {}"),
+        ({"search": {"beam_size": 3}}, "`search` to be a Search, received"),
+        ({"portable": "no"}, "`portable` to be True or False, received 'no'"),
+    ],
+)
+def test_an_argument_of_another_type_is_refused_before_the_work(
+    small_translator, tmp_path, monkeypatch, given, message
+):
+    monkeypatch.setattr(small_translator, "freeze", None)
+    with pytest.raises(config.UserError, match=message):
+        serving.export(small_translator, tmp_path / "x", **given)
+
+
+@pytest.mark.parametrize(
     "place, message",
     [
         ("file", "file is a file; choose"),

@@ -12,8 +12,10 @@ from sacrebleu.significance import PairedTest
 from sample_runs import TINY, make_run
 
 from keras_transformer.config import UserError
+from keras_transformer.data.corpora import open_corpus
 from keras_transformer.translation.significance import (
     compare,
+    comparison,
     read_translations,
 )
 
@@ -122,6 +124,22 @@ def test_a_run_gives_what_it_has_translated_and_a_file_its_lines(tmp_path):
     path = tmp_path / "lines.txt"
     path.write_bytes("eins\r\n\u2028\n".encode())
     assert read(path) == ["eins", "\u2028"]
+
+
+def test_another_system_may_be_a_list_of_its_translations():
+    assert read(["eins", "zwei"]) == ["eins", "zwei"]
+    with pytest.raises(UserError, match="2 texts as `against`.*, found 1; gi"):
+        read(["eins"])
+
+
+def test_the_report_of_a_list_names_no_file():
+    corpus = open_corpus(
+        {"test": [("one", "eins")]}, source_lang="en", target_lang="de"
+    )
+    pairs = list(corpus.pairs("test", "split"))
+    scoring, report = comparison(corpus, "test", pairs, None, ["ein"])
+    assert scoring["against"] == ["ein"]
+    assert report["against"] == "a list of texts"
 
 
 def test_a_run_may_spell_the_language_in_another_way(tmp_path):

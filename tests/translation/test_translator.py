@@ -226,6 +226,15 @@ def test_a_setting_that_no_search_has_is_refused(translator):
 def test_how_to_search_is_told_by_a_search(translator):
     with pytest.raises(UserError, match="`search` to be a Search"):
         translator.n_best(["laut"], Sampling())
+    # The empty one too: it is no Search by default.
+    for search in ({}, {"beam_size": 1}):
+        with pytest.raises(UserError, match="`search` to be a Search, rec"):
+            Translator(translator.model, translator.tokenizer, search)
+
+
+def test_whether_to_split_is_true_or_false(translator):
+    with pytest.raises(UserError, match="`split_sentences` to be True or Fal"):
+        translator.translate(["laut"], split_sentences="no")
 
 
 def test_a_blank_pair_scores_nothing(translator):
