@@ -21,12 +21,7 @@ from keras_transformer.data.corpus import Corpus
 from keras_transformer.machine import exhaustion, files
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.weights import Runs, Weights
-from keras_transformer.settings import (
-    checked,
-    overridden,
-    whole_number,
-    with_settings,
-)
+from keras_transformer.settings import overridden, whole_number, with_settings
 from keras_transformer.training.estimates import parameters
 from keras_transformer.training.request import (
     TRAINING_SETTINGS,
@@ -268,7 +263,6 @@ class Run:
         if not isinstance(split, str):
             expected = "the name of a split; pairs are given as `corpus`"
             raise SettingError("split", expected, split)
-        checked("lowercase", bool, lowercase)
         from keras_transformer.translation import evaluation, significance
 
         used = self.using(
@@ -379,9 +373,7 @@ class Run:
         from keras_transformer.exporting.serving_kit import ServingKit
 
         # Refuse an impossible export before the model is loaded.
-        if search is not None:
-            checked("search", Search, search)
-        checked("portable", bool, portable)
+        saved_model.check_how(search, portable)
         files.version_path(output, version)
         kit = kit or ServingKit.plan(output)
         used = self.using(average=average, shortlist=shortlist)

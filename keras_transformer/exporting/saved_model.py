@@ -106,12 +106,7 @@ def export(
         raise SettingError(
             "translator", "a Translator(model, tokenizer)", translator
         )
-    if search is None:
-        search = translator.search_with(
-            n_best=min(4, translator.search.beam_size)
-        )
-    checked("search", Search, search)
-    checked("portable", bool, portable)
+    check_how(search, portable)
     precision = translator.weights.precision
     quantization = quantization or precision
     if quantization not in EXPORT_PRECISIONS:
@@ -128,6 +123,9 @@ def export(
         )
     path = files.version_path(output, version)
     kit = kit or ServingKit.plan(output)
+    search = search or translator.search_with(
+        n_best=min(4, translator.search.beam_size)
+    )
     if search.max_source_length is None:
         # Clients must not choose how much memory the server needs.
         search = dataclasses.replace(
@@ -185,6 +183,13 @@ def export(
             " and ".join(translator.instructions),
         )
     return path
+
+
+def check_how(search: object, portable: object) -> None:
+    """Refuse what is no `Search`, or neither True nor False."""
+    if search is not None:
+        checked("search", Search, search)
+    checked("portable", bool, portable)
 
 
 @contextlib.contextmanager

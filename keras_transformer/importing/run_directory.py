@@ -100,8 +100,8 @@ def read(folder: pathlib.Path) -> Imported:
         f"Expected in {folder} the files of a model, found neither "
         "model.safetensors or pytorch_model.bin beside a config.json (Hugging "
         "Face), nor decoder.yml beside an .npz (Marian), nor checkpoint "
-        "(OpenNMT-tf); give the folder that holds them. Models of fairseq, "
-        "OpenNMT-py and CTranslate2 cannot be imported."
+        "(OpenNMT-tf); give the folder that holds them, since fairseq, "
+        "OpenNMT-py and CTranslate2 are not read."
     )
 
 

@@ -13,11 +13,10 @@ it fits. Blank lines, indentation and the space between sentences stay.
 import asyncio
 import dataclasses
 import email
-import itertools
 import json
 import math
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
@@ -239,9 +238,7 @@ class Job:
             found = b""
         # Each further member would cost a copy of all that follow.
         if packed.unused_data or (not packed.eof and len(found) <= most):
-            raise RefusalError(
-                "Expected a body in gzip as one member, cannot unpack it."
-            )
+            raise RefusalError("Expected gzip of one member, cannot unpack it.")
         return found
 
     def check_texts(self, count: int, what: str = "") -> None:
@@ -301,7 +298,7 @@ class Job:
         return fields
 
     async def search(
-        self, texts: Sequence[str], count: int = 1, tags: Iterable[str] = ()
+        self, texts: Sequence[str], count: int = 1, tags: Sequence[str] = ()
     ) -> list[list[Sentence]]:
         """Translate sentence by sentence, halving what the model cuts.
 
@@ -354,13 +351,10 @@ class Job:
             waiting = [piece for two in cut for piece in two]
         return [sorted(sentences) for sentences in found]
 
-    def _split(
-        self, texts: Sequence[str], tags: Iterable[str]
-    ) -> Iterator[_Piece]:
+    def _split(self, texts: Sequence, tags: Sequence) -> Iterator[_Piece]:
         splitter, count = card_of(self.model).splitter, 0
-        pairs = itertools.zip_longest(texts, tags, fillvalue="")
-        for number, (text, tag) in enumerate(pairs):
-            tag = tag_of(text) or tag
+        for number, text in enumerate(texts):
+            tag = tag_of(text) or (tags[number] if tags else "")
             for span in splitter.spans(text):
                 count += 1
                 self.check_texts(count, "sentences or more")
@@ -405,8 +399,7 @@ class Job:
 
         def join(text: str, parts: list[Sentence]) -> list[str]:
             most = max((len(part.hypotheses) for part in parts), default=1)
-            ranks = range(1, most + 1)
-            whole = [self.joined(text, parts, rank) for rank in ranks]
+            whole = [self.joined(text, parts, i + 1) for i in range(most)]
             return list(dict.fromkeys(whole))
 
         found = await self.search(texts, count)

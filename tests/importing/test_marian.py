@@ -243,7 +243,9 @@ def test_other_folders_are_refused(originals, tmp_path):
         run_directory.read(archive)
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "expected.npz").write_bytes(b"")
-    message = "found neither model.safetensors.* decoder.yml.* checkpoint"
+    message = (
+        "found neither model.safetensors.* decoder.yml.* checkpoint .*fairseq"
+    )
     with pytest.raises(UserError, match=message):
         run_directory.read(tmp_path)
     with pytest.raises(
