@@ -64,6 +64,16 @@ def test_a_dry_run_costs_a_student_with_the_teachers_vocabulary(
     assert asked[0].tokenizer == small_run / "tokenizer.model"
 
 
+def test_a_drawn_zero_byte_leaves_a_corpus_that_can_be_read(
+    small_run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
+    texts = ["two\0dogs", "a dog"]
+    folder = kt.backtranslate(small_run, texts, tmp_path / "back")
+    pairs = list(kt.open_corpus(folder).pairs("train"))
+    assert pairs == [("two dogs", "TWO DOGS"), ("a dog", "A DOG")]
+
+
 @pytest.mark.parametrize("is_finished", [True, False])
 def test_translations_of_another_search_are_not_taken_up(
     small_run, tmp_path, monkeypatch, is_finished

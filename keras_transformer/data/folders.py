@@ -192,6 +192,20 @@ def _blocks(path: pathlib.Path) -> Iterator[bytes]:
         ) from None
 
 
+def _other_form(path: pathlib.Path, block: bytes, is_first: bool) -> str | None:
+    """Say what a block is instead of UTF-8, and how to mend it."""
+    if is_first and block.startswith(lines.GZIP):
+        return f"it packed by gzip; name it {path.name}.gz"
+    if is_first and block[:2] in _UTF_16:
+        return "UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
+    # Each Latin letter of UTF-16 has a NUL, always on the same side.
+    even, odd = block[::2].count(0), block[1::2].count(0)
+    if abs(even - odd) <= len(block) // 4:
+        return None
+    order = "LE" if odd > even else "BE"
+    return f"UTF-16; convert it with iconv -f UTF-16{order} -t UTF-8"
+
+
 def count_lines(path: pathlib.Path) -> int:
     """Count lines of UTF-8; the last one needs no line end.
 
@@ -201,22 +215,20 @@ def count_lines(path: pathlib.Path) -> int:
     count, size, returns, last = 0, 0, 0, b"\n"
     decoder = codecs.getincrementaldecoder("utf-8")()
     for block in _blocks(path):
-        if not size and block[:2] in _UTF_16:
-            raise UserError(
-                f"Expected UTF-8 text in {path}, found UTF-16; convert it with "
-                f"iconv -f UTF-16 -t UTF-8."
-            )
-        if b"\0" in block:
-            raise UserError(
-                f"Expected UTF-8 text in {path}, found zero bytes, as UTF-16 "
-                "has them; convert it with iconv -f UTF-16LE -t UTF-8."
-            )
+        if found := _other_form(path, block, is_first=not size):
+            raise UserError(f"Expected UTF-8 text in {path}, found {found}.")
         try:
             decoder.decode(block)
         except UnicodeDecodeError as error:
             # It also holds the end of the block before, without a line end.
             count += error.object.count(b"\n", 0, error.start)
             raise lines.not_utf_8(path, count + 1, error.reason) from None
+        if b"\0" in block:
+            line = count + block.count(b"\n", 0, block.index(0)) + 1
+            raise UserError(
+                f"Expected text in {path}, found a zero byte in line {line}; "
+                "remove it with tr -d '\\000'."
+            )
         count += block.count(b"\n")
         returns += block.count(b"\r")
         size += len(block)

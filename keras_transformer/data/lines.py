@@ -11,8 +11,9 @@ from typing import BinaryIO
 
 from keras_transformer.config import UserError
 
-_GZIP = b"\x1f\x8b"
-_BREAKS = str.maketrans("\n\r\t", "   ")
+GZIP = b"\x1f\x8b"
+# No file of text may hold a NUL, which a sampled translation may.
+_BREAKS = str.maketrans("\n\r\t\0", "    ")
 
 
 def open_file(path: str | os.PathLike, flag: str) -> BinaryIO:
@@ -49,7 +50,7 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
         try:
             yield line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:
-            if number == 1 and line.startswith(_GZIP):
+            if number == 1 and line.startswith(GZIP):
                 raise UserError(
                     f"Expected UTF-8 text in {name}, found it packed by gzip; "
                     "unpack it, as in zcat FILE | keras-transformer translate "
