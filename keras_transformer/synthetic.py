@@ -30,7 +30,7 @@ from keras_transformer.machine import files
 from keras_transformer.run import Run, train
 from keras_transformer.runs import lock
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
-from keras_transformer.runs.run_config import load_vocabulary
+from keras_transformer.runs.run_config import begun_config, load_vocabulary
 from keras_transformer.training.preparation import check_tags
 from keras_transformer.training.request import log_shown, understand
 from keras_transformer.translation.evaluation import (
@@ -97,6 +97,14 @@ def distill(
         )
     arguments = with_vocabulary(teacher, arguments)
     folder = pathlib.Path(run_dir) / DISTILLED
+    begun = begun_config(run_dir)
+    # A student's directory may have moved since.
+    if begun and pathlib.Path(begun.corpus).name != DISTILLED:
+        raise UserError(
+            "Expected a new run_dir for the student, or that of one that began "
+            f"with its distilled text, received {run_dir}, which began with "
+            f"{begun.corpus}; choose another one."
+        )
     # As for a run there: `train` looks at what the student has begun with.
     asked = understand(run_dir=folder, **arguments)
     corpus = asked.open_text()
@@ -121,11 +129,13 @@ def distill(
     splits = asked.run.splits
     corpus.find(splits[0], "train_split")
     corpus.find(splits[1], "validation_split")
+    # Its validation text is a split of the folder then.
+    of_student = {**arguments, "corpus": None, "validation_share": None}
+    if begun:  # Which may refuse settings: before the work.
+        understand(run_dir=run_dir, **of_student)
     with log_shown(), lock.only_writer(run_dir):
         _teach(teacher, corpus, splits, folder, keep_originals, closest)
-    # Its validation text is a split of the folder now.
-    arguments["validation_share"] = None
-    return train(run_dir, **{**arguments, "corpus": folder})
+    return train(run_dir, **{**of_student, "corpus": folder})
 
 
 def with_vocabulary(teacher: Run, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -182,6 +182,22 @@ def test_what_cannot_be_distilled_is_one_sentence(
         kt.distill(teacher, teacher.path, corpus=corpus, **TINY)
 
 
+def test_a_run_that_is_no_student_is_refused_before_the_work(
+    teacher, corpus, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(synthetic, "_teach", None)
+    begun = shutil.copytree(teacher.path, tmp_path / "begun")
+    request = functools.partial(kt.distill, teacher, begun, corpus=corpus)
+    with pytest.raises(
+        kt.UserError, match="begun, which began with demo; choo"
+    ):
+        request()
+    student = dataclasses.replace(teacher.config, corpus="/x/distilled")
+    student.save(begun)
+    with pytest.raises(kt.UserError, match="dropout = 0.0, this command says"):
+        request(preset="tiny", dropout=0.3)
+
+
 def test_a_new_vocabulary_keeps_the_tags_of_the_mixture(
     teacher, corpus, tmp_path, monkeypatch
 ):
