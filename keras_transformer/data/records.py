@@ -166,7 +166,10 @@ class TokenisedCorpus:
                 other than records.
         """
         directory = pathlib.Path(directory)
-        if directory.exists() and not (directory / RECORDS_FILE).exists():
+        # Records without their header are ours too.
+        found = {path.name for path in directory.glob("*")}
+        is_other = directory.is_file() or found - {*FILES}
+        if is_other and RECORDS_FILE not in found:
             raise config.UserError(
                 f"Expected a free place for token records in {directory}, "
                 "found other files; remove or rename what is there."

@@ -288,11 +288,14 @@ def _with_plan(
     """Note a checksum of the plan; tell what differs from where it began."""
     found = plan.checksum()
     if run.plan not in (None, found):
+        why = "its token records were made again from a text that has changed"
+        if run.version != __version__:
+            why = f"version {run.version} planned those and this is "
+            why += __version__
         logger.warning(
-            "%s goes on with other batches than it began with, of version %s "
-            "while this is %s, so it will not end with the weights of an "
-            "uninterrupted training.",
-            *(run_dir, run.version, __version__),
+            "%s goes on with other batches than it began with, since %s, so it "
+            "will not end with the weights of an uninterrupted training.",
+            *(run_dir, why),
         )
     elif run.version != __version__ and layout.has_begun(run_dir):
         logger.info(

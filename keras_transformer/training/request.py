@@ -28,11 +28,12 @@ from keras_transformer.data.corpora import (
     one_name,
     open_corpus,
 )
-from keras_transformer.data.corpus import DEMO, MEMORY, Corpus
-from keras_transformer.data.mixture import tags_of
+from keras_transformer.data.corpus import DEMO, MEMORY, Corpus, Part
+from keras_transformer.data.mixture import parts_of, tags_of
 from keras_transformer.data.symbols import Form, read_symbols
 from keras_transformer.machine import files
 from keras_transformer.presets import PRESETS
+from keras_transformer.runs import layout
 from keras_transformer.runs.run_config import RunConfig, begun_config
 from keras_transformer.settings import (
     check_settings,
@@ -283,11 +284,14 @@ def session_of_begun(begun: RunConfig, session: Session) -> Session:
     run_dir, named, name = session.run_dir, session.given(), begun.corpus
     corpus: Any = session.corpus
     if _is_other_text(begun, corpus):
+        rest = "what it began with"
+        if not (run_dir / layout.RECORDS / begun.train_split).exists():
+            rest = f"{name} as it is now, since its token records are gone"
         logger.warning(
             "The text in %s has changed since %s began, which goes on with "
-            "what it began with; to train on this one, give another `run_dir` "
-            "(`init_from` takes the weights over).",
-            *(corpus.name if corpus else name, run_dir),
+            "%s; to train on this one, give another `run_dir` (`init_from` "
+            "takes the weights over).",
+            *(corpus.name if corpus else name, run_dir, rest),
         )
         corpus = None
     if corpus:
@@ -302,10 +306,12 @@ def session_of_begun(begun: RunConfig, session: Session) -> Session:
 
 
 def _is_other_text(begun: RunConfig, corpus: Corpus | None) -> bool:
-    """Compare sizes, and times where names are the same, with those noted."""
+    """Compare weights, tags and sizes, and times where names are the same."""
     if begun.text is None or (not corpus and begun.corpus == MEMORY):
         return False
     if corpus:
+        if _mixed(absolute_name(corpus.name)) != _mixed(begun.corpus):
+            return True
         now = open_text(begun, corpus).state_of(*begun.splits)
     else:
         now = [
@@ -316,6 +322,14 @@ def _is_other_text(begun: RunConfig, corpus: Corpus | None) -> bool:
         row[1] != old[1] or (row[0] == old[0] and row[2] != old[2])
         for row, old in zip(now, begun.text, strict=True)
     )
+
+
+def _mixed(name: str) -> list[Part]:
+    """Return the parts of a corpus, without folders, which may have moved."""
+    return [
+        part._replace(name="") if os.path.isabs(part.name) else part
+        for part in parts_of(name)
+    ]
 
 
 def _refuse_two_vocabularies(given: Mapping[str, Any]) -> None:

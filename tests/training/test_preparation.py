@@ -111,6 +111,45 @@ def test_a_text_that_has_changed_gets_one_warning(
     assert len(found) == (change != "neither")
 
 
+def test_a_changed_text_without_records_is_what_the_run_goes_on_with(
+    folder, run_dir, caplog
+):
+    prepare(folder, run_dir)
+    shutil.rmtree(run_dir / "records")
+    for language in ("en", "de"):
+        path = folder / f"train.{language}"
+        path.write_text(2 * path.read_text())
+    assert len(prepare(folder, run_dir).plan.corpus) == 2 * 97
+    said = f"which goes on with {folder} as it is now, since its token records "
+    assert said in caplog.text
+    (said,) = [x for x in caplog.messages if "other batches" in x]
+    assert "records were made again" in said and "version" not in said
+
+
+@pytest.mark.parametrize(
+    "changed", ["A + B:0.5", "A + B:<bt>", "demo + B", "B + demo", "A"]
+)
+def test_a_mixture_that_has_changed_is_told_and_the_old_name_kept(
+    folder, run_dir, caplog, changed
+):
+    # Of the same text: no size and no time tells them apart.
+    names = {"A": str(folder), "B": str(folder)}
+    begun_with = " + ".join(names.values())
+    if "demo" in changed:
+        begun_with = f"demo + {folder}:2"
+    prepare(folder, run_dir)
+    begun = RunConfig.load(run_dir)
+    text = open_corpus(begun_with).state_of("train", "val")
+    dataclasses.replace(begun, corpus=begun_with, text=text).save(run_dir)
+    for name, path in names.items():
+        changed = changed.replace(name, path)
+    assert understand(run_dir=run_dir, corpus=begun_with).corpus is None
+    assert "has changed" not in caplog.text
+    session = understand(run_dir=run_dir, corpus=changed)
+    assert session.run.corpus == begun_with and session.corpus is None
+    assert f"The text in {changed} has changed since" in caplog.text
+
+
 def test_another_order_of_the_data_and_another_version_are_told(
     folder, run_dir, monkeypatch, caplog
 ):
@@ -144,6 +183,11 @@ def test_records_that_are_damaged_are_made_again_from_the_text(
     prepare(folder, run_dir)
     assert path.read_bytes() == whole
     assert "Making token records again: Expected token rec" in caplog.text
+    path.with_name("records.json").unlink()
+    prepare(folder, run_dir)
+    assert (
+        path.read_bytes() == whole and path.with_name("records.json").exists()
+    )
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1, 2]", None])
