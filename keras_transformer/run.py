@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import itertools
 import logging
 import os
 import pathlib
@@ -72,6 +71,8 @@ class Run:
         ensemble: Sequence[str | os.PathLike] = (),
         ensemble_mean: str = ENSEMBLE_MEANS[0],
     ) -> None:
+        if not isinstance(run_dir, str | os.PathLike):
+            raise SettingError("run_dir", "the path of one run", run_dir)
         self.path = pathlib.Path(run_dir)
         self.weights = Weights(
             ensemble=ensemble,  # type: ignore
@@ -176,7 +177,7 @@ class Run:
             The path of the file.
 
         Raises:
-            UserError: If the run has no corpus, or a number is below 1.
+            UserError: If it has no records and no text, or a number is below 1.
             JobError: If the disk is full.
         """
         from keras_transformer.runs.run_config import load_vocabulary
@@ -184,11 +185,10 @@ class Run:
 
         run = self.config
         tokenizer = load_vocabulary(self.path, run)
-        text = self._open_corpus(None, run).pairs(
-            run.train_split, "train_split"
-        )
-        first = itertools.islice(text, whole_number("pairs", pairs))
-        candidates = lexicon.learn(first, tokenizer, common, best)
+        most = whole_number("pairs", pairs)
+        opened = self.path, run, tokenizer, self._open_corpus
+        records = lexicon.records_of(*opened, most)
+        candidates = lexicon.learn(records, tokenizer, common, best, most)
         lexicon.write(output, candidates, tokenizer)
         return pathlib.Path(output)
 

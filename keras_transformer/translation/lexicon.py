@@ -15,20 +15,23 @@ The line of the empty piece comes first. Its candidates belong to every source.
 import itertools
 import os
 import pathlib
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from keras_transformer.config import PAD_ID, UserError
+from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.shortlist import SPECIAL, Shortlist
 from keras_transformer.machine import files
+from keras_transformer.runs.layout import RECORDS
+from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.settings import whole_number
 
 _ITERATIONS = 5
-# Pairs of sentences whose pieces are paired at the same time.
-_CHUNK = 1_000
 
 
 class _Pairs(NamedTuple):
@@ -43,32 +46,72 @@ class _Pairs(NamedTuple):
     pieces: np.ndarray  # int32 (M,), the target piece of each kind
 
 
+def records_of(
+    run_dir: pathlib.Path,
+    run: RunConfig,
+    tokenizer: Tokenizer,
+    open_corpus: Callable[[None, RunConfig], Corpus],
+    most: int,
+) -> TokenisedCorpus:
+    """Open the token records of a run's training, or make some of its text.
+
+    Either way they have no pair that is too long for the run.
+
+    Args:
+        run_dir: The run directory.
+        run: Its configuration.
+        tokenizer: Its tokenizer.
+        open_corpus: Opens its text, if that is needed.
+        most: Most pairs to make records of, the first ones.
+
+    Raises:
+        UserError: If there are no records, and no text.
+    """
+    kept = run_dir / RECORDS / run.train_split
+    if kept.exists():
+        return TokenisedCorpus.load(kept)
+    try:
+        text = open_corpus(None, run).pairs(run.train_split)
+    except UserError as error:
+        raise UserError(
+            f"Expected token records in {kept}, or the text that they are made "
+            f"of in {run.corpus}, found neither; restore one of them."
+        ) from error
+    with tempfile.TemporaryDirectory() as folder:
+        made = TokenisedCorpus.build(
+            *(itertools.islice(text, most), tokenizer, f"{folder}/records"),
+            run.training.max_length,
+        )
+        return made.in_memory()
+
+
 def learn(
-    pairs: Iterable[tuple[str, str]],
+    records: TokenisedCorpus,
     tokenizer: Tokenizer,
     common: int = 200,
     best: int = 50,
+    most: int = 50_000,
 ) -> np.ndarray:
     """Find the candidates of each source piece.
 
     Args:
-        pairs: Source and target texts.
+        records: Token records of the pairs to learn from.
         tokenizer: The tokenizer.
         common: Most frequent target pieces, candidates of every source.
         best: Most candidates of a source piece, the most probable.
+        most: Most pairs to learn from, the first ones.
 
     Returns:
         int32 `(V, C)`, as `Shortlist` takes them. A piece is always its own
         candidate, since names and numbers are often copied.
 
     Raises:
-        UserError: If there are no pairs.
         SettingError: If a number is below 1.
     """
     size = tokenizer.vocab_size
     common = min(whole_number("common", common), size)
     best = min(whole_number("best", best), size)
-    paired = _paired(pairs, tokenizer)
+    paired = _paired(records, size, most)
     probabilities = _probabilities(paired, size)
     candidates = np.full([size, max(common, best + 1)], PAD_ID, np.int32)
     candidates[SPECIAL:, 0] = np.arange(SPECIAL, size)
@@ -88,30 +131,22 @@ def learn(
     return candidates
 
 
-def _paired(pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer) -> _Pairs:
+def _paired(records: TokenisedCorpus, size: int, most: int) -> _Pairs:
     """Pair the pieces of all sentences."""
     keys, targets, before = [], [], 0
-    rest = iter(pairs)
-    while chunk := list(itertools.islice(rest, _CHUNK)):
-        texts, translations = zip(*chunk, strict=True)
-        ids = tokenizer.tokenize(texts)[:, :-1].to_list()
-        target_ids = tokenizer.target.tokenize(translations)[:, :-1].to_list()
-        for source, target in zip(ids, target_ids, strict=True):
-            if not (source and target):
-                continue
-            # (S, T): each token of one side with each of the other.
-            key = np.array(source, np.int64)[:, None] * tokenizer.vocab_size
-            keys.append((key + np.array(target)).ravel())
-            token = np.arange(before, before + len(target), dtype=np.int32)
-            targets.append(np.tile(token, len(source)))
-            before += len(target)
-    if not keys:
-        raise UserError(
-            "Expected pairs of texts to learn a shortlist from, found none; "
-            "choose a split with text."
+    for row in range(min(len(records), most)):
+        source, target = (
+            side.ids[start : start + side.lengths[row] - 1].astype(np.int64)
+            for side in (records.source, records.target)
+            for start in side.starts[row : row + 1]
         )
+        # (S, T): each token of one side with each of the other.
+        keys.append((source[:, None] * size + target).ravel())
+        token = np.arange(before, before + len(target), dtype=np.int32)
+        targets.append(np.tile(token, len(source)))
+        before += len(target)
     different, kinds = np.unique(np.concatenate(keys), return_inverse=True)
-    sources, pieces = np.divmod(different, tokenizer.vocab_size)
+    sources, pieces = np.divmod(different, size)
     return _Pairs(
         kinds.astype(np.int32),
         np.concatenate(targets),

@@ -1,11 +1,16 @@
 """`keras-transformer shortlist`, and the verbs that take its file."""
 
+import dataclasses
 import json
+import pathlib
+import shutil
 
 import pytest
 import tensorflow as tf
 from verb_calls import SOURCES, on_one_line, run
 
+import keras_transformer as kt
+from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.run import Run
 
 
@@ -50,6 +55,33 @@ def test_an_export_holds_its_shortlist(run_dir, shortlist, tmp_path):
             SOURCES, beam_size=2, max_source_length=256, parallel=1
         )
     )
+
+
+def test_the_records_of_a_training_are_enough_for_a_shortlist(
+    run_dir, corpus, tmp_path, capsys
+):
+    # A line that no training takes, and no memory.
+    texts = pathlib.Path(shutil.copytree(corpus, tmp_path / "corpus"))
+    for language in ("en", "de"):
+        with open(texts / f"train.{language}", "a") as file:
+            file.write("dog " * 300 + "\n")
+    alone = shutil.copytree(run_dir, tmp_path / "run")
+    run_of_it = Run(alone).config
+    dataclasses.replace(run_of_it, corpus=str(texts)).save(alone)
+    made = [tmp_path / f"{name}.tsv" for name in ("text", "long", "records")]
+    assert run("shortlist", run_dir, "--output", made[0]) == 0
+    assert run("shortlist", alone, "--output", made[1]) == 0
+    shutil.rmtree(texts)
+    assert run("shortlist", alone, "--output", made[2]) == 2
+    said = f"in {texts}, found neither; restore one of them."
+    assert said in capsys.readouterr().err
+    TokenisedCorpus.build(
+        kt.open_corpus(corpus).pairs("train"),
+        *(kt.Tokenizer.load(alone), alone / "records" / "train", 256),
+    )
+    assert run("shortlist", alone, "--output", made[2]) == 0
+    first, *others = (path.read_text() for path in made)
+    assert others == [first, first]
 
 
 def test_a_shortlist_that_cannot_be_is_one_sentence(

@@ -1,6 +1,7 @@
 """Shortlists: IBM's model 1 against loops, the file, and CTranslate2."""
 
 import collections
+import shutil
 
 import ctranslate2
 import numpy as np
@@ -9,6 +10,7 @@ import sample_runs
 import sentencepiece
 
 from keras_transformer.config import EOS_ID, UserError
+from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.exporting import ctranslate2 as ctranslate2_export
 from keras_transformer.translation import lexicon
 from keras_transformer.translation.translator import Translator
@@ -25,6 +27,19 @@ PAIRS = [
 @pytest.fixture(scope="module")
 def translator():
     return sample_runs.digit_translator()
+
+
+@pytest.fixture
+def learn(translator, tmp_path):
+    """Learn from pairs of texts, in records as those of a run."""
+
+    def learn(pairs, **how):
+        words = translator.tokenizer
+        made = TokenisedCorpus.build(pairs, words, tmp_path / "records", 64)
+        shutil.rmtree(tmp_path / "records")
+        return lexicon.learn(made, words, **how)
+
+    return learn
 
 
 def by_loops(pairs, tokenizer, iterations):
@@ -52,9 +67,9 @@ def by_loops(pairs, tokenizer, iterations):
     return t, sentences
 
 
-def test_candidates_are_the_most_probable_by_model_1(translator):
+def test_candidates_are_the_most_probable_by_model_1(translator, learn):
     tokenizer = translator.tokenizer
-    candidates = lexicon.learn(PAIRS, tokenizer, common=3, best=2)
+    candidates = learn(PAIRS, common=3, best=2)
     t, sentences = by_loops(PAIRS, tokenizer, iterations=5)
     for piece in {f for source, _ in sentences for f in source}:
         likely = sorted(((p, -e) for (e, f), p in t.items() if f == piece))
@@ -92,8 +107,8 @@ def test_pieces_with_other_spaces_than_the_formats_own_stay(tmp_path):
     assert {*words} >= {4, 6, 7} and 5 not in words
 
 
-def test_what_is_written_is_read_again(translator, tmp_path):
-    candidates = lexicon.learn(PAIRS, translator.tokenizer, common=5, best=3)
+def test_what_is_written_is_read_again(translator, learn, tmp_path):
+    candidates = learn(PAIRS, common=5, best=3)
     path = tmp_path / "shortlist.tsv"
     lexicon.write(path, candidates, translator.tokenizer)
     # An editor or a tool may have left out the last line's end.
@@ -133,28 +148,28 @@ def test_what_is_no_shortlist_of_this_model_is_refused(
         lexicon.read(path, translator.tokenizer)
 
 
-def test_no_source_piece_has_more_candidates_than_there_are(translator):
+def test_no_source_piece_has_more_candidates_than_there_are(learn, translator):
     size = translator.tokenizer.vocab_size
-    found = lexicon.learn(PAIRS, translator.tokenizer, 2 * 10**9, 2 * 10**9)
+    found = learn(PAIRS, 2 * 10**9, 2 * 10**9)
     assert found.shape == (size, size + 1)  # The piece itself comes twice.
-    every = lexicon.learn(PAIRS, translator.tokenizer, size, size)
+    every = learn(PAIRS, size, size)
     np.testing.assert_array_equal(found, every)
 
 
-def test_there_must_be_something_to_learn_from(translator):
-    with pytest.raises(UserError, match="pairs of texts to learn"):
-        lexicon.learn([("", "null")], translator.tokenizer)
+def test_there_must_be_something_to_learn_from(learn):
+    with pytest.raises(UserError, match="at least one pair of sentences"):
+        learn([("", "null")])
     with pytest.raises(UserError, match="`best` to be at least 1"):
-        lexicon.learn(PAIRS, translator.tokenizer, best=0)
+        learn(PAIRS, best=0)
 
 
 @pytest.mark.slow
-def test_ctranslate2_finds_the_same_with_the_same_map(translator, tmp_path):
+def test_ctranslate2_finds_the_same_with_the_same_map(
+    translator, learn, tmp_path
+):
     corpus = sample_runs.digit_corpus()
     tokenizer = translator.tokenizer
-    candidates = lexicon.learn(
-        zip(*corpus["train"], strict=True), tokenizer, common=2, best=3
-    )
+    candidates = learn(zip(*corpus["train"], strict=True), common=2, best=3)
     ctranslate2_export.export(translator, tmp_path / "model")
     path = tmp_path / "model" / "vmap.txt"
     lexicon.write(path, candidates, tokenizer)
