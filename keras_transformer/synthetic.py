@@ -26,7 +26,7 @@ from keras_transformer.config import SettingError, UserError
 from keras_transformer.data import folders, lines
 from keras_transformer.data.corpus import Corpus, checked_texts
 from keras_transformer.data.languages import language_of, words_of
-from keras_transformer.machine import files
+from keras_transformer.machine import exhaustion, files
 from keras_transformer.run import Run, train
 from keras_transformer.runs import lock
 from keras_transformer.runs.layout import DISTILLED, TOKENIZER_FILE
@@ -46,9 +46,12 @@ _BLANKED = 0.1
 _MOVED = 3
 _BLANK = "_"
 
+_LESS_MEMORY = "end other programs that need it"
+
 logger = logging.getLogger("keras_transformer")
 
 
+@exhaustion.explained(_LESS_MEMORY)
 def distill(
     teacher: Run | str | os.PathLike,
     run_dir: str | os.PathLike,
@@ -210,6 +213,7 @@ def _chooser(
     return choose
 
 
+@exhaustion.explained(_LESS_MEMORY)
 def backtranslate(
     reverse: Run | str | os.PathLike,
     text: str | os.PathLike | Iterable[str],
@@ -340,11 +344,7 @@ def _open(
     """Return the number of texts, their checksum, and what reads them."""
     if isinstance(text, str | os.PathLike):
         path = pathlib.Path(text)
-        if not path.is_file():
-            raise UserError(
-                f"Expected a file of text as `text`, received {path}; check "
-                "the path."
-            )
+        lines.open_file(path, "`text`").close()
         count = folders.count_lines(path)
         read = functools.partial(folders.read_texts, path)
     else:

@@ -154,7 +154,10 @@ def test_the_verb_searches_as_its_flags_say(reverse, corpus, tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("nowhere.de", "a file of text as `text`, received nowhere.de"),
+        (
+            "nowhere.de",
+            "a file that can be read as `text`, received nowhere.de",
+        ),
         ([], "Expected texts as `text`, received none"),
         (["one", 2], "received int in place 1"),
     ],

@@ -46,6 +46,14 @@ def test_a_text_that_is_blank_or_cut_has_no_pair(
     assert "text in en, writing its translations into de" in caplog.text
 
 
+def test_a_place_that_is_none_is_one_sentence(small_run, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(kt.UserError, match="Not a directory; choose a place"):
+        kt.backtranslate(small_run, ["two dogs"], tmp_path / "file" / "back")
+    with pytest.raises(kt.UserError, match="`run_dir` to be the path of one"):
+        kt.backtranslate([small_run], ["two dogs"], tmp_path / "back")
+
+
 def test_texts_may_come_from_a_generator(small_run, tmp_path, monkeypatch):
     monkeypatch.setattr(synthetic, "_load", lambda *_: AtOnce())
     texts = (text for text in ["two dogs", "a dog"])

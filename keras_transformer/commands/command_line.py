@@ -7,7 +7,6 @@ errors of one sentence are alike for all verbs.
 """
 
 import argparse
-import errno
 import gc
 import itertools
 import logging
@@ -181,10 +180,7 @@ def run(command: Callable[[], int | None]) -> int:
     except OSError as error:
         reason = " ".join(str(error.strerror or error).split())
         where = f"{error.filename}: " if error.filename else ""
-        advice = ""
-        if error.errno == errno.EROFS:
-            advice = "; choose a place that can be written"
-        print(f"error: {where}{reason}{advice}.", file=sys.stderr)
+        print(f"error: {where}{reason}.", file=sys.stderr)
         return WRONG
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

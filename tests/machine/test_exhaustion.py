@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.commands import command_line
-from keras_transformer.config import JobError
+from keras_transformer.config import JobError, UserError
 from keras_transformer.machine import exhaustion
 
 FULL_DISK = (errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -65,6 +65,15 @@ def test_a_job_that_runs_out_fails_with_one_sentence(error, sentence, capsys):
 def test_a_place_that_cannot_be_written_is_a_wrong_argument(error, capsys):
     assert run(error) == command_line.WRONG
     assert capsys.readouterr().err.startswith("error: a/b: ")
+
+
+@pytest.mark.parametrize("reason", ["EROFS", "EACCES", "EPERM", "ENOTDIR"])
+def test_a_closed_place_is_one_sentence_in_python_too(reason):
+    error = OSError(number := getattr(errno, reason), os.strerror(number), "a")
+    message = f"^a: {error.strerror}; choose a place that can be written"
+    with pytest.raises(UserError, match=message):
+        with exhaustion.explained("rest"):
+            raise error
 
 
 @pytest.mark.parametrize(
