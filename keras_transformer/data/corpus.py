@@ -1,5 +1,6 @@
 """The form of every source of aligned text: named splits of text pairs."""
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -103,7 +104,7 @@ class Corpus:
 
     def find(self, split: str, flag: str | None = None) -> str:
         """Return the name that a split has here, as `pairs` finds it."""
-        found = self._real_name(split)
+        found = self.real_name(split)
         if found in self.missing:
             raise UserError(
                 f"Expected {self.missing[found]}, plain or gzipped, as the "
@@ -144,7 +145,8 @@ class Corpus:
         rows = (self.state(self.find(split)) for split in splits)
         return list(itertools.chain.from_iterable(rows))
 
-    def _real_name(self, split: str) -> str:
+    def real_name(self, split: str) -> str:
+        """Return `validation` for a `val` that is not there."""
         if split == "val" and not {split} & {*self.splits, *self.missing}:
             return "validation"
         return split
@@ -157,12 +159,15 @@ def some(names: tuple[str, ...]) -> str:
     return ", ".join((*names[:MOST_NAMES], *more)) or "nothing"
 
 
-def checked_texts(name: str, texts: Iterable[str]) -> Iterator[str]:
+def checked_texts(
+    name: str, texts: Iterable[str], in_utf_8: bool = False
+) -> Iterator[str]:
     """Pass texts on; refuse anything else, and say where in `name` it is.
 
     Raises:
         SettingError: If `texts` is a single text or does not hold texts.
-        UserError: While iterating, if one of them is not a `str`.
+        UserError: While iterating, if one of them is not a `str`, or cannot be
+            spelled `in_utf_8`.
     """
     # Of a table, `for` would give the names of its columns.
     is_other = isinstance(texts, str | bytes | Mapping) or hasattr(
@@ -179,9 +184,21 @@ def checked_texts(name: str, texts: Iterable[str]) -> Iterator[str]:
                     f"{_kind_of(text)} in place {number}; make a str of it or "
                     "leave it out."
                 )
+            if in_utf_8:
+                _check_characters(text, f"place {number} of `{name}`")
             yield text
 
     return checked()
+
+
+@contextlib.contextmanager
+def place_named(name: str, texts: Iterable[str]) -> Iterator[None]:
+    """Name the place of a text that has made a library fail."""
+    try:
+        yield
+    except (TypeError, ValueError, RuntimeError):
+        list(checked_texts(name, texts, in_utf_8=True))
+        raise
 
 
 def checked_pairs(
@@ -221,18 +238,22 @@ def checked_pairs(
                     "Expected pairs of source and target text, received "
                     f"{kind!r:.60} in place {number} of {name}; {advice}."
                 )
-            try:
-                "".join(pair).encode()
-            except UnicodeEncodeError as error:
-                lone = error.object[error.start]
-                raise UserError(
-                    "Expected pairs of Unicode text, received half of a "
-                    f"surrogate pair, {ascii(lone)}, in place {number} of "
-                    f"{name}; write the whole character or leave it out."
-                ) from None
+            for side in pair:
+                _check_characters(side, f"place {number} of {name}")
             yield pair[0], pair[1]
 
     return checked()
+
+
+def _check_characters(text: str, place: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            "Expected Unicode text, received half of a surrogate pair, "
+            f"{ascii(text[error.start])}, in {place}; write the whole "
+            "character or leave it out."
+        ) from None
 
 
 def _rows(pairs: Any, languages: tuple[str, str] | None) -> Iterable[Any]:

@@ -20,42 +20,40 @@ class Sample:
 
     Args:
         path: The file to write.
+        texts: Texts of one line or several.
+        most: Lines in the sample.
+        seed: Fixes the sample.
     """
 
-    def __init__(self, path: str | os.PathLike) -> None:
-        self.path = path
-        self.draws = np.zeros(0, np.uint32)  # One for each line of the file.
-        self.limit = DRAWS
-
-    def write(self, texts: Iterable[str], most: int, seed: int = 1) -> None:
-        """Sample the lines of texts.
-
-        Args:
-            texts: Texts of one line or several.
-            most: Lines in the sample.
-            seed: Fixes the sample.
-        """
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        texts: Iterable[str],
+        most: int,
+        seed: int = 1,
+    ) -> None:
+        self.path, limit = path, DRAWS
         lines = itertools.chain.from_iterable(
             text.split("\n") for text in texts
         )
         random = np.random.default_rng(seed)
-        drawn: list[np.ndarray] = []
+        drawn = [np.zeros(0, np.uint32)]  # One for each line of the file.
         written = 0
         next_look = 2 * most
-        with open(self.path, "w", encoding="utf-8", newline="\n") as file:
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
             while chunk := list(itertools.islice(lines, CHUNK)):
                 draws = random.integers(0, DRAWS, len(chunk), np.uint32)
-                keep = draws < self.limit
+                keep = draws < limit
                 file.writelines(
                     f"{line}\n" for line in itertools.compress(chunk, keep)
                 )
                 drawn.append(draws[keep])
                 written += len(drawn[-1])
                 if written >= next_look:
-                    self.limit = _limit(drawn, most)
+                    limit = _limit(np.concatenate(drawn), most)
                     next_look += most
-        self.draws = np.concatenate([self.draws, *drawn])
-        self.limit = _limit(drawn, most)
+        self.draws = np.concatenate(drawn)
+        self.limit = _limit(self.draws, most)
 
     def lines(self) -> Generator[str, None, None]:
         """Read the lines of the sample, without their ends."""
@@ -64,7 +62,6 @@ class Sample:
                 yield line.removesuffix("\n")
 
 
-def _limit(drawn: list[np.ndarray], most: int) -> int:
+def _limit(draws: np.ndarray, most: int) -> int:
     """Find the value that at most `most` of the draws are below."""
-    draws = np.concatenate(drawn) if drawn else np.zeros(0, np.uint32)
     return int(np.partition(draws, most)[most]) if len(draws) > most else DRAWS

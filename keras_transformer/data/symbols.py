@@ -16,8 +16,10 @@ from typing import Literal
 
 from keras_transformer.config import UserError
 from keras_transformer.data import lines
+from keras_transformer.data.corpus import checked_texts
 
 Form = Literal["NFC", "NFKC"]  # Of Unicode.
+TOKENIZER_FILE = "tokenizer.model"  # In a run directory.
 SPACE = "▁"  # As pieces spell it.
 # The names of the four ids and of the bytes in a vocabulary.
 SPECIAL = re.compile(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>|▁")
@@ -44,7 +46,7 @@ def read_symbols(
         with lines.open_file(given, "`symbols`") as file:
             symbols = tuple(lines.read_lines(file, name))
     else:
-        name, symbols = "symbols", tuple(given)
+        name, symbols = "symbols", tuple(checked_texts("symbols", given))
     _check(symbols, name, form)
     return symbols
 

@@ -29,9 +29,9 @@ import tensorflow_text
 
 from keras_transformer import config
 from keras_transformer.data import bulk_tokenizer, sentencepiece_file
-from keras_transformer.data.corpus import checked_texts
+from keras_transformer.data.corpus import checked_texts, place_named
 from keras_transformer.data.sample import Sample
-from keras_transformer.data.symbols import Form, read_symbols
+from keras_transformer.data.symbols import TOKENIZER_FILE, Form, read_symbols
 from keras_transformer.machine import files
 from keras_transformer.settings import checked_value, whole_number
 
@@ -42,11 +42,9 @@ _has_own_operators = contextvars.ContextVar("own operators", default=False)
 _SPECIAL_IDS = (config.PAD_ID, config.UNK_ID, config.BOS_ID, config.EOS_ID)
 # The start of a file of two vocabularies, as `paired_tokenizer` writes it.
 ZIP = b"PK"
-# The name of the file in a run directory.
-FILE_OF_RUN = "tokenizer.model"
 NUM_SPECIAL = len(_SPECIAL_IDS)  # They come first.
-# The four roles and the 256 bytes that spell rare characters.
-RESERVED_PIECES = NUM_SPECIAL + 256
+# The four roles, the 256 bytes that spell rare characters, and the space.
+RESERVED_PIECES = NUM_SPECIAL + 256 + 1
 # Beyond this many sentences, a random sample trains the vocabulary.
 MAX_TRAINING_SENTENCES = 5_000_000
 # A character seldomer than this share of the text is spelled in bytes. A model
@@ -170,7 +168,7 @@ class Tokenizer(tf.Module):
             sentences: Sentences of both languages; iterated once. If there
                 are more than `MAX_TRAINING_SENTENCES`, a random sample is
                 used.
-            vocab_size: Number of pieces, more than 260. If the sentences
+            vocab_size: Number of pieces, more than 261. If the sentences
                 cannot fill this size, the largest possible one is used and a
                 warning logged. Characters that are less than one in 100,000,
                 and the rarest of those that the size cannot hold, get no
@@ -183,20 +181,22 @@ class Tokenizer(tf.Module):
                 (`keras_transformer.data.sentencepiece_file`).
 
         Raises:
-            UserError: If `vocab_size` is 260 or less without the symbols, no
+            UserError: If `vocab_size` is 261 or less without the symbols, no
                 sentence holds any text, a sentence is not a text, the only text
                 is the name of a file, or there is no such `normalization`.
         """
         vocab_size = whole_number("vocab_size", vocab_size)
         checked_value(config.SETTINGS["normalization"], normalization)
         symbols = list(checked_texts("symbols", symbols))
+        if symbols:
+            read_symbols(symbols, "NFKC" if normalization == "nfkc" else "NFC")
         reserved = RESERVED_PIECES + len(symbols)
         if vocab_size <= reserved:
             also = f", {len(symbols)} symbols" if symbols else ""
             raise config.UserError(
                 f"Expected a vocabulary size above {reserved} (four special "
-                f"ids{also} and 256 bytes come first), received {vocab_size}; "
-                "ask for more, such as 8000."
+                f"ids{also}, 256 bytes and the space come first), received "
+                f"{vocab_size}; ask for more, such as 8000."
             )
         if not isinstance(path, str | os.PathLike):
             raise config.SettingError("path", "the file to write", path)
@@ -205,10 +205,9 @@ class Tokenizer(tf.Module):
         with tempfile.TemporaryDirectory(
             dir=path.parent, prefix=files.PARTIAL
         ) as folder:
-            text = Sample(os.path.join(folder, "sentences.txt"))
-            texts = checked_texts("sentences", sentences)
+            texts = checked_texts("sentences", sentences, in_utf_8=True)
             _refuse_a_path(sentences)
-            text.write(texts, MAX_TRAINING_SENTENCES)
+            text = Sample(f"{folder}/lines.txt", texts, MAX_TRAINING_SENTENCES)
             if normalization == "nfkc":
                 named = {"normalization_rule_name": "nmt_nfkc"}
                 model = _train_model(text, vocab_size, symbols, named)
@@ -307,7 +306,8 @@ class Tokenizer(tf.Module):
         """
         checked_texts("texts", texts)
         texts = [text if _is_visible(text) else "" for text in texts]
-        found = self._words.tokenize(texts) if self._words else None
+        with place_named("texts", texts):
+            found = self._words.tokenize(texts) if self._words else None
         if found is None:
             ragged = self.tokenize(texts)
             found = ragged.values.numpy(), ragged.row_lengths().numpy()
@@ -383,9 +383,12 @@ def read_model(path: str | os.PathLike) -> tuple[pathlib.Path, bytes]:
     Raises:
         UserError: If there is no such file.
     """
+    if not isinstance(path, str | os.PathLike):
+        expected = "a `Tokenizer` or the path of a sentencepiece model"
+        raise config.SettingError("tokenizer", expected, path)
     path = pathlib.Path(path)
     if path.is_dir():
-        path = path / FILE_OF_RUN
+        path = path / TOKENIZER_FILE
     try:
         return path, path.read_bytes()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -400,12 +403,9 @@ def as_strings(text: tf.Tensor | Sequence[str]) -> tf.Tensor:
     """Convert texts to a string tensor; UserError if one is not a text."""
     if isinstance(text, str):
         raise config.SettingError("text", "a list of texts", text)
-    try:
+    with place_named("text", text):
         # An empty list would become float32.
         return tf.convert_to_tensor(text, tf.string)
-    except (TypeError, ValueError):
-        list(checked_texts("text", text))  # Names the place.
-        raise
 
 
 @contextlib.contextmanager
@@ -502,5 +502,5 @@ def _rare_characters(text: Sample, form: Form, most: int) -> dict[int, str]:
     least = RARE * counts.total()
     del counts[" "]
     rare = {x: count for x, count in counts.items() if count < least}
-    rare.update(counts.most_common()[most - 1 :])  # The space has a piece.
+    rare.update(counts.most_common()[most:])
     return dict.fromkeys(map(ord, rare), " ")

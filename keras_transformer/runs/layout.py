@@ -25,9 +25,9 @@ import os
 import pathlib
 
 from keras_transformer.config import UserError
+from keras_transformer.data.symbols import TOKENIZER_FILE as TOKENIZER_FILE
 
 CONFIG_FILE = "config.json"
-TOKENIZER_FILE = "tokenizer.model"  # As `Tokenizer.load` looks for it.
 FINAL_FILE = "final.weights.h5"
 RESULT_FILE = "result.json"
 CURVE_FILE = "curve.png"
@@ -50,7 +50,10 @@ def has_begun(run_dir: str | os.PathLike) -> bool:
     run_dir = pathlib.Path(run_dir)
     return (run_dir / CONFIG_FILE).exists() and (
         (run_dir / FINAL_FILE).exists()
-        or any((run_dir / CHECKPOINTS).glob("step-*"))
+        or any(
+            path.name.removeprefix("step-").isdigit()
+            for path in (run_dir / CHECKPOINTS).glob("step-*")
+        )
     )
 
 

@@ -13,22 +13,19 @@ def several_chunks(monkeypatch):
 
 
 def test_few_lines_are_all_there(tmp_path):
-    text = Sample(tmp_path / "lines.txt")
     lines = ["one", "", " two\r", "drei\u2028vier\x0b"]
-    text.write([*lines, "five\nsix"], most=6)
+    text = Sample(tmp_path / "lines.txt", [*lines, "five\nsix"], most=6)
     # Whole, as they came; a text of several lines counts as several.
     expected = b"one\n\n two\r\ndrei\xe2\x80\xa8vier\x0b\nfive\nsix\n"
     assert (tmp_path / "lines.txt").read_bytes() == expected
     for _ in range(2):
         assert list(text.lines()) == [*lines, "five", "six"]
-    nothing = Sample(tmp_path / "nothing.txt")
-    nothing.write([], most=3)
+    nothing = Sample(tmp_path / "nothing.txt", [], most=3)
     assert list(nothing.lines()) == []
 
 
 def test_of_many_lines_as_many_as_wanted_are_there_in_order(tmp_path):
-    text = Sample(tmp_path / "lines.txt")
-    text.write(map(str, range(100_003)), most=1009)
+    text = Sample(tmp_path / "lines.txt", map(str, range(100_003)), most=1009)
     numbers = list(map(int, text.lines()))
     assert len(numbers) == 1009
     assert numbers == sorted(set(numbers))
@@ -42,8 +39,8 @@ def test_of_many_lines_as_many_as_wanted_are_there_in_order(tmp_path):
 def test_every_line_has_the_same_chance(tmp_path):
     counts = np.zeros(211)
     for seed in range(400):
-        text = Sample(tmp_path / "lines.txt")
-        text.write(map(str, range(211)), most=53, seed=seed)
+        numbers = map(str, range(211))
+        text = Sample(tmp_path / "lines.txt", numbers, most=53, seed=seed)
         counts[list(map(int, text.lines()))] += 1
     chance = 53 / 211
     spread = (400 * chance * (1 - chance)) ** 0.5

@@ -85,10 +85,10 @@ def test_a_vocabulary_without_symbols_is_what_it_was(path, tmp_path):
 
 def test_more_symbols_than_the_vocabulary_has_room_for_are_refused(tmp_path):
     symbols = [f"<{i}>" for i in range(41)]
-    # 4 special ids, 256 bytes and 41 symbols are 301.
-    message = r"size above 301 \(four special ids, 41 symbols and"
+    # 4 special ids, 256 bytes, the space and 41 symbols are 302.
+    message = r"size above 302 \(four special ids, 41 symbols, 256 bytes and"
     with pytest.raises(UserError, match=message):
-        Tokenizer.train(SENTENCES, 301, tmp_path / "t", symbols)
+        Tokenizer.train(SENTENCES, 302, tmp_path / "t", symbols)
     assert not list(tmp_path.iterdir())
 
 
@@ -128,6 +128,11 @@ def test_symbols_that_cannot_be_are_named(tmp_path, content, message):
     with pytest.raises(UserError) as error:
         read_symbols(path)
     assert message in str(error.value) and str(path) in str(error.value)
+    if symbols := content.split("\n") if content else []:
+        in_list = message.replace(" of ", " of symbols")
+        with pytest.raises(UserError) as error:
+            Tokenizer.train(SENTENCES, 400, tmp_path / "t", symbols)
+        assert in_list in str(error.value)
 
 
 def test_symbols_do_not_go_with_a_vocabulary_made_elsewhere():

@@ -52,10 +52,15 @@ def test_what_is_no_text_is_named_by_its_place(tokenizer, wrong):
             tokenizer.tokenize(["a", wrong])
 
 
-def test_half_a_surrogate_pair_is_named_by_its_place():
+def test_half_a_surrogate_pair_is_named_by_its_place(tokenizer):
     pairs = {"train": [("a", "b"), ("c", "d\ud83d")]}
     with pytest.raises(kt.UserError, match=r"'\\ud83d', in place 1 of train;"):
         kt.open_corpus(pairs)
+    for tokenize in (tokenizer.tokenize, tokenizer.tokenize_many):
+        with pytest.raises(
+            kt.UserError, match=r"'\\ud83d', in place 1 of `tex"
+        ):
+            tokenize(["a", "d\ud83d"])
 
 
 def test_a_path_is_no_text_to_learn_from(tokenizer, tmp_path):
