@@ -245,7 +245,9 @@ def test_a_number_of_hundreds_of_digits_is_refused(name):
 def test_settings_that_do_not_go_together_are_refused():
     with pytest.raises(SettingError, match="`max_length` to be at least 7"):
         Search(min_length=7, max_length=5)
-    with pytest.raises(UserError, match="two languages, received de"):
+    with pytest.raises(
+        UserError, match="different languages, received de and de"
+    ):
         run_of(source_lang="de")
 
 

@@ -27,7 +27,7 @@ from keras_transformer.data.corpus import (
 )
 from keras_transformer.data.demo import open_demo
 from keras_transformer.data.folders import open_folder
-from keras_transformer.data.languages import language_of
+from keras_transformer.data.languages import check_sides
 from keras_transformer.data.mixture import SEPARATOR, is_plain, mix, parts_of
 
 _Single = (
@@ -66,14 +66,8 @@ def open_corpus(
         UserError: If there is no such corpus, it lacks a language, or a code
             is none.
     """
-    for code in (source_lang, target_lang):
-        language_of(code)
-    if source_lang == target_lang:
-        raise UserError(
-            "Expected two different languages, received "
-            f"{source_lang} twice; change `source_lang` or `target_lang`."
-        )
-    if corpus is None:
+    check_sides(source_lang, target_lang)
+    if not isinstance(corpus, str | os.PathLike | Corpus | Iterable):
         raise SettingError(
             "corpus", "demo, a folder, tfds:NAME or pairs of texts", corpus
         )
@@ -156,6 +150,12 @@ def _in_memory(
 ) -> Corpus:
     splits = corpus if isinstance(corpus, Mapping) else {"train": corpus}
     languages = source_lang, target_lang
+    is_other = not all(isinstance(split, str) for split in splits)
+    if is_other or {*languages} & {*splits}:
+        expected = (
+            "pairs by the names of splits, such as {'train': [('a', 'b')]}"
+        )
+        raise SettingError("corpus", expected, corpus)
     pairs = {}
     for split, of_split in splits.items():
         pairs[split] = list(checked_pairs(split, of_split, languages))
@@ -215,10 +215,11 @@ def hold_out(
 def _part(
     corpus: Corpus, train_split: str, validation_split: str, share: float
 ) -> Corpus:
-    if validation_split in (*corpus.splits, *corpus.missing):
+    name = corpus.real_name(validation_split)
+    if name in (*corpus.splits, *corpus.missing):
         raise UserError(
-            f"Expected `validation_share` for a corpus without a split "
-            f"{validation_split}, but {corpus.name} has one; leave it out."
+            f"Expected `validation_share` for a corpus without a split {name}, "
+            f"but {corpus.name} has one; leave it out."
         )
     whole = corpus.find(train_split, "train_split")
 

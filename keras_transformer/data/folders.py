@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 from keras_transformer.config import UserError
 from keras_transformer.data import lines
 from keras_transformer.data.corpus import Corpus, Pair, State, some
-from keras_transformer.data.languages import is_code, language_of
+from keras_transformer.data.languages import is_code, read_code
 from keras_transformer.machine import files
 
 # Bytes read at a time.
@@ -31,9 +31,13 @@ def open_folder(name: str, source_lang: str, target_lang: str) -> Corpus:
     """
     folder = pathlib.Path(name)
     if not folder.is_dir():
+        advice = "check the path in `corpus`"
+        if folder.is_file():
+            advice = "write a file for each language, as in cut -f1 pairs.tsv "
+            advice += f"> my-text/train.{source_lang}, or pass pairs in Python"
         raise UserError(
             "Expected demo, a folder or tfds:NAME as corpus, received "
-            f"{name}, which is not a folder; check the path in `corpus`."
+            f"{name}, which is not a folder; {advice}."
         )
     names = tuple(sorted(p.name for p in folder.iterdir() if p.is_file()))
     languages = _ending(names, source_lang), _ending(names, target_lang)
@@ -88,7 +92,7 @@ def _ending(files: Sequence[str], code: str) -> str:
     spelt = (
         part
         for part in sorted(endings)
-        if is_code(part) and language_of(part).code == language_of(code).code
+        if is_code(part) and read_code(part).code == read_code(code).code
     )
     return code if code in endings else next(spelt, code)
 

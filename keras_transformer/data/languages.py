@@ -99,13 +99,37 @@ def is_code(text: object) -> bool:
     return isinstance(text, str) and bool(re.fullmatch(pattern, text))
 
 
+def check_sides(source_lang: str, target_lang: str) -> None:
+    """Refuse what is no code, and one language for both sides."""
+    source, target = language_of(source_lang), language_of(target_lang)
+    if source.code == target.code:
+        raise UserError(
+            f"Expected two different languages, received {source_lang} and "
+            f"{target_lang}; change `source_lang` or `target_lang`."
+        )
+
+
 @functools.cache
 def language_of(code: str) -> Language:
-    """Look a code up.
+    """Look a code up, and warn once if nobody knows its script.
 
     Raises:
         UserError: If it is not a code; it might not fit into a file's name.
     """
+    found = read_code(code)
+    # A longer code, such as the `tree` of a recipe, means no language.
+    if not found.script and len(found.base) < 4:
+        logger.warning(
+            "Nobody knows the script of the language %s, so its words are "
+            "taken to stand between spaces; if they do not, name it by its "
+            "code of BCP 47, such as ja, or add the script, as in %s-Jpan.",
+            *(code, found.base),
+        )
+    return found
+
+
+def read_code(code: str) -> Language:
+    """Look a code up that may be none of a language."""
     if not is_code(code):
         raise UserError(
             "Expected the code of a language, such as de, pt-BR or zh_Hans, "
@@ -126,14 +150,6 @@ def language_of(code: str) -> Language:
         region = next((x for x in subtags if x.isupper()), "")
         found = likely.get(f"{base}_{region}") or likely.get(base) or ""
         script = next(filter(_is_script, found.split("_")), "")
-    # A longer code, such as the `tree` of a recipe, means no language.
-    if not script and len(base) < 4:
-        logger.warning(
-            "Nobody knows the script of the language %s, so its words are "
-            "taken to stand between spaces; if they do not, name it by its "
-            "code of BCP 47, such as ja, or add the script, as in %s-Jpan.",
-            *(code, base),
-        )
     return Language("-".join([base, *subtags]), base, script)
 
 

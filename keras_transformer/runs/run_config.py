@@ -22,7 +22,7 @@ from keras_transformer.config import (
     UserError,
 )
 from keras_transformer.data.corpus import State
-from keras_transformer.data.languages import language_of
+from keras_transformer.data.languages import check_sides
 from keras_transformer.machine import files
 from keras_transformer.runs.layout import CONFIG_FILE, TOKENIZER_FILE, has_begun
 from keras_transformer.settings import did_you_mean, setting_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # Of TensorFlow.
 Part = TypeVar("Part", ModelConfig, TrainingConfig, Search, "RunConfig")
 _WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "restriction")
 # What is asked for beside the settings of the parts.
-_ASKED = (
+ASKED: tuple[str, ...] = (
     *("source_lang", "target_lang", "train_split", "validation_split"),
     "symbols",
 )
@@ -121,7 +121,7 @@ class RunConfig:
                 setting makes no sense.
         """
         settings = {n: v for n, v in settings.items() if v is not None}
-        own = {n: settings.pop(n) for n in _ASKED if n in settings}
+        own = {n: settings.pop(n) for n in ASKED if n in settings}
         initial = source = None
         if init_from is not None:
             source = cls.load(init_from)
@@ -156,13 +156,7 @@ class RunConfig:
                 f"a name that {CONFIG_FILE} can keep",
                 self.model.activation,
             )
-        for code in (self.source_lang, self.target_lang):
-            language_of(code)
-        if self.source_lang == self.target_lang:
-            raise UserError(
-                f"Expected two languages, received {self.source_lang} for both "
-                "sides; change `source_lang` or `target_lang`."
-            )
+        check_sides(self.source_lang, self.target_lang)
         if self.train_split == self.validation_split:
             raise UserError(
                 f"Expected two splits, received {self.train_split} for "
@@ -197,7 +191,7 @@ class RunConfig:
             UserError: If anything else differs; one sentence names it all.
         """
         known = {
-            **{name: getattr(self, name) for name in ("preset", *_ASKED)},
+            **{name: getattr(self, name) for name in ("preset", *ASKED)},
             **vars(self.model),
             **vars(self.training),
             **self.search.kept_by_run(),

@@ -34,7 +34,7 @@ from keras_transformer.data.symbols import Form, read_symbols
 from keras_transformer.machine import files
 from keras_transformer.presets import PRESETS
 from keras_transformer.runs import layout
-from keras_transformer.runs.run_config import RunConfig, begun_config
+from keras_transformer.runs.run_config import ASKED, RunConfig, begun_config
 from keras_transformer.settings import (
     check_settings,
     kind_of,
@@ -154,7 +154,10 @@ class Session:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if not all(hasattr(each, "set_model") for each in self.callbacks):
+        if not all(
+            hasattr(each, "set_model") and not isinstance(each, type)
+            for each in self.callbacks
+        ):
             raise SettingError(
                 "callbacks", "a list of Keras callbacks", self.callbacks
             )
@@ -193,10 +196,7 @@ TRAINING_SETTINGS: list[dataclasses.Field] = [
     *SETTINGS.values(),
 ]
 # What a later session may repeat but not change.
-_OF_RUN = (
-    *("preset", "source_lang", "target_lang", "train_split"),
-    *("validation_split", "symbols", "init_from"),
-)
+_OF_RUN = ("preset", *ASKED, "init_from")
 
 
 def understand(**arguments: Any) -> Session:

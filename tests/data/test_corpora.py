@@ -119,7 +119,10 @@ NO_PAIR = (
             r"split19\.en, and 3 more; ",
         ),
         (None, "en de", "Expected demo, a folder or tfds:NAME as corpus, rec"),
-        (None, "de de", "Expected two different languages, received de twice"),
+        (None, "de de", "two different languages, received de and de; ch"),
+        # Both would be read from the files of one.
+        (None, "de deu", "two different languages, received de and deu; chan"),
+        (None, "en EN", "two different languages, received en and EN; change"),
     ],
 )
 def test_a_folder_without_a_pair_of_files_is_refused(
@@ -315,6 +318,34 @@ def test_pairs_come_as_people_have_them(table):
 def test_what_is_no_list_of_pairs_is_refused(pairs, message):
     with pytest.raises(config.UserError, match=message):
         open_corpus(pairs, "en", "de")
+
+
+@pytest.mark.parametrize(
+    "corpus, message",
+    [
+        (5, "`corpus` to be demo, a folder, tfds:NAME or pairs of texts"),
+        ({0: PAIRS}, "`corpus` to be pairs by the names of splits, such"),
+        ({"en": SOURCES, "de": TARGETS}, "pairs by the names of splits, such"),
+    ],
+)
+def test_what_is_no_corpus_is_refused_by_that_name(corpus, message):
+    with pytest.raises(config.SettingError, match=message):
+        open_corpus(corpus, "en", "de")
+
+
+def test_a_table_in_a_file_is_told_to_become_two(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("one\teins\n")
+    with pytest.raises(config.UserError, match="cut -f1 pairs.tsv > my-text/t"):
+        open_corpus(path)
+
+
+def test_the_ending_of_another_file_is_no_language(tmp_path, caplog):
+    write(tmp_path, **{"train_zh-CN": b"a\n", "train_en": b"a\n"})
+    (tmp_path / "train.zh-CN").rename(tmp_path / "train.zh_CN")
+    (tmp_path / "prepare.qz").touch()  # A code that nobody has given.
+    corpus = open_corpus(str(tmp_path), "zh-CN", "en")
+    assert list(corpus.pairs("train")) == [("a", "a")] and not caplog.messages
 
 
 def test_a_folder_is_named_so_that_it_is_found_from_anywhere(

@@ -45,6 +45,8 @@ def test_runs_of_other_seeds_hold_out_the_same_and_learn_one_vocabulary():
 def test_a_corpus_with_a_validation_split_is_refused():
     with pytest.raises(UserError, match="`validation_share` .* leave it out"):
         parted(val=[("a", "b")])
+    with pytest.raises(UserError, match="without a split validation, but"):
+        parted(validation=[("a", "b")])  # Which `val` finds.
 
 
 @pytest.mark.parametrize("share, empty", [(1e-9, "val"), (1 - 1e-9, "train")])
