@@ -206,8 +206,13 @@ def test_another_text_is_told_in_one_sentence_and_left_alone(
     [
         *(
             (dict(callbacks=wrong), "`callbacks` to be a list of Keras")
-            for wrong in (5, [7], keras.callbacks.Callback())
+            for wrong in (
+                *(5, [7], keras.callbacks.Callback()),
+                [keras.callbacks.CSVLogger],  # The class.
+            )
         ),
+        (dict(tokenizer=object()), "`tokenizer` to be a `Tokenizer` or"),
+        (dict(symbols=[5]), "texts as `symbols`, received int in place 0"),
         (dict(dropuot=0.2), "received dropuot; .* `dropout`"),
         (
             dict(init_from="RUN", d_model=16),
@@ -329,6 +334,8 @@ def test_a_finished_run_can_be_slimmed_and_moved(
     assert "is finished. Its checkpoints are gone" in caplog.text
     assert digest(slim) == before
     # How it searches may still change.
+    with pytest.raises(UserError, match="are gone, so it cannot go on; `init_"):
+        train(slim, in_memory, steps=12)
     train(slim, in_memory, beam_size=3)
     assert kt.Run(slim).config.search.beam_size == 3
     dataclasses.replace(kt.Run(slim).config, is_imported=True).save(slim)

@@ -63,9 +63,6 @@ class Epoch:
     def __len__(self) -> int:
         return len(self.cuts)
 
-    def __iter__(self) -> Iterator[Batch]:
-        return map(self.__getitem__, range(len(self)))
-
     def __getitem__(self, index: int) -> Batch:
         start, stop, (num_rows, source_length, target_length) = self.cuts[index]
         rows = np.full(num_rows, -1)

@@ -185,11 +185,13 @@ class TokenisedCorpus:
                 if progress is not None:
                     progress(made.read)
             if not made.kept:
+                limit = (
+                    f" and at most {max_length} tokens" if max_length else ""
+                )
                 raise config.UserError(
                     "Expected at least one pair of sentences to keep, received "
-                    f"{made.read}, none with text and at most {max_length} "
-                    "tokens on both sides; check the corpus or raise the "
-                    "maximum length."
+                    f"{made.read}, none with text{limit} on both sides; check "
+                    f"the corpus{' or raise the maximum length' * bool(limit)}."
                 )
             made.write_header()
         return cls.load(directory)

@@ -132,11 +132,13 @@ def train(session: Session) -> None:
         why = "finished. Its checkpoints are gone"
         if begun.is_imported:
             why = "imported, without what a training needs"
-        logger.info(
-            "%s is %s, so it cannot go on; `init_from` starts another run "
-            "from its weights.",
-            *(session.run_dir, why),
+        said = (
+            f"{session.run_dir} is {why}, so it cannot go on; `init_from` "
+            "starts another run from its weights."
         )
+        if session.settings.get("steps", 0) > begun.training.steps:
+            raise UserError(said)
+        logger.info(said)
         return
     is_chosen = session.preset is None and session.init_from is None
     if is_chosen and not layout.has_begun(session.run_dir):

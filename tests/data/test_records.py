@@ -35,6 +35,13 @@ def build(pairs, directory, words=97, **options):
     return TokenisedCorpus.build(pairs, tokenizer, directory, **options)
 
 
+def test_a_limit_is_named_only_if_there_is_one(tmp_path):
+    with pytest.raises(config.UserError, match="received 0, none with text on"):
+        build([], tmp_path / "records")
+    with pytest.raises(config.UserError, match="and at most 2 tokens on both"):
+        build([("5 7", "5")], tmp_path / "records", max_length=2)
+
+
 @pytest.fixture
 def small_chunks(monkeypatch):
     monkeypatch.setattr("keras_transformer.data.records.CHUNK", 2)

@@ -190,6 +190,14 @@ def test_records_that_are_damaged_are_made_again_from_the_text(
     )
 
 
+def test_a_copy_that_a_tool_made_of_a_checkpoint_binds_no_run(run_dir):
+    (run_dir / "checkpoints" / "step-000000002 (1)").mkdir(parents=True)
+    (run_dir / "config.json").touch()
+    assert not layout.has_begun(run_dir)
+    (run_dir / "checkpoints" / "step-000000002").mkdir()
+    assert layout.has_begun(run_dir)
+
+
 @pytest.mark.parametrize("content", ["", "{", "[1, 2]", None])
 def test_watched_pairs_that_are_damaged_are_chosen_again(
     folder, run_dir, content
