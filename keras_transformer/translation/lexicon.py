@@ -53,16 +53,9 @@ def records_of(
     open_corpus: Callable[[None, RunConfig], Corpus],
     most: int,
 ) -> TokenisedCorpus:
-    """Open the token records of a run's training, or make some of its text.
+    """Open a run's token records, or make them of its text's first pairs.
 
     Either way they have no pair that is too long for the run.
-
-    Args:
-        run_dir: The run directory.
-        run: Its configuration.
-        tokenizer: Its tokenizer.
-        open_corpus: Opens its text, if that is needed.
-        most: Most pairs to make records of, the first ones.
 
     Raises:
         UserError: If there are no records, and no text.
