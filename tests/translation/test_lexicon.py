@@ -150,9 +150,9 @@ def test_what_is_no_shortlist_of_this_model_is_refused(
 
 def test_no_source_piece_has_more_candidates_than_there_are(learn, translator):
     size = translator.tokenizer.vocab_size
-    found = learn(PAIRS, 2 * 10**9, 2 * 10**9)
+    found = learn(PAIRS, common=2 * 10**9, best=2 * 10**9)
     assert found.shape == (size, size + 1)  # The piece itself comes twice.
-    every = learn(PAIRS, size, size)
+    every = learn(PAIRS, common=size, best=size)
     np.testing.assert_array_equal(found, every)
 
 
