@@ -172,7 +172,7 @@ def checked_value(field: dataclasses.Field, value: Any) -> Any:
         if None in items:
             raise SettingError(field.name, about.several, value)
         return tuple(items)
-    converted = checked(field.name, kind, value)
+    converted = of_kind(field.name, kind, value)
     if about.choices and converted not in about.choices:
         expected = f"one of {', '.join(about.choices)}"
         raise SettingError(
@@ -195,7 +195,7 @@ _KINDS = {
 TOO_LARGE = 2**63
 
 
-def checked(name: str, kind: type, value: Any) -> Any:
+def of_kind(name: str, kind: type, value: Any) -> Any:
     """Check the type of an argument, and convert it as a setting's value.
 
     Raises:
@@ -213,7 +213,7 @@ def whole_number(name: str, value: Any, least: int = 1) -> int:
     Raises:
         SettingError: If it is no whole number, or below `least`.
     """
-    number = checked(name, int, value)
+    number = of_kind(name, int, value)
     if number < least:
         raise SettingError(name, f"at least {least}", value)
     return number

@@ -47,7 +47,7 @@ from keras_transformer.config import (
 )
 from keras_transformer.exporting.serving_kit import ServingKit
 from keras_transformer.machine import exhaustion, files
-from keras_transformer.settings import checked
+from keras_transformer.settings import of_kind
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
@@ -188,8 +188,8 @@ def export(
 def check_how(search: object, portable: object) -> None:
     """Refuse what is no `Search`, or neither True nor False."""
     if search is not None:
-        checked("search", Search, search)
-    checked("portable", bool, portable)
+        of_kind("search", Search, search)
+    of_kind("portable", bool, portable)
 
 
 @contextlib.contextmanager

@@ -22,8 +22,8 @@ from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.machine import devices
 from keras_transformer.runs.weights import Runs, Weights
 from keras_transformer.settings import (
-    checked,
     did_you_mean,
+    of_kind,
     overridden,
     whole_number,
 )
@@ -91,7 +91,7 @@ class Translator:
             tokenizer = TokenizerAdapter(tokenizer)
         self.tokenizer: Any = tokenizer
         search = Search() if search is None else search
-        self.search: Search = checked("search", Search, search)
+        self.search: Search = of_kind("search", Search, search)
         self.source_lang = source_lang
         self.target_lang = target_lang
         self.weights = weights or Weights()
@@ -305,9 +305,9 @@ class Translator:
         else:
             encoded, beginnings = pairs_as_bytes(texts=texts, prefixes=prefixes)
         batch_tokens = whole_number("batch_tokens", batch_tokens)
-        checked("search", Search, search)
+        of_kind("search", Search, search)
         if split_sentences is not None:
-            checked("split_sentences", bool, split_sentences)
+            of_kind("split_sentences", bool, split_sentences)
         decoded = (text.decode() for text in encoded)
         if split_sentences:
             sentences.check_alone(
