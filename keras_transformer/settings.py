@@ -181,7 +181,7 @@ def checked_value(field: dataclasses.Field, value: Any) -> Any:
     within = within_of(field)
     if within and not _is_within(converted, within):
         raise SettingError(field.name, _in_words(within, kind), value)
-    return converted
+    return _fitting(field.name, converted)
 
 
 _KINDS = {
@@ -203,7 +203,8 @@ def of_kind(name: str, kind: type, value: Any) -> Any:
     """
     converted = _as(kind, value)
     if converted is None:
-        raise SettingError(name, _expected(kind, value), value)
+        expected = _KINDS.get(kind, f"a {kind.__name__}")
+        raise SettingError(name, expected, value)
     return converted
 
 
@@ -216,7 +217,13 @@ def whole_number(name: str, value: Any, least: int = 1) -> int:
     number = of_kind(name, int, value)
     if number < least:
         raise SettingError(name, f"at least {least}", value)
-    return number
+    return _fitting(name, number)
+
+
+def _fitting(name: str, value: Any) -> Any:
+    if isinstance(value, int) and value >= TOO_LARGE:
+        raise SettingError(name, "below 2^63", value)
+    return value
 
 
 def _as(kind: type, value: Any) -> Any:
@@ -229,7 +236,7 @@ def _as(kind: type, value: Any) -> Any:
             return None
         if kind is int and isinstance(value, numbers.Integral):
             # A float would lack the last digits of a large one.
-            return int(value) if int(value) < TOO_LARGE else None
+            return int(value)
         try:
             number = float(value)
         except OverflowError:
@@ -240,13 +247,6 @@ def _as(kind: type, value: Any) -> Any:
     if kind is pathlib.Path and isinstance(value, str | os.PathLike):
         return pathlib.Path(value)
     return value if kind is Any or isinstance(value, kind) else None
-
-
-def _expected(kind: type, value: Any) -> str:
-    """Say what a value that `_as` refuses should have been."""
-    if kind is int and isinstance(value, numbers.Integral) and int(value) > 1:
-        return "below 2^63"
-    return _KINDS.get(kind, f"a {kind.__name__}")
 
 
 def _is_within(value: float, within: str) -> bool:

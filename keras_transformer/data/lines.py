@@ -12,8 +12,7 @@ from typing import BinaryIO
 from keras_transformer.config import UserError
 
 GZIP = b"\x1f\x8b"
-# No file of text may hold a NUL, which a sampled translation may.
-_BREAKS = str.maketrans("\n\r\t\0", "    ")
+_BREAKS = str.maketrans("\n\r\t", "   ")
 
 
 def open_file(path: str | os.PathLike, flag: str) -> BinaryIO:

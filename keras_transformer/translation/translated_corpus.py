@@ -194,4 +194,6 @@ class TranslatedCorpus:
 
 
 def _line(text: str) -> bytes:
-    return f"{lines.on_one_line(text)}\n".encode("utf-8", "replace")
+    # A corpus may hold no NUL, which a sampled translation may.
+    line = lines.on_one_line(text).replace("\0", " ")
+    return f"{line}\n".encode("utf-8", "replace")

@@ -98,7 +98,7 @@ def test_a_translation_goes_on_inside_a_word(sampling):
             sources, prefixes=prefixes, sampling=sampling
         )
         right = sum(map(str.__eq__, found, targets))
-        assert right > 50
+        assert right > 45  # By machines, sampling reaches 49 to 56.
         assert all(map(str.startswith, found, map(str.strip, prefixes)))
 
 
