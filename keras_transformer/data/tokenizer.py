@@ -207,7 +207,8 @@ class Tokenizer(tf.Module):
         ) as folder:
             texts = checked_texts("sentences", sentences, in_utf_8=True)
             _refuse_a_path(sentences)
-            text = Sample(f"{folder}/lines.txt", texts, MAX_TRAINING_SENTENCES)
+            file = f"{folder}/sentences.txt"
+            text = Sample(file, texts, MAX_TRAINING_SENTENCES)
             if normalization == "nfkc":
                 named = {"normalization_rule_name": "nmt_nfkc"}
                 model = _train_model(text, vocab_size, symbols, named)
