@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import itertools
 import logging
 import os
 import pathlib
@@ -18,6 +19,7 @@ from keras_transformer.config import (
 from keras_transformer.data.corpora import Source, open_corpus
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.machine import exhaustion, files
+from keras_transformer.runs.layout import RECORDS
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.weights import Runs, Weights
 from keras_transformer.settings import overridden, whole_number, with_settings
@@ -157,6 +159,7 @@ class Run:
     def shortlist(
         self,
         output: str | os.PathLike,
+        corpus: Source | None = None,
         *,
         common: int = 200,
         best: int = 50,
@@ -169,6 +172,8 @@ class Run:
 
         Args:
             output: The file to write.
+            corpus: Other text to learn from, as in `open_corpus`; by default
+                the run's token records, or its text if they are gone.
             common: Most frequent target pieces, candidates of every source.
             best: Most candidates of a source piece.
             pairs: Most training pairs to learn from, the first ones.
@@ -177,17 +182,25 @@ class Run:
             The path of the file.
 
         Raises:
-            UserError: If it has no records and no text, or a number is below 1.
+            UserError: If there is no such text, or a number is below 1.
             JobError: If the disk is full.
         """
+        from keras_transformer.data.records import TokenisedCorpus
         from keras_transformer.runs.run_config import load_vocabulary
         from keras_transformer.translation import lexicon
 
         run = self.config
         tokenizer = load_vocabulary(self.path, run)
         most = whole_number("pairs", pairs)
-        opened = self.path, run, tokenizer, self._open_corpus
-        records = lexicon.records_of(*opened, most)
+        kept = self.path / RECORDS / run.train_split
+        if corpus is None and kept.exists():
+            records = TokenisedCorpus.load(kept)
+        else:
+            opened = self._open_corpus(corpus, run)
+            text = opened.pairs(run.train_split, "train_split")
+            records = lexicon.tokenised(
+                itertools.islice(text, most), tokenizer, run.training.max_length
+            )
         candidates = lexicon.learn(records, tokenizer, common, best, most)
         lexicon.write(output, candidates, tokenizer)
         return pathlib.Path(output)

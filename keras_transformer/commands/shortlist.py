@@ -11,6 +11,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--run-dir", required=True, type=pathlib.Path, help="the run directory")
     add(
+        "--corpus",
+        help="other text to learn from, a corpus as in train; an imported run "
+        "has none of its own",
+    )
+    add(
         "--output",
         required=True,
         type=pathlib.Path,
@@ -54,7 +59,10 @@ def run(args: argparse.Namespace) -> None:
     from keras_transformer.run import Run
 
     path = Run(args.run_dir).shortlist(
-        args.output, common=args.common, best=args.best, pairs=args.pairs
+        *(args.output, args.corpus),
+        common=args.common,
+        best=args.best,
+        pairs=args.pairs,
     )
     print(path)
     command_line.say_next(

@@ -12,23 +12,20 @@ piece:
 The line of the empty piece comes first. Its candidates belong to every source.
 """
 
-import itertools
 import os
 import pathlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from keras_transformer.config import PAD_ID, UserError
-from keras_transformer.data.corpus import Corpus
+from keras_transformer.data.corpus import Pair
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.shortlist import SPECIAL, Shortlist
 from keras_transformer.machine import files
-from keras_transformer.runs.layout import RECORDS
-from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.settings import whole_number
 
 _ITERATIONS = 5
@@ -46,36 +43,18 @@ class _Pairs(NamedTuple):
     pieces: np.ndarray  # int32 (M,), the target piece of each kind
 
 
-def records_of(
-    run_dir: pathlib.Path,
-    run: RunConfig,
-    tokenizer: Tokenizer,
-    open_corpus: Callable[[None, RunConfig], Corpus],
-    most: int,
+def tokenised(
+    pairs: Iterable[Pair], tokenizer: Tokenizer, max_length: int
 ) -> TokenisedCorpus:
-    """Open a run's token records, or make them of its text's first pairs.
-
-    Either way they have no pair that is too long for the run.
+    """Make token records as a run does, but only in memory.
 
     Raises:
-        UserError: If there are no records, and no text.
+        UserError: If no pair has text and fits into `max_length`.
     """
-    kept = run_dir / RECORDS / run.train_split
-    if kept.exists():
-        return TokenisedCorpus.load(kept)
-    try:
-        text = open_corpus(None, run).pairs(run.train_split)
-    except UserError as error:
-        raise UserError(
-            f"Expected token records in {kept}, or the text that they are made "
-            f"of in {run.corpus}, found neither; restore one of them."
-        ) from error
     with tempfile.TemporaryDirectory() as folder:
-        made = TokenisedCorpus.build(
-            *(itertools.islice(text, most), tokenizer, f"{folder}/records"),
-            run.training.max_length,
-        )
-        return made.in_memory()
+        return TokenisedCorpus.build(
+            pairs, tokenizer, f"{folder}/records", max_length
+        ).in_memory()
 
 
 def learn(

@@ -73,15 +73,22 @@ def test_the_records_of_a_training_are_enough_for_a_shortlist(
     assert run("shortlist", alone, "--output", made[1]) == 0
     shutil.rmtree(texts)
     assert run("shortlist", alone, "--output", made[2]) == 2
-    said = f"in {texts}, found neither; restore one of them."
-    assert said in capsys.readouterr().err
+    assert f"received {texts}, which is not a folder" in capsys.readouterr().err
     TokenisedCorpus.build(
         kt.open_corpus(corpus).pairs("train"),
         *(kt.Tokenizer.load(alone), alone / "records" / "train", 256),
     )
     assert run("shortlist", alone, "--output", made[2]) == 0
+    # An imported run has neither records nor a corpus.
+    shutil.rmtree(alone / "records")
+    dataclasses.replace(run_of_it, is_imported=True).save(alone)
+    output = "--output", tmp_path / "given.tsv"
+    assert run("shortlist", alone, *output) == 2
+    assert "of its own; give one with --corpus." in capsys.readouterr().err
+    assert run("shortlist", alone, *output, "--corpus", corpus) == 0
+    made.append(output[1])
     first, *others = (path.read_text() for path in made)
-    assert others == [first, first]
+    assert others == [first] * 3
 
 
 def test_a_shortlist_that_cannot_be_is_one_sentence(

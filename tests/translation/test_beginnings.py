@@ -88,7 +88,7 @@ def test_a_search_leaves_the_prefix_by_its_own_tokens_or_by_others():
     assert tuple(found.ids[1, 0].numpy()) in {(EOS, PAD), (4, 4)}
 
 
-@pytest.mark.parametrize("sampling", [None, Sampling(seed=7, temperature=0.5)])
+@pytest.mark.parametrize("sampling", [None, Sampling(seed=7, temperature=0.2)])
 def test_a_translation_goes_on_inside_a_word(sampling):
     translator = sample_runs.digit_translator()
     sources, targets = (x[:61] for x in sample_runs.digit_corpus()["test"])
@@ -98,7 +98,7 @@ def test_a_translation_goes_on_inside_a_word(sampling):
             sources, prefixes=prefixes, sampling=sampling
         )
         right = sum(map(str.__eq__, found, targets))
-        assert right > 45  # By machines, sampling reaches 49 to 56.
+        assert right > 50
         assert all(map(str.startswith, found, map(str.strip, prefixes)))
 
 
