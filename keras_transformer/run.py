@@ -6,7 +6,6 @@ import itertools
 import logging
 import os
 import pathlib
-import shutil
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -401,36 +400,6 @@ class Run:
             *(translator, output, version, search, kit, quantization, card),
             portable,
         )
-
-    def keep_exported(self, output: str | os.PathLike) -> None:
-        """Export the run as it is now, unless that has been done.
-
-        If the weights or the search of the run differ from those of the highest
-        version, write a version one above it. It replaces the one that it
-        differs from in its weights alone.
-
-        Args:
-            output: Folder of all versions.
-
-        Raises:
-            UserError: As in `export`.
-        """
-        newest = max(files.versions(output), default=0)
-        path = pathlib.Path(output) / str(newest)
-        kept = ModelCard.load(path) if newest else None
-        how = (kept.quantization, kept.shortlist) if kept else ()
-        now = self.card(None, None, *how)
-        search = self.config.search.kept_by_run()
-        is_alike = kept is not None and all(
-            kept.search.get(name) == search[name] for name in search
-        )
-        if kept is None or not is_alike or kept.weights != now.weights:
-            made = ModelCard.load(self.export(output, newest + 1))
-            if kept and made and kept.how == made.how:
-                # Another process may have removed it.
-                shutil.rmtree(path, ignore_errors=True)
-        elif kept.scores != now.scores:  # The run was evaluated since.
-            dataclasses.replace(kept, scores=now.scores).save(path)
 
     def card(
         self,

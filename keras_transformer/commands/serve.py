@@ -1,9 +1,11 @@
 """`keras-transformer serve`."""
 
 import argparse
+import dataclasses
 import logging
 import pathlib
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -117,7 +119,7 @@ def run(args: argparse.Namespace) -> None:
     folder, explain = args.exported, None
     if run is not None:
         folder = args.run_dir / EXPORTED
-        run.keep_exported(folder)
+        keep_exported(run, folder)
         if not args.ensemble:
             explain = explainer(args.run_dir)
     path = args.batching_parameters or folder / BATCHING_FILE
@@ -138,6 +140,33 @@ def run(args: argparse.Namespace) -> None:
         server.names_of(args.host, args.allow_host),
     )
     server.serve(listening, service)
+
+
+def keep_exported(run: "Run", output: pathlib.Path) -> None:
+    """Export a run as it is now, unless that has been done.
+
+    If the weights or the search of the run differ from those of the highest
+    version in `output`, write a version one above it. It replaces the one that
+    it differs from in its weights alone.
+    """
+    from keras_transformer.translation.model_card import ModelCard
+
+    newest = max(files.versions(output), default=0)
+    path = output / str(newest)
+    kept = ModelCard.load(path) if newest else None
+    how = (kept.quantization, kept.shortlist) if kept else ()
+    now = run.card(None, None, *how)
+    search = run.config.search.kept_by_run()
+    is_alike = kept is not None and all(
+        kept.search.get(name) == search[name] for name in search
+    )
+    if kept is None or not is_alike or kept.weights != now.weights:
+        made = ModelCard.load(run.export(output, newest + 1))
+        if kept and made and kept.how == made.how:
+            # Another process may have removed it.
+            shutil.rmtree(path, ignore_errors=True)
+    elif kept.scores != now.scores:  # The run was evaluated since.
+        dataclasses.replace(kept, scores=now.scores).save(path)
 
 
 def _served_run(args: argparse.Namespace) -> "Run | None":

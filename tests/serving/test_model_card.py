@@ -8,6 +8,7 @@ import pytest
 from sample_runs import CARD, OPTIONS
 
 import keras_transformer
+from keras_transformer.commands.serve import keep_exported
 from keras_transformer.config import Sampling, UserError
 from keras_transformer.run import Run
 from keras_transformer.runs import checkpoints
@@ -104,7 +105,7 @@ def write_evaluation(run, names, corpus="demo", **how):
 def test_a_run_is_exported_once_and_again_when_it_changes(run):
     output = run.path / "exported"
     for _ in range(2):
-        run.keep_exported(output)
+        keep_exported(run, output)
         assert [path.name for path in output.iterdir()] == ["1"]
     card = ModelCard.load(output / "1")
     assert (card.source_lang, card.target_lang) == ("en", "de")
@@ -112,7 +113,7 @@ def test_a_run_is_exported_once_and_again_when_it_changes(run):
 
     # It is evaluated: the card says so, the weights are as they were.
     scores = write_evaluation(run, ["step-000000007"])
-    run.keep_exported(output)
+    keep_exported(run, output)
     assert [path.name for path in output.iterdir()] == ["1"]
     assert ModelCard.load(output / "1") == dataclasses.replace(
         card, scores=scores
@@ -120,7 +121,7 @@ def test_a_run_is_exported_once_and_again_when_it_changes(run):
 
     # It is trained on: these weights replace the others, and have no scores.
     save_checkpoint(run, 11)
-    run.keep_exported(output)
+    keep_exported(run, output)
     assert [path.name for path in output.iterdir()] == ["2"]
     assert ModelCard.load(output / "2").scores == ()
 
@@ -128,13 +129,13 @@ def test_a_run_is_exported_once_and_again_when_it_changes(run):
     search = dataclasses.replace(run.config.search, length_penalty=0.3)
     dataclasses.replace(run.config, search=search).save(run.path)
     for _ in range(2):
-        run.keep_exported(output)
+        keep_exported(run, output)
     assert sorted(path.name for path in output.iterdir()) == ["2", "3"]
 
 
 def test_an_old_version_may_be_gone_already(run, monkeypatch):
     output, export = run.path / "exported", Run.export
-    run.keep_exported(output)
+    keep_exported(run, output)
     save_checkpoint(run, 11)
 
     def beside_another(self, output, version):
@@ -142,7 +143,7 @@ def test_an_old_version_may_be_gone_already(run, monkeypatch):
         return export(self, output, version)
 
     monkeypatch.setattr(Run, "export", beside_another)
-    run.keep_exported(output)
+    keep_exported(run, output)
     assert [path.name for path in output.iterdir()] == ["2"]
 
 
@@ -157,18 +158,18 @@ def test_an_old_version_may_be_gone_already(run, monkeypatch):
 )
 def test_an_export_that_was_made_otherwise_stays_as_it_is(run, how):
     output = run.path / "exported"
-    run.keep_exported(output)
+    keep_exported(run, output)
     card = ModelCard.load(output / "1")
     if "search" in how:
         how = {"search": {**card.search, **how["search"]}}
     dataclasses.replace(card, **how).save(output / "1")
     write_evaluation(run, ["step-000000007"])
-    run.keep_exported(output)
+    keep_exported(run, output)
     stored = "quantization" in how or "shortlist" in how
     assert bool(ModelCard.load(output / "1").scores) == (not stored)
 
     save_checkpoint(run, 11)
-    run.keep_exported(output)
+    keep_exported(run, output)
     assert sorted(path.name for path in output.iterdir()) == ["1", "2"]
 
 
