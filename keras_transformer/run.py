@@ -21,7 +21,12 @@ from keras_transformer.machine import exhaustion, files
 from keras_transformer.runs.layout import RECORDS
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.weights import Runs, Weights
-from keras_transformer.settings import overridden, whole_number, with_settings
+from keras_transformer.settings import (
+    of_kind,
+    overridden,
+    whole_number,
+    with_settings,
+)
 from keras_transformer.training.estimates import parameters
 from keras_transformer.training.request import (
     TRAINING_SETTINGS,
@@ -275,6 +280,7 @@ class Run:
         if not isinstance(split, str):
             expected = "the name of a split; pairs are given as `corpus`"
             raise SettingError("split", expected, split)
+        of_kind("lowercase", bool, lowercase)
         from keras_transformer.translation import evaluation, significance
 
         used = self.using(

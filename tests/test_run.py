@@ -270,6 +270,10 @@ def test_a_run_translates_evaluates_and_exports(
         ),
         (lambda run: kt.Run(run.path.parent), "Expected a run directory"),
         (lambda run: run.export("x", search={}), "`search` to be a Search"),
+        (
+            lambda run: run.evaluate("test", lowercase="no"),
+            "`lowercase` to be True or False",
+        ),
     ],
 )
 def test_what_a_run_cannot_do_is_one_sentence(run, ask, message):
