@@ -174,6 +174,46 @@ def test_a_run_of_before_unequal_depths_and_versions_goes_on(tmp_path):
         begun.with_changes({"decoder_layers": 2}, tmp_path)
 
 
+OF_BEFORE = """{
+  "preset": "demo", "corpus": "demo",
+  "source_lang": "en", "target_lang": "de",
+  "train_split": "train", "validation_split": "val",
+  "requested_vocab_size": 1000,
+  "model": {"vocab_size": 991, "num_layers": 2, "d_model": 16},
+  "training": {"steps": 7, "luck": %s, "care": %s},
+  "search": {"beam_size": 3, "length_penalty": 0.6, "max_extra_length": 50},
+  "fingerprints": {"train": "d9f1e2b3"},
+  "initial": null, "vocabulary": "44bf850b"
+}"""
+
+
+def test_a_run_of_an_older_version_is_read_without_settings_that_went(
+    tmp_path, monkeypatch, caplog
+):
+    # Those that are still fields are not of this table's business.
+    monkeypatch.setattr(
+        run_config, "REMOVED", {"luck": None, "care": 0.0, "seed": 1}
+    )
+    path = tmp_path / "config.json"
+    path.write_text(OF_BEFORE % ("null", "0"))
+    run = RunConfig.load(tmp_path)
+    assert (run.training.steps, run.search.beam_size) == (7, 3)
+    assert run.removed is None
+    assert run.with_changes({"steps": 8}, tmp_path).training.steps == 8
+    assert not caplog.messages
+
+    path.write_text(OF_BEFORE % ("0.999", "0.0"))
+    # However often it is read, and also after it was written.
+    for _ in range(2):
+        used = RunConfig.load(tmp_path)
+        used.save(tmp_path)
+    assert used == dataclasses.replace(run, removed={"luck": 0.999})
+    (said,) = caplog.messages
+    assert "luck = 0.999" in said and "version unknown" in said
+    with pytest.raises(UserError, match=re.escape(said)):
+        used.with_changes({"steps": 8}, tmp_path)
+
+
 # A wrong value for each kind of setting, and a word of what is expected.
 REFUSED = [
     (ModelConfig, "dropout", 1.0, "in [0, 1)"),

@@ -4,6 +4,8 @@ This module needs neither Keras nor TensorFlow: reading it is instant.
 """
 
 import dataclasses
+import functools
+import logging
 import os
 import pathlib
 import zlib
@@ -30,6 +32,10 @@ from keras_transformer.settings import did_you_mean, setting_of
 if TYPE_CHECKING:  # Of TensorFlow.
     from keras_transformer.data.tokenizer import Tokenizer
 
+logger = logging.getLogger("keras_transformer")
+# Settings that only earlier versions know, with the value at which each does
+# nothing. What was trained with another is translated with, not trained on.
+REMOVED: Mapping[str, Any] = {"ema": None, "bpe_dropout": 0.0}
 Part = TypeVar("Part", ModelConfig, TrainingConfig, Search, "RunConfig")
 _WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "restriction")
 # What is asked for beside the settings of the parts.
@@ -71,6 +77,8 @@ class RunConfig:
         version: The version of this package that began the run; None if it
             did not note it.
         plan: Checksum of the batches' plan; None until there is one.
+        removed: Settings of an earlier version that it was trained with, as
+            `REMOVED` lists them; None if there are none.
     """
 
     preset: str
@@ -90,6 +98,7 @@ class RunConfig:
     is_imported: bool = False
     version: str | None = __version__
     plan: str | None = None
+    removed: Mapping[str, Any] | None = None
 
     @classmethod
     def from_preset(
@@ -188,8 +197,11 @@ class RunConfig:
             run_dir: The run directory.
 
         Raises:
-            UserError: If anything else differs; one sentence names it all.
+            UserError: If anything else differs; one sentence names it all. Or
+                if the run was trained with a setting that is gone.
         """
+        if self.removed:
+            raise UserError(self._of_removed(run_dir))
         known = {
             **{name: getattr(self, name) for name in ("preset", *ASKED)},
             **vars(self.model),
@@ -231,6 +243,15 @@ class RunConfig:
             training=_pop_into(changes, self.training),
         )
 
+    def _of_removed(self, run_dir: str | os.PathLike) -> str:
+        """Say what a run trained with removed settings is still good for."""
+        named = ", ".join(f"{n} = {x}" for n, x in (self.removed or {}).items())
+        return (
+            f"{run_dir} was trained by version {self.version or 'unknown'} "
+            f"with {named}, which this one no longer has; translation and "
+            "export go on, training does not."
+        )
+
     def save(self, run_dir: str | os.PathLike) -> None:
         """Write `config.json`, whole or not at all, unless it says the same."""
         path = pathlib.Path(run_dir) / CONFIG_FILE
@@ -242,7 +263,8 @@ class RunConfig:
     def load(cls, run_dir: str | os.PathLike) -> "RunConfig":
         """Read `config.json`.
 
-        A setting that did not exist when the run began has its default.
+        A setting that did not exist when the run began has its default; one
+        that is gone since is dropped, and `removed` tells if it did something.
 
         Raises:
             UserError: If `run_dir` holds no readable configuration, or one
@@ -254,12 +276,16 @@ class RunConfig:
             fields = files.from_json(path.read_text(encoding="utf-8"))
             fields.setdefault("version", None)
             version = fields["version"] or version
+            fields.pop("fingerprints", None)  # Once kept of the text.
+            removed = _pop_removed(fields["training"])
+            if removed:
+                fields["removed"] = removed
             fields["model"] = _completed(ModelConfig, fields["model"])
             fields["training"] = _completed(TrainingConfig, fields["training"])
             fields["search"] = _completed(Search, fields.get("search", {}))
             if fields.get("symbols") is not None:
                 fields["symbols"] = tuple(fields["symbols"])
-            return _completed(cls, fields)
+            run = _completed(cls, fields)
         except (FileNotFoundError, NotADirectoryError):
             raise _not_a_run(path.parent) from None
         except _UNREADABLE as error:
@@ -275,6 +301,9 @@ class RunConfig:
                 f"{path} is not a configuration this version can read "
                 f"({error}); {advice}."
             ) from None
+        if run.removed:
+            _warn_once(run._of_removed(run_dir))
+        return run
 
 
 def begun_config(run_dir: str | os.PathLike) -> RunConfig | None:
@@ -330,6 +359,20 @@ def _unknown(name: str) -> UserError:
         f"Expected a setting of a training, received {name}"
         f"{did_you_mean(name, SETTINGS)}"
     )
+
+
+_warn_once = functools.cache(logger.warning)  # Verbs read it several times.
+
+
+def _pop_removed(training: dict[str, Any]) -> dict[str, Any]:
+    """Pop the settings of `REMOVED`; return those that did something."""
+    known = {field.name for field in dataclasses.fields(TrainingConfig)}
+    popped = {
+        name: training.pop(name)
+        for name in REMOVED
+        if name in training and name not in known
+    }
+    return {name: x for name, x in popped.items() if x != REMOVED[name]}
 
 
 def _completed(kind: type[Part], values: Mapping[str, Any]) -> Part:
