@@ -244,14 +244,6 @@ class TrainingConfig:
         "fractions and spaces are folded)",
         choices=("nfc", "nfkc"),
     )
-    bpe_dropout: float = setting(
-        0.0,
-        "probability of skipping a merge when training text is split into "
-        "pieces (BPE-dropout, Provilkov et al., 2020, who use 0.1; without "
-        "spaces between words that changes little, and 0.6 about as much as "
-        "0.1 with them)",
-        within=_SHARE,
-    )
     average: int = setting(
         5, "checkpoints averaged at the end (6.1)", may_change=True
     )

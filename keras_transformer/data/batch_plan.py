@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_transformer.data.bpe_dropout import AnyCorpus
+from keras_transformer.data.records import TokenisedCorpus
 
 # The growth of the ladder of lengths, and the one for XLA, which compiles every
 # shape. Among those in `benchmarks/scale.md` it has the least sum of
@@ -96,7 +96,7 @@ class BatchPlan:
 
     def __init__(
         self,
-        corpus: AnyCorpus,
+        corpus: TokenisedCorpus,
         batch_tokens: int,
         seed: int = 0,
         shuffle: bool = True,

@@ -18,7 +18,6 @@ import tensorflow as tf
 from keras_transformer import config
 from keras_transformer.config import SettingError, checked
 from keras_transformer.data.batch_plan import Batch, BatchPlan, Epoch
-from keras_transformer.data.bpe_dropout import AnyCorpus, ResegmentedCorpus
 from keras_transformer.data.corpus import checked_pairs, checked_texts
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer, own_operators
@@ -37,7 +36,6 @@ def batches(
     batch_tokens: int = 4_096,
     *,
     max_length: int | None = 256,
-    bpe_dropout: float = 0.0,
     seed: int = 1,
     shuffle: bool = True,
 ) -> tf.data.Dataset:
@@ -56,10 +54,7 @@ def batches(
             batch, including padding.
         max_length: Pairs with a longer side, in tokens with the end token, or
             with an empty side, are dropped; None keeps all, as for validation.
-        bpe_dropout: Probability of leaving out a merge when words are cut
-            into pieces, in [0, 1); every epoch has other pieces.
-        seed: Fixes the order, which changes with every epoch, and the merges
-            that are left out.
+        seed: Fixes the order, which changes with every epoch.
         shuffle: Whether to shuffle; otherwise batches come shortest first and
             have no rows of padding, as for an evaluation.
 
@@ -68,30 +63,22 @@ def batches(
         int32, as in `stream`; its `len` is the steps of an epoch.
 
     Raises:
-        UserError: If no pair is left, or `bpe_dropout` is given and the
-            vocabulary is not one of byte-pair encoding.
-        ValueError: If `batch_tokens` is below 1, or `bpe_dropout` outside
-            [0, 1).
+        UserError: If no pair is left.
+        ValueError: If `batch_tokens` is below 1.
     """
     if not isinstance(tokenizer, Tokenizer):
         raise SettingError("tokenizer", _EXPECTED, tokenizer)
     batch_tokens = whole_number("batch_tokens", batch_tokens)
-    bpe_dropout = checked("bpe_dropout", bpe_dropout)
     seed = checked("seed", seed)
     if max_length is not None:
         max_length = checked("max_length", max_length)
     with tempfile.TemporaryDirectory() as folder:
-        plain = TokenisedCorpus.build(
+        records = TokenisedCorpus.build(
             checked_pairs("pairs", pairs),
             tokenizer,
             os.path.join(folder, "records"),
             max_length,
         ).in_memory()
-    records: AnyCorpus = plain
-    if bpe_dropout:
-        records = ResegmentedCorpus(
-            plain, tokenizer, bpe_dropout, seed, max_length
-        )
     plan = BatchPlan(records, batch_tokens, seed, shuffle)
     steps, completed = len(plan), 0
 
@@ -165,7 +152,7 @@ def _planned_ahead(plan: BatchPlan) -> Callable[[int], Batch]:
 
 
 def _dataset(
-    corpus: AnyCorpus,
+    corpus: TokenisedCorpus,
     numbers: tf.data.Dataset,
     batch: Callable[[int], Batch],
     count: Callable[[np.ndarray], None] | None = None,
@@ -173,7 +160,7 @@ def _dataset(
     """Assemble the batch of every number; `count` those that are taken."""
     # TensorFlow keeps what `numpy_function` calls until the process ends, and
     # with it a corpus, files and a thread. The box lets us drop them in time.
-    box = [lambda number: corpus.gather(*batch(number), number)]
+    box = [lambda number: corpus.gather(*batch(number))]
 
     def assemble(number: tf.Tensor) -> tuple:
         # Not `from_generator`, which complains when Python exits before it.

@@ -119,11 +119,7 @@ class TokenisedCorpus:
         )
 
     def gather(
-        self,
-        rows: np.ndarray,
-        source_length: int,
-        target_length: int,
-        number: int,
+        self, rows: np.ndarray, source_length: int, target_length: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the two sides of a batch.
 
@@ -131,7 +127,6 @@ class TokenisedCorpus:
             rows: Integer array `(B,)` of pairs, -1 for a row of padding.
             source_length: S.
             target_length: T.
-            number: The number of the batch, over all epochs.
 
         Returns:
             int32 arrays `(B, S)` and `(B, T)`, PAD after each sentence.

@@ -82,11 +82,6 @@ def with_symbols(model: bytes, symbols: Sequence[str]) -> bytes:
     return bytes(proto.SerializeToString())
 
 
-def is_bpe(model: bytes) -> bool:
-    """Return whether a sentencepiece model is one of byte-pair encoding."""
-    return bool(parse_model(model).trainer_spec.model_type == BPE)
-
-
 def parse_model(model: bytes) -> Any:
     """Read the fields of `_FIELDS` from a serialised sentencepiece model."""
     file = descriptor_pb2.FileDescriptorProto(

@@ -18,7 +18,6 @@ from keras_transformer.data.batch_plan import (
     XLA_LENGTH_GROWTH,
     BatchPlan,
 )
-from keras_transformer.data.bpe_dropout import AnyCorpus, ResegmentedCorpus
 from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.data.tokenizer import NUM_SPECIAL, Tokenizer
 from keras_transformer.layers import TiedEmbedding
@@ -204,26 +203,10 @@ def warn_of_warm_up(recipe: TrainingConfig, steps: int) -> None:
         )
 
 
-def plan_batches(
-    corpus: TokenisedCorpus, recipe: TrainingConfig, tokenizer: Tokenizer
-) -> BatchPlan:
-    """Plan the training batches of a recipe.
-
-    Raises:
-        UserError: If BPE-dropout is asked for, but the vocabulary is not one
-            of byte-pair encoding.
-    """
-    planned: AnyCorpus = corpus
-    if recipe.bpe_dropout:
-        planned = ResegmentedCorpus(
-            corpus,
-            tokenizer,
-            recipe.bpe_dropout,
-            recipe.seed,
-            recipe.max_length,
-        )
+def plan_batches(corpus: TokenisedCorpus, recipe: TrainingConfig) -> BatchPlan:
+    """Plan the training batches of a recipe."""
     return BatchPlan(
-        planned,
+        corpus,
         recipe.batch_tokens,
         recipe.seed,
         length_growth=recipe.length_growth or LENGTH_GROWTH,

@@ -182,7 +182,7 @@ def make_plan(
             repeated(records.source), repeated(records.target)
         )
     logger.info("Planning the batches.")
-    return plan_batches(records, run.training, tokenizer), whole
+    return plan_batches(records, run.training), whole
 
 
 def count(session: Session, plan: BatchPlan, replicas: int = 1) -> Costs:

@@ -74,7 +74,7 @@ def prepare(session: Session) -> Prepared:
     train, validation = prepare_records(run, session, tokenizer)
     recipe = run.training
     with heartbeat("Planning the batches"):
-        plan = plan_batches(train, recipe, tokenizer)
+        plan = plan_batches(train, recipe)
     run = _with_plan(run, plan, run_dir)
     _describe(run, plan, len(validation))
     batches = validation_batches(

@@ -21,7 +21,6 @@ from keras_transformer.config import (
     Search,
     UserError,
 )
-from keras_transformer.data.batching import batches
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.exporting import ctranslate2 as exporting
 from keras_transformer.importing import marian, run_directory
@@ -285,12 +284,6 @@ def test_the_saved_model_takes_and_returns_the_same_text(
         translator.score(texts, wanted, length_penalty=0.0),
         atol=1e-4,
     )
-
-
-def test_bpe_dropout_needs_a_vocabulary_of_byte_pairs(translator):
-    with pytest.raises(UserError, match="for `bpe_dropout`, received one of"):
-        pairs = [("a cat", "eine Katze")] * 3
-        batches(pairs, translator.tokenizer, 64, bpe_dropout=0.1)
 
 
 def test_two_vocabularies_take_no_symbols(of_npz):

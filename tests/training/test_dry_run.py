@@ -13,14 +13,12 @@ from sample_runs import make_run, train_on_digits
 import keras_transformer as kt
 from keras_transformer.__main__ import parse_args
 from keras_transformer.commands.train import given_arguments
-from keras_transformer.data import demo
 from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpora import Corpus
 from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.presets import PRESETS
 from keras_transformer.training import dry_run, estimates
-from keras_transformer.training.building import plan_batches
 from keras_transformer.training.dry_run import report
 from keras_transformer.training.request import Session, understand
 
@@ -167,31 +165,6 @@ def test_costs_are_means_and_the_largest_shape_by_hand():
     assert costs.flops == estimates.step_flops(run.model, 16, 4, 5)
     assert costs.largest == (8, 4, 5)
     assert costs.memory == estimates.memory(run.model, 8, 4, 5)
-
-
-def test_with_bpe_dropout_tokens_are_those_of_an_epoch_not_room_for_more(
-    tmp_path,
-):
-    pairs = list(demo.demo_pairs("train", "en", "de"))[:499]
-    text = [text for pair in pairs for text in pair]
-    tokenizer = Tokenizer.train(text, 701, tmp_path / "tokenizer.model")
-    records = TokenisedCorpus.build(pairs, tokenizer, tmp_path / "records")
-    run = run_of("tiny")
-    recipe = dataclasses.replace(
-        run.training, batch_tokens=509, bpe_dropout=0.3
-    )
-    plan = plan_batches(records, recipe, tokenizer)
-    costs = dry_run.count(Session(run=run), plan)
-    found = np.zeros(2)
-    for number, batch in enumerate(plan.epoch(0)):
-        sides = plan.corpus.gather(*batch, number)
-        found += [np.count_nonzero(ids) for ids in sides]
-    tokens = np.array([costs.source_tokens, costs.target_tokens])
-    # Some segmentations find no room, so that an epoch has a few tokens less.
-    np.testing.assert_allclose(tokens, found / len(plan), rtol=0.1)
-    # The rest is padding.
-    positions = sum(b.rows.size * sum(b[1:]) for b in plan.epoch(0)) / len(plan)
-    assert plan.padding_waste() == pytest.approx(1 - sum(tokens) / positions)
 
 
 def test_compilations_are_the_shapes_that_a_micro_batch_has():

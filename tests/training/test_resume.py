@@ -23,10 +23,10 @@ WAYS = {
     "one replica": (1,),
     "two replicas": (
         *(2, "--strategy", "mirrored", "--accumulate", "2"),
-        *("--ema", "0.9", "--bpe-dropout", "0.3"),
+        *("--ema", "0.9"),
     ),
     "every option": (
-        *(1, "--accumulate", "2", "--ema", "0.9", "--bpe-dropout", "0.3"),
+        *(1, "--accumulate", "2", "--ema", "0.9"),
         *("--validation-steps", "6", "--patience", "97"),
         *("--target-bleu", "inf"),
     ),
