@@ -266,12 +266,6 @@ class TrainingConfig:
     validation_steps: int = setting(
         2_000, "updates between validations", may_change=True
     )
-    ema: float | None = setting(
-        None,
-        "decay of a moving average of the weights at each update; none if "
-        "not given",
-        within="(0, 1)",
-    )
     target_bleu: float | None = setting(
         None,
         "BLEU on the validation sample at which the training ends early; "

@@ -22,7 +22,6 @@ from keras_transformer.runs.checkpoints import (
     WEIGHTS_FILE,
     list_checkpoints,
     newest_undamaged,
-    read_moving_average,
     step_of,
 )
 from keras_transformer.runs.layout import CHECKPOINTS, FINAL_FILE, RESULT_FILE
@@ -151,9 +150,8 @@ def choose(
         average: Newest checkpoints to average (section 6.1), at least 1. If
             there are fewer, all are taken, and the log says so. None takes the
             weights that validation found better at the end of the training,
-            as `result.json` says. If the training has not ended, None takes
-            the moving average in the newest checkpoint of a run with `--ema`,
-            or averages as many checkpoints as the recipe does.
+            as `result.json` says. If the training has not ended, None
+            averages as many checkpoints as the recipe does.
         run: The configuration, if it is read already.
 
     Raises:
@@ -161,7 +159,6 @@ def choose(
     """
     run_dir = pathlib.Path(run_dir)
     run = run or RunConfig.load(run_dir)
-    ema = run.training.ema
     if average is None and (result := final_result(run_dir)):
         return Chosen(
             run_dir,
@@ -169,12 +166,11 @@ def choose(
             result.weights,
             result.sentence(),
             is_final=True,
-            ema=None if result.better == LAST else ema,
         )
     if average is None and is_slim(run_dir):
         checksum = files.checksum(run_dir / FINAL_FILE)
         said = "weights that the training ended with"
-        return Chosen(run_dir, (), checksum, said, is_final=True, ema=ema)
+        return Chosen(run_dir, (), checksum, said, is_final=True)
     return choose_average(run_dir, average, run)
 
 
@@ -191,15 +187,11 @@ def choose_average(
         raise UserError(
             f"{run_dir} has no checkpoint yet; train until it has written one."
         )
-    ema = run.training.ema if average is None else None
-    count = average or (1 if ema else run.training.average)
-    found = newest_undamaged(run_dir, count)
+    found = newest_undamaged(run_dir, average or run.training.average)
     names = tuple(path.name for path, _ in found)
-    newest, state = found[-1]
-    said = average_of(len(names))
-    if ema:
-        said = f"moving average of the weights in {newest}"
-    return Chosen(run_dir, names, state["files"][WEIGHTS_FILE], said, ema=ema)
+    _, state = found[-1]
+    checksum = state["files"][WEIGHTS_FILE]
+    return Chosen(run_dir, names, checksum, average_of(len(names)))
 
 
 def choose_all(runs: Runs, weights: Weights) -> Weights:
@@ -260,7 +252,7 @@ def load_chosen(
     """
     wanted = average or run.training.average
     count = len(chosen.checkpoints)
-    if not (chosen.is_final or chosen.ema) and count < wanted:
+    if not chosen.is_final and count < wanted:
         logger.warning(
             "Averaging only %d checkpoint%s instead of %d: %s has no more.",
             count,
@@ -278,8 +270,6 @@ def load_chosen(
         _load_final(model, final)
         if files.checksum(final) != chosen.checksum:
             raise FileNotFoundError(final)
-    elif chosen.ema:
-        model.set_weights(read_moving_average(paths[-1]))
     else:
         average_weights(model, paths)
     return model

@@ -3,8 +3,7 @@
 A checkpoint is a folder `checkpoints/step-000001200` of a run directory:
 
     model.weights.h5   Keras's own format: `model.load_weights` reads it
-    training.npz       the optimizer's variables, the dropout seeds and, if the
-                       run has one, the moving average of the weights
+    training.npz       the optimizer's variables and the dropout seeds
     state.json         update count, seconds of training, what validation has
                        found, checksums
 
@@ -24,7 +23,7 @@ import os
 import pathlib
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import keras
@@ -105,7 +104,6 @@ def save_checkpoint(
     model: keras.Model,
     progress: Progress,
     keep: int = 10,
-    average: Sequence[keras.Variable] = (),
     is_temporary: bool = False,
 ) -> pathlib.Path:
     """Write a checkpoint; remove temporary ones, and all but `keep` others.
@@ -115,7 +113,6 @@ def save_checkpoint(
         model: A compiled model; its optimizer and seeds are saved too.
         progress: The progress that `restore_checkpoint` will return.
         keep: Checkpoints to keep, at least 1.
-        average: The variables of a `MovingAverage`, if there is one.
         is_temporary: Whether to remove it when the next one is written.
 
     Returns:
@@ -123,7 +120,7 @@ def save_checkpoint(
     """
     # A restart from an older one may reach this step again, and replace it.
     path = pathlib.Path(run_dir) / CHECKPOINTS / f"step-{progress.step:09d}"
-    variables = _training_variables(model, average)
+    variables = _training_variables(model)
     _write(path, model, progress, variables, is_temporary)
     _remove_temporary(run_dir, path)
     kept = list_checkpoints(run_dir)
@@ -210,13 +207,11 @@ def _write(
 
 
 def restore_checkpoint(
-    run_dir: str | os.PathLike,
-    model: keras.Model,
-    average: Sequence[keras.Variable] = (),
+    run_dir: str | os.PathLike, model: keras.Model
 ) -> Progress:
     """Set model, optimizer and seeds to the newest undamaged checkpoint.
 
-    The arguments are those of `save_checkpoint`; the optimizer is built.
+    The optimizer is built.
 
     Returns:
         The checkpoint's progress; all zeros where there is no checkpoint.
@@ -237,31 +232,9 @@ def restore_checkpoint(
     with _without_optimizer(model):
         model.load_weights(path / WEIGHTS_FILE)
     with np.load(path / _TRAINING_FILE) as arrays:
-        for name, variable in _training_variables(model, average).items():
+        for name, variable in _training_variables(model).items():
             variable.assign(arrays[name])
     return Progress.of(state)
-
-
-def read_moving_average(path: str | os.PathLike) -> list[np.ndarray]:
-    """Read the moving average of every trainable variable from a checkpoint.
-
-    Raises:
-        UserError: If the checkpoint holds no moving average.
-    """
-    file = pathlib.Path(path) / _TRAINING_FILE
-    if not file.exists():
-        raise UserError(
-            f"Expected a moving average in {path}, which is too old to have "
-            "kept one; ask for an average of checkpoints with `average`."
-        )
-    with np.load(file) as arrays:
-        count = sum(name.startswith("ema/") for name in arrays)
-        if not count:
-            raise UserError(
-                f"Expected a moving average in {path}, found none; ask for an "
-                "average of checkpoints with `average`."
-            )
-        return [arrays[f"ema/{i}"] for i in range(count)]
 
 
 def step_of(path: pathlib.Path) -> int:
@@ -269,15 +242,12 @@ def step_of(path: pathlib.Path) -> int:
     return int(path.name.rpartition("-")[2])
 
 
-def _training_variables(
-    model: keras.Model, average: Sequence[keras.Variable]
-) -> dict[str, keras.Variable]:
-    """Collect optimizer variables, dropout seeds and averages, by place."""
+def _training_variables(model: keras.Model) -> dict[str, keras.Variable]:
+    """Collect optimizer variables and dropout seeds, by place."""
     generators = keras_internals.seed_generators(model)
     kinds = {
         "optimizer": model.optimizer.variables,
         "seed": [generator.state for generator in generators],
-        "ema": average,
     }
     # Keras's own paths depend on the number of models in the process.
     return {

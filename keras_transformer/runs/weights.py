@@ -32,7 +32,6 @@ class Chosen:
         checksum: CRC-32 of the file that they, or the newest of them, are in.
         said: What the log calls them.
         is_final: Whether they are in `final.weights.h5`.
-        ema: Factor of the moving average that they are; None if they are none.
     """
 
     run_dir: pathlib.Path
@@ -40,7 +39,6 @@ class Chosen:
     checksum: int
     said: str
     is_final: bool = False
-    ema: float | None = None
 
     def __str__(self) -> str:
         """Identify them: other weights have another text."""
@@ -124,7 +122,6 @@ class Weights:
         own, *others = self.chosen
         report: dict[str, Any] = {
             "precision": self.precision,
-            "ema": own.ema,
             "checkpoints": [*own.checkpoints],
             "weights": self.identity,
         }

@@ -28,7 +28,6 @@ from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig, load_vocabulary
 from keras_transformer.schedules import TransformerSchedule
 from keras_transformer.training import workers
-from keras_transformer.training.callbacks import MovingAverage
 from keras_transformer.training.optimizers import Adam
 from keras_transformer.training.request import Session
 
@@ -79,8 +78,8 @@ def local_copy(run: RunConfig) -> Transformer:
 
 def restore_model(
     session: Session, plan: BatchPlan, strategy: tf.distribute.Strategy
-) -> tuple[Transformer, MovingAverage | None, Progress]:
-    """Build the model and its moving average, if any, and restore them.
+) -> tuple[Transformer, Progress]:
+    """Build the model and restore it.
 
     A run that begins with another's weights notes which these were.
 
@@ -91,15 +90,10 @@ def restore_model(
     run, run_dir = session.run, session.run_dir
     with strategy.scope():
         model = build_model(session)
-        average = None
-        if run.training.ema:
-            average = MovingAverage(model, run.training.ema)
         is_chief = workers.is_chief(strategy)
         if not is_chief:  # Until the chief has set damaged ones aside.
             workers.meet(strategy)
-        start = checkpoints.restore_checkpoint(
-            run_dir, model, average.variables if average else ()
-        )
+        start = checkpoints.restore_checkpoint(run_dir, model)
         if is_chief:
             workers.meet(strategy)
         if run.initial and not start.step:
@@ -111,7 +105,7 @@ def restore_model(
             if is_chief:
                 run.save(run_dir)
     workers.check_alike(strategy, start.step, shared_by_workers(session, plan))
-    return model, average, start
+    return model, start
 
 
 def shared_by_workers(session: Session, plan: BatchPlan) -> dict[str, Any]:

@@ -194,8 +194,7 @@ def count(session: Session, plan: BatchPlan, replicas: int = 1) -> Costs:
 
     memory = {
         shape: estimates.memory(
-            *(model, *shape, recipe.precision, session.accumulate),
-            ema=recipe.ema is not None,
+            *(model, *shape, recipe.precision, session.accumulate)
         )
         for shape in shared(plan.shapes(), replicas)
     }

@@ -78,15 +78,13 @@ def _compare(
     averaged = averaging.load_chosen(chosen, run, purpose="Validating")
     names = chosen.checkpoints
     averages = averaging.average_of(len(names))
-    if recipe.ema:
-        averages = "moving average of the weights"
     newest, state = newest_undamaged(run_dir, 1)[0]
     noted = Progress.of(state)
     weights = {LAST: last, AVERAGE: averaged.get_weights()}
     made_of = {LAST: (newest.name,), AVERAGE: names}
     figures = {}
-    if noted.figures:  # Of the weights that validations had.
-        figures[AVERAGE if recipe.ema else LAST] = noted.figures
+    if noted.figures:
+        figures[LAST] = noted.figures
         if len(names) == 1:  # They are the same.
             figures[AVERAGE] = noted.figures
     best = find_best(run_dir, standing) if recipe.patience else None

@@ -73,8 +73,7 @@ class Memory(NamedTuple):
     """Bytes that a training step keeps on one device, by their use.
 
     Attributes:
-        weights: The float32 weights, their copies in half precision, and
-            their moving average.
+        weights: The float32 weights, and their copies in half precision.
         gradients: One for each weight; two if they accumulate.
         moments: Adam's two moments.
         activations: Tensors kept from the forward for the backward pass.
@@ -100,13 +99,11 @@ def memory(
     target_length: int,
     precision: str = "float32",
     accumulate: int = 1,
-    ema: bool = False,
 ) -> Memory:
     """Estimate the peak memory of a training step on one replica.
 
     `batch` counts the replica's rows, which `accumulate` micro-batches share.
-    `precision` is a Keras dtype policy; `ema` says whether a moving average of
-    the weights is kept.
+    `precision` is a Keras dtype policy.
 
     The memory of the runtime and its allocator comes on top. On the CPU, in
     float32, the estimate came within a seventh of what processes took.
@@ -134,7 +131,7 @@ def memory(
     positions = _positions(model, source_length, target_length)
     kept += positions * (residual + model.ffn_dim * width)
     return Memory(
-        weights=count * (4 + (2 if half else 0) + (4 if ema else 0)),
+        weights=count * (4 + (2 if half else 0)),
         gradients=4 * count * (2 if accumulate > 1 else 1),
         moments=8 * count,
         activations=rows * kept,

@@ -57,15 +57,13 @@ logger = logging.getLogger("keras_transformer")
 class Training:
     """A training that was prepared and restored, for its parts to read.
 
-    The model is compiled. Its weights, and their moving average if the recipe
-    has one, are those of update `start.step`.
+    The model is compiled. Its weights are those of update `start.step`.
     """
 
     session: Session
     tokenizer: Tokenizer
     plan: BatchPlan
     model: Transformer
-    average: callbacks.MovingAverage | None
     start: Progress
 
     @property
@@ -274,9 +272,8 @@ def _train_beside_chief(
     stopwatch = callbacks.Stopwatch(training.start)
     # Only the chief looks at the clock.
     stop = callbacks.StopTraining(stopwatch.now, None, several=True)
-    average = [training.average] if training.average else []
     with stop.listening():
-        _take_steps(training, [stopwatch, *average, stop], stop)
+        _take_steps(training, [stopwatch, stop], stop)
     return stop.signal
 
 
@@ -286,7 +283,7 @@ def _fit(
     """Train to the end; return the signal that came before it, or None."""
     recipe, start = training.run.training, training.start
     run_dir, model, plan = training.run_dir, training.model, training.plan
-    minutes, average = training.session.minutes, training.average
+    minutes = training.session.minutes
     stopwatch = callbacks.Stopwatch(start)
     now = stopwatch.now
     log = history.History(run_dir, start.step)
@@ -304,7 +301,6 @@ def _fit(
         recipe.validation_steps,
         stop,
         training.patience,
-        weights=average.in_use if average else contextlib.nullcontext,
         target_bleu=recipe.target_bleu,
     )
 
@@ -316,7 +312,6 @@ def _fit(
             model,
             validation.measured(progress),
             recipe.keep_checkpoints,
-            average.variables if average else (),
             is_temporary,
         )
 
@@ -324,7 +319,6 @@ def _fit(
     own = [
         stopwatch,  # First: all others ask it for the progress.
         *([Compilations(plan, start.step)] if model.xla else []),
-        *([average] if average else []),  # Of the weights that are saved.
         guard,  # Before a checkpoint of weights that are not finite.
         # First of the slow ones, so that a second signal finds it done.
         callbacks.SaveCheckpoints(

@@ -9,11 +9,9 @@ them. So a session that resumes after a kill counts as the killed one did.
 Axes: B rows of a batch, S source length, T target length.
 """
 
-import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import keras
@@ -215,8 +213,6 @@ class Validation(keras.callbacks.Callback):
     # After a signal no validation begins, and a running one stops.
     stop: StopTraining
     patience: Patience
-    # Lends the model the weights to validate.
-    weights: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
     target_bleu: float | None = None  # Ends the training; None for never.
     last: Progress = Progress()  # At the last validation.
 
@@ -242,23 +238,20 @@ class Validation(keras.callbacks.Callback):
 
     def validate(self) -> None:
         now, run_dir = self.now(), self.history.run_dir
-        with self.weights():
-            if self.validator.model is not self.model:
-                self.validator.model.set_weights(self.model.get_weights())
-            figures = self.validator.measure(
-                f"step {now.step}", lambda: self.stop.signal is not None
+        if self.validator.model is not self.model:
+            self.validator.model.set_weights(self.model.get_weights())
+        figures = self.validator.measure(
+            f"step {now.step}", lambda: self.stop.signal is not None
+        )
+        if figures:
+            value = figures[self.patience.on]
+            is_best = self.patience.count(now.step, value)
+            now = dataclasses.replace(
+                now, figures=figures, standing=self.patience.standing
             )
-            if figures:
-                value = figures[self.patience.on]
-                is_best = self.patience.count(now.step, value)
-                now = dataclasses.replace(
-                    now,
-                    figures=figures,
-                    standing=self.patience.standing,
-                )
-                if is_best:
-                    lock.check(run_dir)
-                    checkpoints.save_best(run_dir, self.validator.model, now)
+            if is_best:
+                lock.check(run_dir)
+                checkpoints.save_best(run_dir, self.validator.model, now)
         if self.stop.signal:  # No further step: the sender may be in a hurry.
             self.model.stop_training = True
         if figures is None:

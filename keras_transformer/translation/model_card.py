@@ -181,7 +181,6 @@ def make_card(
         "precision": "float32" if in_16_bits else quantization,
         "shortlist": shortlist,
     }
-    del how["ema"]  # The names of the checkpoints say enough.
     return ModelCard(
         run.source_lang,
         run.target_lang,

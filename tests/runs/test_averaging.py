@@ -1,4 +1,4 @@
-"""The weights that later verbs take: averages of checkpoints or updates."""
+"""The weights that later verbs take: averages of checkpoints."""
 
 import logging
 import shutil
@@ -52,20 +52,8 @@ def test_averaging_nothing_is_an_error():
         Weights(average=0)
 
 
-def test_a_run_with_a_moving_average_is_loaded_with_that(caplog):
-    with caplog.at_level(logging.INFO):
-        model = averaging.load(tiny_run(0.9))[0]
-    newest = tiny_run(0.9) / "checkpoints" / "step-000000003"
-    assert caplog.messages == [
-        f"Taking the moving average of the weights in {newest}."
-    ]
-    np.testing.assert_equal(
-        model.get_weights(), make_tiny_model(13).get_weights()
-    )
-
-
 def test_an_average_that_is_asked_for_is_one_of_checkpoints():
-    model, chosen = averaging.load(tiny_run(0.9), average=2)
+    model, chosen = averaging.load(tiny_run(), average=2)
     assert_is_average(model, 2, 3)
     assert [name[-1] for name in chosen.checkpoints] == ["2", "3"]
 
@@ -75,11 +63,3 @@ def test_a_run_is_loaded_with_as_many_checkpoints_as_its_recipe_says(run_dir):
     model, chosen = averaging.load(run_dir)
     assert [name[-1] for name in chosen.checkpoints] == ["1", "2", "3"]
     assert_is_average(model, 1, 2, 3)
-
-
-def test_a_moving_average_that_is_not_there_is_an_error(run_dir):
-    newest = checkpoints.list_checkpoints(run_dir)[-1]
-    with pytest.raises(
-        UserError, match="Expected a moving average in .*000003"
-    ):
-        checkpoints.read_moving_average(newest)

@@ -11,10 +11,9 @@ from keras_transformer.config import UserError
 from keras_transformer.machine import files
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.checkpoints import Progress
-from keras_transformer.training.callbacks import MovingAverage
 
 
-def everything(model, average):
+def everything(model):
     """All that decides how a training goes on."""
     seeds = [
         layer.seed_generator.state
@@ -23,7 +22,6 @@ def everything(model, average):
     ]
     assert len(seeds) == 2 + 2 + 3  # Dropouts: embeddings, encoder, decoder.
     state = [*model.variables, *model.optimizer.variables, *seeds]
-    state += average.variables
     return [np.array(variable) for variable in state]
 
 
@@ -33,24 +31,17 @@ def run_dir(tmp_path):
     return shutil.copytree(tiny_run(), tmp_path / "run")
 
 
-def test_a_restored_model_and_its_average_go_on_exactly_like_the_saved(
-    tmp_path,
-):
+def test_a_restored_model_goes_on_exactly_like_the_saved(tmp_path):
     models = model, restored = [make_tiny_model(seed) for seed in (1, 2)]
-    averages = [MovingAverage(each, 0.7) for each in models]
     for each in models:
         each.run_eagerly = True  # Tracing would take longer.
-    fit_tiny_model(model, steps=2, callbacks=[averages[0]])
-    checkpoints.save_checkpoint(
-        tmp_path, model, Progress(2, 3.5), average=averages[0].variables
-    )
-    progress = checkpoints.restore_checkpoint(
-        tmp_path, restored, averages[1].variables
-    )
+    fit_tiny_model(model, steps=2)
+    checkpoints.save_checkpoint(tmp_path, model, Progress(2, 3.5))
+    progress = checkpoints.restore_checkpoint(tmp_path, restored)
     assert progress == Progress(2, 3.5)
-    for each, average in zip(models, averages, strict=True):
-        fit_tiny_model(each, steps=2, callbacks=[average])
-    np.testing.assert_equal(*map(everything, models, averages))
+    for each in models:
+        fit_tiny_model(each, steps=2)
+    np.testing.assert_equal(*map(everything, models))
 
 
 def test_no_average_has_a_temporary_checkpoint_that_a_kill_left(

@@ -34,10 +34,10 @@ def test_a_mean_needs_several_models(tmp_path):
 
 def test_a_report_has_what_was_chosen_and_how_it_is_used():
     steps = ("step-000000003", "step-000000005")
-    own = Chosen(pathlib.Path("runs/a"), steps, 0x2BC, "average", ema=0.9)
+    own = Chosen(pathlib.Path("runs/a"), steps, 0x2BC, "average")
     alone = Weights(precision="int8", shortlist="words.tsv", chosen=(own,))
     assert alone.identity == "step-000000003 step-000000005 000002bc"
-    of_own = dict(precision="int8", ema=0.9, checkpoints=[*steps])
+    of_own = dict(precision="int8", checkpoints=[*steps])
     assert alone.report() == dict(
         of_own, weights=alone.identity, shortlist="words.tsv"
     )

@@ -33,7 +33,6 @@ from keras_transformer.run import Run
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.checkpoints import Progress
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training.callbacks import MovingAverage
 from keras_transformer.translation.model_card import ModelCard
 from keras_transformer.translation.translator import Translator
 
@@ -279,23 +278,17 @@ def fit_tiny_model(model, steps, callbacks=()):
 
 
 @made_once
-def tiny_run(path, ema=None):
+def tiny_run(path):
     """Fill a folder as `write_tiny_run` does."""
-    write_tiny_run(path, ema)
+    write_tiny_run(path)
 
 
-def write_tiny_run(run_dir, ema=None):
-    """Write three checkpoints of other weights each; those of their seeds.
-
-    With `ema`, checkpoint N has the weights of seed 10 + N as its average.
-    """
+def write_tiny_run(run_dir):
+    """Write three checkpoints of other weights each; those of their seeds."""
     preset = presets.PRESETS["tiny"]
-    make_run(TINY, dataclasses.replace(preset.training, ema=ema)).save(run_dir)
+    make_run(TINY, preset.training).save(run_dir)
     for step in (1, 2, 3):
-        average = ()
-        if ema:
-            average = MovingAverage(make_tiny_model(10 + step), ema).variables
         checkpoints.save_checkpoint(
-            run_dir, make_tiny_model(step), Progress(step), average=average
+            run_dir, make_tiny_model(step), Progress(step)
         )
     return run_dir

@@ -14,12 +14,10 @@ from local_workers import split_processor
 from keras_transformer.losses import SmoothedCrossEntropy
 from keras_transformer.model import Transformer
 from keras_transformer.schedules import TransformerSchedule
-from keras_transformer.training.callbacks import MovingAverage
 
 VOCAB = 29
 STEPS = 59
 START = 2.0**40
-EMA = 0.8
 
 
 def data(seed=3, rows=8):
@@ -67,7 +65,6 @@ def record(strategy, accumulate):
     """The state before and after each step, as arrays by name."""
     with strategy.scope():
         model = make_model(accumulate)
-        average = MovingAverage(model, EMA)
     optimizer, steps = model.optimizer, []
 
     def note(batch, logs):
@@ -80,13 +77,12 @@ def record(strategy, accumulate):
                 "rate": float(tf.convert_to_tensor(optimizer.learning_rate)),
                 "weights": flat(model.trainable_variables),
                 "moments": flat(optimizer.inner_optimizer.variables),
-                "average": flat(average.variables),
             }
         )
 
     note(None, {"batch_loss": 0.0, "gradient_norm": 0.0})
     keep = keras.callbacks.LambdaCallback(on_train_batch_end=note)
-    model.fit(data(), verbose=0, shuffle=False, callbacks=[average, keep])
+    model.fit(data(), verbose=0, shuffle=False, callbacks=[keep])
     return {name: np.stack([x[name] for x in steps]) for name in steps[0]}
 
 

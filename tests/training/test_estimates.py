@@ -92,8 +92,8 @@ def test_weights_gradients_and_moments_of_base_by_hand():
     assert memory.moments == 8 * 63_045_632
     assert memory.logits == 2 * 4 * 37_000
     assert memory.total == sum(memory)
-    half = estimates.memory(base, 1, 1, 1, "mixed_bfloat16", ema=True)
-    assert half.weights == (4 + 2 + 4) * 63_045_632
+    half = estimates.memory(base, 1, 1, 1, "mixed_bfloat16")
+    assert half.weights == (4 + 2) * 63_045_632
 
 
 def test_micro_batches_divide_what_depends_on_the_rows():

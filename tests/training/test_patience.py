@@ -160,24 +160,6 @@ def test_no_number_of_checkpoints_pushes_the_best_weights_out(tmp_path):
     assert kept(tmp_path) == {8: 8.0}
 
 
-def test_what_is_kept_is_what_was_validated(tmp_path):
-    # A moving average, say, that is lent for the validation.
-    model = make_model()
-
-    def now():
-        return Progress(2, 2.0)
-
-    @contextlib.contextmanager
-    def lent():
-        model.weights[0].assign([[0.5], [0.5]])
-        yield
-        model.weights[0].assign([[2], [2]])
-
-    log, waiting = History(tmp_path, 0), make_patience()
-    make_validation(now, log, model, LOSSES, "loss", waiting, lent).validate()
-    assert kept(tmp_path) == {2: 0.5}
-
-
 @pytest.mark.parametrize("killed", range(1, END + 1))
 @pytest.mark.parametrize("place", ["step", "before its row", "after its row"])
 def test_a_kill_anywhere_changes_neither_the_end_nor_the_best(
@@ -274,12 +256,11 @@ def train(run_dir, corpus, **more):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ema", [None, 0.9])
 def test_a_model_that_cannot_learn_ends_exactly_in_time_and_says_so_again(
-    corpus, tmp_path, caplog, ema
+    corpus, tmp_path, caplog
 ):
     # Too little for six digits of a loss.
-    settings = dict(learning_rate_scale=1e-12, ema=ema)
+    settings = dict(learning_rate_scale=1e-12)
     caplog.set_level(logging.INFO)
     run = train(tmp_path / "run", corpus, **settings)
 

@@ -14,19 +14,14 @@ from forked_programs import Program
 from sample_runs import write_digits
 from toy_trainings import arrays_of
 
-from keras_transformer.runs import averaging, checkpoints, history
-from keras_transformer.runs.averaging import final_result
-from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs import checkpoints, history
 
 # The number of replicas, and arguments of `train`.
 WAYS = {
     "one replica": (1,),
-    "two replicas": (
-        *(2, "--strategy", "mirrored", "--accumulate", "2"),
-        *("--ema", "0.9"),
-    ),
+    "two replicas": (*(2, "--strategy", "mirrored", "--accumulate", "2"),),
     "every option": (
-        *(1, "--accumulate", "2", "--ema", "0.9"),
+        *(1, "--accumulate", "2"),
         *("--validation-steps", "6", "--patience", "97"),
         *("--target-bleu", "inf"),
     ),
@@ -196,34 +191,6 @@ def test_every_session_ended_as_it_should(runs, request):
 def checkpoints_of(session):
     names = [re.findall(r"/step-(\d+)$", x) for x in session.files]
     return sorted(int(name[0]) for name in names if name)
-
-
-@in_way(TWO_MOMENTS)
-def test_a_run_with_a_moving_average_ends_with_that(runs):
-    run_dir = runs[0].run_dir
-    newest = checkpoints.list_checkpoints(run_dir)[-1]
-    with np.load(newest / "training.npz") as file:
-        expected = [
-            file[f"ema/{i}"]
-            for i in range(len(file.files))
-            if f"ema/{i}" in file
-        ]
-    run = RunConfig.load(run_dir)
-    chosen = averaging.choose_average(run_dir, None, run)
-    averaged = averaging.load_chosen(chosen, run)
-    averaged = averaged.get_weights()
-    last = averaging.load(run_dir, average=1)[0].get_weights()
-    result = final_result(run_dir)
-    assert result.averages == "moving average of the weights"
-    better = averaged if result.better == "average" else last
-    found = averaging.load(run_dir)[0].get_weights()
-    for arrays_of_one in zip(
-        expected, averaged, last, better, found, strict=True
-    ):
-        ema, average, trained, kept, loaded = arrays_of_one
-        np.testing.assert_array_equal(ema, average)
-        np.testing.assert_array_equal(kept, loaded)
-        assert (average != trained).any()
 
 
 @in_way(EVERY_MOMENT)

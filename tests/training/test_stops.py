@@ -36,7 +36,7 @@ def updates(run_dir):
         # The first validation reaches the target.
         dict(steps=11, validation_steps=4, target_bleu=0.0),
         # The last one is left, at no multiple of its interval.
-        dict(steps=4, validation_steps=7, ema=0.9),
+        dict(steps=4, validation_steps=7),
     ],
     ids=["in the midst", "at the end"],
 )

@@ -135,7 +135,6 @@ def test_a_wrong_argument_is_one_sentence_and_leaves_nothing(
     "flag, value, field",
     [
         ("--seed", "2", "seed = 1, this command says 2"),
-        ("--ema", "0.9", "ema = None, this command says 0.9"),
         ("--preset", "tiny", "preset = demo, this command says tiny"),
     ],
 )
@@ -172,7 +171,7 @@ OTHERS = {
     **{"precision": "mixed_bfloat16", "length_growth": 1.5},
     **{"dropout": 0.7, "label_smoothing": 0.7},
     **{"attention_dropout": 0.7, "normalization": "nfkc"},
-    **{"ema": 0.7, "validation_share": 0.7},
+    "validation_share": 0.7,
 }
 
 
