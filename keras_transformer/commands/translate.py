@@ -44,14 +44,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--prefix",
         type=text_streams.given_text,
         metavar="TEXT",
-        help="the beginning of every translation; it may end inside a word, "
-        "but not if a space follows",
+        help="the first words of every translation",
     )
     add(
         "--prefixes",
         type=pathlib.Path,
         metavar="FILE",
-        help="the beginning of each translation, line by line, instead of "
+        help="the first words of each translation, line by line, instead of "
         "--prefix; may be empty",
     )
     add(

@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--prefix",
         type=text_streams.given_text,
         metavar="TEXT",
-        help="the beginning of the translation, as in translate",
+        help="the first words of the translation, as in translate",
     )
     flags.add_search_flags(parser, "4, or --beam-size if that is less")
 

@@ -86,7 +86,7 @@ class Sentences(NamedTuple):
 
     rows: tf.Tensor  # (B,) int64, their rows in the result
     limits: tf.Tensor  # (B,) int64
-    prefix: tf.Tensor  # (B, P, 3) int64, the last one PAD; P = 0 for none
+    prefix: tf.Tensor  # (B, P) int64, the last one PAD; P = 0 for none
 
 
 class Beams(NamedTuple):
@@ -108,7 +108,6 @@ def beam_search(
     max_lengths: tf.Tensor,
     banned_ids: Sequence[int] = (),
     prefix: tf.Tensor | None = None,
-    places: tf.Tensor | None = None,
     shared: Shared | None = None,
     bos_id: int = config.BOS_ID,
     eos_id: int = config.EOS_ID,
@@ -140,10 +139,7 @@ def beam_search(
         prefix: int32 `(B, P)`, PAD after the last: how each sentence's
             hypotheses begin, without the end token. The search writes it as
             it is, even what other rules forbid; it counts in the score and in
-            all lengths, and is cut at the limit. Or `(B, P, 3)`: behind each
-            token the first and the last of the `places` that may stand there
-            instead, and then end the prefix.
-        places: int64 `(V,)`, the place of each token in some order.
+            all lengths, and is cut at the limit.
         shared: What `step` keeps for a sentence rather than for a beam. With
             it, sentences that are finished cost nothing in later blocks.
         bos_id: The start token, never produced.
@@ -165,9 +161,7 @@ def beam_search(
             f"Expected a setting of a search over ids, received `{name}`"
             + (f"; give {instead}." if instead else did_you_mean(name, _NAMES))
         )
-    rules = Rules(
-        Search(**settings), tuple(banned_ids), bos_id, eos_id, pad_id, places
-    )
+    rules = Rules(Search(**settings), tuple(banned_ids), bos_id, eos_id, pad_id)
     return search_by(
         *(rules, step, state),
         max_lengths=max_lengths,
@@ -196,7 +190,7 @@ def search_by(
     limits = tf.cast(max_lengths, tf.int64)
     batch = tf.size(limits)
     if prefix is None:
-        prefix = tf.zeros([batch, 0, 3], tf.int64)
+        prefix = tf.zeros([batch, 0], tf.int64)
     else:
         prefix = padded_prefix(prefix, rules.pad_id)
     history = (

@@ -31,8 +31,6 @@ class Rules(NamedTuple):
     bos_id: int = config.BOS_ID
     eos_id: int = config.EOS_ID
     pad_id: int = config.PAD_ID
-    # The place of each token in the alphabetical order of their texts, (V,).
-    places: tf.Tensor | None = None
 
     @property
     def never(self) -> list[int]:
@@ -65,8 +63,8 @@ def continuations(
     Args:
         rules: What is allowed.
         position: The newest token's, an int32 scalar; 0 for the start token.
-        prefix: int64 `(B, P, 3)` from `padded_prefix`; P is statically 0
-            where there is none.
+        prefix: int64 `(B, P)` from `padded_prefix`; P is statically 0 where
+            there is none.
         ids: int64 `(B, W, 1 + t)`, the live beams, start token first.
         log_probs: float32 `(B, W)`, those of the beams; -inf for one that is
             not live.
@@ -127,12 +125,12 @@ def continuations(
 
     def best_begun() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         possible = allowed(rules, position, ids, logits)
-        scores = begun(rules, prefix, ids, logits, possible) + offsets
+        scores = begun(rules, tokens, logits, possible) + offsets
         width = tf.shape(scores, tf.int64)[2]
         best, places = _top_k(tf.reshape(scores, [batch, beams * width]), count)
         return _number(best), places // width, places % width
 
-    tokens = prefix_tokens(prefix, position)[:, 0]
+    tokens = prefix_tokens(prefix, position)
     is_within = tf.reduce_any(tokens != rules.pad_id)
     return tf.cond(is_within, best_begun, lambda: found)
 
@@ -202,32 +200,16 @@ def _without_repeats(logits: tf.Tensor, ids: tf.Tensor, n: int) -> tf.Tensor:
     )
 
 
-def with_endings(prefix: tf.Tensor) -> tf.Tensor:
-    """Make a prefix `(B, P)` one of `(B, P, 3)`, in which nothing is open."""
-    prefix = tf.convert_to_tensor(prefix)
-    if prefix.shape.rank == 3:
-        return prefix
-    nothing = tf.zeros_like(prefix)
-    return tf.stack([prefix, nothing, nothing - 1], axis=2)
-
-
 def padded_prefix(prefix: tf.Tensor, pad_id: int) -> tf.Tensor:
-    """Add a column of PAD to a prefix, once for a search: int64 `(B, P, 3)`."""
-    prefix = tf.cast(with_endings(prefix), tf.int64)
+    """Add a column of PAD to a prefix `(B, P)`, once for a search: int64."""
+    prefix = tf.cast(prefix, tf.int64)
     # Not `tf.pad`, which has no kernel for int64 on GPUs.
-    more = tf.fill([tf.shape(prefix)[0], 1, 3], tf.constant(pad_id, tf.int64))
+    more = tf.fill([tf.shape(prefix)[0], 1], tf.constant(pad_id, tf.int64))
     return tf.concat([prefix, more], axis=1)
 
 
 def prefix_tokens(prefix: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
-    """Return the tokens after `position` and their ranges, `(B, 3)`.
-
-    Beyond the prefix the token is PAD.
-
-    Args:
-        prefix: int64 `(B, P, 3)` from `padded_prefix`.
-        position: An int32 scalar.
-    """
+    """Return the token after `position` of each row `(B,)`, PAD beyond it."""
     # Every position after the longest prefix reads the last column, PAD.
     column = tf.minimum(position, tf.shape(prefix)[1] - 1)
     return tf.gather(prefix, column, axis=1)
@@ -253,34 +235,21 @@ def _log_sums(
 
 
 def begun(
-    rules: Rules,
-    prefix: tf.Tensor,
-    ids: tf.Tensor,
-    logits: tf.Tensor,
-    possible: tf.Tensor,
+    rules: Rules, tokens: tf.Tensor, logits: tf.Tensor, possible: tf.Tensor
 ) -> tf.Tensor:
-    """Leave what goes on as the prefix does to hypotheses still within it.
+    """Leave a sentence that is still within its prefix the next token alone.
 
     Args:
-        rules: With the `places`, if other pieces may end a prefix.
-        prefix: int64 `(B, P, 3)` from `padded_prefix`.
-        ids: int64 `(B, W, 1 + t)`.
+        rules: What is allowed.
+        tokens: int64 `(B,)` from `prefix_tokens`.
         logits: float32 `(B, W, V)`.
         possible: The logits with -inf for what is ruled out; a prefix may hold
             that all the same.
     """
-    written = tf.shape(ids)[2] - 1
-    token, first, last = tf.unstack(
-        prefix_tokens(prefix, written)[:, None], axis=2
-    )  # (B, 1) each
-    same = ids[:, :, 1:] == prefix[:, None, :written, 0]
-    is_free = (token == rules.pad_id) | ~tf.reduce_all(same, axis=2)  # (B, W)
-    fits = tf.range(tf.shape(logits, tf.int64)[2]) == token  # (B, V)
-    if rules.places is not None:
-        places = tf.convert_to_tensor(rules.places)
-        fits |= (places >= first) & (places <= last)
-    fitting = tf.where(fits[:, None], logits, NONE)
-    return tf.where(is_free[:, :, None], possible, fitting)
+    tokens = tokens[:, None, None]
+    fits = tf.range(tf.shape(logits, tf.int64)[2]) == tokens  # (B, 1, V)
+    fitting = tf.where(fits, logits, NONE)
+    return tf.where(tokens == rules.pad_id, possible, fitting)
 
 
 def top_k(rows: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:

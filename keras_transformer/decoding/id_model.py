@@ -31,7 +31,7 @@ from keras_transformer.decoding.beam_search import (
     search_by,
 )
 from keras_transformer.decoding.cached_steps import CachedSteps
-from keras_transformer.decoding.candidates import Rules, with_endings
+from keras_transformer.decoding.candidates import Rules
 from keras_transformer.decoding.frozen_weights import FrozenWeights
 from keras_transformer.decoding.prefix_steps import (
     Model,
@@ -49,10 +49,10 @@ _SCORED_AT_ONCE = 256
 
 
 def as_one_sentence(ids: tf.Tensor) -> tf.Tensor:
-    """Tell the graph that `ids` `(1, L)` or `(1, L, 3)` are one sentence's."""
+    """Tell the graph that `ids` `(1, L)` are those of one sentence."""
     # With `ensure_shape`, TensorFlow would expect the same shape in the other
     # branch of a `tf.cond`.
-    return tf.reshape(ids, [1, -1, *ids.shape[2:]])
+    return tf.reshape(ids, [1, -1])
 
 
 class IdModel:
@@ -117,7 +117,6 @@ class IdModel:
         search: Search,
         prefix: tf.Tensor | None = None,
         seeds: tf.Tensor | None = None,
-        places: tf.Tensor | None = None,
     ) -> BeamResult:
         """Translate ids, without applying `max_source_length`.
 
@@ -126,7 +125,6 @@ class IdModel:
             search: How to search.
             prefix: As in `beam_search`.
             seeds: int32 `(B, 2)`, a seed for each row; needed for sampling.
-            places: As in `beam_search`.
 
         Returns:
             The hypotheses of each row.
@@ -135,7 +133,7 @@ class IdModel:
             with self.weights_in_use():
                 steps = self._steps(source, search.n_best)
                 return sample(
-                    self._rules(search, places),
+                    self._rules(search),
                     steps.append,
                     steps.empty_cache,
                     max_lengths=self._limits(source, search),
@@ -144,7 +142,7 @@ class IdModel:
                 )
 
         def find(*ids: tf.Tensor) -> BeamResult:
-            return self.beam_search_ids(search, *ids, places=places)[0]
+            return self.beam_search_ids(search, *ids)[0]
 
         ids = (source,) if prefix is None else (source, prefix)
         if self.frozen is None or not self.frozen.fits_one_size:
@@ -161,27 +159,18 @@ class IdModel:
         source: tf.Tensor,
         prefix: tf.Tensor | None = None,
         *,
-        places: tf.Tensor | None = None,
         with_history: bool = False,
     ) -> tuple[BeamResult, Any]:
         """Search as `search_ids` does, for a history as `search_by` does."""
         words: Words | None = None
         with self.weights_in_use():
             if self.shortlist is not None:
-                tokens = None
+                words = self.shortlist.words(source, prefix)
                 if prefix is not None:
-                    prefix = with_endings(prefix)
-                    tokens = prefix[:, :, 0]
-                words = self.shortlist.words(source, tokens)
-                if prefix is not None:
-                    tokens = words.places(tokens)[:, :, None]
-                    tokens = tf.cast(tokens, prefix.dtype)
-                    prefix = tf.concat([tokens, prefix[:, :, 1:]], axis=2)
-                if places is not None:
-                    places = tf.gather(places, words.ids)
+                    prefix = words.places(prefix)
             steps = self._steps(source, search.beam_size, words)
             result, history = search_by(
-                self._rules(search, places),
+                self._rules(search),
                 steps.step,
                 steps.state,
                 max_lengths=self._limits(source, search),
@@ -222,7 +211,7 @@ class IdModel:
         log_probs = tf.stack([tf.nn.log_softmax(each) for each in logits])
         return tf.reduce_logsumexp(log_probs, axis=0)
 
-    def _rules(self, search: Search, places: tf.Tensor | None) -> Rules:
+    def _rules(self, search: Search) -> Rules:
         """Collect the rules that a search and a draw share."""
         ids = self.ids
         banned: tuple[int, ...] = ()
@@ -233,7 +222,7 @@ class IdModel:
                     "to the tokenizer as `unk_id`."
                 )
             banned = (ids.unk,)
-        return Rules(search, banned, ids.bos, ids.eos, ids.pad, places)
+        return Rules(search, banned, ids.bos, ids.eos, ids.pad)
 
     def _limits(self, source: tf.Tensor, search: Search) -> tf.Tensor:
         """Limit the length of each translation; 0 for a blank source."""

@@ -81,10 +81,10 @@ def sample(
         logits = tf.cast(logits, tf.float32)  # (B, N, V)
         possible = allowed(rules, position, draws.ids, logits)
         if padded is not None:
-            of_prefix = prefix_tokens(padded, position)[:, 0]
+            of_prefix = prefix_tokens(padded, position)
             possible = tf.cond(
                 tf.reduce_any(of_prefix != rules.pad_id),
-                lambda: begun(rules, padded, draws.ids, logits, possible),
+                lambda: begun(rules, of_prefix, logits, possible),
                 lambda: possible,
             )
         tokens = _draw(possible, uniforms[:, position], sampling, rules.eos_id)

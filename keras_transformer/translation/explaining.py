@@ -25,7 +25,6 @@ from keras_transformer.model import Transformer
 from keras_transformer.translation.text_batches import as_bytes
 from keras_transformer.translation.text_model import (
     IDS,
-    PREFIX,
     TextModel,
 )
 from keras_transformer.viewing.explanation import Explanation
@@ -80,7 +79,7 @@ def explain(
     if prefix:
         encoded = as_bytes("prefix", [prefix])
         ids = text_model.prefix_ids(encoded, search.max_length)
-        inputs.append(ids.to_tensor())
+        inputs.append(ids.to_tensor(tokenizer.ids.pad))
     result, history = _search(text_model, search, *inputs)
     found = _returned(result, tokenizer.ids.pad)
     tree = _tree(history, tokenizer, search, found)
@@ -115,11 +114,10 @@ def _search(
     def find(*ids: tf.Tensor) -> tuple[BeamResult, SearchHistory]:
         return text_model.id_model.beam_search_ids(
             *(search, *map(as_one_sentence, ids)),
-            places=text_model.places if ids[1:] else None,
             with_history=True,
         )
 
-    specs = (IDS, PREFIX)[: len(inputs)]
+    specs = [IDS] * len(inputs)
     return text_model.graph((explain, search, len(inputs)), find, *specs)(
         *inputs
     )

@@ -32,7 +32,6 @@ from keras_transformer.settings import whole_number
 from keras_transformer.translation.alignment import Attention
 from keras_transformer.translation.text_model import (
     IDS,
-    PREFIX,
     SEEDS,
     TextModel,
 )
@@ -199,9 +198,9 @@ def _search_graph(
 
     def find(source: tf.Tensor, *others: tf.Tensor) -> BeamResult:
         named = dict(zip(inputs[1:], others, strict=True))
-        return text_model.search_ids(source, search, **named)
+        return text_model.id_model.search_ids(source, search, **named)
 
-    specs = {"source": IDS, "prefix": PREFIX, "seeds": SEEDS}
+    specs = {"source": IDS, "prefix": IDS, "seeds": SEEDS}
     return text_model.graph(
         (search, inputs), find, *(specs[name] for name in inputs)
     )

@@ -6,12 +6,10 @@ size. Exported models are made of them.
 Axes: B batch, S source length, T target length, P prefix length, N hypotheses.
 """
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import PAD_ID, Search, UserError
@@ -28,10 +26,8 @@ from keras_transformer.translation.alignment import (
     attention_weights,
     mean_attention,
 )
-from keras_transformer.translation.beginnings import Beginnings, closed
 
 IDS = tf.TensorSpec([None, None], tf.int32)
-PREFIX = tf.TensorSpec([None, None, 3], tf.int32)
 SEEDS = tf.TensorSpec([None, 2], tf.int32)
 _MAX_SEED = 2**31 - 1
 
@@ -138,7 +134,7 @@ class TextModel:
         if prefix is not None:
             ids = self.prefix_ids(prefix, longest_target(search))
             prefix = ids.to_tensor(pad)
-        result = self.search_ids(
+        result = self.id_model.search_ids(
             source.to_tensor(pad), search, prefix, self.seeds(text, search)
         )
         return TextResult(*self.texts_of(result, search), truncated)
@@ -149,17 +145,6 @@ class TextModel:
         """Tokenize sources; return which of them were cut after `longest`."""
         tokenizer = self.tokenizer
         return _cut(tokenizer.tokenize(text), longest, tokenizer.ids.blank)
-
-    def search_ids(
-        self,
-        source: tf.Tensor,
-        search: Search,
-        prefix: tf.Tensor | None = None,
-        seeds: tf.Tensor | None = None,
-    ) -> BeamResult:
-        """Search as `IdModel` does, with prefixes from `prefix_ids`."""
-        places = None if prefix is None else self.places
-        return self.id_model.search_ids(source, search, prefix, seeds, places)
 
     def texts_of(
         self, result: BeamResult, search: Search
@@ -189,29 +174,12 @@ class TextModel:
     def prefix_ids(
         self, prefix: tf.Tensor | Sequence[str], longest: int | None
     ) -> tf.RaggedTensor:
-        """Tokenize the beginnings of translations, ragged `(B, None, 3)`.
+        """Tokenize how translations begin, ragged `(B, None)`.
 
         They have at most `longest` tokens. A search uses no more, if `longest`
         is the limit of a translation.
         """
-        texts = tf.convert_to_tensor(prefix, tf.string)
-        if self._beginnings:
-            ids = self._beginnings.tokenize(texts)
-        else:
-            ids = closed(self.tokenizer.target.tokenize(texts)[:, :-1])
-        return ids[:, :longest]
-
-    @functools.cached_property
-    def _beginnings(self) -> Beginnings | None:
-        """None for a tokenizer whose pieces do not say what they spell."""
-        if isinstance(self.tokenizer, TokenizerAdapter):
-            return None
-        return Beginnings(self.tokenizer.target)
-
-    @property
-    def places(self) -> np.ndarray | None:
-        """The `places` of `beam_search`, if prefixes may end inside words."""
-        return self._beginnings.places if self._beginnings else None
+        return self.tokenizer.target.tokenize(prefix)[:, :-1][:, :longest]
 
     def seeds(self, text: tf.Tensor, search: Search) -> tf.Tensor | None:
         """Make a seed for each text: the user's with a hash of the text.

@@ -223,10 +223,9 @@ class Translator:
         Args:
             texts: Source texts.
             n_best: Hypotheses per text; by default one, as plain `str`.
-            prefixes: The beginning of each translation, "" for none. It may
-                end inside a word; a space at its end says that the word is
-                whole. A prefix counts in the score and towards the length
-                limit, and is cut if it is longer than that.
+            prefixes: The first words of each translation, "" for none. They
+                count in the score and towards the length limit, and are cut
+                if they are longer than that.
             split_sentences: Whether to translate each sentence of a text on
                 its own, for a model that has learnt from single sentences;
                 between them stands what the target language puts there, and

@@ -115,7 +115,7 @@ def fond_of_unknown(small_translator):
     model = Transformer(**dataclasses.asdict(small.model_config))
     model.set_weights(small.get_weights())
     table = model.embedding.table.numpy()
-    ids = small_translator.text_model.search_ids(
+    ids = small_translator.text_model.id_model.search_ids(
         small_translator.tokenizer.tokenize(["the dog"]).to_tensor(),
         Search(beam_size=1),
     ).ids
@@ -163,7 +163,7 @@ def test_a_score_is_that_of_the_whole_translation_under_every_option(
     if begins:
         prefix = text_model.prefix_ids(["Hund und", ""], None).to_tensor(PAD)
 
-    found = text_model.search_ids(
+    found = text_model.id_model.search_ids(
         source, options, prefix=prefix, seeds=tf.constant([[3, 1], [3, 2]])
     )
 

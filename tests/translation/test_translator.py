@@ -148,7 +148,7 @@ def test_a_long_source_is_cut_and_told(translator, tokenizer, caplog):
 
     assert truncated.tolist() == [False, False, True]
     cut = tf.concat([ids[2][: longest - 1], [EOS]], axis=0)
-    expected = translator.text_model.search_ids(cut[None], options)
+    expected = translator.text_model.id_model.search_ids(cut[None], options)
     np.testing.assert_allclose(
         found[2][0].score, expected.scores[0, 0], rtol=1e-4
     )
@@ -278,16 +278,18 @@ def scripted_translator(model, tokenizer, monkeypatch, scores):
             ids, tf.tile([scores], [batch, 1]), tf.zeros([batch, len(scores)])
         )
 
-    monkeypatch.setattr(translator.text_model, "search_ids", search_ids)
+    monkeypatch.setattr(
+        translator.text_model.id_model, "search_ids", search_ids
+    )
     return translator, shapes
 
 
 def test_one_graph_serves_batches_of_every_shape(model, tokenizer, monkeypatch):
     translator, _ = scripted_translator(model, tokenizer, monkeypatch, [-1.0])
     traced = []
-    search_ids = translator.text_model.search_ids
+    search_ids = translator.text_model.id_model.search_ids
     monkeypatch.setattr(
-        translator.text_model,
+        translator.text_model.id_model,
         "search_ids",
         lambda *args: traced.append(1) or search_ids(*args),
     )
