@@ -37,7 +37,7 @@ from keras_transformer.schedules import (
 )
 from keras_transformer.synthetic import backtranslate as backtranslate
 from keras_transformer.synthetic import distill as distill
-from keras_transformer.training.costs import dry_run as dry_run
+from keras_transformer.training.dry_run import dry_run as dry_run
 from keras_transformer.training.optimizers import Adam as Adam
 from keras_transformer.training.request import recipe as recipe
 from keras_transformer.translation.alignment import Attention as Attention

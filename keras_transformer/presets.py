@@ -1,4 +1,4 @@
-"""The presets: every row of table 3, and a few beyond."""
+"""The presets: every row of table 3, with its parameters, and a few beyond."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -132,3 +132,27 @@ def preset_of(name: str) -> Preset:
             name,
         )
     return PRESETS[name]
+
+
+def parameters(model: ModelConfig) -> int:
+    """Count the trainable numbers of a model without building it (section 3).
+
+    The attention's projections and the logits have a bias, and the stacks a
+    last norm, only if the model asks for them.
+    """
+    width, norm = model.d_model, 2 * model.d_model
+    attention = 2 * width * model.num_heads * (model.key_dim + model.value_dim)
+    if model.attention_bias:
+        attention += model.num_heads * model.key_dim + width
+    layer = 2 * width * model.ffn_dim + model.ffn_dim + width  # Equation 2.
+    layer += attention + 2 * norm
+    rows = (1 if model.tied_embeddings else 3) * model.vocab_size
+    if model.positions == "learned":  # A table for each side.
+        rows += 2 * model.max_positions
+    return (
+        rows * width
+        + model.vocab_size * model.logits_bias
+        + 2 * norm * model.norm_first
+        + model.layers_of("encoder") * layer
+        + model.layers_of("decoder") * (layer + attention + norm)
+    )

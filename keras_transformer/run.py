@@ -18,6 +18,7 @@ from keras_transformer.config import (
 from keras_transformer.data.corpora import Source, open_corpus
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.machine import exhaustion, files
+from keras_transformer.presets import parameters
 from keras_transformer.runs.layout import RECORDS
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.weights import Runs, Weights
@@ -27,7 +28,6 @@ from keras_transformer.settings import (
     whole_number,
     with_settings,
 )
-from keras_transformer.training.estimates import parameters
 from keras_transformer.training.request import (
     TRAINING_SETTINGS,
     log_shown,

@@ -881,7 +881,7 @@ assert total == base.count_params() == 63_045_632
 # millions, where it gives one:
 
 # %%
-from keras_transformer.training.estimates import parameters
+from keras_transformer.presets import parameters
 
 of_the_paper = {
     "base": 65,

@@ -246,8 +246,8 @@ settings = dict(
 # %% [markdown]
 # The command line does all that `kt.train` does, with the same names. In a cell
 # you would type `!keras-transformer train --corpus built-in-text …`; here
-# Python puts the line together. With `--dry-run` it reads the head of the
-# corpus, measures three steps on this machine and writes nothing.
+# Python puts the line together. With `--dry-run` it reads the
+# corpus, measures a few steps on this machine and writes nothing.
 
 # %%
 flags = [
@@ -270,10 +270,10 @@ assert run_dir.exists() == existed  # Nothing was written.
 # %% [markdown]
 # Below that it printed the time: seconds a step, tokens a second, hours in all.
 # Those depend on the machine and are not shown here; `print(dry.stdout)` has
-# them. Look at two lines before you begin. *in all* must fit into the GPU's
-# memory, 16 GB on a T4. If it does not, `accumulate=4` runs each batch in four
-# parts and changes nothing but dropout's draws and the rounding of sums. And
-# the hours must fit into your day.
+# them. Look at two lines before you begin. The *peak memory* is that of the
+# longest batch. If it does not fit into the GPU's, `accumulate=4` runs each
+# batch in four parts and changes nothing but dropout's draws and the rounding
+# of sums. And the hours must fit into your day.
 #
 # **Exercise 1.** Get to the 204,288 parameters by hand. The vocabulary has 600
 # pieces, d_model is 64, ffn_dim 128, and there are two layers on each side;

@@ -16,7 +16,7 @@ from small_models import (
 )
 
 from keras_transformer.losses import SmoothedCrossEntropy
-from keras_transformer.training import estimates
+from keras_transformer.presets import parameters
 
 PRECISIONS = ["float32", "mixed_bfloat16", "mixed_float16"]
 ROWS = range(len(SOURCE))
@@ -114,7 +114,7 @@ def test_a_file_of_keras_brings_the_model_back(model, tmp_path):
 
 
 def test_parameters_are_as_many_as_keras_counts(model):
-    assert estimates.parameters(model.model_config) == model.count_params()
+    assert parameters(model.model_config) == model.count_params()
 
 
 def test_training_without_dropout_gives_the_same_logits(model):

@@ -6,8 +6,7 @@ import paper
 import pytest
 
 from keras_transformer.model import Transformer
-from keras_transformer.presets import PRESETS
-from keras_transformer.training import estimates
+from keras_transformer.presets import PRESETS, parameters
 
 # Table 3 as it is printed: N, d_model, d_ff, h, d_k, d_v, P_drop, eps_ls, steps
 # in thousands, parameters in millions (None where blank).
@@ -124,7 +123,6 @@ def test_base_has_63_million_parameters_by_hand():
     assert closed_form("base") == 63_045_632
 
 
-# For the others `training/test_estimates.py` counts without building them.
 @pytest.mark.parametrize("preset", ["base", "B-dk16", "E-learned", "tiny"])
 def test_a_preset_has_as_many_parameters_as_the_closed_form(
     preset, zeros_for_random_numbers
@@ -155,5 +153,5 @@ def test_a_preset_of_unequal_depth_has_as_many_parameters_as_by_hand(preset):
     model = PRESETS[preset].model
     found = model.layers_of("encoder"), model.layers_of("decoder")
     assert found == UNEQUAL[preset]
-    assert estimates.parameters(model) == by_hand(*found)
+    assert parameters(model) == by_hand(*found)
     assert by_hand(6, 6) == closed_form("base")

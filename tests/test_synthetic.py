@@ -66,7 +66,7 @@ def test_a_dry_run_costs_a_student_with_the_teachers_vocabulary(
     small_run, tmp_path, monkeypatch
 ):
     asked = []
-    monkeypatch.setattr(dry_run, "dry_run", asked.append)
+    monkeypatch.setattr(dry_run, "costs_of", asked.append)
     flags = ["--corpus", "demo", "--run-dir", str(tmp_path / "s"), "--dry-run"]
     assert main(["distill", "--teacher", str(small_run), *flags]) == 0
     assert asked[0].tokenizer == small_run / "tokenizer.model"

@@ -147,8 +147,7 @@ def _settings() -> str:
 
 def _presets() -> str:
     """Write how each preset differs from `base`."""
-    from keras_transformer.presets import PRESETS
-    from keras_transformer.training.estimates import parameters
+    from keras_transformer.presets import PRESETS, parameters
 
     rows = [
         "| preset | parameters | differs from `base` in |",

@@ -63,11 +63,12 @@ def run(args: argparse.Namespace) -> None:
     teacher = Run(teachers[0], teachers[1:])
     command_line.quiet_tensorflow()
     from keras_transformer.synthetic import distill, with_vocabulary
-    from keras_transformer.training.dry_run import dry_run as costs
+    from keras_transformer.training import dry_run
 
     if args.dry_run:
         of_student = with_vocabulary(teacher, arguments)
-        print(costs(understand(**of_student, run_dir=folder)))
+        session = understand(**of_student, run_dir=folder)
+        print(dry_run.costs_of(session))
         return
     # After SIGTERM the checkpoint is written, and nothing has failed.
     with contextlib.suppress(SystemExit):

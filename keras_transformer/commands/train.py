@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
     from keras_transformer.training import dry_run, loop
 
     if args.dry_run:
-        print(dry_run.dry_run(session))
+        print(dry_run.costs_of(session))
         return
     # After SIGTERM the checkpoint is written, and nothing has failed.
     with contextlib.suppress(SystemExit):

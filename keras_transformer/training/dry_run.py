@@ -1,19 +1,17 @@
-"""Estimates a training's costs from the head of its corpus and a few steps.
-
-All of the corpus is read once, to tell what to clean in it.
+"""Measures what a training would cost: tokens, time and memory.
 
 Axes: B rows of a batch, S source length, T target length.
 """
 
 import dataclasses
-import itertools
 import logging
+import os
 import pathlib
+import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -21,40 +19,28 @@ import tensorflow as tf
 
 from keras_transformer.config import EOS_ID, UserError
 from keras_transformer.data.batch_plan import BatchPlan
-from keras_transformer.data.corpus import Corpus, Pair
+from keras_transformer.data.corpora import open_corpus
 from keras_transformer.data.inspection import Inspection, Row
-from keras_transformer.data.records import Side, TokenisedCorpus
-from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.data.records import TokenisedCorpus
 from keras_transformer.machine import devices, exhaustion
 from keras_transformer.model import Transformer
 from keras_transformer.runs.layout import has_begun
-from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.training import estimates, workers
-from keras_transformer.training.building import (
-    build_model,
-    choose_lengths,
-    compiles,
-    plan_batches,
-    warn_of_warm_up,
-)
+from keras_transformer.settings import with_settings
+from keras_transformer.training import building, preparation, workers
 from keras_transformer.training.display import heartbeat
-from keras_transformer.training.preparation import (
-    check_beginning,
-    prepare_vocabulary,
+from keras_transformer.training.request import (
+    TRAINING_SETTINGS,
+    Session,
+    log_shown,
+    understand,
 )
-from keras_transformer.training.request import Session
 
 logger = logging.getLogger("keras_transformer")
-HEAD_PAIRS = 20_000
-HEAD = "head"  # Where their records are.
-# A few thousand tokens would fill a handful of batches and pad them more than
-# a real corpus, so the head's lengths are planned as if they came this often.
-REPEATS = 50
+# A hundred of the paper's batches, about as full as those of all pairs.
+HEAD_PAIRS = 100_000
 MEASURED_STEPS = 3
-# Without a GPU a step of the paper's batch takes a minute and more.
-MOST_FLOPS_WITHOUT_GPU = 4e11
-# Section 5.2 and table 2: days on eight P100, at 9.5 TFLOPS each.
-PAPER_FLOPS = {"base": 3.3e18, "big": 2.3e19, "big-en-fr": 2.3e19}
+# Parameters times positions that two cores take seconds for, not minutes.
+MOST_WITHOUT_GPU = 1e11
 
 Shape = tuple[int, int, int]  # (B, S, T)
 
@@ -66,178 +52,129 @@ class Table(str):
         return str(self)
 
 
-class Costs(NamedTuple):
-    """Means over the batches of an epoch, and the largest of them."""
+@with_settings(TRAINING_SETTINGS)
+def dry_run(run_dir: str | os.PathLike | None = None, **settings: Any) -> str:
+    """Tell what a training would cost, in time and memory, and train nothing.
 
-    source_tokens: float  # Of a step, without padding.
-    target_tokens: float
-    flops: float  # Of a step, with padding.
-    largest: Shape  # A replica's largest batch.
-    memory: estimates.Memory  # What that needs.
-    graphs: int  # Shapes of a replica's micro-batches; XLA would compile each.
+    It reads the corpus once, and tells what to clean in it: repeated pairs,
+    equal sides, unlike lengths, pairs that are dropped. The batches are planned
+    from the first 100,000 pairs, and a few steps are taken of a mean one and of
+    the longest. It writes nothing to the run directory.
 
+    Example:
+        kt.dry_run("runs/mine", corpus="my-text", recipe="small-corpus")
 
-def dry_run(session: Session) -> Table:
-    """Tell what a run would cost, writing nothing to its directory.
+    Args:
+        run_dir: As in `train`, like all others.
+        **settings: Those of `train`.
 
-    Raises:
-        UserError: If the training could not begin, or needs several machines.
-        JobError: If memory or disk is full.
+    Returns:
+        A table, as text that a notebook shows as it is.
     """
-    with exhaustion.explained(session.less_memory):
-        return _dry_run(session)
+    session = understand(run_dir=run_dir, **settings)
+    with log_shown():
+        return costs_of(session)
 
 
-def _dry_run(session: Session) -> Table:
+def costs_of(session: Session) -> Table:
+    """Measure a session, and write the table that the user reads."""
     if session.strategy == "multiworker" or workers.count_workers() > 1:
         raise UserError(
             "Expected one machine for a dry run, received `strategy` "
             "multiworker or several workers in TF_CONFIG; leave them out."
         )
-    check_beginning(session)
-    devices.let_memory_grow()
-    devices.log_devices()
-    strategy = workers.make_strategy(session.strategy)
-    replicas = strategy.num_replicas_in_sync
-    xla = compiles(session.xla)
-    run, corpus = session.run, session.open_text()
-    looking = Inspection(corpus)
-    with heartbeat("Looking through the text"):
-        for _ in looking.watch(corpus.pairs(run.train_split)):
-            pass
-    has_run = has_begun(session.run_dir)
-    if not has_run:
-        run = choose_lengths(run, xla)
-    with tempfile.TemporaryDirectory() as name:
-        folder, corpus = pathlib.Path(name), head(corpus)
-        run, vocabulary = prepare_vocabulary(
-            dataclasses.replace(session, run=run), folder, corpus
-        )
-        plan, is_whole = make_plan(run, corpus, vocabulary, folder)
-        if not (has_run or is_whole):  # The rest will fill the vocabulary.
-            model = dataclasses.replace(
-                run.model, vocab_size=run.requested_vocab_size
-            )
-            run = dataclasses.replace(run, model=model)
-        session = dataclasses.replace(session, run=run)
-        costs = count(session, plan, replicas)
+    with exhaustion.explained(session.less_memory):
+        preparation.check_beginning(session)
+        devices.let_memory_grow()
+        devices.log_devices()
+        strategy = workers.make_strategy(session.strategy)
+        session, plan, of_text = planned(session)
         with strategy.scope():
-            built = build_model(session)
-        measured = measure(built, plan, costs.flops, replicas)
-        of_text = looking.findings().rows(
-            TokenisedCorpus.load(folder / HEAD),
-            vocabulary,
-            run.training.max_length,
-        )
-    warn_of_warm_up(run.training, run.training.steps)
-    return report(session, plan, costs, *measured, replicas, xla, of_text)
-
-
-def head(corpus: Corpus) -> Corpus:
-    """Cut each split of the corpus soon after `HEAD_PAIRS`."""
-    whole = corpus.read_whole or corpus.read
-
-    def cut(pairs: Iterator[Pair]) -> Iterator[Pair]:
-        # One more pair shows whether there are others.
-        return itertools.islice(pairs, HEAD_PAIRS + 1)
-
-    return dataclasses.replace(
-        corpus,
-        read=lambda split: cut(corpus.read(split)),
-        read_whole=lambda split: cut(whole(split)),
+            model = building.build_model(session)
+        rows = measured(session, plan, model, strategy.num_replicas_in_sync)
+    building.warn_of_warm_up(session.run.training, session.run.training.steps)
+    columns = "  {:<20}{:>14}  {}".format
+    lines = (
+        row if isinstance(row, str) else columns(*row).rstrip()
+        for row in (*rows, "", *of_text)
     )
+    return Table("\n".join(lines))
 
 
-def make_plan(
-    run: RunConfig,
-    corpus: Corpus,
-    tokenizer: Tokenizer,
-    folder: pathlib.Path,
-) -> tuple[BatchPlan, bool]:
-    """Plan the batches of a corpus from its `head`, with records in a folder.
-
-    Returns:
-        The plan, and whether the head is the whole corpus.
-
-    Raises:
-        UserError: If no pair is left to train on.
-    """
-    logger.info("Tokenising up to %s pairs.", f"{HEAD_PAIRS:,}")
-    records = TokenisedCorpus.build(
-        corpus.pairs(run.train_split),
-        tokenizer,
-        folder / HEAD,
-        run.training.max_length,
-    )
-    whole = len(records) + records.dropped + records.empty <= HEAD_PAIRS
-
-    def repeated(side: Side) -> Side:
-        lengths, starts = (
-            np.tile(x, REPEATS) for x in (side.lengths, side.starts)
+def planned(session: Session) -> tuple[Session, BatchPlan, list[Row]]:
+    """Plan the batches of the head of the text, and look through all of it."""
+    run, corpus = session.run, session.open_text()
+    looking, head = Inspection(corpus), []
+    with heartbeat("Looking through the text"):
+        for pair in looking.watch(corpus.pairs(run.train_split)):
+            if len(head) < HEAD_PAIRS:
+                head.append(pair)
+    if not has_begun(session.run_dir):
+        run = building.choose_lengths(run, building.compiles(session.xla))
+        session = dataclasses.replace(session, run=run)
+    splits = {run.train_split: head, run.validation_split: head[:1]}
+    text = open_corpus(splits, run.source_lang, run.target_lang)
+    with tempfile.TemporaryDirectory() as name:
+        folder, longest = pathlib.Path(name), run.training.max_length
+        run, tokenizer = preparation.prepare_vocabulary(session, folder, text)
+        records = TokenisedCorpus.build(
+            iter(head), tokenizer, folder / "head", longest
         )
-        return side._replace(lengths=lengths, starts=starts)
-
-    if not whole:
-        records = TokenisedCorpus(
-            repeated(records.source), repeated(records.target)
-        )
-    logger.info("Planning the batches.")
-    return plan_batches(records, run.training), whole
+        plan = building.plan_batches(records, run.training)
+        of_text = looking.findings().rows(records, tokenizer, longest)
+    return dataclasses.replace(session, run=run), plan, of_text
 
 
-def count(session: Session, plan: BatchPlan, replicas: int = 1) -> Costs:
-    """Count what the steps of an epoch cost, from their shapes."""
-    model, recipe = session.run.model, session.run.training
-
-    def shared(shapes: Iterable[Shape], parts: int) -> set[Shape]:
-        return {(-(-rows // parts), s, t) for rows, s, t in shapes}
-
-    memory = {
-        shape: estimates.memory(
-            *(model, *shape, recipe.precision, session.accumulate)
-        )
-        for shape in shared(plan.shapes(), replicas)
-    }
-    largest = max(memory, key=lambda shape: memory[shape].total)
-    flops = [
-        estimates.step_flops(model, *plan.shape(step))
-        for step in range(len(plan))
+def measured(
+    session: Session, plan: BatchPlan, model: Transformer, replicas: int
+) -> list[Row]:
+    """Write the rows of the model, its batches, its time and its memory."""
+    run, steps = session.run, session.run.training.steps
+    mean = statistics.fmean(_size(plan.shape(i)) for i in range(len(plan)))
+    usual = min(plan.shapes(), key=lambda shape: abs(_size(shape) - mean))
+    longest = max(plan.shapes(), key=lambda shape: sum(shape[1:]))
+    seconds, most = (time_of(model, x, replicas) for x in (usual, longest))
+    if session.minutes:
+        steps = int(min(steps, max(1, 60 * session.minutes / seconds)))
+    source, target = (tokens / len(plan) for tokens in plan.corpus.num_tokens)
+    shape = "seconds for {} rows × {} source × {} target tokens".format
+    return [
+        f"{run.preset} on {run.corpus}: {run.training.precision}, replicas: "
+        f"{replicas}, micro-batches: {session.accumulate}",
+        ("vocabulary", f"{run.model.vocab_size:,}", "pieces"),
+        ("parameters", f"{model.count_params():,}", ""),
+        "",
+        "A step, the mean of an epoch",
+        ("source tokens", f"{source:,.0f}", "without padding"),
+        ("target tokens", f"{target:,.0f}", "without padding"),
+        ("padding", f"{100 * plan.padding_waste():.1f}", "% of positions"),
+        ("batch shapes", f"{len(plan.shapes()):,}", ""),
+        "",
+        f"Time and memory, from {MEASURED_STEPS} steps of each",
+        ("a usual batch", f"{seconds:.3g}", shape(*usual)),
+        ("the longest one", f"{most:.3g}", shape(*longest)),
+        ("target tokens/s", f"{target / seconds:,.0f}", ""),
+        ("peak memory", f"{peak_memory() / 1e9:.2f}", "GB"),
+        f"The whole training, {steps:,} steps"
+        + (f" in {session.minutes:g} minutes" if session.minutes else ""),
+        ("hours", f"{seconds * steps / 3600:,.3g}", ""),
     ]
-    source_tokens, target_tokens = plan.corpus.num_tokens
-    return Costs(
-        source_tokens / len(plan),
-        target_tokens / len(plan),
-        statistics.fmean(flops),
-        largest,
-        memory[largest],
-        len(shared(memory, session.accumulate)),
-    )
 
 
-def measure(
-    model: Transformer, plan: BatchPlan, mean_flops: float, replicas: int = 1
-) -> tuple[Shape, float]:
-    """Time training steps of the plan's shape nearest to the mean step.
+def _size(shape: Shape) -> int:
+    return shape[0] * sum(shape[1:])
 
-    Returns:
-        The shape over all replicas, with fewer rows if those would take long,
-        and the median of the seconds.
-    """
 
-    def flops(shape: Shape) -> int:
-        return estimates.step_flops(model.model_config, *shape)
-
-    shape = min(plan.shapes(), key=lambda s: abs(flops(s) - mean_flops))
-    rows, source_length, target_length = shape
+def time_of(model: Transformer, shape: Shape, replicas: int = 1) -> float:
+    """Measure the seconds of a training step of a shape over all replicas."""
+    rows, *lengths = shape
     if not tf.config.list_logical_devices("GPU"):
-        share = min(1.0, MOST_FLOPS_WITHOUT_GPU / flops(shape))
-        rows = max(replicas, int(rows * share) // replicas * replicas)
-    random = np.random.default_rng(1)
+        share = MOST_WITHOUT_GPU / (model.count_params() * _size(shape))
+        rows = max(int(rows * min(1, share)) // replicas, 1) * replicas
+    random, size = np.random.default_rng(1), model.model_config.vocab_size
     source, target_in, target = (
-        random.integers(
-            EOS_ID + 1, model.model_config.vocab_size, (rows, length), np.int32
-        )
-        for length in (source_length, target_length, target_length)
+        random.integers(EOS_ID + 1, size, (rows, length), np.int32)
+        for length in (*lengths, lengths[1])
     )
     dataset = tf.data.Dataset.from_tensors(((source, target_in), target))
     dataset = dataset.repeat(1 + MEASURED_STEPS)
@@ -248,93 +185,16 @@ def measure(
         float(logs["loss"])  # Waits for the step.
         ends.append(time.perf_counter())
 
-    logger.info(
-        "Measuring steps of %d rows with %d source and %d target tokens; the "
-        "first one builds the graph.",
-        *(rows, source_length, target_length),
-    )
-    model.fit(
-        dataset,
-        shuffle=False,
-        verbose=0,
-        callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=note)],
-    )
-    seconds = statistics.median(map(float, np.diff(ends)))
-    return (rows, source_length, target_length), seconds
+    logger.info("Measuring steps of %d rows.", rows)
+    timer = keras.callbacks.LambdaCallback(on_train_batch_end=note)
+    model.fit(dataset, shuffle=False, verbose=0, callbacks=[timer])
+    # The first step builds the graph. Of fewer rows this is an upper bound,
+    # since Adam's cost does not depend on them.
+    return statistics.median(np.diff(ends)) * shape[0] / rows
 
 
-def report(
-    session: Session,
-    plan: BatchPlan,
-    costs: Costs,
-    measured: Shape,
-    seconds: float,
-    replicas: int = 1,
-    xla: bool = False,
-    of_text: Iterable[Row] = (),
-) -> Table:
-    """Write the table that the user reads; `of_text` are its last rows.
-
-    A step of the shape that was `measured` took so many seconds.
-    """
-    run, model, recipe = session.run, session.run.model, session.run.training
-    # This also scales costs that do not depend on the rows, such as Adam's.
-    seconds *= costs.flops / estimates.step_flops(model, *measured)
-    steps = recipe.steps
-    if session.minutes:
-        steps = int(min(steps, max(1, 60 * session.minutes / seconds)))
-    hours = seconds * steps / 3600
-    shape = "{} rows × {} source × {} target tokens".format
-    memory = zip(
-        ("weights", "gradients", "Adam's moments", "activations")
-        + ("logits and gradient", "in all"),
-        (*costs.memory, costs.memory.total),
-        strict=True,
-    )
-    rows: list[Row | None] = [
-        f"{run.preset} on {run.corpus}: {recipe.precision}, replicas: "
-        f"{replicas}, micro-batches: {session.accumulate}",
-        ("vocabulary", f"{model.vocab_size:,}", "pieces"),
-        ("parameters", f"{estimates.parameters(model):,}", ""),
-        ("restriction", f"{model.restriction:,}", "positions")
-        if model.restriction
-        else None,
-        "",
-        "A step, the mean of an epoch",
-        ("source tokens", f"{costs.source_tokens:,.0f}", "without padding"),
-        ("target tokens", f"{costs.target_tokens:,.0f}", "without padding"),
-        ("padding", f"{100 * plan.padding_waste():.1f}", "% of positions"),
-        ("batch shapes", f"{len(plan.shapes()):,}", ""),
-        ("XLA compilations", f"{costs.graphs:,}", "at their first steps")
-        if xla
-        else None,
-        ("FLOPs", f"{costs.flops:.2e}", "matrix products, padding included"),
-        "",
-        f"Memory of a replica at most, at {shape(*costs.largest)}, estimated",
-        *((name, f"{size / 1e6:,.0f}", "MB") for name, size in memory),
-        "",
-        f"Time, from {MEASURED_STEPS} steps of {shape(*measured)}"
-        + ("" if measured in plan.shapes() else ", scaled by FLOPs: at most"),
-        ("seconds a step", f"{seconds:.3g}", ""),
-        ("target tokens/s", f"{costs.target_tokens / seconds:,.0f}", ""),
-        ("FLOPs/s", f"{costs.flops / seconds:.2e}", ""),
-        "",
-        f"The whole training, {steps:,} steps"
-        + (f" in {session.minutes:g} minutes" if steps < recipe.steps else ""),
-        ("hours", f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}", ""),
-        ("FLOPs", f"{costs.flops * steps:.2e}", "counted from shapes"),
-        ("the paper's", f"{paper:.1e}", "GPUs × seconds × 9.5 TFLOPS")
-        if (paper := PAPER_FLOPS.get(run.preset))
-        else None,
-        "",
-        *of_text,
-    ]
-    return Table(
-        "\n".join(
-            row
-            if isinstance(row, str)
-            else "  {:<20}{:>14}  {}".format(*row).rstrip()
-            for row in rows
-            if row is not None
-        )
-    )
+def peak_memory() -> float:
+    """Return the most bytes that a GPU, or else this process, had in use."""
+    if tf.config.list_logical_devices("GPU"):
+        return tf.config.experimental.get_memory_info("GPU:0")["peak"]
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -19,7 +19,7 @@ from keras_transformer.data.batch_plan import BatchPlan
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.data.records import Side, TokenisedCorpus
 from keras_transformer.presets import PRESETS
-from keras_transformer.training import estimates, request
+from keras_transformer.training import request
 from keras_transformer.training.request import understand
 
 RECIPES = pathlib.Path(__file__).parents[2] / "keras_transformer" / "recipes"
@@ -255,23 +255,3 @@ def test_the_readme_tells_the_padding(corpus, plan):
 def test_replicas_get_equal_shares_of_every_batch(plan):
     for rows, _, _ in plan.shapes():
         assert rows % 8 == 0
-
-
-@pytest.mark.parametrize("recipe, gigabytes, gpus, accumulate", WAYS)
-def test_the_share_of_a_gpu_fits_into_two_thirds_of_its_memory(
-    plan, recipe, gigabytes, gpus, accumulate
-):
-    model = run_of(recipe)[0].model
-
-    def most(accumulate):
-        return max(
-            estimates.memory(
-                model, rows // gpus, *lengths, accumulate=accumulate
-            ).total
-            for rows, *lengths in plan.shapes()
-        )
-
-    assert most(accumulate) < gigabytes * 1e9 * 2 / 3
-    # A smaller value would not do: half as many would take over half.
-    if accumulate > 1:
-        assert most(accumulate // 2) > gigabytes * 1e9 / 2
