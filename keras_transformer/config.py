@@ -65,7 +65,7 @@ class ModelConfig:
 
     vocab_size: int = setting(37_000, "pieces of the shared vocabulary")
     num_layers: int = setting(
-        6, "layers of the encoder, and again of the decoder", symbol="N"
+        6, "layers of the encoder, and again of the decoder (N)"
     )
     encoder_layers: int | None = setting(
         None, "layers of the encoder, if not `num_layers`", metavar="N"
@@ -77,32 +77,28 @@ class ModelConfig:
         metavar="N",
     )
     d_model: int = setting(
-        512, "width of every sub-layer's output, even", symbol="d_model"
+        512, "width of every sub-layer's output, even (d_model)"
     )
-    num_heads: int = setting(8, "attention heads", symbol="h", of_layers=True)
+    num_heads: int = setting(8, "attention heads (h)", of_layers=True)
     key_dim: int = setting(
         None,
-        "width of a head's queries and keys; d_model / h if not given",
-        symbol="d_k",
+        "width of a head's queries and keys; d_model / h if not given (d_k)",
         of_layers=True,
     )
     value_dim: int = setting(
         None,
-        "width of a head's values; d_model / h if not given",
-        symbol="d_v",
+        "width of a head's values; d_model / h if not given (d_v)",
         of_layers=True,
     )
     ffn_dim: int = setting(
         2048,
-        "inner width of the feed-forward network",
-        symbol="d_ff",
+        "inner width of the feed-forward network (d_ff)",
         of_layers=True,
     )
     dropout: float = setting(
         0.1,
         "share of units dropped from every sub-layer's output and from "
-        "the sums of embeddings and positions",
-        symbol="P_drop",
+        "the sums of embeddings and positions (P_drop)",
         within=_SHARE,
         of_layers=True,
     )
@@ -125,8 +121,7 @@ class ModelConfig:
         None,
         "let each position attend only to positions of its own sequence "
         "less than R away, in the decoder to the last R (section 4); to all "
-        "if not given",
-        symbol="r",
+        "if not given (r)",
         within=_LENGTH,
         metavar="R",
         of_layers=True,
@@ -135,7 +130,7 @@ class ModelConfig:
         "relu",
         "activation of the feed-forward network",
         choices=ACTIVATIONS,
-        or_function=True,
+        or_object=True,
         of_layers=True,
     )
     norm_epsilon: float = setting(
@@ -233,8 +228,7 @@ class TrainingConfig:
     )
     label_smoothing: float = setting(
         0.1,
-        "weight spread over the whole vocabulary in the loss (5.4)",
-        symbol="ε_ls",
+        "weight spread over the whole vocabulary in the loss (5.4, ε_ls)",
         within=_SHARE,
     )
     normalization: str | None = setting(
@@ -371,8 +365,7 @@ class Search:
     length_penalty: float = setting(
         0.6,
         "exponent alpha in score = log-probability / ((5 + length) / "
-        "6)^alpha; a larger one favours longer translations",
-        symbol="α",
+        "6)^alpha; a larger one favours longer translations (α)",
         within="[0, inf)",
         may_change=True,
     )

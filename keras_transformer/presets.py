@@ -11,7 +11,6 @@ from keras_transformer.config import (
     SettingError,
     TrainingConfig,
 )
-from keras_transformer.settings import nearest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,17 +119,9 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 
 
 def preset_of(name: str) -> Preset:
-    """Look a preset up.
-
-    Raises:
-        SettingError: If no preset has that name.
-    """
+    """Look a preset up, or refuse its name."""
     if name not in PRESETS:
-        raise SettingError(
-            "preset",
-            f"one of {', '.join(PRESETS)}{nearest(name, PRESETS)}",
-            name,
-        )
+        raise SettingError("preset", f"one of {', '.join(PRESETS)}", name)
     return PRESETS[name]
 
 

@@ -7,6 +7,7 @@ docstrings are made from the fields.
 
 import dataclasses
 import difflib
+import functools
 import inspect
 import numbers
 import os
@@ -42,13 +43,7 @@ class JobError(Exception):
 
 
 class SettingError(UserError, ValueError):
-    """Refuses the value of one setting.
-
-    Args:
-        setting: Its name. Like the two others, it is also an attribute.
-        expected: Completes "Expected it to be …".
-        received: The value.
-    """
+    """Refuses the value of one setting; `expected` completes "to be …"."""
 
     def __init__(self, setting: str, expected: str, received: Any) -> None:
         # A table is shown in lines.
@@ -74,16 +69,13 @@ class Setting:
         within: The interval of allowed numbers, such as `"[0, 1)"`. Whole
             numbers count something: they are at least 1 if it is not given.
         choices: All allowed values, where they are few.
-        or_function: Whether a function may stand in for a choice; Keras saves
-            it as a dictionary.
-        symbol: The paper's name, such as `"d_k"`.
         flag: Whether command lines have a flag for it.
         metavar: What the flag's help calls the value.
         of_layers: Whether the layers of a model's stacks take it.
         instead_of: A setting that it excludes; the one given later counts.
         several: Says that it is a list, and of what; each item has a flag.
-        or_object: Whether an object may stand in for it, which is checked
-            where it is used.
+        or_object: Whether something of another type may stand in for it,
+            which is checked where it is used.
         may_change: Whether a run that has begun may go on with another value:
             it affects how long it trains and what it keeps, not the result.
     """
@@ -91,8 +83,6 @@ class Setting:
     help: str
     within: str | None = None
     choices: tuple[str, ...] = ()
-    or_function: bool = False
-    symbol: str | None = None
     flag: bool = True
     metavar: str | None = None
     of_layers: bool = False
@@ -102,12 +92,11 @@ class Setting:
     may_change: bool = False
 
     def described(self) -> str:
-        """Return the help with the symbol, and the choices or the range."""
-        symbol = f" ({self.symbol})" if self.symbol else ""
+        """Return the help with the choices or the range."""
         allowed = f": {', '.join(self.choices)}" if self.choices else ""
         if self.within and not self.within.endswith("inf)"):
             allowed = f", in {self.within}"
-        return f"{self.help}{symbol}{allowed}"
+        return self.help + allowed
 
 
 def setting(default: Any, help: str, **details: Any) -> Any:
@@ -135,13 +124,7 @@ def within_of(field: dataclasses.Field) -> str | None:
 
 
 def check_settings(configuration: Any) -> None:
-    """Check every setting of a configuration, and give it its field's type.
-
-    Called by `__post_init__`, so that a configuration that exists makes sense.
-
-    Raises:
-        SettingError: If a value is of another type or out of range.
-    """
+    """Check every setting of a new configuration; give it its field's type."""
     for field in dataclasses.fields(configuration):
         if "setting" in field.metadata:
             value = checked_value(field, getattr(configuration, field.name))
@@ -149,39 +132,31 @@ def check_settings(configuration: Any) -> None:
 
 
 def checked_value(field: dataclasses.Field, value: Any) -> Any:
-    """Convert the value of a setting to the type of its field.
-
-    It accepts NumPy's numbers, and whole numbers written as floats.
-
-    Raises:
-        SettingError: If it is of another type or out of range.
-    """
+    """Convert a setting to the type of its field, as `5.0` and NumPy's 5."""
     kind, may_be_none = kind_of(field)
+    about, within = setting_of(field), within_of(field)
     if value is None and may_be_none:
         return None
-    about = setting_of(field)
-    if about.or_function and (callable(value) or isinstance(value, dict)):
-        return value
+    if about.several and not about.or_object:
+        is_one = isinstance(value, str | os.PathLike)
+        if is_one or not isinstance(value, Iterable):
+            raise SettingError(field.name, about.several, value)
+        return tuple(of_kind(field.name, kind, item) for item in value)
     if about.or_object and _as(kind, value) is None:
         return value
-    if about.several and not about.or_object:
-        is_one = isinstance(value, str | os.PathLike) or not isinstance(
-            value, Iterable
-        )
-        items = [None] if is_one else [_as(kind, item) for item in value]
-        if None in items:
-            raise SettingError(field.name, about.several, value)
-        return tuple(items)
     converted = of_kind(field.name, kind, value)
+    expected = None
     if about.choices and converted not in about.choices:
         expected = f"one of {', '.join(about.choices)}"
-        raise SettingError(
-            field.name, expected + nearest(converted, about.choices), value
-        )
-    within = within_of(field)
-    if within and not _is_within(converted, within):
-        raise SettingError(field.name, _in_words(within, kind), value)
-    return _fitting(field.name, converted)
+    elif within and not _is_within(converted, within):
+        expected = f"in {within}"
+        if within.endswith("inf)"):
+            least = "at least" if within[0] == "[" else "above"
+            finite = " and finite" if kind is float else ""
+            expected = f"{least} {within[1:].split(',')[0]}{finite}"
+    if expected:
+        raise SettingError(field.name, expected, value)
+    return converted
 
 
 _KINDS = {
@@ -196,11 +171,7 @@ TOO_LARGE = 2**63
 
 
 def of_kind(name: str, kind: type, value: Any) -> Any:
-    """Check the type of an argument, and convert it as a setting's value.
-
-    Raises:
-        SettingError: If it is of another type.
-    """
+    """Convert an argument as a setting's value, or refuse its type."""
     converted = _as(kind, value)
     if converted is None:
         expected = _KINDS.get(kind, f"a {kind.__name__}")
@@ -209,41 +180,24 @@ def of_kind(name: str, kind: type, value: Any) -> Any:
 
 
 def whole_number(name: str, value: Any, least: int = 1) -> int:
-    """Check an argument that counts something.
-
-    Raises:
-        SettingError: If it is no whole number, or below `least`.
-    """
+    """Check an argument that counts something."""
     number = of_kind(name, int, value)
     if number < least:
         raise SettingError(name, f"at least {least}", value)
-    return _fitting(name, number)
-
-
-def _fitting(name: str, value: Any) -> Any:
-    if isinstance(value, int) and value >= TOO_LARGE:
-        raise SettingError(name, "below 2^63", value)
-    return value
+    return number
 
 
 def _as(kind: type, value: Any) -> Any:
     """Convert `value` to `kind`; return None if it is something else."""
-    is_bool = isinstance(value, bool) or type(value).__name__ == "bool"
-    if kind is bool:
-        return bool(value) if is_bool else None
     if kind in (int, float):
-        if is_bool or not isinstance(value, numbers.Real):
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
             return None
-        if kind is int and isinstance(value, numbers.Integral):
-            # A float would lack the last digits of a large one.
-            return int(value)
         try:
-            number = float(value)
-        except OverflowError:
+            number = kind(value)
+        except (OverflowError, ValueError):
             return None
-        if kind is float:
-            return number
-        return int(number) if number.is_integer() else None
+        is_other = kind is int and (number != value or number >= TOO_LARGE)
+        return None if is_other else number
     if kind is pathlib.Path and isinstance(value, str | os.PathLike):
         return pathlib.Path(value)
     return value if kind is Any or isinstance(value, kind) else None
@@ -258,61 +212,20 @@ def _is_within(value: float, within: str) -> bool:
     )
 
 
-def _in_words(within: str, kind: type) -> str:
-    low, high = within[1:-1].split(", ")
-    if high != "inf":
-        return f"in {within}"
-    finite = " and finite" if kind is float and within[-1] == ")" else ""
-    return f"{'at least' if within[0] == '[' else 'above'} {low}{finite}"
-
-
 def nearest(name: str, names: Iterable[str]) -> str:
     """Suggest the known name that a wrong one may stand for."""
     found = difflib.get_close_matches(name, list(names), n=1)
     return f" (did you mean {found[0]}?)" if found else ""
 
 
-# What users of other systems call a setting.
-_ELSEWHERE = {
-    "batch_size": "batch_tokens",
-    "epochs": "steps",
-    "max_steps": "steps",
-    "train_steps": "steps",
-    "hidden_size": "d_model",
-    "num_units": "d_model",
-    "dff": "ffn_dim",
-    "d_ff": "ffn_dim",
-    "filter_size": "ffn_dim",
-    "depth": "num_layers",
-    "n_layers": "num_layers",
-    "n_heads": "num_heads",
-    "heads": "num_heads",
-    "lr": "learning_rate_scale",
-    "learning_rate": "learning_rate_scale",
-    "num_beams": "beam_size",
-    "smoothing": "label_smoothing",
-}
-
-
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """End a sentence about an unknown setting, with a known one if it is near.
-
-    Args:
-        name: The unknown one.
-        known: Names of all settings.
-    """
-    names = {known_name: known_name for known_name in known}
-    names.update({x: y for x, y in _ELSEWHERE.items() if y in names})
-    found = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean `{names[found[0]]}`?" if found else "."
+    """End a sentence about an unknown setting, with a known one if near."""
+    found = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean `{found[0]}`?" if found else "."
 
 
 def overridden(configuration: Target, **given: Any) -> Target:
-    """Return a configuration with those of the settings that are not None.
-
-    Raises:
-        SettingError: If a value makes no sense.
-    """
+    """Return a configuration with those of the settings that are not None."""
     given = {name: x for name, x in given.items() if x is not None}
     return dataclasses.replace(configuration, **given)  # type: ignore
 
@@ -320,15 +233,7 @@ def overridden(configuration: Target, **given: Any) -> Target:
 def pop_settings(
     fields: Iterable[dataclasses.Field], given: dict[str, Any]
 ) -> dict[str, Any]:
-    """Pop settings out of keyword arguments, and check them.
-
-    Args:
-        fields: Fields of a configuration; those not given get their defaults.
-        given: Keyword arguments; those taken are removed.
-
-    Raises:
-        SettingError: If a value makes no sense.
-    """
+    """Pop the settings of fields out of keyword arguments, and check them."""
     return {
         field.name: checked_value(field, given.pop(field.name, field.default))
         for field in fields
@@ -341,58 +246,52 @@ def with_settings(
     """Spell out the `**settings` of a target in its signature and docstring.
 
     The line of the docstring that describes `**settings` becomes a line for
-    each, and every setting completes on Tab.
-
-    Args:
-        fields: Fields of configurations; those that the target names itself
-            are left to it.
+    each, and every setting completes on Tab. Those that the target names itself
+    are left to it.
     """
-    fields = list(fields)
+    return functools.partial(_spelled_out, fields=list(fields))
 
-    def decorate(target: Target) -> Target:
-        is_class = isinstance(target, type)
-        function: Any = target.__init__ if is_class else target  # type: ignore
-        signature = inspect.signature(function)
-        own = dict(signature.parameters)
-        del own["settings"]
-        left = [field for field in fields if field.name not in own]
-        parameters = [*own.values(), *map(_parameter_of, left)]
-        if is_class:
-            rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
-            parameters.append(rest)
-        function.__signature__ = signature.replace(parameters=parameters)
-        if target.__doc__:  # Not under python -OO.
-            target.__doc__ = re.sub(
-                r"^ +\*\*settings: .*\n(?: {12,}.*\n)*",
-                lambda _: "".join(map(_line_of, left)),
-                target.__doc__,
-                flags=re.MULTILINE,
-            )
-        return target
 
-    return decorate
+def _spelled_out(target: Target, fields: list[dataclasses.Field]) -> Target:
+    is_class = isinstance(target, type)
+    function: Any = target.__init__ if is_class else target  # type: ignore
+    signature = inspect.signature(function)
+    own = dict(signature.parameters)
+    del own["settings"]
+    left = [field for field in fields if field.name not in own]
+    rest = [inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)]
+    function.__signature__ = signature.replace(
+        parameters=[
+            *own.values(),
+            *map(_parameter_of, left),
+            *(rest if is_class else ()),
+        ]
+    )
+    if target.__doc__:  # Not under python -OO.
+        target.__doc__ = re.sub(
+            r"^ +\*\*settings: .*\n(?: {12,}.*\n)*",
+            lambda _: "".join(map(_line_of, left)),
+            target.__doc__,
+            flags=re.MULTILINE,
+        )
+    return target
 
 
 def _parameter_of(field: dataclasses.Field) -> inspect.Parameter:
-    kind, may_be_none = kind_of(field)
-    about = setting_of(field)
-    annotation: Any = field.type if about.or_object or about.several else kind
-    if kind is pathlib.Path:
-        annotation |= str | os.PathLike
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=field.default,
-        annotation=annotation | None if may_be_none else annotation,
+        annotation=field.type,
     )
 
 
 def _line_of(field: dataclasses.Field) -> str:
     """Describe a setting as a docstring does, indented."""
     about = setting_of(field).described()
-    text = f"{field.name}: {about[0].upper()}{about[1:]}"
     line = textwrap.fill(
-        f"{text}; default: {field.default!r}.",
+        f"{field.name}: {about[0].upper()}{about[1:]}; default: "
+        f"{field.default!r}.",
         width=79,
         initial_indent=" " * 8,
         subsequent_indent=" " * 12,
