@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.config import (
     ENSEMBLE_MEANS,
+    SEARCH_PRECISIONS,
     Search,
     SettingError,
     UserError,
@@ -34,13 +35,13 @@ from keras_transformer.training.request import (
     open_text,
     understand,
 )
-from keras_transformer.translation.model_card import ModelCard, make_card
 
 if TYPE_CHECKING:  # Verbs open a run before they load TensorFlow.
     import matplotlib.figure
 
     from keras_transformer.exporting.serving_kit import ServingKit
     from keras_transformer.translation.evaluation import Evaluation
+    from keras_transformer.translation.model_card import ModelCard
     from keras_transformer.translation.significance import Texts
     from keras_transformer.translation.translator import Translator
 
@@ -58,17 +59,25 @@ class Run:
             together with this one, with the settings of this one.
         ensemble_mean: What the models average at each step,
             `"probabilities"` or `"log-probabilities"`.
+        average: How many of the newest checkpoints to average; None for the
+            weights that validated best at the end of the training.
+        precision: Type to multiply in, `"float32"`, `"bfloat16"` or `"int8"`,
+            as in `Translator.freeze`.
+        shortlist: A file that `shortlist` wrote: the only target pieces to
+            score for each source, which is faster.
 
     Attributes:
         path: The run directory.
+        runs: This run and the others, each with its configuration as it was
+            when it was opened.
+        weights: Which of their weights to use.
 
     Raises:
         UserError: If one is not a run directory.
-        SettingError: If `ensemble` is not a list, or `ensemble_mean` another.
+        SettingError: If an argument makes no sense.
     """
 
     _corpus: Corpus | None = None  # Pairs in memory cannot be opened again.
-    _read: Runs | None = None
     before_loading: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(
@@ -76,43 +85,41 @@ class Run:
         run_dir: str | os.PathLike,
         ensemble: Sequence[str | os.PathLike] = (),
         ensemble_mean: str = ENSEMBLE_MEANS[0],
+        *,
+        average: int | None = None,
+        precision: str = SEARCH_PRECISIONS[0],
+        shortlist: str | os.PathLike | None = None,
     ) -> None:
-        if not isinstance(run_dir, str | os.PathLike):
-            raise SettingError("run_dir", "the path of one run", run_dir)
-        self.path = pathlib.Path(run_dir)
+        self.path = of_kind("run_dir", pathlib.Path, run_dir)
         self.weights = Weights(
-            ensemble=ensemble,  # type: ignore
+            average=average,
+            ensemble=ensemble,  # type: ignore[arg-type]
             ensemble_mean=ensemble_mean,
+            precision=precision,
+            shortlist=shortlist,  # type: ignore[arg-type]
         )
-        self._runs()  # Raises if one is not a run.
+        self.runs = self.weights.runs(self.path)
 
-    @classmethod
-    def opened(cls, run_dir: pathlib.Path, weights: Weights) -> "Run":
-        """Open a run with weights, and read its configuration only now."""
-        run = cls.__new__(cls)
-        run.path, run.weights = run_dir, weights
-        run._read = run._runs()
-        return run
-
-    def using(self, **weights: Any) -> "Run":
-        """Return the run as it is now, with other weights where not None."""
+    def using(
+        self,
+        average: int | None = None,
+        precision: str | None = None,
+        shortlist: str | os.PathLike | None = None,
+    ) -> "Run":
+        """Return this run with other weights where they are not None."""
         run = copy.copy(self)
-        run.weights = overridden(self.weights, **weights)
-        run._read = self._runs()
+        run.weights = overridden(
+            self.weights,
+            average=average,
+            precision=precision,
+            shortlist=shortlist,
+        )
         return run
-
-    def _runs(self) -> Runs:
-        return self._read or self.weights.runs(self.path)
-
-    @property
-    def ensemble(self) -> tuple[pathlib.Path, ...]:
-        """The directories of the other runs."""
-        return self.weights.ensemble
 
     @property
     def config(self) -> RunConfig:
         """The configuration in `config.json`."""
-        return self._read[0][1] if self._read else RunConfig.load(self.path)
+        return self.runs[0][1]
 
     def history(self) -> list[dict[str, float]]:
         """Read the rows of the learning curve, oldest first.
@@ -138,14 +145,8 @@ class Run:
     ) -> "Translator":
         """Load the weights to translate with.
 
-        Args:
-            average: How many of the newest checkpoints to average; None for
-                the weights that validated best at the end of the training.
-            precision: Type to multiply in, `"float32"` if not given,
-                `"bfloat16"` or `"int8"`, as in `Translator.freeze`. The
-                translator does not see later training of its model.
-            shortlist: A file that `shortlist` wrote: the only target pieces
-                to score for each source, which is faster.
+        The translator does not see later training. Its arguments stand before
+        those that the run was opened with.
 
         Raises:
             UserError: If a run has no weights or is of another vocabulary, or
@@ -154,10 +155,8 @@ class Run:
         self.before_loading()
         from keras_transformer.translation.translator import Translator
 
-        used = self.using(
-            average=average, precision=precision, shortlist=shortlist
-        )
-        return Translator.of(used._runs(), used.weights)
+        used = self.using(average, precision, shortlist)
+        return Translator.of(self.runs, used.weights)
 
     @exhaustion.explained("learn from fewer `pairs`")
     def shortlist(
@@ -321,7 +320,7 @@ class Run:
         else:
             translator = used.translator()
             report |= {**search.kept_by_run(), **translator.weights.report()}
-            name = f"{split}.ensemble" if self.ensemble else split
+            name = f"{split}.ensemble" if self.weights.ensemble else split
             kept = self.path
         files_of = evaluation.written(kept, name, run.target_lang, json_file)
         with files_of as (write_texts, write_figures):
@@ -413,7 +412,7 @@ class Run:
         search: Search | None = None,
         quantization: str = "float32",
         shortlist: bool = False,
-    ) -> ModelCard:
+    ) -> "ModelCard":
         """Make the card that an export carries.
 
         It has the scores of those evaluations that used the same weights and
@@ -428,29 +427,34 @@ class Run:
         Raises:
             UserError: If there are no weights.
         """
-        used = self.using(average=average)
+        used = self.using(average)
         return used._card(used.chosen(), search, quantization, shortlist)
 
     def chosen(self) -> Weights:
         """Choose the weights to translate with, without loading them."""
-        from keras_transformer.runs import averaging
+        from keras_transformer.runs.averaging import choose
 
-        return averaging.choose_all(self._runs(), self.weights)
+        average = self.weights.average
+        found = [choose(path, run, average) for path, run in self.runs]
+        return dataclasses.replace(self.weights, chosen=tuple(found))
 
-    def _card(self, weights: Weights, *how: Any) -> ModelCard:
-        runs = self._runs()
-        size = sum(parameters(run.model) for _, run in runs)
-        return make_card(runs, weights, size, *how)
+    def _card(self, weights: Weights, *how: Any) -> "ModelCard":
+        from keras_transformer.training.estimates import parameters
+        from keras_transformer.translation.model_card import make_card
+
+        size = sum(parameters(run.model) for _, run in self.runs)
+        return make_card(self.path, self.config, weights, size, *how)
 
     def __repr__(self) -> str:
         others = ""
-        if self.ensemble:
-            others = f", ensemble={[*map(str, self.ensemble)]}"
+        if self.weights.ensemble:
+            others = f", ensemble={[*map(str, self.weights.ensemble)]}"
         return f"Run({str(self.path)!r}{others})"
 
     def _repr_html_(self) -> str:
         """Show the run in a notebook: a few lines, and its curve."""
         from keras_transformer.runs import history
+        from keras_transformer.training.estimates import parameters
 
         return history.as_html(self.path, parameters(self.config.model))
 

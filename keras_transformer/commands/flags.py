@@ -26,7 +26,7 @@ from keras_transformer.config import (
 )
 from keras_transformer.data import lines
 from keras_transformer.machine import devices
-from keras_transformer.runs.weights import WEIGHTS, Weights
+from keras_transformer.runs.weights import WEIGHTS
 from keras_transformer.settings import kind_of, setting_of
 
 if TYPE_CHECKING:
@@ -179,10 +179,9 @@ def open_run(args: argparse.Namespace) -> "Run":
     """
     from keras_transformer.run import Run
 
-    weights = Weights(**given(args, WEIGHTS.values()))
-    if weights.shortlist:
-        lines.open_file(weights.shortlist, "--shortlist").close()
-    run = Run.opened(args.run_dir, weights)
+    run = Run(args.run_dir, **given(args, WEIGHTS.values()))
+    if run.weights.shortlist:
+        lines.open_file(run.weights.shortlist, "--shortlist").close()
     searches = None
     if "parallel" in args:
         width = run.config.model.d_model

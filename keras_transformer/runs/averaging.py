@@ -1,8 +1,8 @@
-"""Loads the weights that a run ends with: averages of checkpoints (6.1).
+"""Chooses and loads the weights of a run: averages of checkpoints (6.1).
 
 A short run's average reaches back to weights that knew little, so the last
-weights may be better. Both are validated when a training ends, and the result
-notes what validation said of them.
+weights may be better. Both are validated when a training ends; `result.json`
+says which are in `final.weights.h5`, and what validation found.
 """
 
 import contextlib
@@ -26,7 +26,6 @@ from keras_transformer.runs.checkpoints import (
 )
 from keras_transformer.runs.layout import CHECKPOINTS, FINAL_FILE, RESULT_FILE
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.runs.weights import Chosen, Runs, Weights
 
 # Of reading weights that a running training may replace.
 _ATTEMPTS = 3
@@ -37,32 +36,44 @@ logger = logging.getLogger("keras_transformer")
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
-    """The weights in `final.weights.h5`, and why they were taken.
+class Chosen:
+    """The weights of a run to take; `result.json` keeps those of its end.
 
     Attributes:
-        step: Updates of the whole training.
-        better: `"average"`, `"last"` or `"best"`: the weights in the file.
+        checkpoints: Names of the checkpoints behind them, oldest first; none
+            if only the final weights are left.
+        weights: CRC-32 of the file that they, or the newest of them, are in.
         averages: The average in words, such as "average of the last 5
-            checkpoints".
-        checkpoints: Names of the checkpoints behind the better one.
+            checkpoints", or what else there is.
+        step: Updates of the whole training; 0 if it did not end, or left no
+            `result.json`, so that the attributes below say nothing.
+        better: `"average"`, `"last"` or `"best"`: which these are.
         validation: The figures of each of these weights on the validation
             set: `loss`, `perplexity`, `token_accuracy` and `bleu`, of a sample
             decoded greedily. Weights that could not be validated have none.
             Only a training with `patience` has the best beside the others.
-        weights: CRC-32 of `final.weights.h5`.
         by: `"loss"` or `"bleu"`: the figure that decided.
         averaged: How many checkpoints the average is of; 0 if not noted.
+        run_dir: The run directory, which the file does not name.
+        is_final: Whether they are in `final.weights.h5`; likewise.
     """
 
-    step: int
-    better: str
-    averages: str
     checkpoints: tuple[str, ...]
-    validation: Mapping[str, Mapping[str, float]]
     weights: int
+    averages: str
+    step: int = 0
+    better: str = AVERAGE
+    validation: Mapping[str, Mapping[str, float]] = dataclasses.field(
+        default_factory=dict
+    )
     by: str = "loss"
     averaged: int = 0
+    run_dir: pathlib.Path = pathlib.Path()
+    is_final: bool = False
+
+    def __str__(self) -> str:
+        """Identify them: other weights have another text."""
+        return " ".join([*self.checkpoints, f"{self.weights:08x}"])
 
     def sentence(self) -> str:
         """Name the weights, and why they were taken."""
@@ -71,6 +82,8 @@ class Result:
             LAST: "last weights",
             BEST: "weights of the best validation",
         }
+        if not self.step:
+            return self.averages
         if not self.validation.keys() >= {AVERAGE, LAST}:
             return f"{names[self.better]} (could not be validated)"
         what, digits = {"loss": ("loss", 3), "bleu": ("BLEU", 1)}[self.by]
@@ -83,32 +96,76 @@ class Result:
                 said += f"; {names[other]}: {found[other]:.{digits}f}"
         return f"{said})"
 
-    def save(self, run_dir: str | os.PathLike) -> None:
+    def save(self) -> None:
         """Write `result.json`."""
-        files.write_text(
-            pathlib.Path(run_dir) / RESULT_FILE,
-            files.to_json(dataclasses.asdict(self)),
-        )
+        fields = dataclasses.asdict(self)
+        run_dir = fields.pop("run_dir")
+        del fields["is_final"]
+        files.write_text(run_dir / RESULT_FILE, files.to_json(fields))
+
+    def load(
+        self,
+        run: RunConfig,
+        average: int | None = None,
+        purpose: str = "Taking",
+    ) -> Transformer:
+        """Build the run's model, in float32, with these weights.
+
+        One line of the log names them after `purpose`, or says how many of
+        `average` checkpoints there are.
+
+        Raises:
+            FileNotFoundError: If a training has replaced them meanwhile.
+            UserError: If they cannot be read.
+        """
+        wanted = average or run.training.average
+        if not self.is_final and self.averaged < wanted:
+            logger.warning(
+                "Averaging only %d checkpoint%s instead of %d: %s has no more.",
+                *(self.averaged, "s" if self.averaged > 1 else ""),
+                *(wanted, self.run_dir),
+            )
+        else:
+            logger.info("%s the %s.", purpose, self.sentence())
+        model = Transformer(**dataclasses.asdict(run.model))
+        if not self.is_final:
+            folder = self.run_dir / CHECKPOINTS
+            average_weights(model, [folder / name for name in self.checkpoints])
+            return model
+        path = self.run_dir / FINAL_FILE
+        try:
+            model.load_weights(path)
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError, KeyError) as error:
+            raise UserError(
+                f"{path} cannot be read ({type(error).__name__}); restore it, "
+                "or ask for an average of checkpoints with `average`."
+            ) from None
+        if files.checksum(path) != self.weights:
+            raise FileNotFoundError(path)
+        return model
 
 
-def final_result(run_dir: str | os.PathLike) -> Result | None:
+def final_result(run_dir: str | os.PathLike) -> Chosen | None:
     """Read `result.json`, if it describes the end of the run's training.
 
     Returns:
-        The result; None if the training has not ended or has continued since,
-        or if its weights are missing or have changed.
+        The weights; None if the training has not ended or has continued since,
+        or if they are missing or have changed.
 
     Raises:
         UserError: If the weights are damaged, and there are no checkpoints to
             use instead.
     """
     run_dir = pathlib.Path(run_dir)
-    if not (run_dir / FINAL_FILE).exists():
+    path = run_dir / FINAL_FILE
+    if not path.exists():
         return None
     try:
         fields = files.from_json((run_dir / RESULT_FILE).read_text("utf-8"))
         fields["checkpoints"] = tuple(fields["checkpoints"])
-        result = Result(**fields)
+        result = Chosen(**fields, run_dir=run_dir, is_final=True)
         result.sentence()
     except FileNotFoundError:
         return None
@@ -122,7 +179,6 @@ def final_result(run_dir: str | os.PathLike) -> Result | None:
     kept = list_checkpoints(run_dir)
     if kept and step_of(kept[-1]) != result.step:
         return None
-    path = run_dir / FINAL_FILE
     if result.weights == files.checksum(path):
         return result
     if not kept:
@@ -139,43 +195,34 @@ def final_result(run_dir: str | os.PathLike) -> Result | None:
 
 
 def choose(
-    run_dir: str | os.PathLike,
-    average: int | None = None,
-    run: RunConfig | None = None,
+    run_dir: pathlib.Path, run: RunConfig, average: int | None = None
 ) -> Chosen:
     """Choose a run's weights to translate with.
 
     Args:
         run_dir: The run directory.
+        run: Its configuration.
         average: Newest checkpoints to average (section 6.1), at least 1. If
             there are fewer, all are taken, and the log says so. None takes the
             weights that validation found better at the end of the training,
             as `result.json` says. If the training has not ended, None
             averages as many checkpoints as the recipe does.
-        run: The configuration, if it is read already.
 
     Raises:
-        UserError: If `run_dir` is not a run directory, or has no weights.
+        UserError: If the run has no weights.
     """
-    run_dir = pathlib.Path(run_dir)
-    run = run or RunConfig.load(run_dir)
-    if average is None and (result := final_result(run_dir)):
-        return Chosen(
-            run_dir,
-            result.checkpoints,
-            result.weights,
-            result.sentence(),
-            is_final=True,
-        )
-    if average is None and is_slim(run_dir):
-        checksum = files.checksum(run_dir / FINAL_FILE)
-        said = "weights that the training ended with"
-        return Chosen(run_dir, (), checksum, said, is_final=True)
-    return choose_average(run_dir, average, run)
+    if average is None:
+        if result := final_result(run_dir):
+            return result
+        if is_slim(run_dir):
+            checksum = files.checksum(run_dir / FINAL_FILE)
+            said = "weights that the training ended with"
+            return Chosen((), checksum, said, run_dir=run_dir, is_final=True)
+    return choose_average(run_dir, run, average)
 
 
 def choose_average(
-    run_dir: pathlib.Path, average: int | None, run: RunConfig
+    run_dir: pathlib.Path, run: RunConfig, average: int | None = None
 ) -> Chosen:
     """Choose checkpoints as `choose`, even if validation preferred others."""
     if not list_checkpoints(run_dir):
@@ -188,16 +235,13 @@ def choose_average(
             f"{run_dir} has no checkpoint yet; train until it has written one."
         )
     found = newest_undamaged(run_dir, average or run.training.average)
+    count = len(found)
+    said = f"average of the last {count} checkpoints"
+    if count == 1:
+        said = "last checkpoint"
     names = tuple(path.name for path, _ in found)
-    _, state = found[-1]
-    checksum = state["files"][WEIGHTS_FILE]
-    return Chosen(run_dir, names, checksum, average_of(len(names)))
-
-
-def choose_all(runs: Runs, weights: Weights) -> Weights:
-    """Choose the weights of several runs, as `choose` does that of one."""
-    chosen = [choose(path, weights.average, run) for path, run in runs]
-    return dataclasses.replace(weights, chosen=tuple(chosen))
+    checksum = found[-1][1]["files"][WEIGHTS_FILE]
+    return Chosen(names, checksum, said, averaged=count, run_dir=run_dir)
 
 
 def load(
@@ -208,13 +252,12 @@ def load(
     """Build a run's model with the weights to translate with.
 
     Args:
-        run_dir: As in `choose`, like the next two.
-        average: Newest checkpoints to average.
+        run_dir: The run directory.
+        average: As in `choose`.
         run: The configuration, if it is read already.
 
     Returns:
-        The model, in float32 and without an optimizer, and the weights that it
-        has, which one line of the log names.
+        The model, without an optimizer, and the weights that it has.
 
     Raises:
         UserError: If `run_dir` is not a run directory, or has no weights that
@@ -223,81 +266,19 @@ def load(
     run_dir = pathlib.Path(run_dir)
     run = run or RunConfig.load(run_dir)
     for _ in range(_ATTEMPTS):
-        chosen = choose(run_dir, average, run)
+        chosen = choose(run_dir, run, average)
         with contextlib.suppress(FileNotFoundError):
-            return load_chosen(chosen, run, average), chosen
+            return chosen.load(run, average), chosen
     raise UserError(
         f"The weights in {run_dir} changed each time they were read; wait "
         "until the training has written its files, then try again."
     )
 
 
-def load_chosen(
-    chosen: Chosen,
-    run: RunConfig,
-    average: int | None = None,
-    purpose: str = "Taking",
-) -> Transformer:
-    """Build a run's model with the weights that were chosen.
-
-    Args:
-        chosen: The weights.
-        run: The configuration.
-        average: As in `choose`.
-        purpose: What happens to the weights, as the log begins its line.
-
-    Raises:
-        FileNotFoundError: If a training has replaced them meanwhile.
-        UserError: If they cannot be read.
-    """
-    wanted = average or run.training.average
-    count = len(chosen.checkpoints)
-    if not chosen.is_final and count < wanted:
-        logger.warning(
-            "Averaging only %d checkpoint%s instead of %d: %s has no more.",
-            count,
-            "s" if count > 1 else "",
-            wanted,
-            chosen.run_dir,
-        )
-    else:
-        logger.info("%s the %s.", purpose, chosen.said)
-    model = Transformer(**dataclasses.asdict(run.model))
-    final = chosen.run_dir / FINAL_FILE
-    folder = chosen.run_dir / CHECKPOINTS
-    paths = [folder / name for name in chosen.checkpoints]
-    if chosen.is_final:
-        _load_final(model, final)
-        if files.checksum(final) != chosen.checksum:
-            raise FileNotFoundError(final)
-    else:
-        average_weights(model, paths)
-    return model
-
-
-def _load_final(model: keras.Model, path: pathlib.Path) -> None:
-    try:
-        model.load_weights(path)
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(
-            f"{path} cannot be read ({type(error).__name__}); restore it, or "
-            "ask for an average of checkpoints with `average`."
-        ) from None
-
-
 def is_slim(run_dir: str | os.PathLike) -> bool:
     """Return whether only the final weights of a run are left."""
     has_final = (pathlib.Path(run_dir) / FINAL_FILE).exists()
     return has_final and not list_checkpoints(run_dir)
-
-
-def average_of(count: int) -> str:
-    """Name the average of the newest checkpoints."""
-    if count == 1:
-        return "last checkpoint"
-    return f"average of the last {count} checkpoints"
 
 
 def average_weights(model: keras.Model, paths: Sequence[pathlib.Path]) -> None:

@@ -1,4 +1,4 @@
-"""Which weights of a run, or of several that search together, are used.
+"""Which weights of a run, or of several that search together, are asked for.
 
 This module needs neither Keras nor TensorFlow: reading it is instant.
 """
@@ -7,7 +7,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.config import (
     ENSEMBLE_MEANS,
@@ -17,32 +17,11 @@ from keras_transformer.config import (
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.settings import check_settings, setting
 
+if TYPE_CHECKING:  # Of Keras.
+    from keras_transformer.runs.averaging import Chosen
+
 # Run directories with their configurations: a run, then those beside it.
 Runs = Sequence[tuple[pathlib.Path, RunConfig]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Chosen:
-    """The weights of a run that are taken.
-
-    Attributes:
-        run_dir: The run directory.
-        checkpoints: Names of the checkpoints behind them, oldest first; none
-            if only the final weights are left.
-        checksum: CRC-32 of the file that they, or the newest of them, are in.
-        said: What the log calls them.
-        is_final: Whether they are in `final.weights.h5`.
-    """
-
-    run_dir: pathlib.Path
-    checkpoints: tuple[str, ...]
-    checksum: int
-    said: str
-    is_final: bool = False
-
-    def __str__(self) -> str:
-        """Identify them: other weights have another text."""
-        return " ".join([*self.checkpoints, f"{self.checksum:08x}"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +62,7 @@ class Weights:
         "shortlist, lists for the source; faster, with nearly the same results",
         metavar="FILE",
     )
-    chosen: tuple[Chosen, ...] = ()
+    chosen: tuple["Chosen", ...] = ()
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -12,7 +12,7 @@ from keras_transformer.runs.averaging import (
     AVERAGE,
     BEST,
     LAST,
-    Result,
+    Chosen,
     final_result,
 )
 from keras_transformer.runs.checkpoints import (
@@ -22,7 +22,6 @@ from keras_transformer.runs.checkpoints import (
     find_best,
     newest_undamaged,
 )
-from keras_transformer.runs.weights import Chosen
 from keras_transformer.training.request import Session
 from keras_transformer.training.validation import Validator
 
@@ -50,9 +49,9 @@ def finish(
     run, run_dir = session.run, session.run_dir
     lock.check(run_dir)
     result = final_result(run_dir)
-    chosen = averaging.choose_average(run_dir, None, run)
+    chosen = averaging.choose_average(run_dir, run)
     # A later session may ask for another `average`.
-    if result is None or result.averaged not in (0, len(chosen.checkpoints)):
+    if result is None or result.averaged not in (0, chosen.averaged):
         _compare(session, validator, last, standing, chosen)
         try:
             logger.info("Wrote %s.", history.draw(run_dir))
@@ -75,9 +74,9 @@ def _compare(
 ) -> None:
     """Write the best after validation, or the average if that fails."""
     run, run_dir, recipe = session.run, session.run_dir, session.run.training
-    averaged = averaging.load_chosen(chosen, run, purpose="Validating")
+    averaged = chosen.load(run, purpose="Validating")
     names = chosen.checkpoints
-    averages = averaging.average_of(len(names))
+    averages = chosen.averages
     newest, state = newest_undamaged(run_dir, 1)[0]
     noted = Progress.of(state)
     weights = {LAST: last, AVERAGE: averaged.get_weights()}
@@ -111,7 +110,7 @@ def _compare(
     path = run_dir / layout.FINAL_FILE
     with files.whole(path) as partial:
         averaged.save_weights(partial)
-    result = Result(
+    result = Chosen(
         step=noted.step,
         better=better,
         averages=averages,
@@ -120,6 +119,8 @@ def _compare(
         weights=files.checksum(path),
         by=by,
         averaged=len(names),
+        run_dir=run_dir,
+        is_final=True,
     )
-    result.save(run_dir)
+    result.save()
     logger.info("Wrote %s, the %s.", path, result.sentence())

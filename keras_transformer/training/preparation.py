@@ -192,13 +192,14 @@ def _given_vocabulary(
     made_for = None
     if run.initial:
         source = pathlib.Path(run.initial["run_dir"])
-        averaging.choose(source)  # Refuses one without weights.
+        begun = RunConfig.load(source)
+        averaging.choose(source, begun)  # Refuses one without weights.
         if given is None:
-            given = load_vocabulary(source).with_symbols(run.symbols or ())
+            given = load_vocabulary(source, begun)
+            given = given.with_symbols(run.symbols or ())
             given = given.with_symbols(_lacking_tags(run.corpus, given))
-            split = RunConfig.load(source).train_split
             with contextlib.suppress(UserError, OSError):  # It may have none.
-                path = source / layout.RECORDS / split
+                path = source / layout.RECORDS / begun.train_split
                 made_for = TokenisedCorpus.load(path)
     if given:
         run = dataclasses.replace(run, requested_vocab_size=given.vocab_size)

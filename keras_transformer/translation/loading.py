@@ -1,71 +1,64 @@
 """Loads the models of one or several runs, and freezes their weights."""
 
 import dataclasses
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from keras_transformer.config import UserError
-from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.frozen_weights import FrozenWeights, can_pack
 from keras_transformer.machine import devices
 from keras_transformer.model import Transformer
 from keras_transformer.runs import averaging
 from keras_transformer.runs.layout import TOKENIZER_FILE
-from keras_transformer.runs.run_config import RunConfig, load_vocabulary
-from keras_transformer.runs.weights import Chosen, Runs, Weights
-from keras_transformer.translation import lexicon
+from keras_transformer.runs.run_config import load_vocabulary
+from keras_transformer.runs.weights import Runs, Weights
 
 
 def load(runs: Runs, weights: Weights) -> dict[str, Any]:
     """Load one or several runs; return the arguments of their `Translator`.
 
     Raises:
-        UserError: If one has no checkpoint, its vocabulary is not that of its
+        UserError: If one has no weights, its vocabulary is not that of its
             model, or not that of the first run, or as from `lexicon.read`.
     """
-    models, tokenizers, chosen = zip(
-        *(_load(path, run, weights.average) for path, run in runs), strict=True
-    )
-    for (path, _), tokenizer in zip(runs, tokenizers, strict=True):
-        if tokenizer.model != tokenizers[0].model:
-            first = runs[0][0]
+    first, run = runs[0]
+    tokenizer = load_vocabulary(first, run)
+    models, chosen = [], []
+    for path, config in runs:
+        own = load_vocabulary(path, config) if models else tokenizer
+        if own.model != tokenizer.model:
             raise UserError(
                 f"Expected runs of one vocabulary, but that of {path} is "
                 f"not that of {first}; train it with --tokenizer "
                 f"{first / TOKENIZER_FILE}."
             )
+        model, taken = averaging.load(path, weights.average, config)
+        if model.vocab_size != own.vocab_size:
+            raise UserError(
+                f"Expected {model.vocab_size} pieces in {path}/"
+                f"{TOKENIZER_FILE} as in the model, found {own.vocab_size}; "
+                "restore the file of this run."
+            )
+        models.append(model)
+        chosen.append(taken)
     words = None
     if weights.shortlist:
-        words = lexicon.read(weights.shortlist, tokenizers[0])
-    model, frozen = freeze(models, weights.precision)
-    run = runs[0][1]
+        from keras_transformer.translation import lexicon
+
+        words = lexicon.read(weights.shortlist, tokenizer)
+    searching, frozen = freeze(models, weights.precision)
     return dict(
-        model=model,
-        tokenizer=tokenizers[0],
+        model=searching,
+        tokenizer=tokenizer,
         search=run.search,
         source_lang=run.source_lang,
         target_lang=run.target_lang,
         frozen=frozen,
         shortlist=words,
-        weights=dataclasses.replace(weights, chosen=chosen),
+        weights=dataclasses.replace(weights, chosen=tuple(chosen)),
     )
-
-
-def _load(
-    run_dir: pathlib.Path, run: RunConfig, average: int | None
-) -> tuple[Transformer, Tokenizer, Chosen]:
-    model, chosen = averaging.load(run_dir, average, run)
-    tokenizer = load_vocabulary(run_dir, run)
-    if model.vocab_size != tokenizer.vocab_size:
-        raise UserError(
-            f"Expected {model.vocab_size} pieces in {run_dir}/"
-            f"{TOKENIZER_FILE} as in the model, found "
-            f"{tokenizer.vocab_size}; restore the file of this run."
-        )
-    return model, tokenizer, chosen
 
 
 def freeze(

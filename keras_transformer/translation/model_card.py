@@ -21,22 +21,12 @@ from keras_transformer.data.corpus import DEMO, TFDS_PREFIX
 from keras_transformer.data.mixture import SEPARATOR, parts_of
 from keras_transformer.machine import files
 from keras_transformer.runs import layout
-from keras_transformer.runs.weights import Runs, Weights
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.runs.weights import Weights
 from keras_transformer.translation.sentences import Splitter
 
 CARD_FILE = "model_card.json"
 logger = logging.getLogger("keras_transformer")
-
-# What reports say only if it is otherwise.
-_HOW = {
-    "precision": "float32",
-    "shortlist": False,
-    "ensemble": None,
-    "ensemble_mean": None,
-    "reference": None,
-    "max_finished": None,
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class ModelCard:
@@ -139,7 +129,8 @@ def _text(value: object) -> str:
 
 
 def make_card(
-    runs: Runs,
+    run_dir: pathlib.Path,
+    run: RunConfig,
     weights: Weights,
     parameters: int,
     search: Search | None,
@@ -152,14 +143,14 @@ def make_card(
     settings.
 
     Args:
-        runs: The run, and those whose models search together with it.
-        weights: Those chosen of them.
+        run_dir: The run.
+        run: Its configuration.
+        weights: Those chosen of it, and of models that search with it.
         parameters: Number of weights of all models.
         search: How the export searches; by default as the run.
         quantization: Type that the weights are stored in.
         shortlist: Whether the export has a shortlist.
     """
-    run_dir, run = runs[0]
     subject: str = ""
     examples: tuple[str, ...] = ()
     if run.corpus == DEMO:
@@ -175,11 +166,11 @@ def make_card(
     )
     in_16_bits = quantization == "float16"  # Stored so, nothing else.
     how = {
-        **_HOW,
         **search.kept_by_run(),
-        **weights.report(),
+        "weights": weights.identity,
         "precision": "float32" if in_16_bits else quantization,
         "shortlist": shortlist,
+        "reference": None,
     }
     return ModelCard(
         run.source_lang,
@@ -202,12 +193,9 @@ def _scores(
     found = []
     for path in sorted((run_dir / layout.EVALUATION).glob("*.json")):
         try:
-            report = {**_HOW, **json.loads(path.read_text(encoding="utf-8"))}
-            report["shortlist"] = bool(report["shortlist"])  # Its file.
-            # Reports of older versions name the checkpoints alone.
-            same = how["weights"] if report["checkpoints"] else None
-            report.setdefault("weights", same)
-            if any(report[name] != value for name, value in how.items()):
+            report = json.loads(path.read_text(encoding="utf-8"))
+            report["shortlist"] = bool(report.get("shortlist"))  # Its file.
+            if any(report.get(name) != value for name, value in how.items()):
                 continue
             test_set = {
                 "corpus": _public_name(report["corpus"]),
@@ -216,11 +204,10 @@ def _scores(
             found += [
                 {**test_set, **score} for score in report["scores"].values()
             ]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, AttributeError, KeyError, TypeError) as e:
             logger.warning(
                 "Skipping %s, which cannot be read (%s).",
-                path,
-                type(error).__name__,
+                *(path, type(e).__name__),
             )
     return tuple(found)
 

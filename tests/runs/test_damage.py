@@ -14,7 +14,7 @@ from sample_runs import make_run
 from keras_transformer.config import ModelConfig, UserError
 from keras_transformer.machine import files
 from keras_transformer.runs import averaging, history
-from keras_transformer.runs.averaging import Result
+from keras_transformer.runs.averaging import Chosen
 from keras_transformer.runs.run_config import (
     RunConfig,
     checksum_of,
@@ -61,14 +61,15 @@ def finished(small_run, tmp_path_factory):
     path = run_dir / "final.weights.h5"
     averaging.load(run_dir, average=1)[0].save_weights(path)
     figures = {"loss": 2.5, "perplexity": 3.5, "token_accuracy": 0.5}
-    Result(
+    Chosen(
         step=7,
         better="average",
         averages="last checkpoint",
         checkpoints=("step-000000007",),
         validation={"average": figures, "last": figures},
         weights=files.checksum(path),
-    ).save(run_dir)
+        run_dir=run_dir,
+    ).save()
     return run_dir
 
 

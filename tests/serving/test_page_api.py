@@ -21,7 +21,8 @@ from keras_transformer.commands.serve import explainer
 from keras_transformer.config import UserError
 from keras_transformer.machine.batching_file import Batching
 from keras_transformer.run import Run
-from keras_transformer.runs.weights import Chosen, Weights
+from keras_transformer.runs.averaging import Chosen
+from keras_transformer.runs.weights import Weights
 from keras_transformer.serving.page_api import viewer_policy
 from keras_transformer.translation.alignment import word_links
 from keras_transformer.viewing import viewer
@@ -297,7 +298,7 @@ def test_a_version_is_explained_by_its_own_weights_or_not_at_all(monkeypatch):
     monkeypatch.setattr(Run, "chosen", lambda self: now)
     explain = explainer(pathlib.Path("runs/mine"))
     now, later = (
-        Weights(chosen=(Chosen(pathlib.Path("runs/mine"), (step,), 7, ""),))
+        Weights(chosen=(Chosen((step,), 7, ""),))
         for step in ("step-3", "step-4")
     )
     assert "<p>read 1 times" in explain("Hund", "step-3 00000007")

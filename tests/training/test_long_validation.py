@@ -15,7 +15,7 @@ from keras_transformer.__main__ import main
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig
 from keras_transformer.data import batching
 from keras_transformer.runs import checkpoints
-from keras_transformer.runs.averaging import AVERAGE, Result, final_result
+from keras_transformer.runs.averaging import AVERAGE, Chosen, final_result
 from keras_transformer.runs.history import read_history
 from keras_transformer.training import validation
 from keras_transformer.training.callbacks import StopTraining
@@ -209,9 +209,7 @@ def test_each_validation_shows_another_sentence(caplog, monkeypatch):
 
 
 def test_a_result_says_what_could_not_be_validated():
-    result = Result(
-        7, AVERAGE, "average of the last 5 checkpoints", (), {}, None
-    )
+    result = Chosen((), 0, "average of the last 5 checkpoints", step=7)
     assert result.sentence() == (
         "average of the last 5 checkpoints (could not be validated)"
     )

@@ -12,7 +12,7 @@ from toy_trainings import arrays_of
 import keras_transformer as kt
 from keras_transformer.config import TrainingConfig
 from keras_transformer.runs import averaging, checkpoints
-from keras_transformer.runs.averaging import AVERAGE, BEST, Result, final_result
+from keras_transformer.runs.averaging import AVERAGE, BEST, Chosen, final_result
 from keras_transformer.runs.checkpoints import (
     Progress,
     Standing,
@@ -232,7 +232,7 @@ def test_a_result_names_the_best_weights_and_what_decided():
         BEST: {"loss": 2.7, "bleu": 13.0},
     }
     names = ("best-000000004",)
-    result = Result(9, BEST, "average", names, found, None, "bleu")
+    result = Chosen(names, 7, "average", 9, BEST, found, by="bleu")
     assert result.sentence() == (
         "weights of the best validation (validation BLEU 13.0; average: 12.0; "
         "last weights: 11.0)"
@@ -306,7 +306,7 @@ def test_an_early_end_leaves_the_best_weights_and_a_kill_changes_no_bit(
     for run in (whole, killed):
         assert run.history()[-1]["step"] == END
         assert final_result(run.path).better == BEST
-        assert averaging.choose(run.path).checkpoints == ("best-000000008",)
+        assert final_result(run.path).checkpoints == ("best-000000008",)
         # Long since gone from the checkpoints.
         (newest,) = checkpoints.list_checkpoints(run.path)
         assert newest.name == "step-000000014"
