@@ -22,7 +22,7 @@ from keras_transformer.machine import exhaustion, files
 from keras_transformer.presets import parameters
 from keras_transformer.runs.layout import RECORDS
 from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.runs.weights import Runs, Weights
+from keras_transformer.runs.weights import Weights
 from keras_transformer.settings import (
     of_kind,
     overridden,

@@ -152,7 +152,7 @@ def _begin_with(
     return {
         "run_dir": run_dir,
         "checkpoints": [*chosen.checkpoints],
-        "weights": chosen.checksum,
+        "weights": chosen.weights,
     }
 
 

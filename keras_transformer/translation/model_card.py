@@ -28,6 +28,7 @@ from keras_transformer.translation.sentences import Splitter
 CARD_FILE = "model_card.json"
 logger = logging.getLogger("keras_transformer")
 
+
 @dataclasses.dataclass(frozen=True)
 class ModelCard:
     """The origin of a model, and what it can do.

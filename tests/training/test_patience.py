@@ -11,7 +11,7 @@ from toy_trainings import arrays_of
 
 import keras_transformer as kt
 from keras_transformer.config import TrainingConfig
-from keras_transformer.runs import averaging, checkpoints
+from keras_transformer.runs import checkpoints
 from keras_transformer.runs.averaging import AVERAGE, BEST, Chosen, final_result
 from keras_transformer.runs.checkpoints import (
     Progress,
