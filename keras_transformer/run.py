@@ -19,7 +19,6 @@ from keras_transformer.config import (
 from keras_transformer.data.corpora import Source, open_corpus
 from keras_transformer.data.corpus import Corpus
 from keras_transformer.machine import exhaustion, files
-from keras_transformer.presets import parameters
 from keras_transformer.runs.layout import RECORDS
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.runs.weights import Weights
@@ -439,11 +438,9 @@ class Run:
         return dataclasses.replace(self.weights, chosen=tuple(found))
 
     def _card(self, weights: Weights, *how: Any) -> "ModelCard":
-        from keras_transformer.training.estimates import parameters
         from keras_transformer.translation.model_card import make_card
 
-        size = sum(parameters(run.model) for _, run in self.runs)
-        return make_card(self.path, self.config, weights, size, *how)
+        return make_card(self.runs, weights, *how)
 
     def __repr__(self) -> str:
         others = ""
@@ -454,9 +451,8 @@ class Run:
     def _repr_html_(self) -> str:
         """Show the run in a notebook: a few lines, and its curve."""
         from keras_transformer.runs import history
-        from keras_transformer.training.estimates import parameters
 
-        return history.as_html(self.path, parameters(self.config.model))
+        return history.as_html(self.path, self.config)
 
 
 @with_settings(TRAINING_SETTINGS)

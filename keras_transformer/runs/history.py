@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from keras_transformer.config import UserError
 from keras_transformer.machine import extras, files
+from keras_transformer.presets import parameters
 from keras_transformer.runs import lock
 from keras_transformer.runs.averaging import final_result
 from keras_transformer.runs.checkpoints import Progress
@@ -178,13 +179,13 @@ def draw(run_dir: str | os.PathLike) -> pathlib.Path:
     return path
 
 
-def as_html(run_dir: pathlib.Path, parameters: int) -> str:
+def as_html(run_dir: pathlib.Path, run: RunConfig) -> str:
     """Show a run in a notebook: a few lines and, with matplotlib, its curve."""
     history = read_history(run_dir)
     rows = "".join(
         f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
         f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
-        for name, value in _summary(run_dir, parameters, history).items()
+        for name, value in _summary(run_dir, run, history).items()
     )
     curve = ""
     if history:
@@ -198,12 +199,11 @@ def as_html(run_dir: pathlib.Path, parameters: int) -> str:
 
 
 def _summary(
-    run_dir: pathlib.Path, parameters: int, history: list[dict[str, float]]
+    run_dir: pathlib.Path, run: RunConfig, history: list[dict[str, float]]
 ) -> dict[str, str]:
-    run = RunConfig.load(run_dir)
     summary = {
         "run": str(run_dir),
-        "preset": f"{run.preset}, {parameters:,} parameters",
+        "preset": f"{run.preset}, {parameters(run.model):,} parameters",
         "corpus": f"{run.corpus}, {run.source_lang} to {run.target_lang}",
         "vocabulary": f"{run.model.vocab_size:,} pieces",
     }

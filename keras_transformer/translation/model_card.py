@@ -20,9 +20,9 @@ from keras_transformer.data import demo
 from keras_transformer.data.corpus import DEMO, TFDS_PREFIX
 from keras_transformer.data.mixture import SEPARATOR, parts_of
 from keras_transformer.machine import files
+from keras_transformer.presets import parameters
 from keras_transformer.runs import layout
-from keras_transformer.runs.run_config import RunConfig
-from keras_transformer.runs.weights import Weights
+from keras_transformer.runs.weights import Runs, Weights
 from keras_transformer.translation.sentences import Splitter
 
 CARD_FILE = "model_card.json"
@@ -130,10 +130,8 @@ def _text(value: object) -> str:
 
 
 def make_card(
-    run_dir: pathlib.Path,
-    run: RunConfig,
+    runs: Runs,
     weights: Weights,
-    parameters: int,
     search: Search | None,
     quantization: str,
     shortlist: bool,
@@ -144,14 +142,13 @@ def make_card(
     settings.
 
     Args:
-        run_dir: The run.
-        run: Its configuration.
-        weights: Those chosen of it, and of models that search with it.
-        parameters: Number of weights of all models.
+        runs: The run, and those whose models search together with it.
+        weights: Those chosen of them.
         search: How the export searches; by default as the run.
         quantization: Type that the weights are stored in.
         shortlist: Whether the export has a shortlist.
     """
+    run_dir, run = runs[0]
     subject: str = ""
     examples: tuple[str, ...] = ()
     if run.corpus == DEMO:
@@ -178,7 +175,7 @@ def make_card(
         run.target_lang,
         run.preset,
         _public_name(run.corpus),
-        parameters,
+        sum(parameters(each.model) for _, each in runs),
         weights=weights.identity,
         scores=_scores(run_dir, how) if search == plain else (),
         shortlist=shortlist,
